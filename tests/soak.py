@@ -136,17 +136,17 @@ def watch(
     progress_samples: list[tuple[float, int]] = []  # (time, records) since the first progress
     while (now := time.monotonic() - started) < seconds:
         assert learner.poll() is None, "the learner has exited"
-        done = progress(checkpoints, name)
+        n_done = progress(checkpoints, name)
         if now < half_seconds:
-            behind, done_at_half, half_time = 0.0, done, now
-            if done:
-                progress_samples.append((now, done))
-                speed = (done - progress_samples[0][1]) / max(1.0, now - progress_samples[0][0])
+            behind, done_at_half, half_time = 0.0, n_done, now
+            if n_done:
+                progress_samples.append((now, n_done))
+                speed = (n_done - progress_samples[0][1]) / max(1.0, now - progress_samples[0][0])
             ahead = max(MIN_AHEAD, 2.0 * speed)
-            allowed = int(done + ahead)
+            allowed = int(n_done + ahead)
         else:
             allowed = int(done_at_half + ahead + 0.6 * speed * (now - half_time))
-            behind = max(0, allowed - done) / speed
+            behind = max(0, allowed - n_done) / speed
         feeder.stdin.write(f"{allowed}\n")
         feeder.stdin.flush()
         pages = Path(f"/proc/{learner.pid}/statm").read_text().split()[1]

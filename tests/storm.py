@@ -131,7 +131,7 @@ def _reap(pid: int, exits_path: str) -> None:
 
 
 class ForkServer:
-    """Starts worker processes of the group by forking a prepared process."""
+    """A prepared process that forks the workers of the group."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
@@ -235,7 +235,7 @@ class Feed(threading.Thread):
 
 
 class Storm:
-    """Injects random faults into the workers of one topic; kill steps are cycled through."""
+    """Random faults for the workers of one topic; cycles through the kill steps."""
 
     def __init__(
         self, url: str, workers: int, folder: Path, seed: int, broker: PrivateBroker | None

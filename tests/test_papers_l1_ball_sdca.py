@@ -363,16 +363,18 @@ def test_verdicts_of_the_talk() -> None:
 
     def verdicts(good: bool) -> dict[str, bool | None]:
         low, high = np.geomspace(1.0, 1e-8, 41), np.geomspace(1.0, 1e-3, 41)
-        ours, rival = (low, high) if good else (high, low)
+        sdca_gaps, other_gaps = (low, high) if good else (high, low)
         lines = {
-            loss: demo.Race(ours, low if good else low - 1.0, rival, rival, low - 1e-9)
+            loss: demo.Race(
+                sdca_gaps, low if good else low - 1.0, other_gaps, other_gaps, low - 1e-9
+            )
             for loss in ("smoothed_hinge", "hinge")
         }
 
         def trace(values: Any) -> Any:
             return demo.Trace(values, values, np.arange(len(values)))
 
-        order = {"random": trace(ours), "permutation": trace(low), "cyclic": trace(rival)}
+        order = {"random": trace(sdca_gaps), "permutation": trace(low), "cyclic": trace(other_gaps)}
         widths = {
             gamma: (trace(np.geomspace(1.0, 10.0 ** -(4.0 + gamma), 41)), 0.1)
             for gamma in demo.GAMMAS

@@ -398,7 +398,7 @@ def test_log_size_is_proportional_to_the_pending_examples(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cleaning_moves_every_live_entry(tmp_path: Path, small_segments: None, seed: int) -> None:
-    """Under concurrent changes, a finished cleaning has moved every live entry."""
+    """A finished cleaning has moved every live entry, whatever changed in the meantime."""
     rng = random.Random(seed)
     store = PendingStore(1e9)
     store.open_log(tmp_path / "log", 1, 3)
@@ -432,13 +432,13 @@ def test_segments_without_live_entries_are_deleted(tmp_path: Path, small_segment
         add_example(store, k)
     store.dump()
     store.saved()
-    before = len(list((tmp_path / "log").iterdir()))
+    n_files_before = len(list((tmp_path / "log").iterdir()))
     for k in range(200):
         store.remove(store.table.find(f"i{k}"))
     for _ in range(3):
         store.dump()
         store.saved()
-    assert before > 20 and len(list((tmp_path / "log").iterdir())) == 1
+    assert n_files_before > 20 and len(list((tmp_path / "log").iterdir())) == 1
     store.close()
 
 
@@ -474,7 +474,7 @@ def test_checkpoints_do_not_stall_the_run(tmp_path: Path) -> None:
     )
     store = PendingStore(1e9)
     store.open_log(tmp_path / "log", 1, 3)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rss_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stalls, adding = [], 0.0
     for start in range(0, n, n // 20):
         began = time.process_time()
@@ -486,7 +486,7 @@ def test_checkpoints_do_not_stall_the_run(tmp_path: Path) -> None:
         store.dump()
         store.saved()
         stalls.append(time.perf_counter() - began)
-    bytes_per_example = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / n
+    bytes_per_example = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - rss_before) * 1024 / n
     stalls.sort()
     state = store.dump()
     store.close()

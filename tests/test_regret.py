@@ -243,10 +243,10 @@ def test_best_weights_by_name() -> None:
     X, y = stream()
     rows = [{f"f{j}": v for j, v in enumerate(row) if v} for row in X.tolist()]
     result = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (rows, y), tol=1e-10)
-    found = fista(X, y, l1=0.02, fit_intercept=True, tol=1e-10)
-    assert result.intercept == pytest.approx(found.intercept, abs=1e-5)
+    expected = fista(X, y, l1=0.02, fit_intercept=True, tol=1e-10)
+    assert result.intercept == pytest.approx(expected.intercept, abs=1e-5)
     assert sorted(result.names) == ["f0", "f1", "f2"]
-    np.testing.assert_allclose(sorted(result.weights), sorted(found.weights), atol=1e-4)
+    np.testing.assert_allclose(sorted(result.weights), sorted(expected.weights), atol=1e-4)
 
 
 def test_all_input_kinds_give_the_same_rows(tmp_path: Path) -> None:
@@ -463,8 +463,8 @@ def test_undefined_regret_is_rejected() -> None:
 def test_command_line(tmp_path: Path) -> None:
     X, y = stream()
     text = "".join(
-        f"{int(one)} {' '.join(f'{j}:{v}' for j, v in enumerate(row) if v)}\n"
-        for one, row in zip(y, X.tolist(), strict=True)
+        f"{int(label)} {' '.join(f'{j}:{v}' for j, v in enumerate(row) if v)}\n"
+        for label, row in zip(y, X.tolist(), strict=True)
     )
     result = CliRunner().invoke(
         cli, ["learn", "-", "--format", "svmlight", "--l1", "0.02", "--lr", "0.5", "--regret"],

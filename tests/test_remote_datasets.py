@@ -306,28 +306,28 @@ def test_source_shuffles_and_splits_into_blocks(tmp_path: Path) -> None:
     rows = np.arange(37 * 40).reshape(40, 37) % 23
     (tmp_path / "sat.trn").write_text("\n".join(" ".join(map(str, row)) for row in rows.tolist()))
 
-    def opened(spec: str, seed: int = 0) -> Any:
+    def open_landsat(spec: str, seed: int = 0) -> Any:
         source = SOURCES["data"](spec, seed)
         source.data.n_samples = 40
         return source
 
     spec = f"data:landsat?directory={tmp_path}"
-    straight = list(opened(f"{spec}&order=file"))
-    assert [y for _, y in straight] == rows[:, 36].tolist()
-    first, again, other = opened(spec), opened(spec), opened(spec, 1)
-    assert list(first) == list(again) != list(other)
+    file_order = list(open_landsat(f"{spec}&order=file"))
+    assert [y for _, y in file_order] == rows[:, 36].tolist()
+    shuffled, reopened, reseeded = open_landsat(spec), open_landsat(spec), open_landsat(spec, 1)
+    assert list(shuffled) == list(reopened) != list(reseeded)
     key = str
-    assert sorted(map(key, first)) == sorted(map(key, straight)) == sorted(map(key, other))
-    blocks = list(first.blocks(15, print))
+    assert sorted(map(key, shuffled)) == sorted(map(key, file_order)) == sorted(map(key, reseeded))
+    blocks = list(shuffled.blocks(15, print))
     assert [len(block) for block in blocks] == [15, 15, 10]
-    assert [pair for b in blocks for pair in zip(b.x, b.y, strict=True)] == list(first)
+    assert [pair for b in blocks for pair in zip(b.x, b.y, strict=True)] == list(shuffled)
     assert blocks[1].place(0) == f"{spec}:16"
-    first.begin({"line": 30})
-    assert [block.lines for block in first.blocks(15, print)] == [list(range(31, 41))]
-    one = str(rows[0, 36])
-    binary = list(opened(f"{spec}&order=file&label={one}"))
-    assert [y for _, y in binary] == [str(k) == one for k in rows[:, 36].tolist()]
-    for wrong, reason in (
+    shuffled.begin({"line": 30})
+    assert [block.lines for block in shuffled.blocks(15, print)] == [list(range(31, 41))]
+    label = str(rows[0, 36])
+    binary = list(open_landsat(f"{spec}&order=file&label={label}"))
+    assert [y for _, y in binary] == [str(k) == label for k in rows[:, 36].tolist()]
+    for invalid_spec, reason in (
         ("data:nonesuch", "use data: and one of rcv1, magic04"),
         (f"{spec}&topic=CCAT", "unknown parameter topic= in .*; landsat takes label, order, part"),
         (f"{spec}&part=all", "part must be 'train' or 'test', got 'all'"),
@@ -341,9 +341,9 @@ def test_source_shuffles_and_splits_into_blocks(tmp_path: Path) -> None:
         ("data:drifting?n=300&n=400", "has n= more than once"),
     ):
         with pytest.raises(SourceError, match=reason.replace("?", r"\?")):
-            SOURCES["data"](wrong, 0)
+            SOURCES["data"](invalid_spec, 0)
     with pytest.raises(SourceError, match="label must be one of .*, got label=99"):
-        list(opened(f"{spec}&label=99"))
+        list(open_landsat(f"{spec}&label=99"))
 
 
 def test_classes_are_loaded_lazily() -> None:

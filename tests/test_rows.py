@@ -544,7 +544,7 @@ def test_different_lengths_are_rejected() -> None:
     assert state(model) == state_before
 
 
-# Broken matrices
+# Malformed matrices
 
 
 def malformed_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:

@@ -27,7 +27,7 @@ from streaml1.optim.softmax_ball import SoftmaxBall
 from tests import kit, reference
 from tests.test_elastic_net import SCHEDULES, as_dict, rows_of
 
-D, LATE = 20, 15  # features from the second on first appear after 7 of 10 rows
+D, LATE = 20, 15  # features from LATE on first appear after 7 of 10 rows
 
 NAMES = ["ham", 7, "spam", True, 2.5, ("a", 1), b"z", -1, "eins", "zwei", "drei"]
 PENALTIES = {"l1": 0.004, "l1/l2": 0.008, "l1/linf": 0.012}
