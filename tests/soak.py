@@ -1,7 +1,8 @@
-"""A long run at full speed: memory stays flat, the lag bounded, the models those of a replay.
+"""Soak test: memory stays flat, the lag stays bounded, and the models equal those of a replay.
 
-Half of the time the topic is filled as fast as it is read, so that there is always more to read;
-then at 60% of that speed, where the lag has to be short. `scripts/test --soak MINUTES`.
+During the first half the topic is filled as fast as it is read, so that the learner never waits.
+During the second half it is filled at 60% of that speed, and the lag must be short.
+`scripts/test --soak MINUTES` runs it.
 """
 
 from __future__ import annotations
@@ -22,41 +23,41 @@ from tests import storm
 
 ROOT = Path(__file__).parent.parent
 PARTITIONS = 2
-LINES = 10
-"""Examples in a record."""
-AHEAD = 2000
-"""Records that the topic is ahead of the last checkpoint at full speed, or two seconds' worth."""
-PAGE = os.sysconf("SC_PAGE_SIZE")
+EXAMPLES_PER_RECORD = 10
+"""Examples per record."""
+MIN_AHEAD = 2000
+"""Minimum number of records kept ahead of the last checkpoint at full speed."""
+PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 def feed(address: str, topic: str) -> None:
-    """Send records as long as there are fewer than the last number read from standard input."""
+    """Send records up to the latest total read from standard input; stop at its end."""
     import kafka
 
-    allowed = [0]
+    limit = [0]
 
     def listen() -> None:
         for line in sys.stdin:
-            allowed[0] = int(line)
-        allowed[0] = -1
+            limit[0] = int(line)
+        limit[0] = -1
 
     threading.Thread(target=listen, daemon=True).start()
-    values = pool()
+    records = make_records()
     producer = kafka.KafkaProducer(bootstrap_servers=address, linger_ms=20, batch_size=262_144)
     sent = 0
-    while allowed[0] >= 0:
-        if sent >= allowed[0]:
+    while limit[0] >= 0:
+        if sent >= limit[0]:
             time.sleep(0.002)
             continue
-        producer.send(topic, values[sent % len(values)], partition=sent % PARTITIONS)
+        producer.send(topic, records[sent % len(records)], partition=sent % PARTITIONS)
         sent += 1
     producer.flush(60)
     producer.close(timeout=10)
     print(sent)
 
 
-def pool() -> list[bytes]:
-    """Different records."""
+def make_records() -> list[bytes]:
+    """Return the distinct records to send."""
     rng = random.Random(5)
     labels = {1: 1, 0: -1}
     lines = []
@@ -65,106 +66,128 @@ def pool() -> list[bytes]:
         y = labels[int(rng.random() < 1 / (1 + 2.0 ** (sum(k % 7 == 0 for k in ids) - 3)))]
         lines.append(f"{y} " + " ".join(f"{k}:{rng.uniform(0, 1):.3g}" for k in ids))
     n = len(lines)
-    return ["\n".join(lines[(k * LINES + j) % n] for j in range(LINES)).encode() for k in range(n)]
+    return [
+        "\n".join(
+            lines[(k * EXAMPLES_PER_RECORD + j) % n] for j in range(EXAMPLES_PER_RECORD)
+        ).encode()
+        for k in range(n)
+    ]
 
 
 def soak(address: str, minutes: float, folder: Path) -> str:
-    """One run; returns what was measured. AssertionError where it is not as it should be."""
+    """Run the soak test and return a summary; raise AssertionError if a check fails."""
     from kafka.admin import KafkaAdminClient, NewTopic
 
     name = f"soak-{os.getpid()}"
     admin = KafkaAdminClient(bootstrap_servers=address)
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])
     admin.close()
-    url, kept = f"kafka://{address}/{name}", folder / "kept"
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
-    said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT)
+    url, checkpoints = f"kafka://{address}/{name}", folder / "checkpoints"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    log_descriptor = os.open(folder / "learner.log", os.O_WRONLY | os.O_CREAT)
     learner = subprocess.Popen(
         [sys.executable, "-m", "streaml1", "learn", "--lr", "0.1",
          url, "--per-partition", "--group", name,
-         "--checkpoint", str(kept), "--checkpoint-every", "1", "--every", "100000",
+         "--checkpoint", str(checkpoints), "--checkpoint-every", "1", "--every", "100000",
          "--l1", "1e-4", "--l2", "1e-4"],
-        env=surroundings, stdout=said, stderr=said,
+        env=environment, stdout=log_descriptor, stderr=log_descriptor,
     )  # fmt: skip
     feeder: Any = subprocess.Popen(
-        [sys.executable, "-m", "tests.soak", "--feed", address, name], cwd=ROOT, env=surroundings,
+        [sys.executable, "-m", "tests.soak", "--feed", address, name], cwd=ROOT, env=environment,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        samples, speed = watch(learner, feeder, kept, name, 60.0 * minutes)
+        samples, speed = watch(learner, feeder, checkpoints, name, 60.0 * minutes)
         sent = int(feeder.stdout.read())
-        limit = time.monotonic() + 120.0
-        while progress(kept, name) < sent:
-            assert time.monotonic() < limit and learner.poll() is None, "it does not come to an end"
+        deadline = time.monotonic() + 120.0
+        while progress(checkpoints, name) < sent:
+            assert time.monotonic() < deadline and learner.poll() is None, (
+                "the learner does not reach the end of the topic"
+            )
             time.sleep(0.5)
         learner.send_signal(signal.SIGTERM)
         learner.wait(30)
     finally:
         feeder.stdout.close()
-        for one in (learner, feeder):
-            one.kill()
-            one.wait()
-        os.close(said)
-    assert learner.returncode == 128 + signal.SIGTERM, (folder / "said").read_text()[-2000:]
-    wrong = storm.differences(url, kept, PARTITIONS, every=100_000, bad="fail")
-    assert not wrong, wrong
-    return told(samples, speed, sent, minutes)
+        for process in (learner, feeder):
+            process.kill()
+            process.wait()
+        os.close(log_descriptor)
+    assert learner.returncode == 128 + signal.SIGTERM, (folder / "learner.log").read_text()[-2000:]
+    problems = storm.differences(url, checkpoints, PARTITIONS, every=100_000, bad="fail")
+    assert not problems, problems
+    return summarize(samples, speed, sent, minutes)
 
 
 def watch(
-    learner: Any, feeder: Any, kept: Path, name: str, seconds: float
+    learner: Any, feeder: Any, checkpoints: Path, name: str, seconds: float
 ) -> tuple[list[tuple[float, int, float]], float]:
-    """Feed; returns (second, bytes of memory, seconds behind) once a second, and the speed."""
-    began = time.monotonic()
+    """Drive the producer and sample the learner once a second.
+
+    Returns
+    -------
+    samples : list of (seconds since the start, resident bytes, seconds behind)
+    speed : float
+        Records per second at full speed.
+    """
+    started = time.monotonic()
     samples: list[tuple[float, int, float]] = []
-    speed, at_half, ahead, since, half = 0.0, 0, 0.0, 0.0, seconds / 2
-    first: list[tuple[float, int]] = []  # when there were how many, from the first on
-    while (now := time.monotonic() - began) < seconds:
-        assert learner.poll() is None, "it has ended"
-        done = progress(kept, name)
-        if now < half:
-            behind, at_half, since = 0.0, done, now
-            if done:
-                first.append((now, done))
-                speed = (done - first[0][1]) / max(1.0, now - first[0][0])
-            ahead = max(AHEAD, 2.0 * speed)
-            allowed = int(done + ahead)
+    speed, done_at_half, ahead, half_time, half_seconds = 0.0, 0, 0.0, 0.0, seconds / 2
+    progress_samples: list[tuple[float, int]] = []  # (time, records) since the first progress
+    while (now := time.monotonic() - started) < seconds:
+        assert learner.poll() is None, "the learner has exited"
+        n_done = progress(checkpoints, name)
+        if now < half_seconds:
+            behind, done_at_half, half_time = 0.0, n_done, now
+            if n_done:
+                progress_samples.append((now, n_done))
+                speed = (n_done - progress_samples[0][1]) / max(1.0, now - progress_samples[0][0])
+            ahead = max(MIN_AHEAD, 2.0 * speed)
+            allowed = int(n_done + ahead)
         else:
-            allowed = int(at_half + ahead + 0.6 * speed * (now - since))
-            behind = max(0, allowed - done) / speed
+            allowed = int(done_at_half + ahead + 0.6 * speed * (now - half_time))
+            behind = max(0, allowed - n_done) / speed
         feeder.stdin.write(f"{allowed}\n")
         feeder.stdin.flush()
         pages = Path(f"/proc/{learner.pid}/statm").read_text().split()[1]
-        samples.append((now, int(pages) * PAGE, behind))
+        samples.append((now, int(pages) * PAGE_SIZE, behind))
         time.sleep(1.0)
     feeder.stdin.close()
     feeder.stdin = None
     return samples, speed
 
 
-def progress(kept: Path, topic: str) -> int:
-    """How many records checkpoints have passed."""
+def progress(checkpoints: Path, topic: str) -> int:
+    """Return the number of records that the latest checkpoints cover."""
     from streaml1.training.checkpoint import load_latest
     from streaml1.training.consumer_group import partition_folder
 
-    places = [partition_folder(kept, topic, one) for one in range(PARTITIONS)]
-    found = [load_latest(place) for place in places if place.is_dir()]
-    return sum(at[0] for one in found if one is not None for at in one.position.values())
+    folders = [partition_folder(checkpoints, topic, partition) for partition in range(PARTITIONS)]
+    latest = [load_latest(folder) for folder in folders if folder.is_dir()]
+    return sum(
+        position[0]
+        for checkpoint in latest
+        if checkpoint is not None
+        for position in checkpoint.position.values()
+    )
 
 
-def told(samples: list[tuple[float, int, float]], speed: float, sent: int, minutes: float) -> str:
-    """What was measured, in a line; the first third is for warming up."""
+def summarize(
+    samples: list[tuple[float, int, float]], speed: float, sent: int, minutes: float
+) -> str:
+    """Check the samples and summarize them; the first third is warm-up."""
     seconds = 60.0 * minutes
     middle = max(size for now, size, _ in samples if seconds / 3 <= now < seconds * 2 / 3)
-    late = max(size for now, size, _ in samples if now >= seconds * 2 / 3)
-    behind = [one for now, _, one in samples if now >= seconds * 0.7]
+    last = max(size for now, size, _ in samples if now >= seconds * 2 / 3)
+    lags = [lag for now, _, lag in samples if now >= seconds * 0.7]
     line = (
-        f"{minutes:g} minutes, {sent * LINES:,} examples, {speed * LINES:,.0f} a second at full "
-        f"speed; memory at most {middle / 1e6:.0f} MB in the second third, {late / 1e6:.0f} MB in "
-        f"the last; at 60% of the speed at most {max(behind):.1f} s behind; equal to a replay"
+        f"{minutes:g} minutes, {sent * EXAMPLES_PER_RECORD:,} examples, "
+        f"{speed * EXAMPLES_PER_RECORD:,.0f} per second at full speed; max memory "
+        f"{middle / 1e6:.0f} MB in the second third, {last / 1e6:.0f} MB in the last; "
+        f"at 60% of the speed max lag {max(lags):.1f} s; equal to a replay"
     )
-    assert late <= 1.05 * middle + 5e6, line
-    assert max(behind) < 5.0, line
+    assert last <= 1.05 * middle + 5e6, line
+    assert max(lags) < 5.0, line
     return line
 
 
@@ -172,14 +195,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--feed", nargs=2)
-    asked = parser.parse_args()
-    if asked.feed:
-        feed(*asked.feed)
+    options = parser.parse_args()
+    if options.feed:
+        feed(*options.feed)
         return
     with tempfile.TemporaryDirectory() as folder:
-        broker = storm.OwnBroker(Path(folder) / "kafka")
+        broker = storm.PrivateBroker(Path(folder) / "kafka")
         try:
-            print(soak(broker.address, asked.minutes, Path(folder)), flush=True)
+            print(soak(broker.address, options.minutes, Path(folder)), flush=True)
         finally:
             broker.close()
 

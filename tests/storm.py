@@ -1,8 +1,8 @@
-"""A storm over the processes of a group: killed, stopped, frozen, and their broker too.
+"""Fault injection for a consumer group: kill, stop and freeze its workers and its broker.
 
-Each partition has to be learnt as by one run without an end: weights, intercept, report and counts
-to the bit; and the dead letters have to be the records that are none, each once at least.
-`scripts/test --storm` has 200 processes killed; the suite a few.
+Afterwards each partition must equal one uninterrupted run: weights, intercept, report and counts
+are bit-identical. Every invalid record must be among the dead letters at least once, and no other.
+`scripts/test --storm` kills 200 processes; the test suite kills a few.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 SESSION = 2.0
-LAST_STEP = 24
-"""The calls of a save, or two, at each of which a process is to die."""
+N_STEPS = 24
+"""Number of system calls in one or two saves; workers are killed at each of them in turn."""
 
 
 def model() -> Any:
@@ -38,33 +38,33 @@ def model() -> Any:
     return streaml1.ElasticNetClassifier(l1=1e-4, l2=1e-4)
 
 
-# One process of the group
+# A worker process
 
 
 def die_at(step: int) -> None:
-    """Have the call of that number, of those that saves and claims make, be the last."""
-    left = [step]
+    """Kill this process at the given system call of a checkpoint save or claim."""
+    remaining = [step]
 
-    def dying(call: Any) -> Any:
+    def wrap(call: Any) -> Any:
         def wrapped(*args: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
+            remaining[0] -= 1
+            if remaining[0] == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             result = call(*args, **options)
-            left[0] -= 1
-            if left[0] == 0:
+            remaining[0] -= 1
+            if remaining[0] == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
         return wrapped
 
     for name in ("fsync", "replace", "link", "listdir"):
-        setattr(os, name, dying(getattr(os, name)))
-    Path.unlink = dying(Path.unlink)  # type: ignore[method-assign]
+        setattr(os, name, wrap(getattr(os, name)))
+    Path.unlink = wrap(Path.unlink)  # type: ignore[method-assign]
 
 
-def work(url: str, folder: str, step: int) -> int:
-    """Learn until SIGTERM."""
+def run_worker(url: str, folder: str, step: int) -> int:
+    """Run one worker of the group until SIGTERM; return its exit code."""
     from streaml1.training.checkpoint import TakenOver
     from streaml1.training.consumer_group import Group
     from streaml1.training.dead_letters import DeadLetters
@@ -93,8 +93,11 @@ def work(url: str, folder: str, step: int) -> int:
     return 0
 
 
-def nursery() -> None:
-    """Fork a worker for each line `url folder step log` read; it is all compiled and imported."""
+def serve_forks() -> None:
+    """Fork a worker for each line `url folder step log` on standard input.
+
+    Workers start fast because this process has already imported and compiled everything.
+    """
     import streaml1.training.consumer_group  # noqa: F401
     import streaml1.training.dead_letters  # noqa: F401
     from streaml1.training import prepare
@@ -106,35 +109,35 @@ def nursery() -> None:
         url, folder, step, log = line.split()
         pid = os.fork()
         if pid == 0:
-            number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            for one in (1, 2):
-                os.dup2(number, one)
+            log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            for descriptor in (1, 2):
+                os.dup2(log_descriptor, descriptor)
             code = 70
             try:
-                code = work(url, folder, int(step))
+                code = run_worker(url, folder, int(step))
             finally:
                 os._exit(code)
         print(pid, flush=True)
         threading.Thread(target=_reap, args=(pid, f"{log}.ends"), daemon=True).start()
 
 
-def _reap(pid: int, ends: str) -> None:
+def _reap(pid: int, exits_path: str) -> None:
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with open(ends, "a") as file:
+    with open(exits_path, "a") as file:
         file.write(f"{pid} {status}\n")
 
 
-# Those around it
+# Worker processes and the broker
 
 
-class Nursery:
-    """Processes of the group, by number; a new one comes at once."""
+class ForkServer:
+    """A prepared process that forks the workers of the group."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
         self.log = folder.parent / "workers.log"
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.storm", "nursery"], cwd=ROOT,
+            [sys.executable, "-W", "ignore", "-m", "tests.storm", "fork-server"], cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
@@ -146,8 +149,8 @@ class Nursery:
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
-    def ends(self) -> dict[int, int]:
-        """The exit codes of those that have ended."""
+    def exit_codes(self) -> dict[int, int]:
+        """Return the exit codes of the workers that have ended, by process id."""
         try:
             lines = Path(f"{self.log}.ends").read_text().splitlines()
         except FileNotFoundError:
@@ -159,43 +162,43 @@ class Nursery:
         self._process.communicate()
 
 
-class OwnBroker:
-    """A broker that may be killed."""
+class PrivateBroker:
+    """A private broker that can be killed and restarted."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
-        self._told = [sys.executable, "scripts/kafka.d/broker.py"]
+        self._broker_script = [sys.executable, "scripts/kafka.d/broker.py"]
         self.address = subprocess.run(
-            [*self._told, "up", "--state", str(state)], cwd=ROOT, check=True, capture_output=True,
-            text=True,
+            [*self._broker_script, "up", "--state", str(state)], cwd=ROOT, check=True,
+            capture_output=True, text=True,
         ).stdout.strip()  # fmt: skip
         self._pid = int(json.loads((state / "broker.json").read_text())["pid"])
         line = Path(f"/proc/{self._pid}/cmdline").read_bytes().split(b"\0")[:-1]
         self._command = [os.fsdecode(part) for part in line]
-        self._again: subprocess.Popen[bytes] | None = None
+        self._restarted: subprocess.Popen[bytes] | None = None
 
     def kill(self) -> None:
         os.kill(self._pid, signal.SIGKILL)
-        if self._again is not None:
-            self._again.wait()
+        if self._restarted is not None:
+            self._restarted.wait()
         while Path(f"/proc/{self._pid}/cmdline").exists():
             if not Path(f"/proc/{self._pid}/cmdline").read_bytes():
-                break  # a zombie of another parent
+                break  # a zombie: its parent has not reaped it
             time.sleep(0.05)
 
     def restart(self) -> None:
-        with open(self.state / "again.log", "ab") as log:
-            self._again = subprocess.Popen(self._command, stdout=log, stderr=log)
-        self._pid = self._again.pid
+        with open(self.state / "restarted.log", "ab") as log:
+            self._restarted = subprocess.Popen(self._command, stdout=log, stderr=log)
+        self._pid = self._restarted.pid
 
     def close(self) -> None:
         self.kill()
-        if self._again is None:
-            subprocess.run([*self._told, "down", "--state", str(self.state)], cwd=ROOT)
+        if self._restarted is None:
+            subprocess.run([*self._broker_script, "down", "--state", str(self.state)], cwd=ROOT)
 
 
-def rows(n: int, seed: int) -> list[str]:
-    """Examples of svmlight; one in 200 is none."""
+def svmlight_lines(n: int, seed: int) -> list[str]:
+    """Return svmlight lines, of which one in 200 is invalid."""
     rng = random.Random(seed)
     return [
         "spam"
@@ -207,11 +210,11 @@ def rows(n: int, seed: int) -> list[str]:
 
 
 class Feed(threading.Thread):
-    """Sends examples to all partitions, so many a second, until told to stop."""
+    """A producer thread: sends about `per_second` examples to random partitions until stopped."""
 
     def __init__(self, address: str, topic: str, partitions: int, per_second: int) -> None:
         super().__init__(daemon=True)
-        self._rows, self._per_second = rows(20_000, 7), per_second
+        self._rows, self._per_second = svmlight_lines(20_000, 7), per_second
         self._address, self._topic, self._partitions = address, topic, partitions
         self.stopping = threading.Event()
         self.sent = 0
@@ -232,24 +235,26 @@ class Feed(threading.Thread):
 
 
 class Storm:
-    """What happens to the workers of one topic, at random but for the steps, which go round."""
+    """Random faults for the workers of one topic; cycles through the kill steps."""
 
-    def __init__(self, url: str, workers: int, folder: Path, seed: int, broker: OwnBroker | None):
-        self.nursery = Nursery(url, folder / "kept")
+    def __init__(
+        self, url: str, workers: int, folder: Path, seed: int, broker: PrivateBroker | None
+    ):
+        self.fork_server = ForkServer(url, folder / "checkpoints")
         self.count: Counter[str] = Counter()
         self._rng, self._broker = random.Random(seed), broker
-        self._alive = [self.nursery.start() for _ in range(workers)]
+        self._alive = [self.fork_server.start() for _ in range(workers)]
         self._frozen: dict[int, float] = {}
         self._step = 0
         self._killed: set[int] = set()
-        self._spared: dict[int, float] = {}
+        self._protected_until: dict[int, float] = {}
 
-    def until(self, kills: int, seconds: float) -> None:
-        """Go on until so many were killed, or so long."""
+    def inject_faults(self, kills: int, seconds: float) -> None:
+        """Inject faults until `kills` workers died; raise AssertionError after `seconds`."""
         limit = time.monotonic() + seconds
         while self.count["killed"] + self.count["died in a save"] < kills:
             if time.monotonic() > limit:
-                raise AssertionError(f"it takes too long: {dict(self.count)}")
+                raise AssertionError(f"timed out: {dict(self.count)}")
             time.sleep(self._rng.uniform(0.1, 0.7))
             self._thaw(time.monotonic())
             self._replace()
@@ -257,89 +262,91 @@ class Storm:
 
     def _strike(self) -> None:
         now = time.monotonic()
-        standing = [
-            one for one in self._alive if one not in self._frozen and now > self._spared.get(one, 0)
+        candidates = [
+            worker
+            for worker in self._alive
+            if worker not in self._frozen and now > self._protected_until.get(worker, 0)
         ]
-        if not standing:
+        if not candidates:
             return
-        pid, luck = self._rng.choice(standing), self._rng.random()
-        if luck < 0.5:
+        pid, draw = self._rng.choice(candidates), self._rng.random()
+        if draw < 0.5:
             self._send(pid, signal.SIGKILL, "killed")
-        elif luck < 0.6:
-            self._send(pid, signal.SIGTERM, "told to end")
-        elif luck < (0.8 if len(self._alive) > 1 else 0.65):
+        elif draw < 0.6:
+            self._send(pid, signal.SIGTERM, "terminated")
+        elif draw < (0.8 if len(self._alive) > 1 else 0.65):
             self._send(pid, signal.SIGSTOP, "frozen")
             self._frozen[pid] = time.monotonic() + self._rng.uniform(0.5, 2.5) * SESSION
-        elif 0.8 < luck < 0.83 and self._broker is not None:
+        elif 0.8 < draw < 0.83 and self._broker is not None:
             self._broker.kill()
             self.count["broker killed"] += 1
             time.sleep(self._rng.uniform(0.0, 1.0))
             self._broker.restart()
 
-    def _send(self, pid: int, number: int, what: str) -> None:
+    def _send(self, pid: int, signum: int, event: str) -> None:
         try:
-            os.kill(pid, number)
-        except ProcessLookupError:  # dead in a save
+            os.kill(pid, signum)
+        except ProcessLookupError:  # it already died in a save
             return
-        self.count[what] += 1
-        if number == signal.SIGKILL:
+        self.count[event] += 1
+        if signum == signal.SIGKILL:
             self._killed.add(pid)
 
     def _thaw(self, now: float) -> None:
-        for pid, when in list(self._frozen.items()):
-            if now >= when:
+        for pid, thaw_at in list(self._frozen.items()):
+            if now >= thaw_at:
                 del self._frozen[pid]
-                with_pid(pid, signal.SIGCONT)
+                signal_if_alive(pid, signal.SIGCONT)
 
     def _replace(self) -> None:
-        ends = self.nursery.ends()
-        for pid in [one for one in self._alive if one in ends]:
+        exit_codes = self.fork_server.exit_codes()
+        for pid in [worker for worker in self._alive if worker in exit_codes]:
             self._frozen.pop(pid, None)
-            code = ends[pid]
+            code = exit_codes[pid]
             self.count["died in a save"] += code == -9 and pid not in self._killed
-            self.count["ended as overtaken"] += code == 3
+            self.count["ended after takeover"] += code == 3
             self.count["ended with an error"] += code not in (0, 3, -9, -15)
             self._alive.remove(pid)
             step = 0
             if self._rng.random() < 0.4:
-                self._step = step = self._step % LAST_STEP + 1
-            new = self.nursery.start(step)
+                self._step = step = self._step % N_STEPS + 1
+            new = self.fork_server.start(step)
             self._alive.append(new)
-            if step:  # it has some time to come so far
-                self._spared[new] = time.monotonic() + 3.0 * SESSION
+            if step:  # give it time to reach that step
+                self._protected_until[new] = time.monotonic() + 3.0 * SESSION
 
-    def calm(self, url: str, seconds: float) -> None:
-        """Let the workers learn to the end of the topic, and end."""
+    def drain(self, url: str, seconds: float) -> None:
+        """Wait until the workers have consumed the topic, then stop them."""
         limit = time.monotonic() + seconds
-        while behind := lag(url, self.nursery.folder):
+        while n_behind := lag(url, self.fork_server.folder):
             if time.monotonic() > limit:
-                log = self.nursery.log.read_text()[-3000:]
-                raise AssertionError(f"{behind} records behind: {dict(self.count)}\n{log}")
+                log = self.fork_server.log.read_text()[-3000:]
+                raise AssertionError(f"{n_behind} records behind: {dict(self.count)}\n{log}")
             self._thaw(float("inf"))
             self._replace()
             time.sleep(0.3)
         for pid in self._alive:
-            with_pid(pid, signal.SIGTERM)
-        while not set(self._alive) <= self.nursery.ends().keys():
+            signal_if_alive(pid, signal.SIGTERM)
+        while not set(self._alive) <= self.fork_server.exit_codes().keys():
             if time.monotonic() > limit:
-                raise AssertionError("a worker does not end")
+                raise AssertionError("a worker does not exit")
             time.sleep(0.05)
 
     def close(self) -> None:
         for pid in self._alive:
-            with_pid(pid, signal.SIGKILL)
-        self.nursery.close()
+            signal_if_alive(pid, signal.SIGKILL)
+        self.fork_server.close()
 
 
-def with_pid(pid: int, number: int) -> None:
+def signal_if_alive(pid: int, signum: int) -> None:
     try:
-        os.kill(pid, number)
+        os.kill(pid, signum)
     except ProcessLookupError:
         return
 
 
 def lag(url: str, folder: Path) -> int:
-    """How many records no checkpoint has passed."""
+    """Return the number of records beyond the latest checkpoints."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training.checkpoint import load_latest
     from streaml1.training.consumer_group import partition_folder
@@ -350,49 +357,54 @@ def lag(url: str, folder: Path) -> int:
         _, ends = topic.bounds(consumer, "earliest", None, {})
     finally:
         consumer.close()
-    behind = 0
-    for one, end in ends.items():
-        place = partition_folder(folder, topic.name, one)
-        found = load_latest(place) if place.is_dir() else None
-        behind += end - (0 if found is None else found.position[str(one)][0])
-    return behind
+    n_behind = 0
+    for partition, end in ends.items():
+        partition_path = partition_folder(folder, topic.name, partition)
+        checkpoint = load_latest(partition_path) if partition_path.is_dir() else None
+        n_behind += end - (0 if checkpoint is None else checkpoint.position[str(partition)][0])
+    return n_behind
 
 
 def differences(
     url: str, folder: Path, partitions: int, every: int = 500, bad: str = "skip"
 ) -> list[str]:
-    """What of the partitions is not as one run without an end has it."""
+    """Return how the partitions differ from one uninterrupted run; empty if bit-identical."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training import progressive
     from streaml1.training.checkpoint import load_latest
     from streaml1.training.consumer_group import partition_folder
 
-    wrong = []
-    for one in range(partitions):
-        found = load_latest(partition_folder(folder, Topic(url).name, one))
+    problems = []
+    for partition in range(partitions):
+        checkpoint = load_latest(partition_folder(folder, Topic(url).name, partition))
         expected = model()
-        report = progressive(expected, url, until_end=True, partitions=[one], bad=bad,
+        report = progressive(expected, url, until_end=True, partitions=[partition], bad=bad,
                              every=every)  # fmt: skip
-        assert found is not None
+        assert checkpoint is not None
         facts, arrays = report.state_dict()
-        told = {
-            "weights": (found.model.weights, expected.weights),
-            "intercept": (found.model.intercept, expected.intercept),
-            "steps": (found.model.n_iterations, expected.n_iterations),
-            **{what: (found.report[0][what], json.loads(json.dumps(facts[what])))
-               for what in ("examples", "refused", "all", "total")},
-            "window": (found.report[1]["y"].tolist(), arrays["y"].tolist()),
-            "predictions": (found.report[1]["p"].tolist(), arrays["p"].tolist()),
-            "lines": tuple(lines_of(these["lines"], every) for these in (found.report[0], facts)),
+        fields = {
+            "weights": (checkpoint.model.weights, expected.weights),
+            "intercept": (checkpoint.model.intercept, expected.intercept),
+            "steps": (checkpoint.model.n_iterations, expected.n_iterations),
+            **{name: (checkpoint.report[0][name], json.loads(json.dumps(facts[name])))
+               for name in ("examples", "refused", "all", "total")},
+            "window": (checkpoint.report[1]["y"].tolist(), arrays["y"].tolist()),
+            "predictions": (checkpoint.report[1]["p"].tolist(), arrays["p"].tolist()),
+            "lines": (lines_of(checkpoint.report[0]["lines"], every),
+                      lines_of(facts["lines"], every)),
         }  # fmt: skip
-        wrong += [f"{what} of partition {one}" for what, (a, b) in told.items() if a != b]
-        if not found.model.n_iterations:
-            wrong.append(f"partition {one} has learnt nothing")
-    return wrong
+        problems += [
+            f"{name} of partition {partition}"
+            for name, (got, expected_value) in fields.items()
+            if got != expected_value
+        ]
+        if not checkpoint.model.n_iterations:
+            problems.append(f"partition {partition} has learned nothing")
+    return problems
 
 
-def misplaced(address: str, url: str, partitions: int) -> tuple[list[str], int]:
-    """What of the dead letters is too much or too little, and how many were written twice."""
+def check_dead_letters(address: str, url: str, partitions: int) -> tuple[list[str], int]:
+    """Return missing and unexpected dead letters, and the number of duplicates."""
     import kafka
 
     from streaml1.training import Observer, progressive
@@ -403,61 +415,67 @@ def misplaced(address: str, url: str, partitions: int) -> tuple[list[str], int]:
     class Collect(Observer):
         essential = True
 
-        def on_rejected(self, refused: Any) -> None:
-            expected[record_key(refused.place, refused.origin)] = refused.origin.value
+        def on_rejected(self, rejected: Any) -> None:
+            expected[record_key(rejected.place, rejected.origin)] = rejected.origin.value
 
-    for one in range(partitions):
-        options: dict[str, Any] = {"until_end": True, "partitions": [one], "bad": "skip"}
+    for partition in range(partitions):
+        options: dict[str, Any] = {"until_end": True, "partitions": [partition], "bad": "skip"}
         progressive(model(), url, observers=[Collect()], **options)
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False
     )
-    name = url.rpartition("/")[2] + ".dlq"
-    parts = [kafka.TopicPartition(name, one) for one in consumer.partitions_for_topic(name) or ()]
-    consumer.assign(parts)
-    left = sum(consumer.end_offsets(parts).values())
-    told: list[tuple[str, bytes]] = []
+    dlq_name = url.rpartition("/")[2] + ".dlq"
+    dlq_partitions = [
+        kafka.TopicPartition(dlq_name, partition)
+        for partition in consumer.partitions_for_topic(dlq_name) or ()
+    ]
+    consumer.assign(dlq_partitions)
+    n_expected = sum(consumer.end_offsets(dlq_partitions).values())
+    received: list[tuple[str, bytes]] = []
     limit = time.monotonic() + 30.0
-    while len(told) < left and time.monotonic() < limit:
+    while len(received) < n_expected and time.monotonic() < limit:
         for records in consumer.poll(timeout_ms=500).values():
-            told += [(record.key.decode(), record.value) for record in records]
+            received += [(record.key.decode(), record.value) for record in records]
     consumer.close()
-    wrong = [f"{key} is not among the dead letters" for key in expected.keys() - dict(told).keys()]
-    wrong += [f"{key} is a dead letter, {value!r}" for key, value in set(told)
+    problems = [f"dead letter {key} is missing" for key in expected.keys() - dict(received).keys()]
+    problems += [f"unexpected dead letter {key}: {value!r}" for key, value in set(received)
               if expected.get(key) != value]  # fmt: skip
     if not expected:
-        wrong.append("nothing was refused")
-    return wrong, len(told) - len(expected)
+        problems.append("no record was rejected")
+    return problems, len(received) - len(expected)
 
 
 def lines_of(lines: list[dict[str, Any]], every: int) -> list[Any]:
-    """What lines tell that does not depend on when processes began, but for those at an end."""
+    """Return the report lines and fields that do not depend on when processes started.
+
+    Only lines at multiples of `every` count: the others depend on when a process ended.
+    """
     names = ("examples", "loss", "recent_loss", "constant_loss", "error", "n_nonzero")
     return [[line[name] for name in names] for line in lines if line["examples"] % every == 0]
 
 
-def complaints(log: Path) -> list[str]:
-    """The last lines of what workers that ended with an error have said."""
+def exception_lines(log: Path) -> list[str]:
+    """Return the exception lines of the workers' tracebacks."""
     lines = log.read_text().splitlines()
     return [line for line in lines if re.match(r"(\w+\.)+[A-Z]\w+:|[A-Z]\w+Error\b", line)]
 
 
 @contextmanager
-def stormy(
+def storm_on_topic(
     address: str, workers: int, folder: Path, *, partitions: int, per_second: int, seed: int,
-    broker: OwnBroker | None = None,
+    broker: PrivateBroker | None = None,
 ) -> Iterator[tuple[Storm, str, Feed]]:  # fmt: skip
-    """A topic that fills, and workers on it."""
+    """Create a topic, a producer that fills it and workers that consume it."""
     from kafka.admin import KafkaAdminClient, NewTopic
 
-    name = f"storm-{workers}-{seed}-{os.getpid()}"
+    topic_name = f"storm-{workers}-{seed}-{os.getpid()}"
     admin = KafkaAdminClient(bootstrap_servers=address)
     try:
-        admin.create_topics([NewTopic(name, partitions, 1)])
+        admin.create_topics([NewTopic(topic_name, partitions, 1)])
     finally:
         admin.close()
-    url = f"kafka://{address}/{name}"
-    feed = Feed(address, name, partitions, per_second)
+    url = f"kafka://{address}/{topic_name}"
+    feed = Feed(address, topic_name, partitions, per_second)
     feed.start()
     storm = Storm(url, workers, folder, seed, broker)
     try:
@@ -468,45 +486,45 @@ def stormy(
 
 
 def run(address: str, workers: int, kills: int, folder: Path, seed: int,
-        broker: OwnBroker | None = None, per_second: int = 3000) -> Counter[str]:  # fmt: skip
-    """One storm, and what is left of it compared; returns what happened."""
+        broker: PrivateBroker | None = None, per_second: int = 3000) -> Counter[str]:  # fmt: skip
+    """Run one storm, compare its result with uninterrupted runs and count what happened."""
     partitions = workers + 2
-    with stormy(address, workers, folder, partitions=partitions, per_second=per_second, seed=seed,
-                broker=broker) as (storm, url, feed):  # fmt: skip
-        storm.until(kills, 60.0 + 4.0 * kills)
+    with storm_on_topic(address, workers, folder, partitions=partitions, per_second=per_second,
+                        seed=seed, broker=broker) as (storm, url, feed):  # fmt: skip
+        storm.inject_faults(kills, 60.0 + 4.0 * kills)
         feed.stopping.set()
         feed.join(90)
-        storm.calm(url, 90.0)
-        wrong = differences(url, storm.nursery.folder, partitions)
-        letters, twice = misplaced(address, url, partitions)
-        wrong += letters
-        assert not wrong, (wrong, dict(storm.count))
-        storm.count["dead letters twice"] = twice
+        storm.drain(url, 90.0)
+        problems = differences(url, storm.fork_server.folder, partitions)
+        dead_letter_problems, duplicates = check_dead_letters(address, url, partitions)
+        problems += dead_letter_problems
+        assert not problems, (problems, dict(storm.count))
+        storm.count["duplicate dead letters"] = duplicates
         storm.count["examples"] = feed.sent
         return storm.count
 
 
 def main() -> None:
-    """Storms with 1, 2 and 3 workers, beside a broker of their own that is killed too."""
-    if sys.argv[1:] == ["nursery"]:
-        nursery()
+    """Run storms with 1, 2 and 3 workers against a private broker that is killed too."""
+    if sys.argv[1:] == ["fork-server"]:
+        serve_forks()
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        broker = OwnBroker(Path(folder) / "kafka")
+        broker = PrivateBroker(Path(folder) / "kafka")
         try:
             for workers in (1, 2, 3):
-                began, here = time.monotonic(), Path(folder) / str(workers)
-                here.mkdir()
-                kills = asked.kills // 3 + (workers <= asked.kills % 3)
-                count = run(broker.address, workers, kills, here, asked.seed, broker)
-                told = ", ".join(f"{what} {n:,}" for what, n in sorted(count.items()))
-                seconds = time.monotonic() - began
-                print(f"{workers} workers, {seconds:.0f} s: {told}: equal to the bit", flush=True)
-                for line in sorted(set(complaints(here / "workers.log"))):
+                started, storm_folder = time.monotonic(), Path(folder) / str(workers)
+                storm_folder.mkdir()
+                kills = options.kills // 3 + (workers <= options.kills % 3)
+                count = run(broker.address, workers, kills, storm_folder, options.seed, broker)
+                summary = ", ".join(f"{event} {n:,}" for event, n in sorted(count.items()))
+                seconds = time.monotonic() - started
+                print(f"{workers} workers, {seconds:.0f} s: {summary}: bit-identical", flush=True)
+                for line in sorted(set(exception_lines(storm_folder / "workers.log"))):
                     print(f"    {line}", flush=True)
         finally:
             broker.close()

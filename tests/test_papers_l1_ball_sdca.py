@@ -1,4 +1,4 @@
-"""The l1-ball paper and the talk on SDCA: misprints, theorems on little data, and their demos."""
+"""The l1-ball paper and the SDCA talk: misprints, theorems on small data, and the demos."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ import streaml1
 from streaml1.solvers import sdca
 from streaml1.solvers.projection import project_l1_ball, project_simplex
 
-FOLDER = Path(__file__).parent.parent / "demos" / "papers"
+DEMOS = Path(__file__).parent.parent / "demos" / "papers"
 
 
 @pytest.fixture(autouse=True)
-def in_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(FOLDER))
+def demos_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DEMOS))
 
 
 # Duchi, Shalev-Shwartz, Singer & Chandra (2008)
 
 
-def simplices(number: int = 200) -> list[tuple[Any, float, Any]]:
-    """Vectors, radii and projections, which a bisection finds."""
-    rng, found = np.random.default_rng(0), []
-    for _ in range(number):
+def random_projections(n: int = 200) -> list[tuple[Any, float, Any]]:
+    """Return random vectors and radii with projections found by bisection."""
+    rng, projections = np.random.default_rng(0), []
+    for _ in range(n):
         v, z = rng.normal(size=rng.integers(2, 9)) * 2.0, float(rng.uniform(0.2, 3.0))
         low, high = v.min() - z, v.max()
         for _ in range(200):
             theta = 0.5 * (low + high)
             low, high = (theta, high) if np.maximum(v - theta, 0.0).sum() > z else (low, theta)
-        found.append((v, z, np.maximum(v - low, 0.0)))
-    return found
+        projections.append((v, z, np.maximum(v - low, 0.0)))
+    return projections
 
 
 def test_lemmas_1_and_2() -> None:
-    """The larger of v are those that stay, as many as Lemma 2 counts; Eq. (5) is theta."""
-    for v, z, w in simplices():
+    """The rho largest components stay positive, rho as in Lemma 2; theta is Eq. (5)."""
+    for v, z, w in random_projections():
         order = np.argsort(-v)
         mu = v[order]
         rho = max(j for j in range(1, len(v) + 1) if mu[j - 1] - (mu[:j].sum() - z) / j > 0.0)
@@ -53,36 +53,36 @@ def test_lemmas_1_and_2() -> None:
 
 
 def test_lemma_3() -> None:
-    """No component of a projection on the ball changes its sign."""
-    for v, z, _ in simplices():
+    """A projection onto the ball preserves signs."""
+    for v, z, _ in random_projections():
         w = project_l1_ball(v, z)
         assert np.all(w * v >= 0.0)
 
 
-def test_which_are_not_zero_is_told_by_w() -> None:
-    """Section 3 has I = {i: v_(i) > 0}: of the weights it is, not of what is projected."""
+def test_support_is_defined_by_the_projection() -> None:
+    """Section 3 prints I = {i: v_(i) > 0}; it must refer to w, the projection."""
     w = project_simplex([3.0, 0.5], 1.0)
-    assert w.tolist() == [1.0, 0.0]  # though both of v are above 0
+    assert w.tolist() == [1.0, 0.0]  # although both components of v are positive
 
 
-def test_equation_11_is_the_other_way_round() -> None:
-    """A component is not smaller than the pivot iff sum v_j < count v + z; ">" is printed."""
-    printed = right = 0
-    for v, z, w in simplices():
+def test_inequality_of_equation_11_is_reversed() -> None:
+    """A component is >= the pivot iff sum v_j < count v + z; the paper prints ">"."""
+    n_printed = n_correct = 0
+    for v, z, w in random_projections():
         pivot = v[w > 1e-12].min()
         for x in v:
             above = v[v >= x]
-            left, other = above.sum(), len(above) * x + z
-            right += (left < other) == (x >= pivot)
-            printed += (left > other) == (x >= pivot)
-    assert right == sum(len(v) for v, _, _ in simplices()) and printed == 0
+            lhs, rhs = above.sum(), len(above) * x + z
+            n_correct += (lhs < rhs) == (x >= pivot)
+            n_printed += (lhs > rhs) == (x >= pivot)
+    assert n_correct == sum(len(v) for v, _, _ in random_projections()) and n_printed == 0
 
 
 # Shalev-Shwartz & Zhang (2013)
 
 
-def test_steps_of_fobos_are_those_of_pegasos() -> None:
-    """With the rate 1 / (lambda t) the t-th is Pegasos' (t + 1)-th: so all losses have it."""
+def test_fobos_steps_equal_pegasos_steps() -> None:
+    """With rate 1 / (lambda t), FoBoS step t equals Pegasos step t + 1."""
     rng, l2 = np.random.default_rng(1), 0.3
     X, y = rng.normal(size=(50, 4)), rng.random(50) < 0.5
     model = streaml1.ElasticNetClassifier(
@@ -97,27 +97,27 @@ def test_steps_of_fobos_are_those_of_pegasos() -> None:
     np.testing.assert_allclose([model.weights.get(j, 0.0) for j in range(4)], w, atol=1e-12)
 
 
-def test_the_update_of_sgd_is_printed_with_the_wrong_sign() -> None:
-    """- 1[...] x_i / (lambda t): the subgradient of the hinge is -y_i x_i, so it is + y_i x_i."""
-    printed, right = importlib.import_module("sdca_lemma").as_printed()
-    assert right < 0.5 < 1.0 < printed
+def test_sign_of_the_sgd_update_is_misprinted() -> None:
+    """The talk prints - 1[...] x_i / (lambda t); the right term is + y_i x_i / (lambda t)."""
+    printed, corrected = importlib.import_module("sdca_lemma").as_printed()
+    assert corrected < 0.5 < 1.0 < printed
 
 
-def test_the_main_lemma() -> None:
-    tried, failed, least = importlib.import_module("sdca_lemma").lemma_fails()
-    assert tried == 2880 and failed == 0 and least > 0.0
+def test_main_lemma() -> None:
+    n_tried, n_failed, min_slack = importlib.import_module("sdca_lemma").lemma_fails()
+    assert n_tried == 2880 and n_failed == 0 and min_slack > 0.0
 
 
-def test_a_lemma_without_its_g_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check can tell: steps that are half as long as the best gain too little."""
+def test_lemma_check_detects_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check detects steps of 1 % of the optimal length."""
     lemma = importlib.import_module("sdca_lemma")
-    best = lemma.steps
-    monkeypatch.setattr(lemma, "steps", lambda *of: 0.01 * best(*of))
+    optimal_steps = lemma.steps
+    monkeypatch.setattr(lemma, "steps", lambda *args: 0.01 * optimal_steps(*args))
     assert lemma.lemma_fails()[1] > 0
 
 
-def test_the_step_of_the_hinge_is_the_best() -> None:
-    """The closed form of the slide, beside D at 4,001 other values of the coordinate."""
+def test_hinge_step_is_optimal() -> None:
+    """The closed form of the slide maximizes D over a grid of 4,001 values."""
     lemma = importlib.import_module("sdca_lemma")
     X, y = lemma.made(12, 3, 5)
     rng = np.random.default_rng(0)
@@ -125,32 +125,32 @@ def test_the_step_of_the_hinge_is_the_best() -> None:
         alpha = y * rng.random(12)
         delta = lemma.steps(X, y, alpha, gamma, 0.1)
         for i in range(12):
-            unit = np.eye(12)[i]
+            basis = np.eye(12)[i]
             grid = y[i] * np.linspace(0.0, 1.0, 4_001) - alpha[i]
-            tried = [lemma.dual(X, y, alpha + move * unit, gamma, 0.1) for move in grid]
-            assert lemma.dual(X, y, alpha + delta[i] * unit, gamma, 0.1) >= max(tried) - 1e-12
+            values = [lemma.dual(X, y, alpha + change * basis, gamma, 0.1) for change in grid]
+            assert lemma.dual(X, y, alpha + delta[i] * basis, gamma, 0.1) >= max(values) - 1e-12
 
 
-def test_rows_of_another_length_are_another_lambda() -> None:
-    """R^2 / (lambda gamma): c X at c^2 lambda has the weights divided by c, and the same P."""
+def test_scaling_rows_scales_lambda() -> None:
+    """R^2 / (lambda gamma): scaling X by c and lambda by c^2 divides the weights by c."""
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(60, 5)), rng.random(60) < 0.5
-    one = sdca(X, y, "smoothed_hinge", l2=0.05, tol=1e-12)
-    other = sdca(3.0 * X, y, "smoothed_hinge", l2=0.45, tol=1e-12)
-    assert other.objective == pytest.approx(one.objective, abs=1e-10)
-    np.testing.assert_allclose(3.0 * other.weights, one.weights, atol=1e-5)
-    assert len(other.trace) == len(one.trace)
+    original = sdca(X, y, "smoothed_hinge", l2=0.05, tol=1e-12)
+    scaled = sdca(3.0 * X, y, "smoothed_hinge", l2=0.45, tol=1e-12)
+    assert scaled.objective == pytest.approx(original.objective, abs=1e-10)
+    np.testing.assert_allclose(3.0 * scaled.weights, original.weights, atol=1e-5)
+    assert len(scaled.trace) == len(original.trace)
 
 
 @pytest.mark.parametrize("d", [8, 100, 10_000])
-def test_three_logs_are_too_few(d: int) -> None:
-    """3 log(d)/2 |w|_q^2 is not 1-strongly convex in the l1 norm: at equal weights it has 3/e^2."""
+def test_factor_three_is_too_small_for_strong_convexity(d: int) -> None:
+    """3 log(d)/2 |w|_q^2 is not 1-strongly convex in l1: at equal weights the modulus is 3/e^2."""
     q = math.log(d) / (math.log(d) - 1.0)
-    u = np.tile([1.0, -1.0], d // 2) / d  # of l1 length 1
+    u = np.tile([1.0, -1.0], d // 2) / d  # l1 norm 1
     N = d ** (1.0 / q)  # |w|_q of w = (1, ..., 1)
     curve = 3.0 * math.log(d) * ((q - 1.0) * N ** (2.0 - q) * float(u @ u))
-    by_hand = 3.0 * math.log(d) / ((math.log(d) - 1.0) * math.e**2)
-    assert curve == pytest.approx(by_hand, rel=1e-9) and curve < 1.0
+    expected = 3.0 * math.log(d) / ((math.log(d) - 1.0) * math.e**2)
+    assert curve == pytest.approx(expected, rel=1e-9) and curve < 1.0
 
     def g(w: Any) -> float:
         return 1.5 * math.log(d) * float(np.sum(np.abs(w) ** q) ** (2.0 / q))
@@ -160,8 +160,8 @@ def test_three_logs_are_too_few(d: int) -> None:
     assert second == pytest.approx(curve, rel=1e-3)
 
 
-def test_the_smoothed_hinge_is_near_the_hinge() -> None:
-    """Within gamma / 2 below it, and (1 / gamma)-smooth."""
+def test_smoothed_hinge_approximates_the_hinge() -> None:
+    """The smoothed hinge is at most gamma / 2 below the hinge and (1 / gamma)-smooth."""
     lemma = importlib.import_module("sdca_lemma")
     a = np.linspace(-3.0, 3.0, 6_001)
     for gamma in (0.01, 0.1, 1.0):
@@ -176,16 +176,16 @@ def test_the_smoothed_hinge_is_near_the_hinge() -> None:
 # The demos
 
 
-def run(
+def run_demo(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
     monkeypatch.setattr(sys, "argv", [name, "--quick", "--out", str(tmp_path)])
-    runpy.run_path(str(FOLDER / name), run_name="__main__")
+    runpy.run_path(str(DEMOS / name), run_name="__main__")
     return " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "claims", "left"),
+    ("name", "expected", "claims", "not_run"),
     [
         ("l1_ball_synthetic", "squared, n = 40", 6, 0),
         ("l1_ball_rcv1", "made rows; 800 x 400", 6, 0),
@@ -196,19 +196,19 @@ def run(
 )
 def test_demos(
     name: str,
-    told: str,
+    expected: str,
     claims: int,
-    left: int,
+    not_run: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out = run(f"{name}.py", tmp_path, monkeypatch, capsys)
-    assert told in out and f"of {claims} hold" in out and f"{left} not run" in out
+    out = run_demo(f"{name}.py", tmp_path, monkeypatch, capsys)
+    assert expected in out and f"of {claims} hold" in out and f"{not_run} not run" in out
     assert (tmp_path / f"{name.replace('_', '-')}.png").stat().st_size > 10_000
 
 
-def falling(end: float, n: int = 11) -> tuple[Any, Any]:
+def decreasing_curve(end: float, n: int = 11) -> tuple[Any, Any]:
     return np.linspace(0.0, 10.0, n), np.geomspace(1.0, end, n)
 
 
@@ -216,18 +216,18 @@ def test_verdicts_of_the_synthetic_demo() -> None:
     demo = importlib.import_module("l1_ball_synthetic")
 
     def verdicts(l1: float, ip: float, stochastic: Any, growth: float) -> list[bool | None]:
-        found, levels = {}, {}
+        races, levels = {}, {}
         for n, share in ((800, 1.0), (4_000, growth)):
             for loss in ("squared", "logistic"):
-                curves = {name: demo.Curve(*falling(l1)) for name in demo.PROJECTIONS}
+                curves = {name: demo.Curve(*decreasing_curve(l1)) for name in demo.PROJECTIONS}
                 x = np.linspace(0.05, 10.0, 200)
                 curves["L1-Stoch"] = demo.Curve(x, stochastic(x))
-                flops, above = falling(ip)
+                flops, above = decreasing_curve(ip)
                 curves["IP"] = demo.Curve(flops * share, above)
                 if loss == "squared":
-                    curves["Coordinate"] = demo.Curve(*falling(ip))
-                found[loss, n], levels[loss, n] = curves, 1e-2
-        return [claim.holds for claim in demo.claims(found, levels)]
+                    curves["Coordinate"] = demo.Curve(*decreasing_curve(ip))
+                races[loss, n], levels[loss, n] = curves, 1e-2
+        return [claim.holds for claim in demo.claims(races, levels)]
 
     assert verdicts(1e-6, 1e-3, lambda x: 1e-3 / x, 1.2) == [True] * 6
     bad = verdicts(1e-3, 1e-6, lambda x: 10.0 ** (-0.1 * x), 0.5)
@@ -238,13 +238,13 @@ def test_verdicts_of_the_synthetic_demo() -> None:
 def test_verdicts_of_figure_6() -> None:
     demo = importlib.import_module("l1_ball_rcv1")
 
-    def verdicts(l1: float, eg: float, us: dict[str, float]) -> list[bool | None]:
-        found = {
-            f"{kind} - {size}": demo.Curve(*falling(end), "1 invsqrt", 5)
+    def verdicts(l1: float, eg: float, seconds: dict[str, float]) -> list[bool | None]:
+        curves = {
+            f"{kind} - {size}": demo.Curve(*decreasing_curve(end), "1 invsqrt", 5)
             for kind, end in (("L1", l1), ("EG", eg))
             for size in ("Full", "Stoch", "100", "1")
         }
-        return [claim.holds for claim in demo.claims(found, 0.0, us)]
+        return [claim.holds for claim in demo.claims(curves, 0.0, seconds)]
 
     slow = {"EG": 1.0, "L1, tree": 9.0, "L1, wheel": 2.0}
     assert verdicts(1e-4, 1e-2, slow) == [True, True, True, True, False, False]
@@ -254,42 +254,42 @@ def test_verdicts_of_figure_6() -> None:
 
 def test_verdicts_of_figure_7() -> None:
     demo = importlib.import_module("l1_ball_mnist")
-    some = np.tile([0.0, 1.0, 1.0, 1.0], (10, 1))
+    sparse = np.tile([0.0, 1.0, 1.0, 1.0], (10, 1))
 
     def verdicts(l1: float, eg: float, w: Any, v: Any) -> list[bool | None]:
-        found = {
-            f"{kind}, {size}": demo.Curve(*falling(end), weights, "1 constant")
+        curves = {
+            f"{kind}, {size}": demo.Curve(*decreasing_curve(end), weights, "1 constant")
             for kind, end, weights in (("L1", l1, w), ("EG", eg, v))
             for size in ("true", "1%")
         }
-        return [claim.holds for claim in demo.claims(found, 0.0, 30.0)]
+        return [claim.holds for claim in demo.claims(curves, 0.0, 30.0)]
 
-    assert verdicts(1e-4, 1e-2, some, np.ones((10, 4))) == [True] * 4
-    assert verdicts(1e-2, 1e-4, np.zeros((10, 4)), some) == [False] * 4
+    assert verdicts(1e-4, 1e-2, sparse, np.ones((10, 4))) == [True] * 4
+    assert verdicts(1e-2, 1e-4, np.zeros((10, 4)), sparse) == [False] * 4
 
 
-def test_the_tangent_is_a_bound_of_figure_7() -> None:
-    """No weights found are below it, and after some steps it is near."""
+def test_lower_bound_of_figure_7() -> None:
+    """No iterate is below the lower bound, and the final gap is small."""
     demo = importlib.import_module("l1_ball_mnist")
     problem = demo.problem_of(*demo.made(200), 120, 40, 8.0, 5.0)
-    least, gap = demo.optimum(problem, 400)
-    assert -1e-6 <= gap < 1e-3  # the kernels are of single precision
+    minimum, gap = demo.optimum(problem, 400)
+    assert -1e-6 <= gap < 1e-3  # the kernel matrix is in single precision
     for method in ("L1", "EG"):
         curve = demo.descend(problem, method, [("constant", 1.0)], 300, None)[0]
-        assert curve.loss.min() >= least - gap - 1e-6
+        assert curve.loss.min() >= minimum - gap - 1e-6
         assert np.all(curve.w >= 0.0) and np.all(curve.w.sum(axis=1) <= 5.0 * (1.0 + 1e-9))
     w = np.random.default_rng(0).random((10, 40)) * 0.1
     gradient = problem.loss_and_gradient(w)[1]
     for j, i in ((0, 3), (7, 30)):
-        ahead, behind = w.copy(), w.copy()
-        ahead[j, i] += 1e-2
-        behind[j, i] -= 1e-2
-        slope = problem.loss_and_gradient(ahead)[0] - problem.loss_and_gradient(behind)[0]
+        plus, minus = w.copy(), w.copy()
+        plus[j, i] += 1e-2
+        minus[j, i] -= 1e-2
+        slope = problem.loss_and_gradient(plus)[0] - problem.loss_and_gradient(minus)[0]
         assert slope / 2e-2 == pytest.approx(gradient[j, i], rel=2e-2, abs=1e-5)
 
 
 def test_rows_and_support_of_figure_7() -> None:
-    """They are apart, until the rows are all there are."""
+    """Rows and support are disjoint unless all rows are used."""
     demo = importlib.import_module("l1_ball_mnist")
     x, y = demo.made(60)
     for rows, shared in ((40, 0), (60, 20)):
@@ -300,45 +300,49 @@ def test_rows_and_support_of_figure_7() -> None:
 @pytest.mark.parametrize(
     ("method", "share"), [("L1", None), ("L1", 0.1), ("EG", None), ("EG", 0.1)]
 )
-def test_rates_side_by_side_are_those_alone(method: str, share: float | None) -> None:
+def test_joint_runs_equal_single_runs(method: str, share: float | None) -> None:
     demo = importlib.import_module("l1_ball_mnist")
     problem = demo.problem_of(*demo.made(200), 120, 40, 8.0, 5.0)
     rates = [("constant", 0.3), ("invsqrt", 2.0), ("inverse", 5.0)]
-    together = demo.descend(problem, method, rates, 30, share)
-    assert len({float(curve.loss[-1]) for curve in together}) == 3
-    for rate, curve in zip(rates, together, strict=True):
-        alone = demo.descend(problem, method, [rate], 30, share)[0]
-        assert alone.rate == curve.rate and np.array_equal(alone.steps, curve.steps)
-        np.testing.assert_allclose(curve.loss, alone.loss, atol=1e-5)  # of single precision
-        np.testing.assert_allclose(curve.w, alone.w, atol=1e-4)
+    joint = demo.descend(problem, method, rates, 30, share)
+    assert len({float(curve.loss[-1]) for curve in joint}) == 3
+    for rate, curve in zip(rates, joint, strict=True):
+        single = demo.descend(problem, method, [rate], 30, share)[0]
+        assert single.rate == curve.rate and np.array_equal(single.steps, curve.steps)
+        np.testing.assert_allclose(curve.loss, single.loss, atol=1e-5)  # single precision
+        np.testing.assert_allclose(curve.w, single.w, atol=1e-4)
 
 
 def test_verdicts_of_figure_8() -> None:
     demo = importlib.import_module("l1_ball_online")
 
-    def verdicts(ours: float, other: float, kept: int, dense: int, us: float) -> list[Any]:
+    def verdicts(
+        l1_error: float, eg_error: float, n_sparse: int, n_dense: int, microseconds: float
+    ) -> list[Any]:
         passes = {
-            "L1": demo.Pass(lambda: None, 300.0, "1 invsqrt", ours, ours, 50, ours < 1.0),
-            "EG": demo.Pass(lambda: None, 100.0, "1 constant", other, other),
+            "L1": demo.Pass(
+                lambda: None, 300.0, "1 invsqrt", l1_error, l1_error, 50, l1_error < 1.0
+            ),
+            "EG": demo.Pass(lambda: None, 100.0, "1 constant", eg_error, eg_error),
         }
-        rows, losses = falling(1.0)
+        rows, losses = decreasing_curve(1.0)
         course = {
             name: demo.Course(rows, losses, np.full(11, count), np.full(11, 200))
-            for name, count in (("L1", kept), ("EG", dense))
+            for name, count in (("L1", n_sparse), ("EG", n_dense))
         }
-        radii = {kind: {one.radius: one, 100.0: one} for kind, one in passes.items()}
+        radii = {kind: {curve.radius: curve, 100.0: curve} for kind, curve in passes.items()}
         radii["EG"][300.0] = passes["EG"]
         topic = demo.Topic(passes, course, radii, 0.1, 0.4)
-        times = {"no ball": 1.0, "tree": 11.0, "linear": us}
+        times = {"no ball": 1.0, "tree": 11.0, "linear": microseconds}
         return [claim.holds for claim in demo.claims({"CCAT": topic}, 1_000, times, 50)]
 
     assert verdicts(0.2, 0.3, 50, 200, 200.0) == [True] * 7
     bad = verdicts(1.3, 0.2, 500, 100, 20.0)
-    assert bad == [False, True, *[False] * 5]  # no ball is reached
+    assert bad == [False, True, *[False] * 5]  # no pass reaches the ball
 
 
-def test_powers_of_the_table_are_those_of_the_rates() -> None:
-    """Iterations of the talk's table from theta and the rates, for gamma lambda n = m^k."""
+def test_exponents_of_the_table_follow_from_the_rates() -> None:
+    """The exponents in the talk's table follow from the rates with gamma lambda n = m^k."""
     demo = importlib.import_module("sdca_talk")
     n = 10.0**12
     for k, powers in demo.POWERS.items():
@@ -359,16 +363,18 @@ def test_verdicts_of_the_talk() -> None:
 
     def verdicts(good: bool) -> dict[str, bool | None]:
         low, high = np.geomspace(1.0, 1e-8, 41), np.geomspace(1.0, 1e-3, 41)
-        ours, rival = (low, high) if good else (high, low)
+        sdca_gaps, other_gaps = (low, high) if good else (high, low)
         lines = {
-            loss: demo.Race(ours, low if good else low - 1.0, rival, rival, low - 1e-9)
+            loss: demo.Race(
+                sdca_gaps, low if good else low - 1.0, other_gaps, other_gaps, low - 1e-9
+            )
             for loss in ("smoothed_hinge", "hinge")
         }
 
         def trace(values: Any) -> Any:
             return demo.Trace(values, values, np.arange(len(values)))
 
-        order = {"random": trace(ours), "permutation": trace(low), "cyclic": trace(rival)}
+        order = {"random": trace(sdca_gaps), "permutation": trace(low), "cyclic": trace(other_gaps)}
         widths = {
             gamma: (trace(np.geomspace(1.0, 10.0 ** -(4.0 + gamma), 41)), 0.1)
             for gamma in demo.GAMMAS
@@ -376,18 +382,18 @@ def test_verdicts_of_the_talk() -> None:
         if not good:
             widths = dict(zip(widths, reversed(list(widths.values())), strict=True))
             widths[1.0] = (widths[1.0][0], 0.2)
-        # Batches of good runs take as many passes each, of others so many more.
+        # Good runs need the same number of passes for each batch size; bad runs m times more.
         batches = {m: trace(np.geomspace(1.0, 1e-3, 20 if good else 20 * m)) for m in demo.BATCHES}
         table = {
             k: {a: [m ** (p if good else p + 1.0) for m in demo.M] for a, p in powers.items()}
             for k, powers in demo.POWERS.items()
         }
         split = demo.Split(5, 0.01, 0.01 if good else 0.02, 0.99, (0.0, 0.0))
-        made = demo.claims(lines, order, widths, batches, table, {"made": split}, task)
-        return {f"{c.place}: {c.says}": c.holds for c in made}
+        claims = demo.claims(lines, order, widths, batches, table, {"made": split}, task)
+        return {f"{c.place}: {c.says}": c.holds for c in claims}
 
     good, bad = verdicts(True), verdicts(False)
-    fixed = ("Proof idea", "SDCA vs. SGD, example")  # of made rows
+    fixed = ("Proof idea", "SDCA vs. SGD, example")  # claims about generated rows
     for claim, holds in good.items():
         if not claim.startswith(fixed):
             assert holds and not bad[claim], claim

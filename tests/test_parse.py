@@ -1,6 +1,6 @@
-"""Compiled readers of text, held to the plain ones: no line is read differently.
+"""Compare the compiled text parsers with the pure Python parsers on mutated input.
 
-`STREAML1_FUZZ=1000000` has a million mutated lines of each format tried.
+`STREAML1_FUZZ=1000000` sets the number of mutated lines per format (default: 5000).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from streaml1.sources.readers.vw import parse_vw
 from streaml1.text import numbers, structural_index
 from streaml1.text.parsed_rows import IntRows, NamedRows
 from streaml1.training import predictions
-from tests.test_streams import Refused, rows_of
+from tests.test_sources import Refused, rows_of
 
 FUZZ = int(os.environ.get("STREAML1_FUZZ", "5000"))
 
@@ -58,17 +58,17 @@ def bits(v: float | None) -> bytes | None:
 # Numbers
 
 
-def read_number(text: bytes, read: Any = numbers.parse_number) -> float:
+def parse_number(text: bytes, parse: Any = numbers.parse_number) -> float:
     buffer, lo, hi, _ = pad_text(text)
     start = buffer.ctypes.data
     ends = (np.uint64(start + lo), np.uint64(start + hi - 1))
-    return float(read(*ends, numbers.POWERS))
+    return float(parse(*ends, numbers.POWERS))
 
 
-def is_floats(text: str, read: Any = numbers.parse_number) -> bool:
-    """Whether a number is not read here, or is that of `float` to the bit."""
-    found = read_number(text.encode() + b"\n", read)
-    return found != found or bits(found) == bits(float(text))
+def matches_float(text: str, parse: Any = numbers.parse_number) -> bool:
+    """Check that the kernel declines the number or returns the same bits as `float`."""
+    parsed = parse_number(text.encode() + b"\n", parse)
+    return parsed != parsed or bits(parsed) == bits(float(text))
 
 
 EDGES = [
@@ -82,8 +82,8 @@ EDGES = [
 
 @compiled
 @pytest.mark.parametrize("text", EDGES)
-def test_edges_of_numbers(text: str) -> None:
-    assert is_floats(text) and is_floats(text, numbers.parse_number_long)
+def test_edge_cases_of_number_parsing(text: str) -> None:
+    assert matches_float(text) and matches_float(text, numbers.parse_number_long)
 
 
 @compiled
@@ -91,33 +91,33 @@ def test_edges_of_numbers(text: str) -> None:
     st.floats(allow_nan=False, allow_infinity=False),
     st.sampled_from(["%r", "%.17g", "%.3f", "%.6g", "%.17e", "%+.9f", "%.24f", "%g"]),
 )
-def test_floats_are_read_to_the_bit(v: float, form: str) -> None:
-    assert is_floats(form % v) and is_floats(form % v, numbers.parse_number_long)
+def test_parsed_floats_are_bit_identical(v: float, form: str) -> None:
+    assert matches_float(form % v) and matches_float(form % v, numbers.parse_number_long)
 
 
 @compiled
 @given(st.integers(0, 2**64 - 1), st.integers(-330, 320))
-def test_any_digits_and_exponent(m: int, power: int) -> None:
+def test_integer_digits_with_any_exponent(m: int, power: int) -> None:
     text = f"{m}e{power}"
-    assert is_floats(text)
+    assert matches_float(text)
     if m and abs(power) < 200 and len(str(m)) <= 19:
-        assert read_number(text.encode() + b"\n") == float(text), "it is read here"
+        assert parse_number(text.encode() + b"\n") == float(text), "the kernel must not decline it"
 
 
 @compiled
 @given(st.integers(2**52, 2**53 - 1), st.integers(-50, 60))
-def test_half_way_between_two_floats(m: int, power: int) -> None:
-    """And as near to it as 19 digits go."""
-    half = (2 * m + 1) * 2**power if power >= 0 else None
-    text = str(half) if half is not None else None
+def test_midpoints_between_adjacent_floats(m: int, power: int) -> None:
+    """Test the midpoint and its two neighbours at 19 digits."""
+    midpoint = (2 * m + 1) * 2**power if power >= 0 else None
+    text = str(midpoint) if midpoint is not None else None
     if text is None:
         digits = (2 * m + 1) * 10 ** (-power) // 2 ** (-power)
         text = f"{digits}e{power}"
-    short = f"{text.partition('e')[0][:19]}"
-    rest = len(text.partition("e")[0]) - len(short)
-    exponent = int(text.partition("e")[2] or 0) + rest
-    for last in (-1, 0, 1):
-        assert is_floats(f"{int(short) + last}e{exponent}")
+    leading = f"{text.partition('e')[0][:19]}"
+    n_dropped = len(text.partition("e")[0]) - len(leading)
+    exponent = int(text.partition("e")[2] or 0) + n_dropped
+    for delta in (-1, 0, 1):
+        assert matches_float(f"{int(leading) + delta}e{exponent}")
 
 
 @compiled
@@ -126,17 +126,17 @@ def test_half_way_between_two_floats(m: int, power: int) -> None:
     ["", "-", "+", ".", "-.", "e5", "1e", "1e+", "1e5.", "1.2.3", "1_0", "nan", "inf", "0x1", "--1"]
     + ["1 ", " 1", "1a", "١", "1e12345", "1\t", "1,5", "1e 5"],
 )
-def test_what_is_no_number_is_left_to_float(text: str) -> None:
-    for read in (numbers.parse_number, numbers.parse_number_long):
-        assert read_number(text.encode() + b"\n", read) != 0
-        assert np.isnan(read_number(text.encode() + b"\n", read))
+def test_malformed_numbers_are_left_to_float(text: str) -> None:
+    for parse in (numbers.parse_number, numbers.parse_number_long):
+        assert parse_number(text.encode() + b"\n", parse) != 0
+        assert np.isnan(parse_number(text.encode() + b"\n", parse))
 
 
 # Lines
 
 
 def features(x: Any, i: int) -> dict[Any, float]:
-    """The features of a row; of rows of names what a model takes from it."""
+    """Return the features of row `i` as a model sees them: duplicates summed, zeros dropped."""
     if isinstance(x, IntRows):
         return dict(x[i])
     if isinstance(x, NamedRows):
@@ -151,65 +151,67 @@ def features(x: Any, i: int) -> dict[Any, float]:
         return {name: v for name, v in summed.items() if v}
     if all(isinstance(name, int) for name in x[i]):
         return dict(x[i])
-    found: dict[Any, float] = {}
+    merged: dict[Any, float] = {}
     for name, v in zip(*flatten_features(x[i]), strict=True):
-        found[name] = found.get(name, 0.0) + v
-    return {name: v for name, v in found.items() if v}
+        merged[name] = merged.get(name, 0.0) + v
+    return {name: v for name, v in merged.items() if v}
 
 
 def outcome(parsed: ParsedChunk) -> list[Any]:
-    """All that is told of some lines, to the bit and in the order of the lines."""
+    """Return everything a parser reports about a chunk, floats as bits, in line order."""
     w = [1.0] * len(parsed) if parsed.w is None else parsed.w
-    found: list[Any] = [(line, reason) for line, reason in parsed.faults]
-    for i, (y, one, line, end) in enumerate(
+    outcomes: list[Any] = [(line, reason) for line, reason in parsed.faults]
+    for i, (y, weight, line, end) in enumerate(
         zip(parsed.y, w, parsed.lines, parsed.ends, strict=True)
     ):
         pairs = [(name, type(name), bits(v)) for name, v in features(parsed.x, i).items()]
         label = y if isinstance(y, str | bool) else bits(y)
-        known = None if parsed.ids is None else parsed.ids[i]
-        told = (type(label), label, float(one), type(known), known)
-        found.append((int(line), pairs, *told, int(end)))
-    return [*sorted(found, key=lambda one: one[0]), parsed.n_lines]
+        example_id = None if parsed.ids is None else parsed.ids[i]
+        fields = (type(label), label, float(weight), type(example_id), example_id)
+        outcomes.append((int(line), pairs, *fields, int(end)))
+    return [*sorted(outcomes, key=lambda item: item[0]), parsed.n_lines]
 
 
-def twin(format: str, require_label: bool) -> BytesLineParser:
-    """The plain reader of each line."""
+def python_parser(format: str, require_label: bool) -> BytesLineParser:
+    """Return the reference: the pure Python parser applied line by line."""
     parser = line_parser(format, require_label)
     return BytesLineParser(parser.parse_line)
 
 
-def ordinary_value(random: Random) -> str:
-    """A number such as is read with seven others at once; sometimes just not."""
+def simd_number(random: Random) -> str:
+    """Return a number that the SIMD kernel accepts, or one just outside its range."""
     v = random.random() * random.choice([1, 1, 9.99, 12, 10 ** random.randrange(9)])
-    whole = random.choice(["", "", "", "0"]) + str(random.randrange(10 ** random.randrange(1, 10)))
-    text = random.choice([f"{v:.{random.randrange(1, 10)}f}", whole])
+    integer = random.choice(["", "", "", "0"]) + str(
+        random.randrange(10 ** random.randrange(1, 10))
+    )
+    text = random.choice([f"{v:.{random.randrange(1, 10)}f}", integer])
     return random.choice(["", "", "-"]) + random.choice([text, text, str(random.randrange(10))])
 
 
-def svm_cell(random: Random, ordinary: bool) -> str:
+def svmlight_cell(random: Random, regular: bool) -> str:
     name = random.choice([random.randrange(30), random.randrange(10**6), random.randrange(2**33)])
-    if ordinary:
+    if regular:
         digits = random.randrange(1, 10)
-        return f"{random.randrange(10**digits)}:{ordinary_value(random)}"
+        return f"{random.randrange(10**digits)}:{simd_number(random)}"
     value: Any = random.choice(
         [1, random.random(), round(random.random(), 6), random.randrange(-9, 9), 0]
     )
-    form = random.choice(["%r", "%r", "%g", "%.3e", "%.20f"])
-    return f"{name}:{form % value}"
+    number_format = random.choice(["%r", "%r", "%g", "%.3e", "%.20f"])
+    return f"{name}:{number_format % value}"
 
 
-def svm_line(random: Random) -> bytes:
+def svmlight_line(random: Random) -> bytes:
     label = random.choice(["1", "-1", "0", "+1", "0.5", "1e-3", ""])
-    ordinary = random.random() < 0.6
-    few = random.randrange(6) if random.random() < 0.5 else random.randrange(7, 26)
-    cells = [svm_cell(random, ordinary and random.random() < 0.98) for _ in range(few)]
-    blank = " " if ordinary else random.choice([" ", " ", " ", "\t", "  "])
+    regular = random.random() < 0.6
+    n_cells = random.randrange(6) if random.random() < 0.5 else random.randrange(7, 26)
+    cells = [svmlight_cell(random, regular and random.random() < 0.98) for _ in range(n_cells)]
+    blank = " " if regular else random.choice([" ", " ", " ", "\t", "  "])
     qid = random.choice(["", "", f"qid:{random.randrange(9)}{blank}"])
     end = random.choice(["", "", " ", "\r", " \r", " # more", "#é"])
     return f"{label}{blank}{qid}{blank.join(cells)}{end}".encode()
 
 
-PIECES = [
+FRAGMENTS = [
     *(bytes([c]) for c in b" :-+.eE0159#\t\r\x00\x0b\xff_n|'"),
     b"\xc2\xa0",
     b"nan",
@@ -223,22 +225,24 @@ def vw_line(random: Random) -> bytes:
     tag = random.choice([" ", " ", " 'tag", " tag", "", " 'tag "])
     line = f"{label}{weight}{tag}"
     for _ in range(random.randrange(1, 4)):
-        name = random.choice(["", "a", "user", "message", "features", "ad:2", "ad:0.5", "a:0"])
-        words = [random.choice(["a", "b", "c=d", "né", f"w{random.randrange(99)}", "x" * 20])]
-        words = [f"{w}{random.choice(['', ':1', ':0.25', ':0', ':-1e3'])}" for w in words * 2]
+        namespace = random.choice(["", "a", "user", "message", "features", "ad:2", "ad:0.5", "a:0"])
+        tokens = [random.choice(["a", "b", "c=d", "né", f"w{random.randrange(99)}", "x" * 20])]
+        tokens = [f"{w}{random.choice(['', ':1', ':0.25', ':0', ':-1e3'])}" for w in tokens * 2]
         if random.random() < 0.4:
-            words = words if random.random() < 0.5 else []
+            tokens = tokens if random.random() < 0.5 else []
             letters = "abcdefghijklmnopqrstuvwxyz" * 2
-            longest, valued = random.choice([3, 7, 26]), random.choice([0.0, 0.5, 1.0])
+            longest, value_rate = random.choice([3, 7, 26]), random.choice([0.0, 0.5, 1.0])
             for _ in range(random.randrange(5, 40)):
-                value = f":{ordinary_value(random)}" if random.random() < valued else ""
-                words.append(f"{random.randrange(99)}{letters[: random.randrange(longest)]}{value}")
+                value = f":{simd_number(random)}" if random.random() < value_rate else ""
+                tokens.append(
+                    f"{random.randrange(99)}{letters[: random.randrange(longest)]}{value}"
+                )
         blank = random.choice([" ", " ", "\t", "  "])
-        line += f"|{name}{blank}{blank.join(words)}{random.choice(['', ' '])}"
+        line += f"|{namespace}{blank}{blank.join(tokens)}{random.choice(['', ' '])}"
     return (line + random.choice(["", "", " ", "\r", "\r\r"])).encode()
 
 
-JSON_PIECES = [
+JSON_FRAGMENTS = [
     *(bytes([c]) for c in b'"\\{}[],: \t\r\x00\x7f\xff-+.eE0159xywid'),
     *(
         b'"a":',
@@ -257,10 +261,10 @@ JSON_PIECES = [
 
 
 def json_value(random: Random) -> str:
-    form = random.choice(["%r", "%r", "%g", "%.3e", "%.20f", "%d"])
+    number_format = random.choice(["%r", "%r", "%g", "%.3e", "%.20f", "%d"])
     v = random.choice([random.random(), random.randrange(-9, 1000), 10 ** random.randrange(25), 0])
-    words = ["true", "false", "null", '"fr"', '"a b"', '"é"', '",}"', '"a:b"', '""', f'"{v}"']
-    return random.choice([form % v, form % v, random.choice(words)])
+    literals = ["true", "false", "null", '"fr"', '"a b"', '"é"', '",}"', '"a:b"', '""', f'"{v}"']
+    return random.choice([number_format % v, number_format % v, random.choice(literals)])
 
 
 def json_line(random: Random) -> bytes:
@@ -271,69 +275,76 @@ def json_line(random: Random) -> bytes:
         return "{" + comma.join(f'"{name}":{blank}{value}' for name, value in pairs) + "}"
 
     names = ["a", "b", "c=d", "né", "a,b", "x", "", "site", *(f"w{k}" for k in range(20))]
-    few = random.choice([0, 1, 2, 5, 9])
-    cells = [(random.choice(names), json_value(random)) for _ in range(few)]
+    n_cells = random.choice([0, 1, 2, 5, 9])
+    cells = [(random.choice(names), json_value(random)) for _ in range(n_cells)]
     if random.random() < 0.6:
-        texts, longest = random.choice([0.0, 0.0, 0.3, 1.0, 1.0]), random.choice([1, 2, 7])
+        text_rate, longest = random.choice([0.0, 0.0, 0.3, 1.0, 1.0]), random.choice([1, 2, 7])
         cells = cells if random.random() < 0.3 else []
         for k in range(random.randrange(5, 40)):
             text = f'"{"x" * random.choice([1, 2, 7, random.randrange(longest + 2), 8, 9])}"'
-            value = text if random.random() < texts else ordinary_value(random)
+            value = text if random.random() < text_rate else simd_number(random)
             cells.append((f"{'key' * random.randrange(longest)}{k}", value))
         if random.random() < 0.1:
             cells.append(random.choice(cells))
     x = joined(cells)
     label = random.choice(["1", "0", "-1", "true", "false", '"spam"', '"é"', "null", "0.5", "-0"])
     members = [("x", x), ("y", label)]
-    rest = [("w", "2"), ("w", "0.25"), ("w", "-1"), ("w", '"2"'), ("w", "-0"), ("w", "true")]
-    rest += [("id", "7"), ("id", "-0"), ("id", '"v7"'), ("id", "1.5"), ("id", "true"), ("id", "[]")]
-    rest += [("when", json_value(random)), ("where", "[1, {}]"), ("xy", "1"), ("when", "2")]
-    members += [random.choice(rest) for _ in range(random.choice([0, 0, 0, 1, 2]))]
+    optional = [("w", "2"), ("w", "0.25"), ("w", "-1"), ("w", '"2"'), ("w", "-0"), ("w", "true")]
+    optional += [
+        ("id", "7"),
+        ("id", "-0"),
+        ("id", '"v7"'),
+        ("id", "1.5"),
+        ("id", "true"),
+        ("id", "[]"),
+    ]
+    optional += [("when", json_value(random)), ("where", "[1, {}]"), ("xy", "1"), ("when", "2")]
+    members += [random.choice(optional) for _ in range(random.choice([0, 0, 0, 1, 2]))]
     random.shuffle(members)
     end = random.choice(["", "", " ", "\r", " \r", "\t"])
     return f"{random.choice(['', '', '', ' '])}{joined(members)}{end}".encode()
 
 
-def mutated(line: bytes, random: Random, pieces: list[bytes] = PIECES) -> bytes:
-    """A line with up to three pieces put in, taken out or put in another's place."""
+def mutate(line: bytes, random: Random, fragments: list[bytes] = FRAGMENTS) -> bytes:
+    """Insert, delete or replace up to three pieces of a line."""
     for _ in range(random.choice([0, 0, 1, 1, 2, 3])):
-        at = random.randrange(len(line) + 1)
-        what = random.randrange(3)
-        new = b"" if what == 0 else random.choice(pieces)
-        line = line[:at] + new + line[at + (what != 1) :]
+        pos = random.randrange(len(line) + 1)
+        operation = random.randrange(3)
+        replacement = b"" if operation == 0 else random.choice(fragments)
+        line = line[:pos] + replacement + line[pos + (operation != 1) :]
     return line
 
 
-def json_mutated(random: Random) -> bytes:
-    return mutated(json_line(random), random, JSON_PIECES)
+def mutated_json_line(random: Random) -> bytes:
+    return mutate(json_line(random), random, JSON_FRAGMENTS)
 
 
-MAKE: dict[str, Callable[[Random], bytes]] = {
-    "svmlight": lambda random: mutated(svm_line(random), random),
-    "vw": lambda random: mutated(vw_line(random), random),
-    "jsonl": json_mutated,
+MUTATED_LINE: dict[str, Callable[[Random], bytes]] = {
+    "svmlight": lambda random: mutate(svmlight_line(random), random),
+    "vw": lambda random: mutate(vw_line(random), random),
+    "jsonl": mutated_json_line,
 }
 
 
-@pytest.mark.parametrize("format", MAKE)
+@pytest.mark.parametrize("format", MUTATED_LINE)
 @pytest.mark.parametrize("require_label", [True, False])
-def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_label: bool) -> None:
+def test_mutated_lines_match_the_python_parser(format: str, require_label: bool) -> None:
     random = Random(f"{format} {require_label}")
-    parser, plain = line_parser(format, require_label), twin(format, require_label)
-    left = FUZZ // 2
+    parser, reference = line_parser(format, require_label), python_parser(format, require_label)
+    remaining = FUZZ // 2
     accepted = 0
-    while left > 0:
+    while remaining > 0:
         n = random.choice([1, 2, 10, 500])
-        left -= n
-        text = b"\n".join(MAKE[format](random) for _ in range(n))
+        remaining -= n
+        text = b"\n".join(MUTATED_LINE[format](random) for _ in range(n))
         text += random.choice([b"", b"\n"])
-        found = parser.read(text)
-        accepted += len(found)
-        assert outcome(found) == outcome(plain.read(text)), text
+        parsed = parser.read(text)
+        accepted += len(parsed)
+        assert outcome(parsed) == outcome(reference.read(text)), text
     assert FUZZ / 8 < accepted < FUZZ / 2
 
 
-MEMBERS = {
+LINE_PARTS = {
     "svmlight": ("{} ", "{}:0.5", " "),
     "vw": ("{} | ", "n{}:0.5", " "),
     "jsonl": ('{{"y": {}, "x": {{', '"n{}": 0.5', ", "),
@@ -341,74 +352,76 @@ MEMBERS = {
 
 
 def line_of_size(format: str, size: int, random: Random) -> bytes:
-    """A line of so many bytes, its newline one of them."""
-    head, member, mark = MEMBERS[format]
+    """Return a line of `size` bytes, including its newline."""
+    head, member, separator = LINE_PARTS[format]
     end = "}}\n" if format == "jsonl" else "\n"
     line, k = head.format(random.randrange(2)), random.randrange(9)
     line += member.format(k)
     while size - len(line) - len(end) >= 24:
         k += random.randrange(1, 9)
-        line += mark + member.format(k)
-    # Decimals make up for what is left.
+        line += separator + member.format(k)
+    # Trailing zeros of the last number fill the line up to `size`.
     return f"{line}{'0' * (size - len(line) - len(end))}{end}".encode()
 
 
-@pytest.mark.parametrize("format", MEMBERS)
+@pytest.mark.parametrize("format", LINE_PARTS)
 @pytest.mark.parametrize("last", [b"", b"1 |n \xc3\xa9\n"])
-def test_texts_are_read_wherever_their_lines_end(format: str, last: bytes) -> None:
-    """Delimiters are found some lines at a time: about each end of these, and of long lines."""
+def test_line_ends_at_any_batch_boundary(format: str, last: bytes) -> None:
+    """Test line ends around each boundary of the batches in which delimiters are found."""
     random = Random(format)
-    at_once = int(structural_index._BATCH)
-    sizes = [at_once + k for k in (-1, 0, 1, 63, 64, 65)] + [3 * at_once + 7, 2 * at_once]
+    batch_size = int(structural_index._BATCH)
+    sizes = [batch_size + k for k in (-1, 0, 1, 63, 64, 65)] + [3 * batch_size + 7, 2 * batch_size]
     sizes += [random.choice([50, 64, 65, 700]) for _ in range(300)]
-    for k in (0, 1, 2, 64):  # lines that end together just before, at and behind the end
-        sizes += [at_once - 128 - k, 64, 64]
+    for k in (0, 1, 2, 64):  # three line ends close together before, at and after the boundary
+        sizes += [batch_size - 128 - k, 64, 64]
     text = b"".join(line_of_size(format, size, random) for size in sizes) + last
-    found = line_parser(format).read(text)
-    assert outcome(found) == outcome(twin(format, True).read(text))
-    assert len(found) == len(sizes) + (format == "vw" and last != b"")
+    parsed = line_parser(format).read(text)
+    assert outcome(parsed) == outcome(python_parser(format, True).read(text))
+    assert len(parsed) == len(sizes) + (format == "vw" and last != b"")
 
 
-NUMBERED = [f"{'key' * (k % 3)}{k}" for k in range(19)]
-ALIKE = {
+NUMBERED_NAMES = [f"{'key' * (k % 3)}{k}" for k in range(19)]
+REGULAR_LINES = {
     "svmlight": ["1 " + " ".join(f"{k + 3}:0.{k}5" for k in range(19))],
     "vw": [
-        "1 | " + " ".join(f"{name}:0.5{k}" for k, name in enumerate(NUMBERED)),
-        "1 |ab " + " ".join(f"{name}:{k}" for k, name in enumerate(NUMBERED)),
-        "-1 | " + " ".join(NUMBERED),
-        "-1 |ab " + " ".join(NUMBERED),
+        "1 | " + " ".join(f"{name}:0.5{k}" for k, name in enumerate(NUMBERED_NAMES)),
+        "1 |ab " + " ".join(f"{name}:{k}" for k, name in enumerate(NUMBERED_NAMES)),
+        "-1 | " + " ".join(NUMBERED_NAMES),
+        "-1 |ab " + " ".join(NUMBERED_NAMES),
     ],
     "jsonl": [
-        json.dumps({"y": 1, "x": dict.fromkeys(NUMBERED, value)}, separators=separators)
+        json.dumps({"y": 1, "x": dict.fromkeys(NUMBERED_NAMES, value)}, separators=separators)
         for value in (0.25, "fr")
         for separators in ((", ", ": "), (",", ":"))
     ],
 }
-"""Lines of features that are read by eights."""
+"""Lines whose features the SIMD kernels parse eight at a time."""
 
 
-def edits(line: bytes, pieces: list[bytes]) -> list[bytes]:
-    """All that comes of a line by one piece put in, or in place of a byte, or a byte taken out."""
-    found = [line]
-    for at in range(len(line)):
-        found += [line[:at] + piece + line[at:] for piece in pieces]
-        found += [line[:at] + piece + line[at + 1 :] for piece in [*pieces, b""]]
-    return [one for one in found if b"\n" not in one]
+def single_edits(line: bytes, fragments: list[bytes]) -> list[bytes]:
+    """Return every line that differs by one inserted, replaced or deleted piece."""
+    edited = [line]
+    for pos in range(len(line)):
+        edited += [line[:pos] + fragment + line[pos:] for fragment in fragments]
+        edited += [line[:pos] + fragment + line[pos + 1 :] for fragment in [*fragments, b""]]
+    return [edit for edit in edited if b"\n" not in edit]
 
 
-@pytest.mark.parametrize("format", ALIKE)
-def test_any_one_edit_is_read_as_by_the_plain_reader(format: str) -> None:
-    parser, plain = line_parser(format), twin(format, True)
-    for line in ALIKE[format]:
-        lines = edits(line.encode(), JSON_PIECES if format == "jsonl" else PIECES)
+@pytest.mark.parametrize("format", REGULAR_LINES)
+def test_every_single_edit_matches_the_python_parser(format: str) -> None:
+    parser, reference = line_parser(format), python_parser(format, True)
+    for line in REGULAR_LINES[format]:
+        lines = single_edits(line.encode(), JSON_FRAGMENTS if format == "jsonl" else FRAGMENTS)
         text = b"\n".join(lines) + b"\n"
-        for one, other in zip(outcome(parser.read(text)), outcome(plain.read(text)), strict=True):
-            assert one == other, lines[other[0]]
+        for got, expected in zip(
+            outcome(parser.read(text)), outcome(reference.read(text)), strict=True
+        ):
+            assert got == expected, lines[expected[0]]
 
 
 # CSV: records, in chunks of lines
 
-CSV_PIECES = [
+CSV_FRAGMENTS = [
     *(bytes([c]) for c in b'",\n\r\t \x00\x0b\xff.-+eE015a'),
     *(
         b'""',
@@ -429,7 +442,7 @@ def csv_record(random: Random) -> bytes:
     number = random.choice(
         ["1", "0", "-0", "0.25", "-1e-3", " 2 ", "", " ", '"5"', "31", repr(random.random())]
     )
-    words = [
+    texts = [
         "fr",
         "é",
         "",
@@ -446,117 +459,132 @@ def csv_record(random: Random) -> bytes:
     ]
     label = random.choice(["1", "0", "true", "spam", "a longer one", '"1"', "", " 1", "é"])
     weight = random.choice(["1", "2", "0.5", "1", "1", "", "-1"])
-    cells = [number, random.choice(words), label, random.choice(words), weight, number]
+    cells = [number, random.choice(texts), label, random.choice(texts), weight, number]
     end = random.choice(["", "", "", "\r"])
     return f"{','.join(cells)}{end}".encode()
 
 
-TEXTS = [f"{'name' * (k % 5 == 4)}{k}" for k in range(20)]
-"""Columns of text, their names short, but for a few."""
+TEXT_COLUMNS = [f"{'name' * (k % 5 == 4)}{k}" for k in range(20)]
+"""Text columns; every fifth has a long name."""
 
 
 def wide_record(random: Random, ends_in_text: bool) -> bytes:
-    """Cells that are read with seven others at once; sometimes just not."""
-    odd = ["", " ", "é", " a", "a ", '"a"', '"a,b"', "x" * 9, "x" * 30, '"two\nlines"', "Ж"]
-    words = ["a", "1", "-", "3f", "x" * 7, "x" * 8, "1b2c", "a b", "aé"]
-    few = random.choice([0.0, 0.0, 0.02, 0.1])
-    cells = [random.choice(odd if random.random() < few else words) for _ in TEXTS]
-    others = [random.choice(["1", "0", "spam"]), random.choice(["1", "2", "0.5"])]
-    cells = [*others, *cells] if ends_in_text else [others[0], *cells, others[1]]
+    """Return a record of cells that the SIMD kernel accepts, or some just outside its range."""
+    irregular = ["", " ", "é", " a", "a ", '"a"', '"a,b"', "x" * 9, "x" * 30, '"two\nlines"', "Ж"]
+    regular = ["a", "1", "-", "3f", "x" * 7, "x" * 8, "1b2c", "a b", "aé"]
+    irregular_rate = random.choice([0.0, 0.0, 0.02, 0.1])
+    cells = [
+        random.choice(irregular if random.random() < irregular_rate else regular)
+        for _ in TEXT_COLUMNS
+    ]
+    label_and_weight = [random.choice(["1", "0", "spam"]), random.choice(["1", "2", "0.5"])]
+    cells = (
+        [*label_and_weight, *cells]
+        if ends_in_text
+        else [label_and_weight[0], *cells, label_and_weight[1]]
+    )
     cells = cells[: random.choice([len(cells)] * 9 + [len(cells) - 1])]
     return f"{','.join(cells)}{random.choice(['', '', chr(13)])}".encode()
 
 
-def csv_twin(text: bytes, parser: Any, delimiter: str = ",") -> list[Any]:
-    """What Python's csv and the meaning of the columns tell of a file."""
-    found: list[Any] = []
+def parse_csv_in_python(text: bytes, parser: Any, delimiter: str = ",") -> list[Any]:
+    """Parse a file with the pure Python CSV reader."""
+    outcomes: list[Any] = []
     lines = TextLines(text if text.endswith(b"\n") or not text else text + b"\n")
     records = iter(Records(lines, delimiter))
     columns = Columns(next(records)[1], *parser)  # type: ignore[arg-type]
-    for first, record in records:
+    for first_line, record in records:
         try:
             x, y, w = columns.example(record)
         except ValueError as error:
-            found.append((first, str(error)))
+            outcomes.append((first_line, str(error)))
             continue
         summed: dict[Any, float] = {}
         for name, v in zip(*flatten_features(x), strict=True):
             summed[name] = summed.get(name, 0.0) + v
         pairs = [(name, bits(v)) for name, v in summed.items() if v]
-        found.append((first, pairs, y, w, x, lines.number, lines.offset))
-    return found
+        outcomes.append((first_line, pairs, y, w, x, lines.number, lines.offset))
+    return outcomes
 
 
 @pytest.mark.parametrize("require_label", [True, False])
 @pytest.mark.parametrize("wide", [False, True])
-def test_mutated_csv_is_read_as_by_python(require_label: bool, wide: bool) -> None:
+def test_mutated_csv_matches_the_python_parser(require_label: bool, wide: bool) -> None:
     random = Random(f"csv {require_label}")
-    left, accepted = FUZZ // (4 if wide else 2), 0
-    while left > 0:
+    remaining, accepted = FUZZ // (4 if wide else 2), 0
+    while remaining > 0:
         n = random.choice([1, 2, 10, 200])
-        left -= n
-        last = bool(random.randrange(2))
-        rows = [wide_record(random, last) if wide else csv_record(random) for _ in range(n)]
+        remaining -= n
+        ends_in_text = bool(random.randrange(2))
+        rows = [wide_record(random, ends_in_text) if wide else csv_record(random) for _ in range(n)]
         if random.randrange(3):
-            rows = [mutated(row, random, CSV_PIECES) for row in rows]
-        names = random.choice(
+            rows = [mutate(row, random, CSV_FRAGMENTS) for row in rows]
+        header = random.choice(
             [b"a,b,y,c,w,d", b"a,b,y,c,w,a", b'"a\nq",b,y,c,w,"d,""e"""', b"b=fr,b,y,c,w,d"]
         )
         texts = ["b", "c"]
         if wide:
-            texts = TEXTS
-            names = ",".join(["y", "w", *TEXTS] if last else ["y", *TEXTS, "w"]).encode()
-        text = names + b"\n" + b"\n".join(rows) + random.choice([b"", b"\n", b"\n\n \n"])
-        mark = random.choice([",", ",", "\t", ";", "\x01", " "])
-        text = text.translate(bytes.maketrans(b"," + mark.encode(), mark.encode() + b","))
-        ignored = random.choice([[], [], ["c"], TEXTS[3:5], ["w"]])
-        ignored = [one for one in ignored if (one in TEXTS) == wide or one == "w"]
+            texts = TEXT_COLUMNS
+            header = ",".join(
+                ["y", "w", *TEXT_COLUMNS] if ends_in_text else ["y", *TEXT_COLUMNS, "w"]
+            ).encode()
+        text = header + b"\n" + b"\n".join(rows) + random.choice([b"", b"\n", b"\n\n \n"])
+        delimiter = random.choice([",", ",", "\t", ";", "\x01", " "])
+        text = text.translate(bytes.maketrans(b"," + delimiter.encode(), delimiter.encode() + b","))
+        ignored = random.choice([[], [], ["c"], TEXT_COLUMNS[3:5], ["w"]])
+        ignored = [item for item in ignored if (item in TEXT_COLUMNS) == wide or item == "w"]
         weight = None if "w" in ignored else "w"
-        texts = [one for one in texts if one not in ignored]
-        parser = CsvParser("a.csv", "y", texts, weight, require_label, ignored, mark)
-        found: list[Any] = []
-        first = 0
-        pieces = [text]
+        texts = [item for item in texts if item not in ignored]
+        parser = CsvParser("a.csv", "y", texts, weight, require_label, ignored, delimiter)
+        outcomes: list[Any] = []
+        first_line = 0
+        text_chunks = [text]
         if random.randrange(2):
-            some = text.splitlines(keepends=True)
-            some = b"".join(some).split(b"\n")
-            pieces = [one + b"\n" for one in some[:-1]] + [some[-1]] * bool(some[-1])
-        parsings = [parser.parse_chunk(pad_text(piece)) for piece in pieces]
-        for parsed in [*parsings, parser.finish()]:
+            lines = text.splitlines(keepends=True)
+            lines = b"".join(lines).split(b"\n")
+            text_chunks = [item + b"\n" for item in lines[:-1]] + [lines[-1]] * bool(lines[-1])
+        parsed_chunks = [parser.parse_chunk(pad_text(chunk)) for chunk in text_chunks]
+        for parsed in [*parsed_chunks, parser.finish()]:
             if parsed is None:
                 continue
-            found += [(first + line + 1, reason) for line, reason in parsed.faults]
+            outcomes += [(first_line + line + 1, reason) for line, reason in parsed.faults]
             for i in range(len(parsed)):
                 pairs = [(name, bits(v)) for name, v in features(parsed.x, i).items()]
                 w = 1.0 if parsed.w is None else float(parsed.w[i])
-                at = (first + int(parsed.lines[i]) + 1, pairs, parsed.y[i], w, dict(parsed.x[i]))
-                found.append((*at, first + parsed.lines_read(i)))
-            first += parsed.n_lines
+                fields = (
+                    first_line + int(parsed.lines[i]) + 1,
+                    pairs,
+                    parsed.y[i],
+                    w,
+                    dict(parsed.x[i]),
+                )
+                outcomes.append((*fields, first_line + parsed.lines_read(i)))
+            first_line += parsed.n_lines
         roles = ("y", weight, frozenset(texts), require_label, frozenset(ignored))
-        expected = csv_twin(text, roles, mark)
-        accepted += sum(len(one) > 2 for one in expected)
-        assert sorted(found, key=lambda one: one[0]) == [one[:6] for one in expected], text
+        expected = parse_csv_in_python(text, roles, delimiter)
+        accepted += sum(len(item) > 2 for item in expected)
+        assert sorted(outcomes, key=lambda item: item[0]) == [item[:6] for item in expected], text
     assert FUZZ / 40 < accepted < FUZZ / 2
 
 
 @pytest.mark.parametrize("end", ["", "\r"])
-def test_any_one_edit_of_a_record_is_read_as_by_python(end: str) -> None:
-    header = ",".join(["y", *TEXTS]).encode()
+def test_every_single_edit_of_a_csv_record_matches_the_python_parser(end: str) -> None:
+    header = ",".join(["y", *TEXT_COLUMNS]).encode()
     record = ",".join(["1", *(f"{k}a" for k in range(20))]) + end
-    parser = CsvParser("a.csv", "y", TEXTS)
-    for line in edits(record.encode(), CSV_PIECES):
+    parser = CsvParser("a.csv", "y", TEXT_COLUMNS)
+    for line in single_edits(record.encode(), CSV_FRAGMENTS):
         text = header + b"\n" + record.encode() + b"\n" + line + b"\n"
         parsed = parser.read(text)
-        found: list[Any] = [(line + 1, reason) for line, reason in parsed.faults]
+        outcomes: list[Any] = [(line + 1, reason) for line, reason in parsed.faults]
         for i in range(len(parsed)):
             pairs = [(name, bits(v)) for name, v in features(parsed.x, i).items()]
-            found.append((int(parsed.lines[i]) + 1, pairs, parsed.y[i]))
-        expected = csv_twin(text, ("y", None, frozenset(TEXTS), True))
-        assert sorted(found, key=lambda one: one[0]) == [one[:3] for one in expected], text
+            outcomes.append((int(parsed.lines[i]) + 1, pairs, parsed.y[i]))
+        expected = parse_csv_in_python(text, ("y", None, frozenset(TEXT_COLUMNS), True))
+        assert sorted(outcomes, key=lambda item: item[0]) == [item[:3] for item in expected], text
 
 
 @compiled
-def test_ordinary_records_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regular_csv_records_use_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     header = b"a,site,y,w\n"
     text = b'1,news,1,2\r\n\n-2.5,"two, ""x""\nlines",-1,1\n,,1,1\n 1e5 ,\xc3\xa9,"1",0.5\n'
     parser = CsvParser("a.csv", "y", ["site"], "w")
@@ -579,49 +607,53 @@ def test_ordinary_records_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch
     ],
     ids=["short", "long", "many", "too many", "quoted"],
 )
-def test_labels_of_csv_are_their_texts(labels: list[str]) -> None:
+def test_csv_labels_are_returned_as_text(labels: list[str]) -> None:
     text = "y,a\n" + "".join(f"{label},1\n" for label in labels)
     parsed = CsvParser("a.csv", "y").read(text.encode())
-    quoted = [one[1:-1].replace('""', '"') for one in labels]
-    expected = [quoted[k] if one[0] == '"' else one for k, one in enumerate(labels)]
+    unquoted = [label[1:-1].replace('""', '"') for label in labels]
+    expected = [unquoted[k] if label[0] == '"' else label for k, label in enumerate(labels)]
     assert list(parsed.y) == parsed.y.tolist() == [parsed.y[k] for k in range(len(labels))]
     assert list(parsed.y) == expected and list(parsed.y[1:3]) == expected[1:3]
 
 
-def test_no_label_of_csv_is_none() -> None:
+def test_missing_csv_label_is_none() -> None:
     parsed = CsvParser("a.csv", "y", require_label=False).read(b"y,a\n1,1\n,2\n")
     assert list(parsed.y) == ["1", None]
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 300, 2**18])
-def test_chunks_change_nothing_in_csv(
+def test_chunk_size_does_not_change_csv_rows(
     chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does going on from where a block ended."""
+    """Chunk size changes neither the rows nor resuming from the end of a block."""
     random = Random(7)
-    records = [mutated(csv_record(random), random, CSV_PIECES) for _ in range(200)]
+    records = [mutate(csv_record(random), random, CSV_FRAGMENTS) for _ in range(200)]
     text = b"a,b,y,c,w,d\n" + b"\n".join(records)
     path = tmp_path / "a.csv"
     path.write_bytes(text)
     monkeypatch.setattr(chunks, "CHUNK", chunk)
     columns: Any = {"target": "y", "categorical": ["b", "c"], "weight": "w"}
-    refused = Refused()
+    rejected = Refused()
     source: Any = open_source(path, **columns)
     source.begin(None)
-    blocks = list(source.blocks(17, refused))
-    found = [row for one in blocks for row in zip(one.lines, map(dict, one.x), one.y, strict=True)]
-    expected = csv_twin(text, ("y", "w", frozenset(["b", "c"]), True))
-    assert found == [(one[0], one[4], one[2]) for one in expected if len(one) > 2]
-    assert len(refused) == sum(len(one) == 2 for one in expected)
-    for at in (0, 3, len(blocks) - 1):
-        source.begin(blocks[at].end)
-        again = [line for one in source.blocks(17, refused) for line in one.lines]
-        assert again == [line for one in blocks[at + 1 :] for line in one.lines]
+    blocks = list(source.blocks(17, rejected))
+    rows = [
+        row
+        for block in blocks
+        for row in zip(block.lines, map(dict, block.x), block.y, strict=True)
+    ]
+    expected = parse_csv_in_python(text, ("y", "w", frozenset(["b", "c"]), True))
+    assert rows == [(row[0], row[4], row[2]) for row in expected if len(row) > 2]
+    assert len(rejected) == sum(len(row) == 2 for row in expected)
+    for resume_index in (0, 3, len(blocks) - 1):
+        source.begin(blocks[resume_index].end)
+        resumed = [line for block in source.blocks(17, rejected) for line in block.lines]
+        assert resumed == [line for block in blocks[resume_index + 1 :] for line in block.lines]
 
 
 @compiled
-def test_ordinary_lines_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not one of them by Python."""
+def test_regular_lines_use_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that no line falls back to the Python parser."""
     texts = {
         "svmlight": b"1 1:0.5 7:2\r\n\n-1 3:-1e-5\t4:12.25 \n0  qid:3 5:1 # x\n1\n1 4294967295:1\n",
         "vw": b"1 |a b:0.5 c\r\n-1 2.5 'tag|a:2 \xc3\xa9 c:1e3|d\n0 tag| e |f |g h\n"
@@ -637,31 +669,31 @@ def test_ordinary_lines_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) 
         assert len(parser.read(text)) == 5
 
 
-def test_ids_beyond_32_bits_among_others() -> None:
+def test_ids_beyond_32_bits_mix_with_small_ids() -> None:
     text = f"1 {2**32 - 1}:1\n1 {2**32}:1 5:2\n-1 5:1 {2**63 - 1}:3\n1 5:1\n".encode()
     parsed = line_parser("svmlight").read(text)
-    assert outcome(parsed) == outcome(twin("svmlight", True).read(text))
-    model, other = (streaml1.ElasticNetClassifier(l1=1e-3) for _ in range(2))
+    assert outcome(parsed) == outcome(python_parser("svmlight", True).read(text))
+    model, reference = (streaml1.ElasticNetClassifier(l1=1e-3) for _ in range(2))
     model.learn_many(parsed.x, parsed.y > 0)
-    other.learn_many(list(parsed.x), parsed.y > 0)
-    assert model.weights == other.weights and model.n_features_seen == 4
+    reference.learn_many(list(parsed.x), parsed.y > 0)
+    assert model.weights == reference.weights and model.n_features_seen == 4
 
 
-def test_nothing_is_read_of_nothing() -> None:
+def test_empty_input_yields_no_rows() -> None:
     for text in (b"", b"\n", b"\r\n\n", b"# no\n"):
         assert len(line_parser("svmlight").read(text)) == 0
     assert line_parser("svmlight").read(b"").n_lines == 0
 
 
 @pytest.mark.parametrize("format", ["svmlight", "vw", "jsonl"])
-def test_each_byte_may_be_a_line(format: str) -> None:
-    """A blank line has one byte, and is an irregular row of vw and jsonl."""
+def test_every_byte_may_be_a_line(format: str) -> None:
+    """A blank line has one byte and takes the irregular path of vw and jsonl."""
     n = 300_000
     parsed = line_parser(format).read(b"\n" * n)
     assert len(parsed) == 0 and parsed.n_lines == n and not parsed.faults
 
 
-def test_rows_are_dicts() -> None:
+def test_parsed_rows_index_as_dicts() -> None:
     parsed = line_parser("svmlight").read(b"1 3:1 4:2\n1\n1 5:1 5:2\n1 7:1\n")
     x = parsed.x
     assert x[1:][1] == x[-2] == {5: 3.0} and x[1] == {} and len(x[1:3]) == 2
@@ -674,22 +706,22 @@ def test_rows_are_dicts() -> None:
 # Files
 
 
-def lines_for(n: int, seed: int) -> list[bytes]:
+def mutated_svmlight_lines(n: int, seed: int) -> list[bytes]:
     random = Random(seed)
-    return [mutated(svm_line(random), random) for _ in range(n)]
+    return [mutate(svmlight_line(random), random) for _ in range(n)]
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 300, 2**18])
-@pytest.mark.parametrize("packed", [False, True])
-def test_chunks_change_nothing(
-    chunk: int, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("compressed", [False, True])
+def test_chunk_size_does_not_change_rows(
+    chunk: int, compressed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = b"\n".join(lines_for(300, 5))
-    path = tmp_path / ("a.svm.gz" if packed else "a.svm")
-    path.write_bytes(gzip.compress(text) if packed else text)
+    text = b"\n".join(mutated_svmlight_lines(300, 5))
+    path = tmp_path / ("a.svm.gz" if compressed else "a.svm")
+    path.write_bytes(gzip.compress(text) if compressed else text)
     monkeypatch.setattr(chunks, "CHUNK", chunk)
-    refused = Refused()
-    found = rows_of(open_source(path), 17, refused)
+    rejected = Refused()
+    rows = rows_of(open_source(path), 17, rejected)
     expected, faults = [], []
     for number, line in enumerate(text.split(b"\n"), start=1):
         try:
@@ -700,12 +732,12 @@ def test_chunks_change_nothing(
             faults.append(number)
         else:
             expected += [] if example is None else [example]
-    assert found == expected
-    assert [int(place.rpartition(":")[2]) for place, _ in refused] == faults
+    assert rows == expected
+    assert [int(place.rpartition(":")[2]) for place, _ in rejected] == faults
 
 
-def teaching_line(format: str, random: Random) -> str:
-    """Some names are rare, some come twice, some values are zero."""
+def training_line(format: str, random: Random) -> str:
+    """Return a labelled line with rare names, duplicate names and zero values."""
     y = random.randrange(2)
     names = [int(2000 * random.random() ** 2) for _ in range(20)]
     values = [random.choice([random.random(), 1.0, 1.0, 0.0, -2.5]) for _ in names]
@@ -746,84 +778,89 @@ def parse_csv(line: str) -> Any:
     return columns.example(line.split(","))
 
 
-PARSE: dict[str, Any] = {
+PARSERS: dict[str, Any] = {
     "svm": parse_svmlight, "vw": parse_vw, "jsonl": parse_json, "csv": parse_csv,
 }  # fmt: skip
 
 
-ALL_TAUGHT = [(format, name) for format in ("svm", "vw") for name in MODELS]
-SOME_TAUGHT = [(f, name) for f in ("jsonl", "csv") for name in ("elastic net", "hashed", "softmax")]
+SVM_VW_CASES = [(format, name) for format in ("svm", "vw") for name in MODELS]
+JSONL_CSV_CASES = [
+    (f, name) for f in ("jsonl", "csv") for name in ("elastic net", "hashed", "softmax")
+]
 
 
-@pytest.mark.parametrize(("format", "name"), ALL_TAUGHT + SOME_TAUGHT)
-def test_a_file_teaches_what_its_dicts_do(name: str, format: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("format", "name"), SVM_VW_CASES + JSONL_CSV_CASES)
+def test_file_trains_the_same_model_as_its_dicts(name: str, format: str, tmp_path: Path) -> None:
     random = Random(1)
-    rows = [teaching_line(format, random) for _ in range(3000)]
+    rows = [training_line(format, random) for _ in range(3000)]
     path = tmp_path / f"a.{format}"
     path.write_text("\n".join([",".join(CSV_NAMES)] * (format == "csv") + rows))
-    parse = PARSE[format]
+    parse = PARSERS[format]
     source = open_source(path, **CSV_ROLES) if format == "csv" else path
-    taught, other = MODELS[name](), MODELS[name]()
-    report = streaml1.progressive(taught, source, every=700)
+    model, reference = MODELS[name](), MODELS[name]()
+    report = streaml1.progressive(model, source, every=700)
     for row in rows:
         x, y, w = parse(row)
         label = float(y) if name == "regressor" else int(y)
-        other.learn_one(x, label, w)
+        reference.learn_one(x, label, w)
     assert report.examples == 3000
-    assert taught.weights == other.weights and taught.intercept == other.intercept
-    # An estimate, once names were given back.
-    assert taught.n_features_seen == pytest.approx(other.n_features_seen, rel=0.1)
-    taught._engine.check()
-    told = [one.p for one in predictions(taught, source)]
+    assert model.weights == reference.weights and model.intercept == reference.intercept
+    # n_features_seen is an estimate once names were evicted.
+    assert model.n_features_seen == pytest.approx(reference.n_features_seen, rel=0.1)
+    model._engine.check()
+    predicted = [prediction.p for prediction in predictions(model, source)]
     dicts = [parse(row)[0] for row in rows]
     if name == "softmax":
-        assert told == [other.predict_proba_one(x) for x in dicts]
+        assert predicted == [reference.predict_proba_one(x) for x in dicts]
     elif name == "regressor":
-        assert told == [other.predict_one(x) for x in dicts]
+        assert predicted == [reference.predict_one(x) for x in dicts]
     else:
-        assert told == [other.predict_proba_one(x)[True] for x in dicts]
+        assert predicted == [reference.predict_proba_one(x)[True] for x in dicts]
 
 
-def test_names_from_text_and_from_dicts_are_the_same(tmp_path: Path) -> None:
-    """In turn, with zeros given back, saved and loaded in between."""
+def test_names_from_text_and_dicts_share_weights(tmp_path: Path) -> None:
+    """Alternate text and dicts, with eviction of zero weights and save/load in between."""
     random = Random(3)
-    one, other = (streaml1.ElasticNetClassifier(l1=2e-2) for _ in range(2))
+    text_model, dict_model = (streaml1.ElasticNetClassifier(l1=2e-2) for _ in range(2))
     parser = line_parser("vw")
-    for turn in range(40):
+    for k in range(40):
         lines = [
             f"{random.randrange(2)} |a "
-            + " ".join(f"c=w{int(60 * random.random() ** 2) + 7 * turn}" for _ in range(60))
+            + " ".join(f"c=w{int(60 * random.random() ** 2) + 7 * k}" for _ in range(60))
             for _ in range(30)
         ]
         parsed = parser.read("\n".join(lines).encode())
         dicts = [parse_vw(line)[0] for line in lines]  # type: ignore[index]
         assert list(parsed.x) == dicts
-        batch: Any = parsed.x if turn % 2 else dicts
-        if turn % 4 == 0:  # categories in their parts
+        batch: Any = parsed.x if k % 2 else dicts
+        if k % 4 == 0:  # categorical values as strings
             batch = [{"a^c": name.partition("=")[2]} for x in dicts for name in x][:30]
             dicts = [{f"a^c={x['a^c']}": 1.0} for x in batch]
-        p = one.progressive_many(batch, parsed.y > 0)
-        q = other.progressive_many(dicts, parsed.y > 0)
-        assert p.tolist() == q.tolist()
-        assert one.predict_many(parsed.x).tolist() == other.predict_many(list(parsed.x)).tolist()
-        frozen = other.freeze().predict_proba_many(parsed.x)
-        assert frozen.tolist() == other.predict_proba_many(list(parsed.x)).tolist()
-        if turn % 10 == 9:
-            one.save(tmp_path / "m")
-            one = streaml1.load(tmp_path / "m")
-        one._engine.check()
-    assert one.weights == other.weights and len(one.weights) > 10
+        text_p = text_model.progressive_many(batch, parsed.y > 0)
+        dict_p = dict_model.progressive_many(dicts, parsed.y > 0)
+        assert text_p.tolist() == dict_p.tolist()
+        assert (
+            text_model.predict_many(parsed.x).tolist()
+            == dict_model.predict_many(list(parsed.x)).tolist()
+        )
+        frozen = dict_model.freeze().predict_proba_many(parsed.x)
+        assert frozen.tolist() == dict_model.predict_proba_many(list(parsed.x)).tolist()
+        if k % 10 == 9:
+            text_model.save(tmp_path / "m")
+            text_model = streaml1.load(tmp_path / "m")
+        text_model._engine.check()
+    assert text_model.weights == dict_model.weights and len(text_model.weights) > 10
 
 
-EVENTS = ["text"] * 4 + ["dicts", "one", "parts", "predict", "save", "space", "other", "int"]
+EVENTS = ["text"] * 4 + ["dicts", "one", "category", "predict", "save", "evict", "tuple", "int"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 5)), max_size=25))
-def test_names_that_wait_as_bytes_are_names(plan: list[tuple[str, int]]) -> None:
-    """A model that reads text beside one that gets the same as dicts, whatever comes between."""
-    one, other = (streaml1.ElasticNetClassifier(l1=3e-2, lr=0.5) for _ in range(2))
+def test_pending_byte_names_behave_like_strings(events: list[tuple[str, int]]) -> None:
+    """Compare a model fed with text and one fed with dicts, under any interleaving of events."""
+    text_model, dict_model = (streaml1.ElasticNetClassifier(l1=3e-2, lr=0.5) for _ in range(2))
     parser = line_parser("vw")
-    for k, (event, shift) in enumerate(plan):
+    for k, (event, shift) in enumerate(events):
         random = Random(k)
         cells = [f"c=é{int(40 * random.random() ** 2) + 9 * shift}" for _ in range(60)]
         rows = (" ".join(cells[lo : lo + 6]) for lo in range(0, 60, 6))
@@ -834,101 +871,112 @@ def test_names_that_wait_as_bytes_are_names(plan: list[tuple[str, int]]) -> None
         batch: Any = dicts
         if event == "text":
             batch = parsed.x
-        elif event == "parts":
+        elif event == "category":
             batch = [{"c": name.partition("=")[2]} for x in dicts for name in x][:10]
             dicts = [{f"c={x['c']}": 1.0} for x in batch]
-        elif event == "other":
+        elif event == "tuple":
             batch = dicts = [{("c", shift): 1.0}] * 10
         elif event == "int":
             batch = dicts = [{shift: 1.0, f"c=é{shift}": 2.0}] * 10
         elif event == "predict":
-            assert one.predict_many(parsed.x).tolist() == other.predict_many(dicts).tolist()
+            assert (
+                text_model.predict_many(parsed.x).tolist()
+                == dict_model.predict_many(dicts).tolist()
+            )
         elif event == "save":
-            one, other = pickle.loads(pickle.dumps(one)), copy.deepcopy(other)
-        elif event == "space" and one.n_features_seen:
-            for model in (one, other):
+            text_model, dict_model = (
+                pickle.loads(pickle.dumps(text_model)),
+                copy.deepcopy(dict_model),
+            )
+        elif event == "evict" and text_model.n_features_seen:
+            for model in (text_model, dict_model):
                 model._engine._make_room(50)
         if event == "one":
-            for model in (one, other):
+            for model in (text_model, dict_model):
                 model.learn_one(dicts[0], bool(y[0]))
-        elif event not in ("predict", "save", "space"):
-            p, q = one.progressive_many(batch, y), other.progressive_many(dicts, y)
-            assert p.tolist() == q.tolist()
-        one._engine.check()
-        assert [*one.weights.items()] == [*other.weights.items()], "and in this order"
-        if event != "space":
-            assert one.n_features_seen == other.n_features_seen
-    assert streaml1.load(_saved(one)).weights == one.weights
+        elif event not in ("predict", "save", "evict"):
+            text_p, dict_p = (
+                text_model.progressive_many(batch, y),
+                dict_model.progressive_many(dicts, y),
+            )
+            assert text_p.tolist() == dict_p.tolist()
+        text_model._engine.check()
+        assert [*text_model.weights.items()] == [*dict_model.weights.items()], "including the order"
+        if event != "evict":
+            assert text_model.n_features_seen == dict_model.n_features_seen
+    assert streaml1.load(save_model(text_model)).weights == text_model.weights
 
 
-def _saved(model: Any) -> Path:
+def save_model(model: Any) -> Path:
     path = Path(tempfile.mkdtemp()) / "m"
     model.save(path)
     return path
 
 
-def test_new_names_are_no_strings_until_they_are_asked_for() -> None:
+def test_new_names_are_decoded_lazily() -> None:
     model = streaml1.ElasticNetClassifier(l1=1e-3)
     x = line_parser("vw").read(b"1 |a b c=d\n0 | b a^b\n").x
     model.learn_many(x, [True, False])
     model.learn_many(x, [True, False])
-    names = model._engine.vocabulary
-    assert names.keys == [] and len(names) == 3 and len(names.pending) == 3
-    assert model.weights.keys() == {"a^b", "a^c=d", "b"} and names.keys == []
+    vocabulary = model._engine.vocabulary
+    assert vocabulary.keys == [] and len(vocabulary) == 3 and len(vocabulary.pending) == 3
+    assert model.weights.keys() == {"a^b", "a^c=d", "b"} and vocabulary.keys == []
     model.learn_one({"b": 1.0}, True)
-    assert names.keys == ["a^b", "a^c=d", "b"] and not len(names.pending)
+    assert vocabulary.keys == ["a^b", "a^c=d", "b"] and not len(vocabulary.pending)
     assert model.n_features_seen == 3
 
 
-def test_a_bad_value_in_text_is_refused_by_its_row() -> None:
+def test_bad_value_in_text_is_rejected_with_its_row() -> None:
     for text in (b"1 |a b:1\n0 |a b:1e60 c:0\n", b"1 |a b:1\n0 |a b:9e49 b:9e49\n"):
-        for bits_ in (None, 10):
-            model, twin_ = (streaml1.ElasticNetClassifier(hash_bits=bits_) for _ in range(2))
+        for hash_bits in (None, 10):
+            model, reference = (
+                streaml1.ElasticNetClassifier(hash_bits=hash_bits) for _ in range(2)
+            )
             x = line_parser("vw").read(text).x
-            refused = []
-            for one, batch in ((model, x), (twin_, list(x))):
+            errors = []
+            for learner, batch in ((model, x), (reference, list(x))):
                 with pytest.raises(streaml1.BadExample) as error:
-                    one.learn_many(batch, [True, False])
-                refused.append(error.value)
-                assert one.n_iterations == 0 and one.weights == {}
-            assert refused[0].row == refused[1].row == 1
-            assert refused[0].reason == refused[1].reason
+                    learner.learn_many(batch, [True, False])
+                errors.append(error.value)
+                assert learner.n_iterations == 0 and learner.weights == {}
+            assert errors[0].row == errors[1].row == 1
+            assert errors[0].reason == errors[1].reason
 
 
-@pytest.mark.parametrize("format", ["svm", "vw"])  # a pipeline's scaler takes no strings
-def test_pipelines_learn_the_dicts_of_a_file(format: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("format", ["svm", "vw"])  # StandardScaler does not accept strings
+def test_pipelines_learn_from_files_as_from_dicts(format: str, tmp_path: Path) -> None:
     random = Random(4)
-    rows = [teaching_line(format, random) for _ in range(200)]
+    rows = [training_line(format, random) for _ in range(200)]
     path = tmp_path / f"a.{format}"
     path.write_text("\n".join(rows))
-    parse = PARSE[format]
-    taught, other = (
+    parse = PARSERS[format]
+    model, reference = (
         preprocessing.StandardScaler() | streaml1.ElasticNetClassifier() for _ in range(2)
     )
-    streaml1.progressive(taught, path)
+    streaml1.progressive(model, path)
     for x, y, w in map(parse, rows):
-        other.predict_proba_one(x)
-        other.learn_one(x, int(y), w=w)
-    assert taught["ElasticNetClassifier"].weights == other["ElasticNetClassifier"].weights
+        reference.predict_proba_one(x)
+        reference.learn_one(x, int(y), w=w)
+    assert model["ElasticNetClassifier"].weights == reference["ElasticNetClassifier"].weights
 
 
-def test_rows_of_one_parser_do_not_share_memory() -> None:
+def test_results_of_one_parser_do_not_share_memory() -> None:
     parser = line_parser("svmlight")
-    kept = [parser.read(f"1 {k}:1 {k + 1}:2\n".encode()) for k in range(10)]
-    assert [list(one.x) for one in kept] == [[{k: 1.0, k + 1: 2.0}] for k in range(10)]
+    results = [parser.read(f"1 {k}:1 {k + 1}:2\n".encode()) for k in range(10)]
+    assert [list(parsed.x) for parsed in results] == [[{k: 1.0, k + 1: 2.0}] for k in range(10)]
     parser = line_parser("vw")
-    kept = [parser.read(f"1 |a b{k} c:{k}\n".encode()) for k in range(1, 10)]
-    for k, one in enumerate(kept, start=1):
-        assert features(one.x, 0) == {f"a^b{k}": 1.0, "a^c": float(k)} == one.x[0]
+    results = [parser.read(f"1 |a b{k} c:{k}\n".encode()) for k in range(1, 10)]
+    for k, parsed in enumerate(results, start=1):
+        assert features(parsed.x, 0) == {f"a^b{k}": 1.0, "a^c": float(k)} == parsed.x[0]
 
 
 @pytest.mark.parametrize("format", ["svm", "vw", "jsonl"])
-def test_pieces_are_joined_as_they_were(format: str) -> None:
+def test_concatenation_preserves_rows(format: str) -> None:
     random = Random(2)
-    rows = [teaching_line(format, random).encode() for _ in range(40)]
+    rows = [training_line(format, random).encode() for _ in range(40)]
     parser = line_parser({"svm": "svmlight"}.get(format, format))
-    pieces = [parser.read(b"\n".join(rows[lo : lo + 10])).x[2:9] for lo in range(0, 40, 10)]
-    joined = type(pieces[0]).concatenate(pieces)
+    slices = [parser.read(b"\n".join(rows[lo : lo + 10])).x[2:9] for lo in range(0, 40, 10)]
+    joined = type(slices[0]).concatenate(slices)
     expected = [row for lo in range(0, 40, 10) for row in rows[lo + 2 : lo + 9]]
     whole = parser.read(b"\n".join(expected)).x
     assert list(joined) == list(whole)
@@ -939,7 +987,7 @@ def test_pieces_are_joined_as_they_were(format: str) -> None:
 WIDE = " ".join(f"{100 + k}:0.5" for k in range(20))
 
 
-@pytest.mark.parametrize("more", ["", f" {WIDE}"])
+@pytest.mark.parametrize("suffix", ["", f" {WIDE}"])
 @pytest.mark.parametrize(
     ("cells", "plain"),
     [
@@ -951,21 +999,21 @@ WIDE = " ".join(f"{100 + k}:0.5" for k in range(20))
         ("1:1 2:nan", False),
     ],
 )
-def test_rows_of_ids_are_plain_only_where_they_are(cells: str, plain: bool, more: str) -> None:
+def test_plain_flag_of_id_rows(cells: str, plain: bool, suffix: str) -> None:
     parser = line_parser("svmlight", True)
-    assert parser.read(f"1 {WIDE}\n-1 {cells}{more}\n1 3:1\n".encode()).x.plain == plain
-    assert parser.read(f"1 {more}{cells}\n".encode()).x.plain == (plain and not more)
+    assert parser.read(f"1 {WIDE}\n-1 {cells}{suffix}\n1 3:1\n".encode()).x.plain == plain
+    assert parser.read(f"1 {suffix}{cells}\n".encode()).x.plain == (plain and not suffix)
     assert parser.read(f"1 {WIDE}\n".encode()).x.plain
 
 
-@pytest.mark.parametrize("others", [0, 20])
-@pytest.mark.parametrize(("value", "valued"), [("1", True), ("0", True), ("-1e60", False)])
+@pytest.mark.parametrize("n_more", [0, 20])
+@pytest.mark.parametrize(("value", "checked"), [("1", True), ("0", True), ("-1e60", False)])
 @pytest.mark.parametrize("format", ["vw", "jsonl", "csv"])
-def test_rows_of_names_tell_whether_values_are_known_to_be_fine(
-    format: str, value: str, valued: bool, others: int, tmp_path: Path
+def test_values_checked_flag_of_named_rows(
+    format: str, value: str, checked: bool, n_more: int, tmp_path: Path
 ) -> None:
-    names = ["a", *(f"b{k}" for k in range(others))]
-    values = [value, *("0.25" for _ in range(others))]
+    names = ["a", *(f"b{k}" for k in range(n_more))]
+    values = [value, *("0.25" for _ in range(n_more))]
     pairs = list(zip(names, values, strict=True))
     text = {
         "vw": "1 | " + " ".join(map(":".join, pairs)),
@@ -977,21 +1025,21 @@ def test_rows_of_names_tell_whether_values_are_known_to_be_fine(
     source = open_source(path, **({"target": "y"} if format == "csv" else {}))
     (block,) = source.blocks(10, print)
     assert isinstance(block.x, NamedRows)
-    assert block.x.values_checked == valued
-    assert block.x[:1].values_checked == valued
+    assert block.x.values_checked == checked
+    assert block.x[:1].values_checked == checked
     model = streaml1.ElasticNetClassifier()
-    if not valued:
+    if not checked:
         with pytest.raises(streaml1.BadExample, match="'a' is too large"):
             model.learn_many(block.x, [True])
     else:
         model.learn_many(block.x, [True])
-        assert model.n_features_seen == others + (value != "0")
+        assert model.n_features_seen == n_more + (value != "0")
 
 
-EQUALS = st.sampled_from(["a", "b", "a=b", "b=a", "a=b=a", "="])
+NAMES_WITH_EQUALS = st.sampled_from(["a", "b", "a=b", "b=a", "a=b=a", "="])
 
 
-def written(rows: list[dict[str, Any]], names: list[str], format: str) -> str:
+def format_rows(rows: list[dict[str, Any]], names: list[str], format: str) -> str:
     if format == "jsonl":
         return "".join(f"{json.dumps({'y': 1, 'x': x})}\n" for x in rows)
     records = [["y", *names], *(["1", *(str(x.get(a, "")) for a in names)] for x in rows)]
@@ -1000,16 +1048,18 @@ def written(rows: list[dict[str, Any]], names: list[str], format: str) -> str:
 
 @given(
     st.lists(
-        st.dictionaries(EQUALS, st.one_of(EQUALS, st.just(0.5)), min_size=1), min_size=1, max_size=9
+        st.dictionaries(NAMES_WITH_EQUALS, st.one_of(NAMES_WITH_EQUALS, st.just(0.5)), min_size=1),
+        min_size=1,
+        max_size=9,
     ),
     st.booleans(),
 )
 @pytest.mark.parametrize("wide", [0, 9])
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
-def test_no_name_comes_twice_where_that_is_told(
-    format: str, wide: int, rows: list[dict[str, Any]], without: bool
+def test_plain_flag_implies_unique_names(
+    format: str, wide: int, rows: list[dict[str, Any]], no_equals: bool
 ) -> None:
-    if without:
+    if no_equals:
         rows = [
             {a: v for a, v in x.items() if "=" not in a and "=" not in str(v)} | {"c": 0.5}
             for x in rows
@@ -1017,22 +1067,22 @@ def test_no_name_comes_twice_where_that_is_told(
     rows = [x | {f"more{k}": 0.25 for k in range(wide)} for x in rows]
     names = [*dict.fromkeys(name for x in rows for name in x)]
     roles: dict[str, Any] = {}
-    if format == "csv":  # a column is of texts, or of numbers
+    if format == "csv":  # a column holds either texts or numbers
         texts = {a for a in names if any(isinstance(x.get(a), str) for x in rows)}
         rows = [{a: str(v) if a in texts else v for a, v in x.items()} for x in rows]
         roles = {"target": "y", "categorical": texts}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"a.{format}"
-        path.write_text(written(rows, names, format))
+        path.write_text(format_rows(rows, names, format))
         (block,) = open_source(path, **roles).blocks(100, print)
     if COMPILED:
-        told = names if format == "csv" else map(str, rows)
-        assert block.x.plain == block.x[1:].plain == (not any("=" in one for one in told))
+        sources = names if format == "csv" else map(str, rows)
+        assert block.x.plain == block.x[1:].plain == (not any("=" in source for source in sources))
     for row, x in enumerate(rows):
-        one, other = streaml1.ElasticNetClassifier(), streaml1.ElasticNetClassifier()
-        one.learn_many(block.x[row : row + 1], [True])
-        other.learn_one(x, True)
-        assert one.weights == other.weights
+        text_model, dict_model = streaml1.ElasticNetClassifier(), streaml1.ElasticNetClassifier()
+        text_model.learn_many(block.x[row : row + 1], [True])
+        dict_model.learn_one(x, True)
+        assert text_model.weights == dict_model.weights
 
 
 @given(
@@ -1047,39 +1097,43 @@ def test_no_name_comes_twice_where_that_is_told(
     ),
     st.integers(1, 3),
 )
-def test_names_are_summed_before_their_slots(
+def test_duplicate_names_are_summed_before_hashing(
     rows: list[list[tuple[str, float]]], hash_bits: int
 ) -> None:
     lines = ["1 | " + " ".join(f"{a}:{v!r}" for a, v in row) for row in rows]
     x = line_parser("vw").read("\n".join(lines).encode()).x
     for k, line in enumerate(lines):
-        one, other = (streaml1.ElasticNetClassifier(hash_bits=hash_bits) for _ in range(2))
-        one.learn_many(x[k : k + 1], [True])
-        other.learn_one(parse_vw(line)[0], True)
-        assert one.weights == other.weights
+        text_model, dict_model = (
+            streaml1.ElasticNetClassifier(hash_bits=hash_bits) for _ in range(2)
+        )
+        text_model.learn_many(x[k : k + 1], [True])
+        dict_model.learn_one(parse_vw(line)[0], True)
+        assert text_model.weights == dict_model.weights
 
 
-@pytest.mark.parametrize("kind", ["vw", "jsonl", "svmlight"])
-def test_rows_stay_valid_while_parsers_read_on(kind: str) -> None:
-    told = {"vw": "1 | a%d:2", "jsonl": '{"x": {"a%d": 2}, "y": 1}', "svmlight": "1 %d:2"}[kind]
-    texts = ["".join(f"{told % (7 * n + k)}\n" for k in range(500)).encode() for n in range(9)]
-    held = [line_parser(kind).read(text) for text in texts]
-    one, other = line_parser(kind), line_parser(kind)
+@pytest.mark.parametrize("format", ["vw", "jsonl", "svmlight"])
+def test_rows_stay_valid_while_the_parser_continues(format: str) -> None:
+    template = {"vw": "1 | a%d:2", "jsonl": '{"x": {"a%d": 2}, "y": 1}', "svmlight": "1 %d:2"}[
+        format
+    ]
+    texts = ["".join(f"{template % (7 * n + k)}\n" for k in range(500)).encode() for n in range(9)]
+    results = [line_parser(format).read(text) for text in texts]
+    discarding, parser = line_parser(format), line_parser(format)
     for text in texts:
-        one.read(text)  # the result is dropped
-    held += [other.read(text) for text in texts]
-    for n, parsed in enumerate(held):
+        discarding.read(text)  # the result is dropped
+    results += [parser.read(text) for text in texts]
+    for n, parsed in enumerate(results):
         ids = range(7 * (n % 9), 7 * (n % 9) + 500)
-        names = ids if kind == "svmlight" else [f"a{k}" for k in ids]
+        names = ids if format == "svmlight" else [f"a{k}" for k in ids]
         assert list(parsed.x) == [{name: 2.0} for name in names]
         assert parsed.y.tolist() == [1.0] * 500
 
 
-@pytest.mark.parametrize("kind", ["vw", "jsonl", "svmlight"])
-def test_the_first_text_of_a_thread_may_be_empty(kind: str) -> None:
-    """As where a message brings no record that holds an example."""
-    read: list[ParsedChunk] = []
-    thread = Thread(target=lambda: read.append(line_parser(kind).read(b"")))
+@pytest.mark.parametrize("format", ["vw", "jsonl", "svmlight"])
+def test_first_input_of_a_thread_may_be_empty(format: str) -> None:
+    """A Kafka message may hold no example."""
+    results: list[ParsedChunk] = []
+    thread = Thread(target=lambda: results.append(line_parser(format).read(b"")))
     thread.start()
     thread.join()
-    assert [len(one.x) for one in read] == [0]
+    assert [len(parsed.x) for parsed in results] == [0]

@@ -1,4 +1,4 @@
-"""Pegasos against its dense twin; the norm that it carries along."""
+"""Pegasos compared with its dense reference, and its incrementally maintained norm."""
 
 from __future__ import annotations
 
@@ -28,32 +28,34 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def make(**params: Any) -> Any:
+def make_model(**params: Any) -> Any:
     return PegasosClassifier(**params)
 
 
 @pytest.mark.parametrize(("model", "check"), list(kit.river_checks(PegasosClassifier)))
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_equals_the_dense_twin(setting: str) -> None:
     params = SETTINGS[setting]
-    kit.assert_matches_twin(make(**params), reference.Pegasos(D, **params), kit.data_of("hinge"))
+    kit.assert_matches_twin(
+        make_model(**params), reference.Pegasos(D, **params), kit.data_of("hinge")
+    )
 
 
-def test_the_first_steps_by_hand() -> None:
+def test_first_steps_by_hand() -> None:
     model = PegasosClassifier(l2=0.25, intercept_lr=0.0)
-    model.learn_one({"x": 3.0, "y": 4.0}, True)  # v = 4 x, of norm 20, into the ball of radius 2
+    model.learn_one({"x": 3.0, "y": 4.0}, True)  # v = 4 x has norm 20, projected to radius 2
     assert model.weights == pytest.approx({"x": 1.2, "y": 1.6}, abs=1e-15)
-    model.learn_one({"x": 1.0}, True)  # margin 1.2: only the decay
+    model.learn_one({"x": 1.0}, True)  # margin 1.2: decay only
     assert model.weights == pytest.approx({"x": 0.6, "y": 0.8}, abs=1e-15)
     model.learn_one({"z": 0.75}, False)
     assert model.weights == pytest.approx({"x": 0.4, "y": 1.6 / 3, "z": -1.0}, abs=1e-15)
-    free = PegasosClassifier(l2=0.25, intercept_lr=0.0, project=False)
-    free.learn_one({"x": 3.0, "y": 4.0}, True)
-    assert free.weights == pytest.approx({"x": 12.0, "y": 16.0}, abs=1e-14)
+    unprojected = PegasosClassifier(l2=0.25, intercept_lr=0.0, project=False)
+    unprojected.learn_one({"x": 3.0, "y": 4.0}, True)
+    assert unprojected.weights == pytest.approx({"x": 12.0, "y": 16.0}, abs=1e-14)
 
 
 @given(
@@ -64,19 +66,19 @@ def test_the_first_steps_by_hand() -> None:
     l2=st.sampled_from([1e-3, 0.1, 1.0, 30.0]),
 )
 def test_weights_stay_inside_the_ball(rows: list[tuple[dict[int, float], bool]], l2: float) -> None:
-    model, twin = PegasosClassifier(l2=l2), reference.Pegasos(6, l2=l2)
+    model, dense = PegasosClassifier(l2=l2), reference.Pegasos(6, l2=l2)
     for x, y in rows:
-        assert model._margin(x) == pytest.approx(twin.margin(_row(x)), abs=1e-9, rel=1e-9)
-        if abs(abs(twin.margin(_row(x))) - 1.0) < 1e-9:
-            return  # on the kink of the loss, where rounding decides
+        assert model._margin(x) == pytest.approx(dense.margin(dense_row(x)), abs=1e-9, rel=1e-9)
+        if abs(abs(dense.margin(dense_row(x))) - 1.0) < 1e-9:
+            return  # at the kink of the loss, rounding decides the subgradient
         model.learn_one(x, y)
-        twin.learn(_row(x), 1.0 if y else -1.0)
+        dense.learn(dense_row(x), 1.0 if y else -1.0)
         model._engine.check()
         assert sum(w * w for w in model.weights.values()) <= (1.0 + 1e-10) / l2
-        assert_equal_twins(model, twin)
+        assert_equal_twins(model, dense)
 
 
-def _row(x: dict[int, float]) -> Any:
+def dense_row(x: dict[int, float]) -> Any:
     row = np.zeros(6)
     for j, v in x.items():
         row[j] = v
@@ -87,7 +89,7 @@ def _row(x: dict[int, float]) -> Any:
     st.lists(st.floats(-1e70, 1e70) | st.floats(-1.0, 1.0), max_size=200),
     st.randoms(use_true_random=False),
 )
-def test_squares_are_summed_the_same_in_any_order(values: list[float], random: Any) -> None:
+def test_sum_of_squares_is_independent_of_order(values: list[float], random: Any) -> None:
     u = np.array(values)
     expected = math.fsum(v * v for v in values)
     total = _sum_of_squares(u)
@@ -97,28 +99,28 @@ def test_squares_are_summed_the_same_in_any_order(values: list[float], random: A
     assert _sum_of_squares(np.concatenate([values, np.zeros(7)])) == total
 
 
-def test_the_norm_does_not_drift() -> None:
-    """Projections by a large factor, so that s and the norm restart many times."""
+def test_norm_does_not_drift() -> None:
+    """Large projection factors make s and the norm be recomputed many times."""
     random = np.random.default_rng(3)
     n, d = 20_000, 40
-    model, begun, drift = PegasosClassifier(l2=1e-6), 0, 0.0
+    model, n_restarts, drift = PegasosClassifier(l2=1e-6), 0, 0.0
     for _ in range(n // 50):
         X = random.normal(size=(50, d)) * (random.random((50, d)) < 0.2) * 30.0
         model.learn_many(csr_matrix(X), random.random(50) < 0.5)
         c = model._engine.rule.clock[0]
-        begun += bool(c.drift < drift)
+        n_restarts += bool(c.drift < drift)
         drift = float(c.drift)
         w = np.array(list(model.weights.values()))
         norm = math.fsum((w * w).tolist())
         assert c.N * c.s * c.s == pytest.approx(norm, abs=1e-5)  # 1e-11 of the squared radius
         assert norm <= 1e6 * (1.0 + 1e-11)
         model._engine.check()
-    assert begun > 5
+    assert n_restarts > 5
 
 
 @pytest.mark.slow
 def test_a_million_steps() -> None:
-    """Against the dense update, with rows of one or two features."""
+    """Compare a million steps with the dense update, with rows of one or two features."""
     random = np.random.default_rng(5)
     n, d, l2 = 1_000_000, 8, 1e-3
     ids = random.integers(0, d, (n, 2))
@@ -150,10 +152,10 @@ def test_changed_parameters_act_from_the_next_step() -> None:
         {"l2": 0.5},
         {"l2": 0.02, "clip_gradient": 0.1, "intercept_lr": 0.2},
     ]
-    kit.assert_changes_match_twin(make(), reference.Pegasos(D), changes, "hinge")
+    kit.assert_changes_match_twin(make_model(), reference.Pegasos(D), changes, "hinge")
 
 
-def test_it_has_no_rate_and_no_schedule() -> None:
+def test_learning_rate_and_schedule_are_not_parameters() -> None:
     for name in ("lr", "schedule"):
         with pytest.raises(TypeError):
             PegasosClassifier(**{name: 0.1})
@@ -165,15 +167,15 @@ def test_it_has_no_rate_and_no_schedule() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_names_are_only_names(setting: str) -> None:
-    kit.assert_weights_follow_names(lambda: make(**SETTINGS[setting]))
-    kit.assert_unseen_features_weigh_nothing(lambda: make(**SETTINGS[setting]))
+def test_feature_names_do_not_matter(setting: str) -> None:
+    kit.assert_weights_follow_names(lambda: make_model(**SETTINGS[setting]))
+    kit.assert_unseen_features_weigh_nothing(lambda: make_model(**SETTINGS[setting]))
 
 
 @pytest.mark.parametrize("case", kit.DEGENERATE)
-def test_poor_data_behaves(case: str) -> None:
+def test_degenerate_data(case: str) -> None:
     kit.assert_degenerate_data_matches(
-        lambda loss: make(l2=0.013),
+        lambda loss: make_model(l2=0.013),
         lambda d, loss: reference.Pegasos(d, l2=0.013),
         *("hinge", case),
     )
@@ -181,10 +183,10 @@ def test_poor_data_behaves(case: str) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.assert_copies_resume_bit_identically(lambda: make(**SETTINGS[setting]), tmp_path)
+    kit.assert_copies_resume_bit_identically(lambda: make_model(**SETTINGS[setting]), tmp_path)
 
 
-def test_a_feature_with_a_zero_weight_counts_as_seen() -> None:
+def test_feature_with_zero_weight_counts_as_seen() -> None:
     model = PegasosClassifier(l2=1.0)
     model.learn_one({"a": 1.0}, True, 0.0)
     assert model.weights == {} and model.n_features_seen == 1
@@ -212,30 +214,30 @@ def test_parameters_out_of_range_are_rejected() -> None:
     )
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_largest_allowed_numbers_stay_finite() -> None:
     settings = [
         {"l2": l2, "project": project, "clip_gradient": clip}
         for l2, project, clip in itertools.product(
             (1e-10, 1e-4, 1.0, 1e10), (True, False), (1e-300, 1e30)
         )
     ]
-    kit.assert_stays_finite(lambda **params: make(**params), settings)
+    kit.assert_stays_finite(lambda **params: make_model(**params), settings)
 
 
-def test_a_crafted_state_is_rejected() -> None:
-    model, twin = make(), reference.Pegasos(D)
-    kit.assert_matches_twin(model, twin, kit.data_of("hinge", 100), [0, 100])
+def test_forged_state_is_rejected() -> None:
+    model, dense = make_model(), reference.Pegasos(D)
+    kit.assert_matches_twin(model, dense, kit.data_of("hinge", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
 
-    def forged(**changes: Any) -> None:
+    def check_forged(**changes: Any) -> None:
         Pegasos.from_state_dict(100, slots, {**arrays, **changes}).check()
 
-    forged()
-    small, other = arrays["clock"].copy(), arrays["clock"].copy()
-    small["s"], other["N"] = 1e-30, 1.0
+    check_forged()
+    tiny_scale, wrong_norm = arrays["clock"].copy(), arrays["clock"].copy()
+    tiny_scale["s"], wrong_norm["N"] = 1e-30, 1.0
     for changes in (
-        {"clock": small},
-        {"clock": other},
+        {"clock": tiny_scale},
+        {"clock": wrong_norm},
         {"clock": arrays["clock"][:0]},
         {"u": arrays["u"] * np.nan},
         {"u": arrays["u"] * 2.0},
@@ -244,13 +246,13 @@ def test_a_crafted_state_is_rejected() -> None:
         {"more": arrays["u"]},
     ):
         with pytest.raises(AssertionError):
-            forged(**changes)
+            check_forged(**changes)
 
 
 def test_dict_and_matrix_rows_are_equal() -> None:
     X, y, _, w = kit.data_of("hinge", 300)
-    one, many = make(l2=1e-3), make(l2=1e-3)
+    single, batched = make_model(l2=1e-3), make_model(l2=1e-3)
     for i in range(300):
-        one.learn_one(as_dict(X[i]), bool(y[i]), float(w[i]))
-    many.learn_many(csr_matrix(X), y, w)
-    assert one.weights == many.weights
+        single.learn_one(as_dict(X[i]), bool(y[i]), float(w[i]))
+    batched.learn_many(csr_matrix(X), y, w)
+    assert single.weights == batched.weights

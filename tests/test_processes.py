@@ -1,4 +1,4 @@
-"""Models across forks and spawned processes, and readers beside a thread that learns."""
+"""Models across forks and spawned processes, and readers concurrent with a learning thread."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from scipy.sparse import csr_matrix
 from streaml1 import ElasticNetClassifier
 
 
-def words(i: int) -> dict[str, float]:
+def word_features(i: int) -> dict[str, float]:
     return {f"w{(i * 7 + j) % 3000}": 1.0 for j in range(30)}
 
 
-def rows(n: int = 3000, d: int = 200_000) -> Any:
+def random_csr(n: int = 3000, d: int = 200_000) -> Any:
     rng = np.random.default_rng(0)
     ids = np.sort(rng.integers(0, d, (n, 60)), axis=1)
     X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(n + 1) * 60), (n, d))
@@ -32,21 +32,21 @@ def rows(n: int = 3000, d: int = 200_000) -> Any:
 
 
 def learn_dicts(model: Any, i: int) -> None:
-    model.learn_one(words(i), i % 2 == 0)
+    model.learn_one(word_features(i), i % 2 == 0)
 
 
 def learn_names(model: Any, i: int) -> None:
     model.learn_one({f"new {i * 20 + j}": 1.0 for j in range(20)}, i % 2 == 0)
 
 
-X = rows()
+X = random_csr()
 
 
 def learn_rows(model: Any, i: int) -> None:
     model.learn_many(X, np.arange(X.shape[0]) % 2)
 
 
-WORK: dict[str, Callable[[Any, int], None]] = {
+LEARN_STEPS: dict[str, Callable[[Any, int], None]] = {
     "dicts": learn_dicts,
     "names": learn_names,
     "rows": learn_rows,
@@ -54,22 +54,22 @@ WORK: dict[str, Callable[[Any, int], None]] = {
 
 
 @contextmanager
-def learning(model: Any, work: Callable[[Any, int], None]) -> Iterator[None]:
-    """Another thread learns all the while."""
-    stop, failed = threading.Event(), []
+def learning_in_thread(model: Any, learn_step: Callable[[Any, int], None]) -> Iterator[None]:
+    """Learn in a second thread while the block runs."""
+    stop, errors = threading.Event(), []
 
     def run() -> None:
         i = 0
         try:
             while not stop.is_set():
-                work(model, i)
+                learn_step(model, i)
                 i += 1
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
             raise
 
     thread = threading.Thread(target=run)
-    before = sys.getswitchinterval()
+    old_interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     thread.start()
     try:
@@ -77,71 +77,71 @@ def learning(model: Any, work: Callable[[Any, int], None]) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(60.0)
-        sys.setswitchinterval(before)
-    assert not failed and not thread.is_alive()
+        sys.setswitchinterval(old_interval)
+    assert not errors and not thread.is_alive()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("work", WORK)
-def test_a_fork_while_a_thread_learns_has_a_whole_model(work: str) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is unavailable")
+@pytest.mark.parametrize("step_name", LEARN_STEPS)
+def test_fork_during_learning_gets_a_consistent_model(step_name: str) -> None:
     model = ElasticNetClassifier(l1=1e-3)
-    WORK[work](model, 0)
+    LEARN_STEPS[step_name](model, 0)
     model.predict_one({"w1": 1.0})
-    with learning(model, WORK[work]), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads
+    with learning_in_thread(model, LEARN_STEPS[step_name]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking a multi-threaded process
         for _ in range(12):
             child = os.fork()
             if child == 0:
                 status = 1
                 try:
                     model._engine.check()
-                    t = model.n_iterations
+                    n_before = model.n_iterations
                     model.learn_one({"a": 1.0, "w1": 2.0}, True)
-                    model.predict_proba_one(words(5))
-                    status = 0 if model.n_iterations == t + 1 else 2
+                    model.predict_proba_one(word_features(5))
+                    status = 0 if model.n_iterations == n_before + 1 else 2
                 finally:
                     os._exit(status)
             deadline = time.monotonic() + 30.0
-            while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
+            while (exited := os.waitpid(child, os.WNOHANG))[0] == 0:
                 assert time.monotonic() < deadline, "the child hangs"
                 time.sleep(0.001)
-            assert os.waitstatus_to_exitcode(done[1]) == 0
+            assert os.waitstatus_to_exitcode(exited[1]) == 0
     model._engine.check()
 
 
-def predicted(model: Any, xs: list[Any]) -> list[float]:
-    """In another process: what a model that came there predicts, and goes on to learn."""
+def predict_and_learn(model: Any, xs: list[Any]) -> list[float]:
+    """Predict, then learn, and return the predictions and weights; runs in a spawned process."""
     p = [model.predict_proba_one(x)[True] for x in xs]
     for i, x in enumerate(xs):
         model.learn_one(x, i % 2 == 0)
     return [*p, *model.weights.values()]
 
 
-def test_a_spawned_process_goes_on_with_a_model() -> None:
+def test_spawned_process_continues_training() -> None:
     model = ElasticNetClassifier(l1=1e-3)
     for i in range(50):
         learn_dicts(model, i)
-    xs = [words(i) | {"c": f"{i}"} for i in range(20)]
+    xs = [word_features(i) | {"c": f"{i}"} for i in range(20)]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        there = pool.apply(predicted, (model, xs))
-    assert there == predicted(model, xs)
+        remote = pool.apply(predict_and_learn, (model, xs))
+    assert remote == predict_and_learn(model, xs)
 
 
-@pytest.mark.parametrize("work", WORK)
-def test_readers_beside_a_writer(work: str) -> None:
-    """Whatever a reader is told was so at some moment between two steps."""
+@pytest.mark.parametrize("step_name", LEARN_STEPS)
+def test_readers_concurrent_with_a_writer(step_name: str) -> None:
+    """Every read is consistent with a state between two steps."""
     model = ElasticNetClassifier(l1=1e-3, intercept_lr=0.0)
-    WORK[work](model, 0)
+    LEARN_STEPS[step_name](model, 0)
     frozen = model.freeze()
-    before = [frozen.margin(words(i)) for i in range(5)]
-    with learning(model, WORK[work]):
-        end = time.monotonic() + 1.0
-        while time.monotonic() < end:
-            p = model.predict_proba_one(words(1))
+    margins = [frozen.margin(word_features(i)) for i in range(5)]
+    with learning_in_thread(model, LEARN_STEPS[step_name]):
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline:
+            p = model.predict_proba_one(word_features(1))
             assert 0.0 < p[True] < 1.0
-            copied = model.freeze()
-            assert copied.margin(words(2)) == copied.margin(words(2))
+            snapshot = model.freeze()
+            assert snapshot.margin(word_features(2)) == snapshot.margin(word_features(2))
             assert 0 <= model.n_nonzero <= 10**6
-            assert model.predict_many([words(3), {5: 1.0}]).tolist()
-            assert [frozen.margin(words(i)) for i in range(5)] == before
+            assert model.predict_many([word_features(3), {5: 1.0}]).tolist()
+            assert [frozen.margin(word_features(i)) for i in range(5)] == margins
     model._engine.check()

@@ -1,4 +1,4 @@
-"""Projections: both ways against one another, a bisection, a general solver, and the conditions."""
+"""Projections: both methods compared with each other, bisection, SLSQP and the KKT conditions."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from streaml1.solvers.projection import SAMPLE, project_l1_ball, project_simplex
-from tests import reference_solvers as slow
+from tests import reference_solvers as reference
 
 METHODS = ("sort", "linear")
 
-# Ties, zeros, denormals, all equal, and what no sum holds.
-plain = st.one_of(
+# Ties, zeros, denormals, equal entries, and values whose sum overflows.
+moderate = st.one_of(
     st.floats(-10.0, 10.0),
     st.sampled_from([0.0, -0.0, 1.0, 0.5, -1.0, 5e-324, 1e-310, 1e10, -1e10]),
 )
-wild = st.one_of(plain, st.floats(-1e308, 1e308), st.sampled_from([1e308, -1e308, 1.7e308]))
+extreme = st.one_of(moderate, st.floats(-1e308, 1e308), st.sampled_from([1e308, -1e308, 1.7e308]))
 vectors = st.one_of(
-    st.lists(plain, min_size=1, max_size=30),
-    st.lists(wild, min_size=1, max_size=30),
-    st.tuples(wild, st.integers(1, 30)).map(lambda t: [t[0]] * t[1]),
+    st.lists(moderate, min_size=1, max_size=30),
+    st.lists(extreme, min_size=1, max_size=30),
+    st.tuples(extreme, st.integers(1, 30)).map(lambda t: [t[0]] * t[1]),
 )
 radii = st.one_of(st.floats(1e-3, 1e3), st.sampled_from([5e-324, 1e-300, 1e-20, 1e20, 1e307]))
 
 
 def total(w: Any) -> float:
-    """The sum, or infinity."""
+    """Return the exact sum, or infinity if it overflows."""
     try:
         return math.fsum(w)
     except OverflowError:
@@ -41,21 +41,21 @@ def total(w: Any) -> float:
 
 @given(vectors, radii, st.integers(0, 5))
 def test_simplex(v: list[float], z: float, seed: int) -> None:
-    at = np.array(v)
-    found = [project_simplex(at, z, method, seed) for method in METHODS]
-    for w in found:
+    vector = np.array(v)
+    projections = [project_simplex(vector, z, method, seed) for method in METHODS]
+    for w in projections:
         assert np.all(w >= 0.0)
-        # A denormal z is met to a denormal.
+        # For a denormal z the sum is exact up to one denormal per entry.
         assert total(w) == pytest.approx(z, rel=1e-12, abs=5e-324 * len(v))
-        stationary(at, w, z)
-    np.testing.assert_allclose(found[0], found[1], rtol=0.0, atol=1e-12 * z + 5e-323)
-    again = project_simplex(found[1], z)
-    np.testing.assert_allclose(again, found[1], rtol=0.0, atol=1e-12 * z + 5e-322)
+        assert_kkt(vector, w, z)
+    np.testing.assert_allclose(projections[0], projections[1], rtol=0.0, atol=1e-12 * z + 5e-323)
+    projected_twice = project_simplex(projections[1], z)
+    np.testing.assert_allclose(projected_twice, projections[1], rtol=0.0, atol=1e-12 * z + 5e-322)
 
 
-def stationary(v: Any, w: Any, z: float) -> None:
-    """One theta: v - w where w > 0, and v at most that elsewhere."""
-    if not np.any(w > 0.0):  # shares of a denormal z
+def assert_kkt(v: Any, w: Any, z: float) -> None:
+    """Check the KKT conditions: v - w = theta where w > 0, and v <= theta elsewhere."""
+    if not np.any(w > 0.0):  # each share of a denormal z rounds to zero
         assert z / len(v) < 5e-324
         return
     with np.errstate(over="ignore"):
@@ -68,20 +68,20 @@ def stationary(v: Any, w: Any, z: float) -> None:
 
 @given(vectors, radii, st.integers(0, 5))
 def test_ball(v: list[float], z: float, seed: int) -> None:
-    at = np.array(v)
-    size = total(np.abs(at))
+    vector = np.array(v)
+    norm = total(np.abs(vector))
     for method in METHODS:
-        w = project_l1_ball(at, z, method=method, seed=seed)
-        assert np.all(np.abs(w) <= np.abs(at)) and np.all(w * np.sign(at) >= 0.0)
+        w = project_l1_ball(vector, z, method=method, seed=seed)
+        assert np.all(np.abs(w) <= np.abs(vector)) and np.all(w * np.sign(vector) >= 0.0)
         assert total(np.abs(w)) <= z * (1.0 + 1e-12) + 5e-323
-        if size <= z * (1.0 - 1e-12):
-            assert np.array_equal(w, at)
-        elif size > z * (1.0 + 1e-12) + 5e-323:
+        if norm <= z * (1.0 - 1e-12):
+            assert np.array_equal(w, vector)
+        elif norm > z * (1.0 + 1e-12) + 5e-323:
             assert total(np.abs(w)) == pytest.approx(z, rel=1e-12, abs=5e-324 * len(v))
-            simplex = project_simplex(np.abs(at), z)
+            simplex = project_simplex(np.abs(vector), z)
             np.testing.assert_allclose(np.abs(w), simplex, rtol=0.0, atol=1e-12 * z + 5e-323)
-        again = project_l1_ball(w, z, method=method)
-        np.testing.assert_allclose(again, w, rtol=0.0, atol=1e-12 * z + 5e-322)
+        projected_twice = project_l1_ball(w, z, method=method)
+        np.testing.assert_allclose(projected_twice, w, rtol=0.0, atol=1e-12 * z + 5e-322)
 
 
 @given(st.data(), st.floats(1e-3, 1e3))
@@ -90,26 +90,26 @@ def test_weighted_ball(data: Any, z: float) -> None:
     v = np.array(data.draw(st.lists(st.floats(-100.0, 100.0), min_size=n, max_size=n)))
     weights = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 1e-3, 1e3]), st.floats(0.01, 10.0))
     a = np.array(data.draw(st.lists(weights, min_size=n, max_size=n)))
-    found = [project_l1_ball(v, z, a, method=method) for method in METHODS]
+    projections = [project_l1_ball(v, z, a, method=method) for method in METHODS]
     scale = np.abs(v).max()
-    for w in found:
+    for w in projections:
         assert np.vdot(a, np.abs(w)) <= z * (1.0 + 1e-12)
         assert np.all(np.abs(w) <= np.abs(v)) and np.all(w * np.sign(v) >= 0.0)
         assert np.array_equal(w[a == 0.0], v[a == 0.0])
-        np.testing.assert_allclose(w, slow.ball(v, z, a), rtol=0.0, atol=1e-9 * scale)
-    np.testing.assert_allclose(found[0], found[1], rtol=0.0, atol=1e-12 * scale)
-    ones = project_l1_ball(v, z, np.full(n, 2.0))
-    np.testing.assert_allclose(ones, project_l1_ball(v, z / 2.0), rtol=0.0, atol=1e-12 * scale)
+        np.testing.assert_allclose(w, reference.ball(v, z, a), rtol=0.0, atol=1e-9 * scale)
+    np.testing.assert_allclose(projections[0], projections[1], rtol=0.0, atol=1e-12 * scale)
+    scaled = project_l1_ball(v, z, np.full(n, 2.0))
+    np.testing.assert_allclose(scaled, project_l1_ball(v, z / 2.0), rtol=0.0, atol=1e-12 * scale)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_beside_a_general_solver(method: str) -> None:
+def test_matches_a_general_solver(method: str) -> None:
     random, z = np.random.default_rng(3), 0.7
     for n in (1, 2, 5, 8):
         v, a = random.normal(size=n), random.uniform(0.2, 2.0, n)
         for weights in (None, a):
             c = np.ones(n) if weights is None else a
-            # The two parts of w, so that the ball is a linear constraint.
+            # Positive and negative parts of w make the ball a linear constraint.
             best = minimize(
                 lambda u, v=v, n=n: 0.5 * np.sum((u[:n] - u[n:] - v) ** 2),
                 np.full(2 * n, 0.1 / n),
@@ -123,27 +123,27 @@ def test_beside_a_general_solver(method: str) -> None:
             assert 0.5 * np.sum((w - v) ** 2) <= best.fun + 1e-9
 
 
-def kinds(n: int) -> dict[str, Any]:
+def make_vectors(n: int) -> dict[str, Any]:
     random = np.random.default_rng(n)
-    few = np.full(n, 0.3)
-    few[random.integers(0, n, 2)] = 1.0
+    few_large = np.full(n, 0.3)
+    few_large[random.integers(0, n, 2)] = 1.0
     return {
         "normal": random.normal(size=n),
         "heavy": random.standard_cauchy(n),
         "ties": random.integers(-3, 4, n).astype(float),
         "equal": np.full(n, -2.5),
-        "few large": few,
+        "few large": few_large,
         "one": np.eye(1, n, n // 2)[0] * 1e6,
-        "far away": random.normal(size=n) + 1e9,
-        "rising": np.arange(n, dtype=float),
+        "large offset": random.normal(size=n) + 1e9,
+        "increasing": np.arange(n, dtype=float),
     }
 
 
-@pytest.mark.parametrize("kind", list(kinds(2)))
+@pytest.mark.parametrize("kind", list(make_vectors(2)))
 def test_long_vectors(kind: str) -> None:
-    """Longer than the sample: pivots that hold, and those that do not."""
+    """Vectors longer than the sample, with good and bad pivots from it."""
     for n in (SAMPLE, SAMPLE + 1, 50_000):
-        v = kinds(n)[kind]
+        v = make_vectors(n)[kind]
         for z in (1e-6, 0.9, 30.0, 1e5, 1e9):
             for seed in range(3):
                 w = project_simplex(v, z, seed=seed)
@@ -154,38 +154,38 @@ def test_long_vectors(kind: str) -> None:
                 expected = project_l1_ball(v, z, method="sort")
                 np.testing.assert_allclose(w, expected, rtol=0.0, atol=1e-11 * z + 1e-15)
         if n == 50_000:
-            np.testing.assert_allclose(w, slow.ball(v, z), rtol=1e-9, atol=1e-12 * z)
+            np.testing.assert_allclose(w, reference.ball(v, z), rtol=1e-9, atol=1e-12 * z)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("stray", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_refused(stray: float, method: str) -> None:
+@pytest.mark.parametrize("invalid", [math.nan, math.inf, -math.inf])
+def test_non_finite_values_are_rejected(invalid: float, method: str) -> None:
     for n in (3, 20_000):
         v = np.random.default_rng(0).normal(size=n)
-        for at in (0, n - 1):
+        for pos in (0, n - 1):
             for z in (0.0, 1.0, 1e9):
-                broken = v.copy()
-                broken[at] = stray
+                corrupted = v.copy()
+                corrupted[pos] = invalid
                 with pytest.raises(
-                    ValueError, match=rf"v must have finite numbers, got v\[{at}\]=-?(nan|inf)"
+                    ValueError, match=rf"v must have finite numbers, got v\[{pos}\]=-?(nan|inf)"
                 ):
-                    project_l1_ball(broken, z, method=method)
+                    project_l1_ball(corrupted, z, method=method)
                 with pytest.raises(
-                    ValueError, match=rf"v must have finite numbers, got v\[{at}\]=-?(nan|inf)"
+                    ValueError, match=rf"v must have finite numbers, got v\[{pos}\]=-?(nan|inf)"
                 ):
-                    project_simplex(broken, z, method=method)
+                    project_simplex(corrupted, z, method=method)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_far_values_lose_no_digits(method: str) -> None:
-    """Sums of v itself would leave nothing of z here."""
+def test_large_values_lose_no_digits(method: str) -> None:
+    """Summing v itself would lose all digits of z."""
     w = project_simplex([1e16, 1e16, 0.0], 1.0, method)
     assert w.tolist() == [0.5, 0.5, 0.0]
     w = project_l1_ball([1e300, -1e300], 1e-300, method=method)
     assert w.tolist() == [5e-301, -5e-301]
 
 
-def test_points() -> None:
+def test_exact_results() -> None:
     assert project_simplex([3], 2).tolist() == [2.0]
     assert project_simplex([-5.0, 1.0], 0.0).tolist() == [0.0, 0.0]
     assert project_l1_ball([], 1.0).tolist() == []
@@ -276,6 +276,6 @@ def test_points() -> None:
         ),
     ],
 )
-def test_refusals(call: Any, sentence: str) -> None:
+def test_invalid_arguments(call: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()

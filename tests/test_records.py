@@ -1,4 +1,4 @@
-"""Records to blocks, held to a plain loop over their lines."""
+"""Kafka records to blocks, compared with a plain loop over their lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A line that is an example or refused: what it is, and the position behind it."""
+    """A line that holds an example or is rejected, with the position after it."""
 
     place: str
     text: bytes
@@ -31,18 +31,20 @@ class Step(NamedTuple):
     position: dict[int, tuple[int, int]]
 
 
-def slowly(records: list[Record], start: dict[int, tuple[int, int]]) -> tuple[list[Step], Any]:
+def reference_steps(
+    records: list[Record], start: dict[int, tuple[int, int]]
+) -> tuple[list[Step], Any]:
     steps, position = [], dict(start)
     for record in records:
-        done = start.get(record.partition, (-1, 0))
-        skipped = done[1] if done[0] == record.offset else 0
-        after = (record.offset + 1, 0)
+        start_position = start.get(record.partition, (-1, 0))
+        skipped = start_position[1] if start_position[0] == record.offset else 0
+        record_end = (record.offset + 1, 0)
         texts = (record.value or b"").split(b"\n")
         if len(texts) > 1 and not texts[-1]:
             texts.pop()
         for number, text in enumerate(texts, start=1):
             last = number == len(texts)
-            position[record.partition] = after if last else (record.offset, number)
+            position[record.partition] = record_end if last else (record.offset, number)
             if (number <= skipped and len(texts) > 1) or not text.strip():
                 continue
             line = f":{number}" if len(texts) > 1 else ""
@@ -53,13 +55,13 @@ def slowly(records: list[Record], start: dict[int, tuple[int, int]]) -> tuple[li
                 bad = True
             place = f"t/{record.partition}@{record.offset}{line}"
             steps.append(Step(place, text, bad, dict(position)))
-        position[record.partition] = after
+        position[record.partition] = record_end
     return steps, position
 
 
 LINES = st.sampled_from([b"1 1:1", b"0 2:0.5 7:1", b"", b" ", b"1 1:x", b"\xff", b"-1 3:1\r"])
 VALUES = st.one_of(
-    st.none(), LINES, LINES.map(lambda one: one + b"\n"), st.lists(LINES).map(b"\n".join)
+    st.none(), LINES, LINES.map(lambda line: line + b"\n"), st.lists(LINES).map(b"\n".join)
 )
 
 
@@ -75,103 +77,105 @@ def topics(draw: Any) -> list[Record]:
     return records
 
 
-def left(records: list[Record], position: dict[int, tuple[int, int]]) -> list[Record]:
-    return [one for one in records if one.offset >= position.get(one.partition, (0, 0))[0]]
+def records_from(records: list[Record], position: dict[int, tuple[int, int]]) -> list[Record]:
+    return [
+        record for record in records if record.offset >= position.get(record.partition, (0, 0))[0]
+    ]
 
 
 @given(topics(), st.integers(1, 7), st.integers(1, 9))
-def test_what_a_block_passes_has_been_refused_and_nothing_else(
-    records: list[Record], size: int, polled: int
+def test_lines_before_a_block_end_are_rejected_and_no_others(
+    records: list[Record], size: int, poll_size: int
 ) -> None:
-    """What is saved between two blocks counts each refused example once."""
-    bad = {step.place for step in slowly(records, {})[0] if step.is_bad}
+    """A position saved between two blocks counts each rejected line exactly once."""
+    bad = {step.place for step in reference_steps(records, {})[0] if step.is_bad}
     reader = RecordReader("t", record_parser("svmlight", True))
-    refused: set[str] = set()
-    for lo in range(0, len(records), polled):
+    rejected: set[str] = set()
+    for lo in range(0, len(records), poll_size):
         for block in reader.blocks(
-            records[lo : lo + polled], size, lambda place, *rest: refused.add(place)
+            records[lo : lo + poll_size], size, lambda place, *rest: rejected.add(place)
         ):
-            assert refused == bad - set(places(records, block.end))
+            assert rejected == bad - set(places_after(records, block.end))
             assert reader.position == block.end
-    assert refused == bad
+    assert rejected == bad
 
 
 @given(topics(), st.integers(1, 7), st.integers(1, 9))
-def test_blocks_are_the_lines_in_order(records: list[Record], size: int, polled: int) -> None:
-    steps, end = slowly(records, {})
+def test_blocks_are_the_lines_in_order(records: list[Record], size: int, poll_size: int) -> None:
+    steps, end = reference_steps(records, {})
     reader = RecordReader("t", record_parser("svmlight", True))
-    refused: list[tuple[int, Any]] = []
+    rejected: list[tuple[int, Any]] = []
     got: list[tuple[int, Any]] = []
-    for lo in range(0, len(records), polled):
+    for lo in range(0, len(records), poll_size):
         for block in reader.blocks(
-            records[lo : lo + polled],
+            records[lo : lo + poll_size],
             size,
-            lambda place, reason, number, origin: refused.append((number, origin)),
+            lambda place, reason, number, origin: rejected.append((number, origin)),
         ):
             assert len(block) <= size
             for row in range(len(block)):
                 got.append((block.lines[row], block.origin(row)))
                 if row + 1 < len(block):
-                    assert places(records, block.after(row + 1)) == [
+                    assert places_after(records, block.after(row + 1)) == [
                         step.place for step in steps[block.lines[row] :]
                     ]
     assert reader.position == end
-    every = sorted([*got, *refused], key=lambda one: one[0])
-    assert [number for number, _ in every] == list(range(1, len(steps) + 1))
-    assert [origin.place for _, origin in every] == [step.place for step in steps]
-    assert [origin.value for _, origin in every] == [step.text for step in steps]
-    assert {number for number, _ in refused} == {
+    lines = sorted([*got, *rejected], key=lambda item: item[0])
+    assert [number for number, _ in lines] == list(range(1, len(steps) + 1))
+    assert [origin.place for _, origin in lines] == [step.place for step in steps]
+    assert [origin.value for _, origin in lines] == [step.text for step in steps]
+    assert {number for number, _ in rejected} == {
         number for number, step in enumerate(steps, start=1) if step.is_bad
     }
 
 
-def places(records: list[Record], position: Any) -> list[str]:
-    """Those of the lines behind a position."""
-    return [step.place for step in slowly(left(records, position), position)[0]]
+def places_after(records: list[Record], position: Any) -> list[str]:
+    """Return the places of the lines after a position."""
+    return [step.place for step in reference_steps(records_from(records, position), position)[0]]
 
 
 @given(topics(), st.integers(0, 30))
-def test_a_reader_goes_on_in_the_middle_of_a_record(records: list[Record], n: int) -> None:
-    steps, _ = slowly(records, {})
+def test_reader_resumes_within_a_record(records: list[Record], n: int) -> None:
+    steps, _ = reference_steps(records, {})
     if not steps:
         return
-    at = steps[n % len(steps)]
+    step = steps[n % len(steps)]
     reader = RecordReader("t", record_parser("svmlight", True))
-    reader.position = dict(at.position)
+    reader.position = dict(step.position)
     seen: list[str] = []
     blocks = list(
-        reader.blocks(left(records, at.position), 100, lambda place, *rest: seen.append(place))
+        reader.blocks(
+            records_from(records, step.position), 100, lambda place, *rest: seen.append(place)
+        )
     )
     seen += [block.place(row) for block in blocks for row in range(len(block))]
     assert sorted(seen) == sorted(step.place for step in steps[n % len(steps) + 1 :])
 
 
 @given(topics(), st.integers(1, 7))
-def test_what_stands_before_a_refusal_that_raises_comes_first(
-    records: list[Record], size: int
-) -> None:
-    steps, end = slowly(records, {})
-    good = next((k for k, step in enumerate(steps) if step.is_bad), len(steps))
+def test_examples_before_a_raising_rejection_come_first(records: list[Record], size: int) -> None:
+    steps, end = reference_steps(records, {})
+    n_good = next((k for k, step in enumerate(steps) if step.is_bad), len(steps))
     reader = RecordReader("t", record_parser("svmlight", True))
 
     def refuse(place: str, *rest: Any) -> None:
         raise SourceError(place)
 
     got: list[str] = []
-    last = None
+    last_end = None
     try:
         for block in reader.blocks(records, size, refuse):
             got += [block.place(row) for row in range(len(block))]
-            last = block.end
-        assert good == len(steps) and reader.position == end
+            last_end = block.end
+        assert n_good == len(steps) and reader.position == end
     except SourceError as error:
-        assert str(error) == steps[good].place
-        if last is not None:
-            assert places(records, last) == [step.place for step in steps[len(got) :]]
-    assert got == [step.place for step in steps[:good]]
+        assert str(error) == steps[n_good].place
+        if last_end is not None:
+            assert places_after(records, last_end) == [step.place for step in steps[len(got) :]]
+    assert got == [step.place for step in steps[:n_good]]
 
 
-def test_an_empty_block_tells_that_nothing_came() -> None:
+def test_empty_poll_yields_an_empty_block() -> None:
     reader = RecordReader("t", record_parser(None, True))
     reader.position = {0: (4, 0)}
     [block] = reader.blocks([], 10, pytest.fail)
@@ -185,12 +189,12 @@ def test_ids_stay_with_their_examples() -> None:
     reader = RecordReader("t", record_parser("jsonl", True))
     blocks = list(reader.blocks([Record(0, 0, value)], 3, lambda *_: None))
     assert [block.ids for block in blocks] == [["a", None, 7], [None, None, "a"], [None]]
-    without = RecordReader("t", record_parser(None, True))
-    [block] = without.blocks([Record(0, 0, b"1 1:1")], 3, pytest.fail)
+    svmlight_reader = RecordReader("t", record_parser(None, True))
+    [block] = svmlight_reader.blocks([Record(0, 0, b"1 1:1")], 3, pytest.fail)
     assert block.ids is None
 
 
-def test_json_and_svmlight_are_told_apart() -> None:
+def test_json_and_svmlight_are_distinguished() -> None:
     reader = RecordReader("t", record_parser(None, True))
     records = [Record(0, 0, b' {"x": {"a": 1}, "y": 1}\n0 3:1')]
     [block] = reader.blocks(records, 10, pytest.fail)
@@ -198,7 +202,7 @@ def test_json_and_svmlight_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "reason"),
+    ("prefix", "reason"),
     [
         (b"\xef\xbb\xbf", "the record starts with a byte order mark; write it without one"),
         (
@@ -207,10 +211,10 @@ def test_json_and_svmlight_are_told_apart() -> None:
         ),
     ],
 )
-def test_what_stands_before_json_is_told(before: bytes, reason: str) -> None:
+def test_prefixes_of_json_are_reported(prefix: bytes, reason: str) -> None:
     reader = RecordReader("t", record_parser(None, True))
-    refused: list[tuple[Any, ...]] = []
-    records = [Record(0, 0, before + b'{"x": {"a": 1}, "y": 1}'), Record(0, 1, b"1 3:1")]
-    blocks = reader.blocks(records, 10, lambda *fault: refused.append(fault))
-    assert [one.x for one in blocks] == [[{3: 1.0}]]
-    assert [fault[:2] for fault in refused] == [("t/0@0", reason)]
+    rejected: list[tuple[Any, ...]] = []
+    records = [Record(0, 0, prefix + b'{"x": {"a": 1}, "y": 1}'), Record(0, 1, b"1 3:1")]
+    blocks = reader.blocks(records, 10, lambda *fault: rejected.append(fault))
+    assert [block.x for block in blocks] == [[{3: 1.0}]]
+    assert [fault[:2] for fault in rejected] == [("t/0@0", reason)]

@@ -84,8 +84,8 @@ def scipy_minimum(loss: str, X: Any, y: Any, kind: str, intercept: bool, **s: fl
     if kind in ("net", "l1"):
         g, bounded = split(f, d, s.get("l1", 0.0), s.get("l2", 0.0))
         start = np.full(2 * d + len(free), 0.01)
-        found = minimize(g, start, method="L-BFGS-B", bounds=bounded + free, options=options)
-        return float(n * found.fun)
+        result = minimize(g, start, method="L-BFGS-B", bounds=bounded + free, options=options)
+        return float(n * result.fun)
     if kind in ("l2", "rows"):
 
         def h(z: Any) -> float:
@@ -95,43 +95,44 @@ def scipy_minimum(loss: str, X: Any, y: Any, kind: str, intercept: bool, **s: fl
 
         start = np.full(d + len(free), 0.1) + 0.01 * np.arange(d + len(free))
         return float(n * minimize(h, start, method="BFGS", options={"gtol": 1e-8}).fun)
-    if kind == "hinge":  # slacks z_i >= 1 - y_i a_i, 0
-        m = np.where(y, 1.0, -1.0)
-        rows = np.hstack([m[:, None] * X, m[:, None] * np.ones((n, len(free))), np.eye(n)])
-        at = D + len(free)
-        start = np.concatenate([np.zeros(at), np.ones(n)])
-        found = minimize(
-            lambda z: z[at:].mean() + s["l2"] / 2 * (z[:D] @ z[:D]), start, method="SLSQP",
-            jac=lambda z: np.concatenate([s["l2"] * z[:D], np.zeros(at - D), np.ones(n) / n]),
-            bounds=[(None, None)] * at + [(0, None)] * n, options={"ftol": 1e-14, "maxiter": 500},
+    if kind == "hinge":  # slack variables z_i >= max(1 - y_i a_i, 0)
+        signs = np.where(y, 1.0, -1.0)
+        rows = np.hstack([signs[:, None] * X, signs[:, None] * np.ones((n, len(free))), np.eye(n)])
+        m = D + len(free)
+        start = np.concatenate([np.zeros(m), np.ones(n)])
+        result = minimize(
+            lambda z: z[m:].mean() + s["l2"] / 2 * (z[:D] @ z[:D]), start, method="SLSQP",
+            jac=lambda z: np.concatenate([s["l2"] * z[:D], np.zeros(m - D), np.ones(n) / n]),
+            bounds=[(None, None)] * m + [(0, None)] * n, options={"ftol": 1e-14, "maxiter": 500},
             constraints={"type": "ineq", "fun": lambda z: rows @ z - 1.0, "jac": lambda z: rows},
         )  # fmt: skip
-        return float(n * found.fun)
-    size = {"linf": 1, "rowsmax": D}.get(kind, 0)
-    if size:  # t >= |w_i|, of each row or of all
+        return float(n * result.fun)
+    n_bounds = {"linf": 1, "rowsmax": D}.get(kind, 0)
+    if n_bounds:  # t >= |w_i|, per row or for all weights
 
-        def rest(z: Any) -> Any:
-            w, t = z[:d].reshape(k, D), z[-size:]
+        def max_norm_slack(z: Any) -> Any:
+            w, t = z[:d].reshape(k, D), z[-n_bounds:]
             return np.concatenate([(t - w).ravel(), (t + w).ravel()])
 
-        found = minimize(
-            lambda z: f(z[:d], z[d:-size]) + s["strength"] * z[-size:].sum(),
-            np.full(d + len(free) + size, 0.1), method="SLSQP",
-            constraints={"type": "ineq", "fun": rest}, options={"ftol": 1e-14, "maxiter": 500},
+        result = minimize(
+            lambda z: f(z[:d], z[d:-n_bounds]) + s["strength"] * z[-n_bounds:].sum(),
+            np.full(d + len(free) + n_bounds, 0.1), method="SLSQP",
+            constraints={"type": "ineq", "fun": max_norm_slack},
+            options={"ftol": 1e-14, "maxiter": 500},
         )  # fmt: skip
-        return float(n * found.fun)
-    sign = kind == "nonnegative"
+        return float(n * result.fun)
+    nonnegative = kind == "nonnegative"
 
-    def room(z: Any) -> Any:
+    def radius_slack(z: Any) -> Any:
         return s["radius"] - z[: 2 * d].reshape(2, k, D).sum(axis=(0, 2))
 
-    found = minimize(
+    result = minimize(
         lambda z: f(z[:d] - z[d : 2 * d], z[2 * d :]),
         np.full(2 * d + len(free), 0.01), method="SLSQP",
-        bounds=[(0, None)] * d + [(0, 0.0 if sign else None)] * d + free,
-        constraints={"type": "ineq", "fun": room}, options={"ftol": 1e-14, "maxiter": 500},
+        bounds=[(0, None)] * d + [(0, 0.0 if nonnegative else None)] * d + free,
+        constraints={"type": "ineq", "fun": radius_slack}, options={"ftol": 1e-14, "maxiter": 500},
     )  # fmt: skip
-    return float(n * found.fun)
+    return float(n * result.fun)
 
 
 def expected_costs(model: Any, X: Any, y: Any, kind: str, s: dict[str, float]) -> Any:
@@ -144,13 +145,13 @@ def expected_costs(model: Any, X: Any, y: Any, kind: str, s: dict[str, float]) -
         w = np.zeros((D, k))
         for name, value in model.weights.items():
             if classes:
-                w[name] = [value.get(one, 0.0) for one in model.classes_met]
+                w[name] = [value.get(class_label, 0.0) for class_label in model.classes_met]
             else:
                 w[name] = value
         if classes:
-            b = [model.intercept[one] for one in model.classes_met]
+            b = [model.intercept[class_label] for class_label in model.classes_met]
             margins = dict(zip(model.classes_met, row @ w + np.array(b), strict=True))
-            margins.setdefault(int(label), 0.0)  # who joins has no weights yet
+            margins.setdefault(int(label), 0.0)  # a new label has no weights yet
             cost = math.log(sum(math.exp(a) for a in margins.values())) - margins[int(label)]
         elif model.loss == "squared":
             cost = (model.predict_one(x) - label) ** 2 / 2
@@ -159,19 +160,19 @@ def expected_costs(model: Any, X: Any, y: Any, kind: str, s: dict[str, float]) -
         else:
             a = row @ w[:, 0] + model.intercept
             cost = loss_of(model.loss, np.array([a]), np.array([label]))
-        size = np.abs(w)
+        magnitudes = np.abs(w)
         if kind == "net" or kind == "hinge":
-            cost += s.get("l1", 0.0) * size.sum() + s.get("l2", 0.0) / 2 * (w * w).sum()
+            cost += s.get("l1", 0.0) * magnitudes.sum() + s.get("l2", 0.0) / 2 * (w * w).sum()
         elif kind == "l2":
             cost += s["strength"] * math.sqrt((w * w).sum())
         elif kind == "linf":
-            cost += s["strength"] * size.max()
+            cost += s["strength"] * magnitudes.max()
         elif kind == "l1":
-            cost += s["l1"] * size.sum()
+            cost += s["l1"] * magnitudes.sum()
         elif kind == "rows":
             cost += s["strength"] * np.sqrt((w * w).sum(axis=1)).sum()
         elif kind == "rowsmax":
-            cost += s["strength"] * size.max(axis=1).sum()
+            cost += s["strength"] * magnitudes.max(axis=1).sum()
         costs.append(cost)
         model.learn_one(x, int(label) if classes else (bool(label) if y.dtype == bool else label))
     return np.cumsum(costs)
@@ -226,24 +227,26 @@ def test_matches_manual_sums_and_scipy(name: str) -> None:
         assert point.regret == point.cumulative - point.best
         if t < N:
             continue
-        strengths = {one: v / t for one, v in s.items()} if kind == "once" else s
+        strengths = {parameter: v / t for parameter, v in s.items()} if kind == "once" else s
         best = scipy_minimum(
             loss, X[:t], y[:t], "net" if kind == "once" else kind, model.intercept_lr > 0.0,
             **strengths,
         )  # fmt: skip
-        true = point.cumulative - best
-        assert point.regret - 1e-4 <= true <= point.regret + point.error + 1e-4
-        assert point.error < (0.3 if name == "hinge" else 1e-5)  # a smoothed hinge stands in
+        true_regret = point.cumulative - best
+        assert point.regret - 1e-4 <= true_regret <= point.regret + point.error + 1e-4
+        assert point.error < (
+            0.3 if name == "hinge" else 1e-5
+        )  # the hinge is smoothed to find its best weights
 
 
 def test_best_weights_by_name() -> None:
     X, y = stream()
     rows = [{f"f{j}": v for j, v in enumerate(row) if v} for row in X.tolist()]
     result = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (rows, y), tol=1e-10)
-    found = fista(X, y, l1=0.02, fit_intercept=True, tol=1e-10)
-    assert result.intercept == pytest.approx(found.intercept, abs=1e-5)
+    expected = fista(X, y, l1=0.02, fit_intercept=True, tol=1e-10)
+    assert result.intercept == pytest.approx(expected.intercept, abs=1e-5)
     assert sorted(result.names) == ["f0", "f1", "f2"]
-    np.testing.assert_allclose(sorted(result.weights), sorted(found.weights), atol=1e-4)
+    np.testing.assert_allclose(sorted(result.weights), sorted(expected.weights), atol=1e-4)
 
 
 def test_all_input_kinds_give_the_same_rows(tmp_path: Path) -> None:
@@ -253,22 +256,22 @@ def test_all_input_kinds_give_the_same_rows(tmp_path: Path) -> None:
     names = [{f"f{j}": v for j, v in row} for row in rows]
     (tmp_path / "a.svm").write_text(
         "".join(
-            f"{int(one)} {' '.join(f'{j}:{v}' for j, v in row)}\n"
-            for one, row in zip(y, rows, strict=True)
+            f"{int(label)} {' '.join(f'{j}:{v}' for j, v in row)}\n"
+            for label, row in zip(y, rows, strict=True)
         )
     )
     (tmp_path / "a.vw").write_text(
         "".join(
-            f"{1 if one else -1} | {' '.join(f'f{j}:{v}' for j, v in row)}\n"
-            for one, row in zip(y, rows, strict=True)
+            f"{1 if label else -1} | {' '.join(f'f{j}:{v}' for j, v in row)}\n"
+            for label, row in zip(y, rows, strict=True)
         )
     )
-    pairs = [({j: v for j, v in row}, bool(one)) for one, row in zip(y, rows, strict=True)]
+    pairs = [({j: v for j, v in row}, bool(label)) for label, row in zip(y, rows, strict=True)]
     sources: list[Any] = [
         (csr_matrix(X), y), (names, y), pairs, str(tmp_path / "a.svm"), str(tmp_path / "a.vw")
     ]  # fmt: skip
     for model in (streaml1.ElasticNetClassifier(l1=0.02), streaml1.L1BallClassifier(radius=1.0)):
-        runs = [streaml1.regret(model.clone(), one, tol=1e-9) for one in sources]
+        runs = [streaml1.regret(model.clone(), source, tol=1e-9) for source in sources]
         for k, run in enumerate(runs):
             named = k in (1, 4)
             assert sorted(run.names) == (["f0", "f1", "f2"] if named else [0, 1, 2])
@@ -282,51 +285,51 @@ def xor() -> tuple[list[dict[str, Any]], list[bool]]:
     """Return examples whose label depends on a pair of features, with a number and a text."""
     random = np.random.default_rng(5)
     draws = random.integers(0, 2, size=(120, 2)).tolist()
-    words = ("ham", "Spam spam", "eggs, spam", "h\u00e4m")
+    texts = ("ham", "Spam spam", "eggs, spam", "h\u00e4m")
     rows = [
-        {"s": "ab"[i], "d": "xy"[j], "t": words[(i + 2 * k) % 4], "v": (k % 5) / 4}
+        {"s": "ab"[i], "d": "xy"[j], "t": texts[(i + 2 * k) % 4], "v": (k % 5) / 4}
         for k, (i, j) in enumerate(draws)
     ]
     return rows, [i != j for i, j in draws]
 
 
-READ = {
+FEATURE_OPTIONS = {
     "crosses": {"cross": [("s", "d")]},
-    "a prefix twice": {"cross": [("s", "d", "v"), ("t", "s"), ("t", "t")], "text": ["t"]},
-    "words": {"text": ["t"], "ngrams": 2},
+    "repeated prefix": {"cross": [("s", "d", "v"), ("t", "s"), ("t", "t")], "text": ["t"]},
+    "ngrams": {"text": ["t"], "ngrams": 2},
     "hashed": {"cross": [("s", "d")], "text": ["t"], "hash_bits": 18},
 }
 
 
 @pytest.mark.parametrize("kind", ["dicts", "frame", "lines", "pairs"])
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", FEATURE_OPTIONS)
 def test_interactions_and_ngrams_are_features(name: str, kind: str, tmp_path: Path) -> None:
     """The regret equals that of a model which gets these features explicitly."""
     rows, y = xor()
-    given = dict(READ[name])
+    options = dict(FEATURE_OPTIONS[name])
     (tmp_path / "a.jsonl").write_text(
-        "".join(json.dumps({"x": x, "y": one}) + "\n" for x, one in zip(rows, y, strict=True))
+        "".join(json.dumps({"x": x, "y": label}) + "\n" for x, label in zip(rows, y, strict=True))
     )
     source: Any = {
         "dicts": (rows, y), "frame": (pandas.DataFrame(rows), y),
         "lines": str(tmp_path / "a.jsonl"), "pairs": list(zip(rows, y, strict=True)),
     }[kind]  # fmt: skip
-    model = streaml1.ElasticNetClassifier(l1=0.02, **given)
+    model = streaml1.ElasticNetClassifier(l1=0.02, **options)
     result = streaml1.regret(model, source, tol=1e-9)
-    words = NGrams(given.get("text", []), given.get("ngrams", 1))
-    written = [dict(numeric_features(words.of(x))) for x in rows]
-    for x in written if "cross" in given else ():
-        found = Interactions(given["cross"]).of(x)
-        for one in found:
-            name = JOINT.join(display_order(one.parts))
-            x[name] = x.get(name, 0.0) + one.value
-    plain = streaml1.ElasticNetClassifier(l1=0.02)
-    expected = streaml1.regret(plain, (written, y), tol=1e-9)
-    for point, other in zip(result.points, expected.points, strict=True):
-        assert point.best == pytest.approx(other.best, abs=1e-4)
-        assert point.cumulative == pytest.approx(other.cumulative, abs=1e-8)
+    ngrams = NGrams(options.get("text", []), options.get("ngrams", 1))
+    explicit = [dict(numeric_features(ngrams.of(x))) for x in rows]
+    for x in explicit if "cross" in options else ():
+        crossed = Interactions(options["cross"]).of(x)
+        for cross in crossed:
+            name = JOINT.join(display_order(cross.parts))
+            x[name] = x.get(name, 0.0) + cross.value
+    reference = streaml1.ElasticNetClassifier(l1=0.02)
+    expected = streaml1.regret(reference, (explicit, y), tol=1e-9)
+    for point, expected_point in zip(result.points, expected.points, strict=True):
+        assert point.best == pytest.approx(expected_point.best, abs=1e-4)
+        assert point.cumulative == pytest.approx(expected_point.cumulative, abs=1e-8)
         assert point.regret > 0.0
-    assert set(result.names) == set(expected.names) >= set(plain.weights)
+    assert set(result.names) == set(expected.names) >= set(reference.weights)
     best = dict(zip(result.names, result.weights.tolist(), strict=True))
     for feature, w in zip(expected.names, expected.weights.tolist(), strict=True):
         assert best[feature] == pytest.approx(w, abs=0.05), feature
@@ -339,7 +342,7 @@ def test_points_are_log_spaced() -> None:
     assert marks(1001, 100, 1) == [100, 1000, 1001]
 
 
-SLOPES = {
+SLOPE_MODELS = {
     "fobos": S.ElasticNetClassifier(l1=1e-3, lr=1.0),
     "auto": S.ElasticNetClassifier(l1=1e-3, lr="auto"),
     "truncated": S.TruncatedGradientClassifier(gravity=1e-3, lr=1.0),
@@ -353,10 +356,10 @@ SLOPES = {
 }
 
 
-@pytest.mark.parametrize("name", list(SLOPES))
+@pytest.mark.parametrize("name", list(SLOPE_MODELS))
 def test_regret_is_sublinear(name: str) -> None:
     X, y = Drifting(n=1500, d=60, nonzeros=12, relevant=15, change="none", noise=1.0).matrix()
-    result = streaml1.regret(SLOPES[name].clone(), (X / 3.0, y), per_decade=3, tol=1e-3)
+    result = streaml1.regret(SLOPE_MODELS[name].clone(), (X / 3.0, y), per_decade=3, tol=1e-3)
     assert result.points[-1].regret > result.points[-1].error
     assert result.slope < 0.9
     means = [point.regret / point.examples for point in result.points]
@@ -364,15 +367,15 @@ def test_regret_is_sublinear(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(SLOPES))
+@pytest.mark.parametrize("name", list(SLOPE_MODELS))
 def test_regret_is_sublinear_on_rcv1(name: str) -> None:
     folder = os.environ.get("STREAML1_DATA")
     if folder is None or not Path(folder, "rcv1").is_dir():
-        pytest.skip("STREAML1_DATA names no folder with RCV1")
+        pytest.skip("STREAML1_DATA has no RCV1")
     X, y = RCV1().matrix()
     order = np.random.default_rng(0).permutation(len(y))[:2000]
-    model = SLOPES[name].clone()
-    if name == "eg":  # 100,000 weights begin equal: only a large rate tells them apart so soon
+    model = SLOPE_MODELS[name].clone()
+    if name == "eg":  # 100,000 weights start equal: only a large rate separates them in 2,000 steps
         model = streaml1.EGClassifier(radius=50.0, lr=60.0, n_features=50_000)
     result = streaml1.regret(model, (X[order], y[order]), per_decade=3, tol=1e-3)
     assert result.points[-1].regret > result.points[-1].error
@@ -391,23 +394,23 @@ def test_regret_can_be_negative_under_drift() -> None:
 @pytest.mark.parametrize("labels", [[1, 2, "1"], [(1, 2), (3, 4), (5, 6)], [(1, 2), "a", 3]])
 def test_softmax_labels_of_any_type(labels: list[Any]) -> None:
     X, y = stream(3)
-    plain, mixed = (
+    reference, mixed = (
         streaml1.regret(
             streaml1.SoftmaxClassifier(strength=0.02),
-            [(dict(enumerate(row)), named[int(k)]) for row, k in zip(X.tolist(), y, strict=True)],
+            [(dict(enumerate(row)), names[int(k)]) for row, k in zip(X.tolist(), y, strict=True)],
         )
-        for named in ("abc", labels)
+        for names in ("abc", labels)
     )
-    assert mixed.points == plain.points
-    assert mixed.classes == [labels["abc".index(one)] for one in plain.classes]
+    assert mixed.points == reference.points
+    assert mixed.classes == [labels["abc".index(label)] for label in reference.classes]
     assert len(mixed.weights) == len(mixed.classes) == 3
-    np.testing.assert_array_equal(mixed.weights, plain.weights)
+    np.testing.assert_array_equal(mixed.weights, reference.weights)
 
 
 def test_without_a_penalty_the_error_equals_the_best_cost() -> None:
     X, y = stream()
-    last = streaml1.regret(streaml1.ElasticNetClassifier(), (X, y)).points[-1]
-    assert last.error == pytest.approx(last.best)
+    point = streaml1.regret(streaml1.ElasticNetClassifier(), (X, y)).points[-1]
+    assert point.error == pytest.approx(point.best)
 
 
 def test_undefined_regret_is_rejected() -> None:
@@ -460,8 +463,8 @@ def test_undefined_regret_is_rejected() -> None:
 def test_command_line(tmp_path: Path) -> None:
     X, y = stream()
     text = "".join(
-        f"{int(one)} {' '.join(f'{j}:{v}' for j, v in enumerate(row) if v)}\n"
-        for one, row in zip(y, X.tolist(), strict=True)
+        f"{int(label)} {' '.join(f'{j}:{v}' for j, v in enumerate(row) if v)}\n"
+        for label, row in zip(y, X.tolist(), strict=True)
     )
     result = CliRunner().invoke(
         cli, ["learn", "-", "--format", "svmlight", "--l1", "0.02", "--lr", "0.5", "--regret"],
@@ -469,11 +472,11 @@ def test_command_line(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     model = streaml1.ElasticNetClassifier(l1=0.02, lr=0.5)
-    alone = streaml1.regret(model, (csr_matrix(X), y)).table()
-    assert alone in result.output and f"{N:>10,} " in alone
-    refused = CliRunner().invoke(cli, ["learn", "stdlib", "--regret", "--passes", "2"])
-    assert refused.exit_code == 2
-    assert "--regret cannot be combined with --passes" in refused.output
+    expected = streaml1.regret(model, (csr_matrix(X), y)).table()
+    assert expected in result.output and f"{N:>10,} " in expected
+    rejected = CliRunner().invoke(cli, ["learn", "stdlib", "--regret", "--passes", "2"])
+    assert rejected.exit_code == 2
+    assert "--regret cannot be combined with --passes" in rejected.output
 
 
 def test_slope_of_a_single_point_is_nan() -> None:
@@ -542,28 +545,28 @@ def test_plot(tmp_path: Path) -> None:
     assert result.rows()[0]["examples"] == 10
 
 
-# fista from where another has been
+# Warm start of FISTA
 
 
 def test_fista_start() -> None:
     X, y = stream()
-    for given in ({"l1": 0.02}, {"penalty": "ball", "radius": 1.0}):
-        cold = fista(X, y, fit_intercept=True, tol=1e-9, **given)
+    for constraint in ({"l1": 0.02}, {"penalty": "ball", "radius": 1.0}):
+        cold = fista(X, y, fit_intercept=True, tol=1e-9, **constraint)
         warm = fista(
-            X, y, fit_intercept=True, tol=1e-9, start=(cold.weights, cold.intercept), **given
+            X, y, fit_intercept=True, tol=1e-9, start=(cold.weights, cold.intercept), **constraint
         )
         assert warm.objective == pytest.approx(cold.objective, abs=1e-8)
         assert len(warm.trace) < len(cold.trace) / 2
-    far = fista(X, y, tol=1e-9, penalty="ball", radius=1.0, start=(np.full(D, 9.0), 0.0))
-    assert np.abs(far.weights).sum() <= 1.0 + 1e-9 and far.converged
+    projected = fista(X, y, tol=1e-9, penalty="ball", radius=1.0, start=(np.full(D, 9.0), 0.0))
+    assert np.abs(projected.weights).sum() <= 1.0 + 1e-9 and projected.converged
     with pytest.raises(ValueError, match="start must have weights of shape"):
         fista(X, y, l1=0.1, start=(np.zeros(D + 1), 0.0))
 
 
-# What the papers promise
+# Bounds of the papers
 
 
-def unit(n: int = 400, d: int = 30) -> tuple[Any, Any]:
+def unit_rows(n: int = 400, d: int = 30) -> tuple[Any, Any]:
     """Return rows of unit norm."""
     random = np.random.default_rng(5)
     X = random.normal(size=(n, d))
@@ -572,7 +575,7 @@ def unit(n: int = 400, d: int = 30) -> tuple[Any, Any]:
 
 
 def test_fobos_theorem_3() -> None:
-    X, y = unit()
+    X, y = unit_rows()
     n, d = X.shape
     l1, c = 1e-2, 0.5
     model = streaml1.ElasticNetClassifier(l1=l1, lr=c, intercept_lr=0.0)
@@ -580,21 +583,18 @@ def test_fobos_theorem_3() -> None:
     for point in result.points:
         t = point.examples
         best = fista(X[:t], y[:t], l1=l1, tol=1e-8).weights
-        (
-            going,
-            D_,
-        ) = model.clone(), float(np.linalg.norm(best))
+        learner, D_ = model.clone(), float(np.linalg.norm(best))
         for i in range(t):
-            going.learn_many(X[i : i + 1], y[i : i + 1])
+            learner.learn_many(X[i : i + 1], y[i : i + 1])
             w = np.zeros(d)
-            w[list(going.weights)] = list(going.weights.values())
+            w[list(learner.weights)] = list(learner.weights.values())
             D_ = max(D_, float(np.linalg.norm(w - best)))
         G = max(1.0, l1 * math.sqrt(d))
         assert 0.0 < point.regret + point.error <= bounds.fobos_regret(t, D_, G, c)
 
 
 def test_fobos_corollary_2() -> None:
-    X, y = unit()
+    X, y = unit_rows()
     n, d = X.shape
     l1 = 1e-2
     G = max(1.0, l1 * math.sqrt(d))
@@ -610,12 +610,12 @@ def test_fobos_corollary_2() -> None:
 
 
 def test_smidas_theorem_2() -> None:
-    X, y = unit()
+    X, y = unit_rows()
     n, d = X.shape
     p = max(2.0, 2.0 * math.log(d))
     best = fista(X, y, l1=1e-3, tol=1e-8)
     w1 = float(np.abs(best.weights).sum())
-    least_bound = bounds.smidas_regret(n, w1, p, d)
+    min_bound = bounds.smidas_regret(n, w1, p, d)
     for factor in (0.3, 1.0, 3.0):
         eta = factor * bounds.smidas_rate(n, w1, p, d)
         model = streaml1.SMIDASClassifier(
@@ -624,11 +624,11 @@ def test_smidas_theorem_2() -> None:
         result = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
         bound = bounds.smidas_regret(n, w1, p, d, eta=eta)
         assert result.regret + result.error <= bound
-        assert least_bound <= bound * (1 + 1e-12)
+        assert min_bound <= bound * (1 + 1e-12)
 
 
 def test_scd_and_sdca_bounds() -> None:
-    X, y = unit()
+    X, y = unit_rows()
     n, d = X.shape
     best = fista(X, y, l1=1e-3, tol=1e-10)
     beta = 0.25 * (X**2).mean(axis=0)
@@ -637,14 +637,14 @@ def test_scd_and_sdca_bounds() -> None:
         scd(X, y, l1=1e-3, step="bound", order="random", tol=1e-7, seed=seed) for seed in range(5)
     ]
     for epoch in (1, 2, 3):
-        left = np.mean([run.trace[epoch].objective - best.objective for run in runs])
+        mean_excess = np.mean([run.trace[epoch].objective - best.objective for run in runs])
         steps = np.mean([run.trace[epoch].epoch * d for run in runs])
-        assert left <= bounds.scd_excess(int(steps), d, w2, math.log(2.0))
+        assert mean_excess <= bounds.scd_excess(int(steps), d, w2, math.log(2.0))
     l2 = 1e-3
     solved = sdca(X, y, "smoothed_hinge", l2=l2, tol=1e-12)
-    found = sdca(X, y, "smoothed_hinge", l2=l2, order="random", tol=1e-9, callback=lambda *_: 0)
-    start = solved.dual - found.trace[0].dual
-    for record in found.trace[1:6]:
+    result = sdca(X, y, "smoothed_hinge", l2=l2, order="random", tol=1e-9, callback=lambda *_: 0)
+    start = solved.dual - result.trace[0].dual
+    for record in result.trace[1:6]:
         bound = bounds.sdca_dual(record.epoch * n, n, l2, 1.0, 1.0, start)
         assert solved.dual - record.dual <= bound + 1e-9
 

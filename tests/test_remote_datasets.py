@@ -1,4 +1,4 @@
-"""Data sets that are downloaded, from a fake server, or read from a user's folder."""
+"""Data sets downloaded from a fake server or read from a local directory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,17 @@ from click.testing import CliRunner
 
 from streaml1 import datasets
 from streaml1.cli import cli
-from streaml1.datasets import MAGIC04, MNIST, RCV1, Arcene, Drifting, Landsat, SMSSpam, TalkingData
-from streaml1.datasets import remote as shared
+from streaml1.datasets import (
+    MAGIC04,
+    MNIST,
+    RCV1,
+    Arcene,
+    Drifting,
+    Landsat,
+    SMSSpam,
+    TalkingData,
+    remote,
+)
 from streaml1.datasets.rcv1 import TOPICS, VECTORS
 from streaml1.sources.source import SOURCES, Lost, SourceError, Unavailable
 
@@ -26,7 +35,7 @@ from streaml1.sources.source import SOURCES, Lost, SourceError, Unavailable
 def no_local_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAML1_DATA", raising=False)
     monkeypatch.setenv("RIVER_DATA", str(tmp_path / "river"))
-    monkeypatch.setattr(shared.request, "urlopen", lambda *_, **__: offline())
+    monkeypatch.setattr(remote.request, "urlopen", lambda *_, **__: offline())
 
 
 def offline() -> Any:
@@ -35,29 +44,29 @@ def offline() -> Any:
 
 def serve(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[str]:
     """Serve this content for every URL; return the list that requested URLs are added to."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def answer(url: str, timeout: float) -> Any:
-        asked.append(url)
+        requested.append(url)
         return io.BytesIO(content)
 
-    monkeypatch.setattr(shared.request, "urlopen", answer)
-    return asked
+    monkeypatch.setattr(remote.request, "urlopen", answer)
+    return requested
 
 
-MAGIC = b"1,2,3,4,5,6,7,8,9,0,g\n0.5,0,0,0,0,0,0,0,0,-1.5,h\n"
+MAGIC04_TEXT = b"1,2,3,4,5,6,7,8,9,0,g\n0.5,0,0,0,0,0,0,0,0,-1.5,h\n"
 
 
-def magic(folder: Path, **options: Any) -> MAGIC04:
+def make_magic04(folder: Path, **options: Any) -> MAGIC04:
     (folder / "magic04").mkdir(exist_ok=True)
-    (folder / "magic04" / "magic04.data").write_bytes(MAGIC)
+    (folder / "magic04" / "magic04.data").write_bytes(MAGIC04_TEXT)
     data = MAGIC04(directory=folder, **options)
     data.n_samples = 2
     return data
 
 
 def test_matrix_equals_dicts(tmp_path: Path) -> None:
-    data = magic(tmp_path)
+    data = make_magic04(tmp_path)
     X, y = data.matrix()
     assert X.format == "csr" and X.dtype == np.float64 and y.tolist() == [True, False]
     assert X.toarray().tolist() == [[1, 2, 3, 4, 5, 6, 7, 8, 9, 0], [0.5] + [0] * 8 + [-1.5]]
@@ -66,28 +75,32 @@ def test_matrix_equals_dicts(tmp_path: Path) -> None:
 
 
 def test_noise_columns(tmp_path: Path) -> None:
-    sparse, dense = (magic(tmp_path, noise=noise, seed=4) for noise in ("sparse", "dense"))
+    sparse, dense = (make_magic04(tmp_path, noise=noise, seed=4) for noise in ("sparse", "dense"))
     X = sparse.matrix()[0][:, 10:].toarray()
     assert X.shape == (2, 1000) and set(np.unique(X)) == {0.0, 1.0} and 50 < X.sum() < 150
-    D = dense.matrix()[0][:, 10:].toarray()
-    assert set(np.unique(D)) == {-1.0, 1.0} and abs(D.mean()) < 0.1
-    assert np.array_equal(magic(tmp_path, noise="sparse", seed=4).matrix()[0][:, 10:].toarray(), X)
-    assert not np.array_equal(magic(tmp_path, noise="sparse").matrix()[0][:, 10:].toarray(), X)
+    signs = dense.matrix()[0][:, 10:].toarray()
+    assert set(np.unique(signs)) == {-1.0, 1.0} and abs(signs.mean()) < 0.1
+    assert np.array_equal(
+        make_magic04(tmp_path, noise="sparse", seed=4).matrix()[0][:, 10:].toarray(), X
+    )
+    assert not np.array_equal(
+        make_magic04(tmp_path, noise="sparse").matrix()[0][:, 10:].toarray(), X
+    )
 
 
 def test_download_is_verified_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = MAGIC04()
-    asked = serve(monkeypatch, MAGIC)
+    requested = serve(monkeypatch, MAGIC04_TEXT)
     with pytest.raises(Lost, match=r"gave \d+ bytes with SHA-256 .*, expected .*; nothing was"):
         data.download(verbose=False)
     assert not data.is_downloaded and list((tmp_path / "river").rglob("*.*")) == []
-    right = hashlib.sha256(MAGIC).hexdigest()
-    data.files = (data.files[0]._replace(sha256=right),)
+    sha256 = hashlib.sha256(MAGIC04_TEXT).hexdigest()
+    data.files = (data.files[0]._replace(sha256=sha256),)
     data.n_samples = 2
     assert len(list(data)) == 2 and data.is_downloaded
-    assert asked == [data.url] * 2
+    assert requested == [data.url] * 2
     list(data)
-    assert asked == [data.url] * 2
+    assert requested == [data.url] * 2
     assert data.path == tmp_path / "river" / "MAGIC04" / "magic04.data"
 
 
@@ -104,13 +117,13 @@ def test_errors_without_network(tmp_path: Path) -> None:
 
 
 def test_archive_member_is_extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("SMSSpamCollection", "ham\tOk lar...\nspam\tWIN a\n prize!!\n")
-    serve(monkeypatch, packed.getvalue())
+    serve(monkeypatch, zipped.getvalue())
     data = SMSSpam()
-    right = hashlib.sha256(packed.getvalue()).hexdigest()
-    data.files = (data.files[0]._replace(sha256=right),)
+    sha256 = hashlib.sha256(zipped.getvalue()).hexdigest()
+    data.files = (data.files[0]._replace(sha256=sha256),)
     data.download(verbose=False)
     # A message that spans two lines, as in some copies.
     assert list(data.messages()) == [("Ok lar...", False), ("WIN a prize!!", True)]
@@ -118,18 +131,18 @@ def test_archive_member_is_extracted(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_checksum_can_ignore_whitespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = shared.File(
+    file = remote.File(
         "a", "http://a", None, hashlib.sha256(b"1 2 3").hexdigest(), ignore_whitespace=True
     )
-    for text, good in ((b"\n1 2 \r\n3\n", True), (b"1 2 4", False)):
-        path = shared.data_home() / "a"
+    for text, is_valid in ((b"\n1 2 \r\n3\n", True), (b"1 2 4", False)):
+        path = remote.data_home() / "a"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text)
-        if good:
-            shared.verify(path, file)
+        if is_valid:
+            remote.verify(path, file)
         else:
             with pytest.raises(Lost):
-                shared.verify(path, file)
+                remote.verify(path, file)
 
 
 def test_user_files_may_be_compressed(tmp_path: Path) -> None:
@@ -148,14 +161,16 @@ def test_user_files_may_be_compressed(tmp_path: Path) -> None:
 def test_landsat_products(tmp_path: Path) -> None:
     rows = np.arange(74).reshape(2, 37) % 11
     (tmp_path / "sat.tst").write_text("\n".join(" ".join(map(str, row)) for row in rows.tolist()))
-    plain, products = (Landsat("test", p, directory=tmp_path) for p in (False, True))
-    plain.n_samples = products.n_samples = 2
-    X, y = plain.matrix()
-    P, _ = products.matrix()
-    assert P.shape == (2, 1296) and y.tolist() == rows[:, 36].tolist()
+    without_products, with_products = (
+        Landsat("test", p, directory=tmp_path) for p in (False, True)
+    )
+    without_products.n_samples = with_products.n_samples = 2
+    X, y = without_products.matrix()
+    product_matrix, _ = with_products.matrix()
+    assert product_matrix.shape == (2, 1296) and y.tolist() == rows[:, 36].tolist()
     for i, j in ((0, 0), (3, 17), (35, 2)):
         assert np.array_equal(
-            P[:, [36 * i + j]].toarray(), X[:, [i]].toarray() * X[:, [j]].toarray()
+            product_matrix[:, [36 * i + j]].toarray(), X[:, [i]].toarray() * X[:, [j]].toarray()
         )
 
 
@@ -190,8 +205,8 @@ def test_rcv1_original_files(tmp_path: Path) -> None:
     X, y = data.matrix()
     assert X.shape == (10, 47_236) and y.tolist() == [True] + [False] * 8 + [True]
     assert X[3].indices.tolist() == [1, 47_235] and X[3].data.tolist() == [0.5, 3.25]
-    of, names = data.topics()
-    assert names == ["CCAT", "ECAT", "GCAT"] and of.sum() == 4
+    membership, names = data.topics()
+    assert names == ["CCAT", "ECAT", "GCAT"] and membership.sum() == 4
     with pytest.raises(ValueError, match="topic must be one of the 3 topics of RCV1, .*, got 'X'"):
         RCV1("X", directory=tmp_path).matrix()
 
@@ -211,11 +226,14 @@ def test_clicks_are_sorted_by_time(tmp_path: Path) -> None:
         "ip,app,device,os,channel,click_time,attributed_time,is_attributed\n"
         "1,2,3,4,5,2017-11-07 10:30,,0\n6,7,8,9,10,2017-11-07 9:30,2017-11-07 9:31,1\n"
     )
-    found = list(TalkingData(directory=tmp_path))
-    assert [x["ip"] for x, _ in found] == ["6", "1"] and [y for _, y in found] == [True, False]
+    examples = list(TalkingData(directory=tmp_path))
+    assert [x["ip"] for x, _ in examples] == ["6", "1"] and [y for _, y in examples] == [
+        True,
+        False,
+    ]
 
 
-# The checks of river's own tests: description and dimensions.
+# The checks that river's own tests make: description and dimensions.
 
 
 @pytest.mark.parametrize(
@@ -231,39 +249,39 @@ def test_description_of_river(data: Any) -> None:
         assert file.url.startswith("https://") and (len(file.sha256) == 64 or file.sha256 == "")
 
 
-REAL = [RCV1, MAGIC04, Arcene, Landsat, MNIST, SMSSpam, TalkingData]
+DATASETS = [RCV1, MAGIC04, Arcene, Landsat, MNIST, SMSSpam, TalkingData]
 
 
-@pytest.mark.parametrize("kind", REAL)
-def test_real_data(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = REAL_FOLDER
+@pytest.mark.parametrize("dataset_class", DATASETS)
+def test_real_data(dataset_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = DATA_DIRECTORY
     if folder is None or not Path(folder).is_dir():
-        pytest.skip("STREAML1_DATA names no folder with real data sets")
+        pytest.skip("STREAML1_DATA is not a directory with real data sets")
     monkeypatch.setenv("STREAML1_DATA", folder)
-    data = kind()
+    data = dataset_class()
     if not data.is_downloaded:
-        pytest.skip(f"the folder has no {data.folder}")
+        pytest.skip(f"the directory has no {data.folder}")
     n = labels = 0
     for x, y in data:
         n, labels = n + 1, labels + (y is True)
         assert len(x) <= (data.n_features or 10_000)
     assert n == data.n_samples
-    known = {"MAGIC04": 12_332, "Arcene": 44, "SMSSpam": 747, "TalkingData": 227}
-    assert labels == known.get(kind.__name__, labels)
+    n_positive = {"MAGIC04": 12_332, "Arcene": 44, "SMSSpam": 747, "TalkingData": 227}
+    assert labels == n_positive.get(dataset_class.__name__, labels)
     for file in data.files:
         path = data.find_file(file.name)
         original = path is not None and path.name == file.name and not file.member
         if original and file.size is not None and path.stat().st_size == file.size:
-            shared.verify(path, file)
+            remote.verify(path, file)
 
 
-REAL_FOLDER = os.environ.get("STREAML1_DATA")
+DATA_DIRECTORY = os.environ.get("STREAML1_DATA")
 
 
 def test_drifting_follows_its_weights() -> None:
-    plain = {"n": 400, "d": 50, "nonzeros": 6, "relevant": 10, "noise": 0.0}
+    options = {"n": 400, "d": 50, "nonzeros": 6, "relevant": 10, "noise": 0.0}
     for change in ("none", "abrupt", "gradual"):
-        data = Drifting(change=change, period=100, seed=3, **plain)
+        data = Drifting(change=change, period=100, seed=3, **options)
         X, y = data.matrix()
         rows = list(data)
         assert [label for _, label in rows] == y.tolist()
@@ -273,14 +291,14 @@ def test_drifting_follows_its_weights() -> None:
         assert min(len(x) for x, _ in rows) >= 1 and max(len(x) for x, _ in rows) <= 6
     assert np.array_equal(data.truth(10), data.truth(40)) and data.truth(399).any()
     assert not np.array_equal(data.truth(60), data.truth(90))
-    other = Drifting(change=change, period=100, seed=4, **plain).matrix()[1]
-    assert not np.array_equal(other, y)
-    for bad in ({"n": 0}, {"relevant": 51}, {"noise": -1.0}, {"change": "slow"}):
-        with pytest.raises(ValueError, match=str(next(iter(bad)))):
-            Drifting(**{**plain, **bad})
+    other_labels = Drifting(change=change, period=100, seed=4, **options).matrix()[1]
+    assert not np.array_equal(other_labels, y)
+    for invalid in ({"n": 0}, {"relevant": 51}, {"noise": -1.0}, {"change": "slow"}):
+        with pytest.raises(ValueError, match=str(next(iter(invalid)))):
+            Drifting(**{**options, **invalid})
 
 
-# As sources.
+# Sources
 
 
 def test_source_shuffles_and_splits_into_blocks(tmp_path: Path) -> None:
@@ -288,28 +306,28 @@ def test_source_shuffles_and_splits_into_blocks(tmp_path: Path) -> None:
     rows = np.arange(37 * 40).reshape(40, 37) % 23
     (tmp_path / "sat.trn").write_text("\n".join(" ".join(map(str, row)) for row in rows.tolist()))
 
-    def opened(spec: str, seed: int = 0) -> Any:
+    def open_landsat(spec: str, seed: int = 0) -> Any:
         source = SOURCES["data"](spec, seed)
         source.data.n_samples = 40
         return source
 
     spec = f"data:landsat?directory={tmp_path}"
-    straight = list(opened(f"{spec}&order=file"))
-    assert [y for _, y in straight] == rows[:, 36].tolist()
-    first, again, other = opened(spec), opened(spec), opened(spec, 1)
-    assert list(first) == list(again) != list(other)
+    file_order = list(open_landsat(f"{spec}&order=file"))
+    assert [y for _, y in file_order] == rows[:, 36].tolist()
+    shuffled, reopened, reseeded = open_landsat(spec), open_landsat(spec), open_landsat(spec, 1)
+    assert list(shuffled) == list(reopened) != list(reseeded)
     key = str
-    assert sorted(map(key, first)) == sorted(map(key, straight)) == sorted(map(key, other))
-    blocks = list(first.blocks(15, print))
+    assert sorted(map(key, shuffled)) == sorted(map(key, file_order)) == sorted(map(key, reseeded))
+    blocks = list(shuffled.blocks(15, print))
     assert [len(block) for block in blocks] == [15, 15, 10]
-    assert [pair for b in blocks for pair in zip(b.x, b.y, strict=True)] == list(first)
+    assert [pair for b in blocks for pair in zip(b.x, b.y, strict=True)] == list(shuffled)
     assert blocks[1].place(0) == f"{spec}:16"
-    first.begin({"line": 30})
-    assert [block.lines for block in first.blocks(15, print)] == [list(range(31, 41))]
-    one = str(rows[0, 36])
-    binary = list(opened(f"{spec}&order=file&label={one}"))
-    assert [y for _, y in binary] == [str(k) == one for k in rows[:, 36].tolist()]
-    for wrong, reason in (
+    shuffled.begin({"line": 30})
+    assert [block.lines for block in shuffled.blocks(15, print)] == [list(range(31, 41))]
+    label = str(rows[0, 36])
+    binary = list(open_landsat(f"{spec}&order=file&label={label}"))
+    assert [y for _, y in binary] == [str(k) == label for k in rows[:, 36].tolist()]
+    for invalid_spec, reason in (
         ("data:nonesuch", "use data: and one of rcv1, magic04"),
         (f"{spec}&topic=CCAT", "unknown parameter topic= in .*; landsat takes label, order, part"),
         (f"{spec}&part=all", "part must be 'train' or 'test', got 'all'"),
@@ -323,9 +341,9 @@ def test_source_shuffles_and_splits_into_blocks(tmp_path: Path) -> None:
         ("data:drifting?n=300&n=400", "has n= more than once"),
     ):
         with pytest.raises(SourceError, match=reason.replace("?", r"\?")):
-            SOURCES["data"](wrong, 0)
+            SOURCES["data"](invalid_spec, 0)
     with pytest.raises(SourceError, match="label must be one of .*, got label=99"):
-        list(opened(f"{spec}&label=99"))
+        list(open_landsat(f"{spec}&label=99"))
 
 
 def test_classes_are_loaded_lazily() -> None:

@@ -51,16 +51,18 @@ def baseline(loss: str, n: float, total: float) -> float:
 
 @pytest.mark.parametrize("every", [None, 1, 7, 1000])
 def test_line_after(every: int | None) -> None:
-    at = [line_after(0, every)]
-    while at[-1] < 1000 * (every or 10_000):
-        between = range(at[-1], line_after(at[-1], every), every or 100)
-        assert {line_after(n, every) for n in between} == {line_after(at[-1], every)}
-        at.append(line_after(at[-1], every))
+    line_ends = [line_after(0, every)]
+    while line_ends[-1] < 1000 * (every or 10_000):
+        counts = range(line_ends[-1], line_after(line_ends[-1], every), every or 100)
+        assert {line_after(n, every) for n in counts} == {line_after(line_ends[-1], every)}
+        line_ends.append(line_after(line_ends[-1], every))
     if every is not None:
-        assert at == [every * k for k in range(1, 1001)]
+        assert line_ends == [every * k for k in range(1, 1001)]
     else:
         steps = [10**power for power in range(3, 7)]
-        assert at == [step * k for step in steps for k in range(1 if step == 1000 else 2, 11)]
+        assert line_ends == [
+            step * k for step in steps for k in range(1 if step == 1000 else 2, 11)
+        ]
 
 
 @pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])
@@ -103,9 +105,9 @@ def test_sums_equal_a_loop_over_the_examples(loss: str, weighted: bool) -> None:
     n = total = sum_loss = sum_constant = sum_error = 0.0
     for i in range(len(p)):
         constant = baseline(loss, n, total)
-        one = slice(i, i + 1)
-        sum_loss += w[i] * losses(loss, p[one], y[one])[0]
-        sum_constant += w[i] * losses(loss, np.array([constant]), y[one])[0]
+        row = slice(i, i + 1)
+        sum_loss += w[i] * losses(loss, p[row], y[row])[0]
+        sum_constant += w[i] * losses(loss, np.array([constant]), y[row])[0]
         if loss in REGRESSORS:
             sum_error += w[i] * abs(p[i] - y[i])
         else:
@@ -124,12 +126,12 @@ def test_sums_equal_a_loop_over_the_examples(loss: str, weighted: bool) -> None:
 @pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])
 def test_sums_do_not_depend_on_the_blocks(loss: str) -> None:
     p, y, w = stream(loss, rate=0.05)
-    whole, cut = Report(loss), Report(loss)
+    whole, split = Report(loss), Report(loss)
     whole.add(p, y, w)
     for lo, hi in ((0, 1), (1, 7), (7, 7), (7, 300), (300, 500)):
-        cut.add(p[lo:hi], y[lo:hi], w[lo:hi])
+        split.add(p[lo:hi], y[lo:hi], w[lo:hi])
     clock = {"seconds": 0.0, "per_second": 0.0}
-    assert replace(whole.line(), **clock) == replace(cut.line(), **clock)
+    assert replace(whole.line(), **clock) == replace(split.line(), **clock)
 
 
 def test_recent_loss_covers_the_last_line() -> None:
@@ -150,14 +152,14 @@ def test_examples_without_weight_have_no_mean() -> None:
     assert " - " in report.table()
 
 
-class Counted:
+class CountedModel:
     n_nonzero, n_features_seen = 30, 120
 
 
 def test_sparsity_and_share_of_all_features() -> None:
     report = Report("logistic", d=1000)
     report.add([0.5], [True])
-    line = report.line(Counted())
+    line = report.line(CountedModel())
     assert (line.n_nonzero, line.n_features_seen, line.sparsity) == (30, 120, 0.75)
     assert line.share_of_d == 0.03
     assert "30 non-zero weights of 120 features seen, 75.0% sparse (3.00% of all 1,000" in repr(
@@ -181,10 +183,10 @@ def test_followed_model_is_counted_consistently(model: Any, loss: str) -> None:
         if i % 20 == 19:
             for report in (followed, alone):
                 report.add([[0.5, 0.5]] if loss == "softmax" else [0.5], [True])
-            one, other = followed.line(model), alone.line(model)
+            tracked, counted = followed.line(model), alone.line(model)
             for name in ("n_nonzero", "n_nonzero_rows", "sparsity", "share_of_d"):
-                assert getattr(one, name) == getattr(other, name), name
-            assert one.n_nonzero and other.born is None
+                assert getattr(tracked, name) == getattr(counted, name), name
+            assert tracked.n_nonzero and counted.born is None
     assert followed.lines[-1].died
 
 
@@ -257,12 +259,12 @@ def test_corrected_label_changes_the_auc() -> None:
     p, y, _ = stream("logistic", 4000, 0.04)
     report = Report("logistic")
     report.add(p, y)
-    before = report.line().auc
-    turned = int(np.flatnonzero(~y)[0])
-    report.correct(turned, float(p[turned]), 1.0, 1.0)
-    y[turned] = True
+    auc_before = report.line().auc
+    corrected = int(np.flatnonzero(~y)[0])
+    report.correct(corrected, float(p[corrected]), 1.0, 1.0)
+    y[corrected] = True
     report.finish()
-    assert report.lines[-1].auc == pytest.approx(roc_auc_score(y, p), abs=1e-12) != before
+    assert report.lines[-1].auc == pytest.approx(roc_auc_score(y, p), abs=1e-12) != auc_before
 
 
 @given(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, -0.0, 0.5, math.inf]), st.booleans())))
@@ -286,7 +288,7 @@ def test_any_stream_gives_a_report(examples: list[tuple[float, bool, float]]) ->
     assert report.table() and report.summary()
 
 
-def a_line(**changes: Any) -> Line:
+def make_line(**changes: Any) -> Line:
     line = Line(
         examples=12_000,
         loss_name="log-loss",
@@ -314,7 +316,7 @@ def a_line(**changes: Any) -> Line:
 
 def test_table() -> None:
     report = Report("logistic")
-    report.lines = [a_line(), a_line(examples=1_200_000, n_nonzero=None, sparsity=None)]
+    report.lines = [make_line(), make_line(examples=1_200_000, n_nonzero=None, sparsity=None)]
     assert report.table().split("\n") == [
         "          log-loss log-loss                      non- features              per",
         " examples (recent)    (all)  baseline  error    zeros     seen sparsity  second",
@@ -327,11 +329,11 @@ def test_table() -> None:
 def test_rows_align_with_the_header() -> None:
     for loss in (*CLASSIFIERS, *REGRESSORS):
         report = Report(loss)
-        heads = report.header(refused=True, skewed=True).split("\n")
-        row = report.row(a_line(), refused=True, skewed=True)
-        assert max(map(len, heads)) == len(row), loss
-        report.lines = [a_line(refused=1, auc=0.5)]
-        assert report.table() == "\n".join([*heads, report.row(report.lines[0], True, True)])
+        header = report.header(refused=True, skewed=True).split("\n")
+        row = report.row(make_line(), refused=True, skewed=True)
+        assert max(map(len, header)) == len(row), loss
+        report.lines = [make_line(refused=1, auc=0.5)]
+        assert report.table() == "\n".join([*header, report.row(report.lines[0], True, True)])
 
 
 @pytest.mark.parametrize("loss", CLASSIFIERS + REGRESSORS)
@@ -346,7 +348,7 @@ def test_only_the_logistic_loss_is_called_log_loss(loss: str) -> None:
 def test_repr_describes_the_last_line() -> None:
     report = Report("logistic")
     assert repr(report) == "<Report of no examples>"
-    report.lines = [a_line(refused=2)]
+    report.lines = [make_line(refused=2)]
     assert repr(report) == (
         "<Report of 12,000 examples: log-loss 0.6000 (baseline 0.6800); error 25.1%; "
         "131 non-zero weights of 46,876 features seen, 99.7% sparse; 2 refused>"
@@ -363,17 +365,17 @@ def test_invalid_arguments() -> None:
 # Files
 
 
-def small() -> Report:
+def small_report() -> Report:
     report = Report("logistic", "stdlib: ElasticNetClassifier(l1=0.1)")
     p, y, _ = stream("logistic")
     for lo in range(0, 500, 100):
         report.add(p[lo : lo + 100], y[lo : lo + 100])
-        report.line(Counted())
+        report.line(CountedModel())
     return report
 
 
 def test_json_lines(tmp_path: Path) -> None:
-    report = small()
+    report = small_report()
     report.write(tmp_path / "r.jsonl")
     lines = [json.loads(text) for text in (tmp_path / "r.jsonl").read_text().splitlines()]
     assert lines == [line.as_dict() for line in report.lines]
@@ -384,7 +386,7 @@ def test_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 @pytest.mark.parametrize("name", ["a$\\frac$.vw", "\udcff.vw", "日本.vw", "a\tb\n\0.vw"])
 def test_any_file_name_can_be_a_plot_title(tmp_path: Path, name: str, kind: str) -> None:
-    report = small()
+    report = small_report()
     report.title = f"{name}: ElasticNetClassifier()"
     report.plot(tmp_path / f"r.{kind}")
     title = plot.figure(report.lines, report.loss_name, report.title).axes[0].get_title("left")
@@ -402,7 +404,7 @@ def test_infinity_is_null_in_json(tmp_path: Path) -> None:
 
 
 def test_plot(tmp_path: Path) -> None:
-    report = small()
+    report = small_report()
     report.plot(tmp_path / "r.png")
     head = (tmp_path / "r.png").read_bytes()[:24]
     assert head[1:4] == b"PNG" and struct.unpack(">II", head[16:]) == (800, 600)
@@ -432,39 +434,39 @@ def test_plot_of_one_line_has_integer_axes() -> None:
     model = streaml1.ElasticNetClassifier()
     model.learn_one({"a": 1.0, "b": 1.0}, True)
     report.line(model)
-    made = plot.figure(report.lines, "hinge", "")
-    FigureCanvasAgg(made).draw()
-    for axis in (made.axes[1].xaxis, made.axes[1].yaxis):
+    figure = plot.figure(report.lines, "hinge", "")
+    FigureCanvasAgg(figure).draw()
+    for axis in (figure.axes[1].xaxis, figure.axes[1].yaxis):
         labels = [label.get_text() for label in axis.get_ticklabels()]
-        assert len(set(labels)) == len(labels) and all(one.isdecimal() for one in labels)
+        assert len(set(labels)) == len(labels) and all(label.isdecimal() for label in labels)
 
 
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_plot_requires_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
     with pytest.raises(RuntimeError, match=r"pip install 'streaml1\[plot\]'"):
-        small().plot(tmp_path / "r.png")
+        small_report().plot(tmp_path / "r.png")
 
 
 @pytest.mark.parametrize("name", ["r.foo", "r"])
 def test_plot_needs_an_image_extension(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must end in \.png"):
-        small().plot(tmp_path / name)
+        small_report().plot(tmp_path / name)
 
 
 def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "r.jsonl"
     old.write_text("old")
 
-    def full(*args: object) -> None:
+    def fail(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(OSError, match="No space"):
-        small().write(old)
+        small_report().write(old)
     assert old.read_text() == "old" and list(tmp_path.iterdir()) == [old]
 
 
 def test_symlinks_are_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "r.jsonl")
-    small().write(tmp_path / "link")
+    small_report().write(tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "r.jsonl").stat().st_size > 0

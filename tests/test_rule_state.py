@@ -1,4 +1,4 @@
-"""What follows from the declared fields of a rule."""
+"""Operations of an update rule that follow from its declared fields."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Toy(RuleState, ToyState):
         self.scratch[0] = self.clock[0].scale
 
 
-def toy() -> Toy:
+def make_toy() -> Toy:
     rule = new_state(Toy, 6)
     rule.slots["v"][[1, 4]] = 0.5, -2.0
     rule.slots["stamp"][[1, 2, 4]] = 3
@@ -52,7 +52,7 @@ def toy() -> Toy:
     return rule
 
 
-def test_a_rule_starts_with_zeros() -> None:
+def test_new_state_is_zero() -> None:
     rule = new_state(Toy, 4)
     assert [len(a) for a in rule] == [4, 10, 12, 6, 2, 5, 1]
     assert rule.size == 4 and rule.nbytes == sum(a.nbytes for a in rule)
@@ -60,8 +60,8 @@ def test_a_rule_starts_with_zeros() -> None:
     rule.check()
 
 
-def test_growing_keeps_all() -> None:
-    rule = toy()
+def test_growing_preserves_entries() -> None:
+    rule = make_toy()
     larger = rule.grow(9)
     larger.check()
     assert larger.size == 9
@@ -71,7 +71,7 @@ def test_growing_keeps_all() -> None:
 
 
 def test_remapping_moves_slots_and_rebuilds_the_index() -> None:
-    rule = toy()
+    rule = make_toy()
     moved = rule.remap(np.array([-1, 2, -1, -1, 0, -1]), 3)
     moved.check()
     assert moved.slots["v"].tolist() == [-2.0, 0.0, 0.5]
@@ -80,8 +80,8 @@ def test_remapping_moves_slots_and_rebuilds_the_index() -> None:
     assert moved.listed.tolist() == [0, 2, 0, 0, 0]
 
 
-def test_a_saved_state_is_restored() -> None:
-    rule = toy()
+def test_state_dict_round_trip() -> None:
+    rule = make_toy()
     slots, saved = rule.state_dict()
     assert slots.tolist() == [1, 4]
     assert tuple(saved) == Toy.saved_keys()
@@ -90,9 +90,9 @@ def test_a_saved_state_is_restored() -> None:
     restored = Toy.from_state_dict(6, slots, saved)
     restored.check()
     assert restored.scratch[0] == 0.25 and restored.listed[:2].tolist() == [1, 4]
-    again = restored.state_dict()
-    assert again[0].tolist() == [1, 4]
-    assert {k: a.tobytes() for k, a in again[1].items()} == {
+    saved_again = restored.state_dict()
+    assert saved_again[0].tolist() == [1, 4]
+    assert {k: a.tobytes() for k, a in saved_again[1].items()} == {
         k: a.tobytes() for k, a in saved.items()
     }
     saved["v"][:] = 0.0  # copies
@@ -109,24 +109,24 @@ def test_a_saved_state_is_restored() -> None:
         ({"clock": np.zeros(2, CLOCK)}, "clock must be"),
     ],
 )
-def test_another_state_is_refused(change: dict[str, Any], message: str) -> None:
-    slots, saved = toy().state_dict()
+def test_invalid_state_dict_is_rejected(change: dict[str, Any], message: str) -> None:
+    slots, saved = make_toy().state_dict()
     with pytest.raises(AssertionError, match=message):
         Toy.from_state_dict(6, slots, {**saved, **change})
 
 
-def test_seen_is_what_has_a_bit_set() -> None:
-    rule = toy()
+def test_seen_mask_marks_nonzero_bits() -> None:
+    rule = make_toy()
     assert np.flatnonzero(rule.seen_mask()).tolist() == [1, 2, 4]
 
 
-def test_arrays_of_another_layout_are_found() -> None:
-    rule = toy()
-    for broken in (
+def test_check_detects_wrong_layouts() -> None:
+    rule = make_toy()
+    for invalid in (
         rule._replace(scratch=np.zeros(5, np.float32)),
         rule._replace(rows=np.zeros(17)),
         rule._replace(listed=np.zeros(6, np.uint32)),
         rule._replace(totals=np.zeros(3)),
     ):
         with pytest.raises(AssertionError):
-            broken.check()
+            invalid.check()

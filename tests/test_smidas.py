@@ -1,4 +1,4 @@
-"""SMIDAS against its dense twin, its moments, and what must hold of a p-norm link."""
+"""SMIDAS compared with its dense reference; its moments and its p-norm link function."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.test_elastic_net import BINARY, LATE, SCHEDULES, D, as_dict, dense, l
 MODELS = [SMIDASClassifier, SMIDASRegressor]
 
 
-def model_of(loss: str, **params: Any) -> Any:
+def make_model(loss: str, **params: Any) -> Any:
     return (SMIDASClassifier if loss in BINARY else SMIDASRegressor)(loss=loss, **params)
 
 
@@ -67,7 +67,7 @@ POWERS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
-    """Ten thousand steps of every schedule and many powers, in blocks and one by one."""
+    """Compare 10,000 steps for every schedule and many powers, in blocks and one by one."""
     random = np.random.default_rng(list(CODES).index(loss))
     n = 10_000
     X = rows_of(random, n)
@@ -79,7 +79,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
         params = {**SCHEDULES[schedule], **POWERS[(k + 2 * list(CODES).index(loss)) % len(POWERS)]}
         if loss == "squared" or k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
-        model, twin = model_of(loss, **params), reference.SMIDAS(D, loss=loss, **params)
+        model, twin = make_model(loss, **params), reference.SMIDAS(D, loss=loss, **params)
         for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
             expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
             if hi - lo < 100 and part % 2:  # one by one
@@ -96,32 +96,32 @@ def test_equals_the_dense_twin(loss: str) -> None:
             model._engine.check()
 
 
-def test_a_power_of_two_is_the_truncated_gradient() -> None:
+def test_p_of_two_equals_the_elastic_net() -> None:
     """SMIDAS with p = 2 is FoBoS with an l1 penalty."""
     random = np.random.default_rng(1)
     X = rows_of(random, 3_000)
     y = X @ random.normal(size=D) > 0.0
     for schedule, l1 in itertools.product(SCHEDULES, (0.0, 1e-3, 0.1)):
         params = {**SCHEDULES[schedule], "l1": l1}
-        one, other = SMIDASClassifier(p=2, **params), ElasticNetClassifier(**params)
-        got, expected = (m.progressive_many(csr_matrix(X), y) for m in (one, other))
+        smidas_model, elastic_net = SMIDASClassifier(p=2, **params), ElasticNetClassifier(**params)
+        got, expected = (m.progressive_many(csr_matrix(X), y) for m in (smidas_model, elastic_net))
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-12)
-        np.testing.assert_allclose(dense(one), dense(other), rtol=0.0, atol=1e-12)
-        one._engine.check()
+        np.testing.assert_allclose(dense(smidas_model), dense(elastic_net), rtol=0.0, atol=1e-12)
+        smidas_model._engine.check()
 
 
-def test_near_two_it_is_near_the_truncated_gradient() -> None:
+def test_result_is_continuous_at_p_of_two() -> None:
     random = np.random.default_rng(2)
     X = rows_of(random, 2_000)
     y = X @ random.normal(size=D) > 0.0
-    found = []
+    weights = []
     for p in (2, 2 + 1e-9, 2 + 1e-6):
         model = SMIDASClassifier(p=p, l1=3e-3, lr=0.5)
         model.learn_many(csr_matrix(X), y)
         model._engine.check()
-        found.append(dense(model))
-    np.testing.assert_allclose(found[1], found[0], rtol=0.0, atol=1e-7)
-    np.testing.assert_allclose(found[2], found[0], rtol=0.0, atol=1e-4)
+        weights.append(dense(model))
+    np.testing.assert_allclose(weights[1], weights[0], rtol=0.0, atol=1e-7)
+    np.testing.assert_allclose(weights[2], weights[0], rtol=0.0, atol=1e-4)
 
 
 @njit(error_model="numpy")
@@ -150,7 +150,7 @@ def _dense_loop(theta, ids, x, y, eta, l1, p):  # type: ignore[no-untyped-def]
     [
         (10_000_000, 0.1, 0.01, 5.0),
         (2_000_000, 0.1, 1e-4, 27.7),
-        (1_000_000, 0.1, 0.3, 12.0),  # l1 all but ends every weight
+        (1_000_000, 0.1, 0.3, 12.0),  # l1 keeps almost all weights at zero
         (1_000_000, 0.5, 0.02, 2.5),
         (1_000_000, 0.01, 1e-3, 100.0),
     ],
@@ -180,7 +180,7 @@ def test_millions_of_steps(steps: int, eta: float, l1: float, p: float) -> None:
 
 @pytest.mark.parametrize("p", [2.0, 2.2, 3.0, 7.5, 30.0, 100.0])
 @pytest.mark.parametrize("l1", [0.0, 1e-6, 0.05, 0.2, 1.0, 1e3])
-def test_from_the_first_example_and_near_zero(p: float, l1: float) -> None:
+def test_steps_near_zero_weights(p: float, l1: float) -> None:
     """No weight, one weight, weights that die and return, all weights dying at once."""
     random = np.random.default_rng(7)
     X = rows_of(random, 400) * 3.0
@@ -196,8 +196,8 @@ def test_from_the_first_example_and_near_zero(p: float, l1: float) -> None:
         model._engine.check()
 
 
-def test_weights_are_zero_where_theta_is() -> None:
-    """A weight that underflows is not zero: it counts, and returns."""
+def test_weights_are_zero_only_if_theta_is() -> None:
+    """A weight that is nearly zero counts as non-zero and can grow again."""
     model = SMIDASRegressor(l1=0.0, p=100, lr=1.0, schedule="constant", intercept_lr=0.0)
     model.learn_one({"small": 1e-5}, 1.0)
     model.learn_one({"large": 1.0}, 1.0)
@@ -215,7 +215,7 @@ def test_weights_are_zero_where_theta_is() -> None:
     assert model.weights["small"] == pytest.approx(model.top_weights(1)[0][1])
 
 
-def test_one_weight_is_its_theta() -> None:
+def test_single_weight_equals_theta() -> None:
     for p in (2, 2.5, 11, 100):
         model = SMIDASRegressor(p=p, l1=0.1, lr=0.5, schedule="constant", intercept_lr=0.0)
         model.learn_one({"a": 1.0}, 1.0)
@@ -239,7 +239,7 @@ def test_permuting_names_permutes_weights(order: list[int], seed: int, p: float)
     assert plain.intercept == permuted.intercept == named.intercept
 
 
-def test_an_unseen_feature_weighs_nothing() -> None:
+def test_unseen_features_have_zero_weight() -> None:
     model = SMIDASClassifier(l1=1e-3)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -248,13 +248,15 @@ def test_an_unseen_feature_weighs_nothing() -> None:
     assert model.predict_proba_one({1: 5.0, 10**6: 3.0, "x": 1.0}) == model.predict_proba_one({})
 
 
-@pytest.mark.parametrize("before", [0, 1_000, 20_000])
-def test_late_features_pay_nothing_for_the_past(before: int) -> None:
+@pytest.mark.parametrize("n_before", [0, 1_000, 20_000])
+def test_late_features_are_not_penalized_for_the_past(n_before: int) -> None:
     model = SMIDASClassifier(l1=0.2, p=5, lr=0.1, schedule="constant", intercept_lr=0.0)
-    past = csr_matrix((np.ones(before), np.zeros(before, int), np.arange(before + 1)), (before, 1))
-    if before:
-        model.learn_many(past, np.arange(before) % 2)
-        model.learn_many([{}] * 10, [True] * 10)  # forgets all
+    past = csr_matrix(
+        (np.ones(n_before), np.zeros(n_before, int), np.arange(n_before + 1)), (n_before, 1)
+    )
+    if n_before:
+        model.learn_many(past, np.arange(n_before) % 2)
+        model.learn_many([{}] * 10, [True] * 10)  # drives all weights to zero
     assert model.weights == {}
     model.learn_one({"new": 1.0}, True)
     assert model.weights["new"] == pytest.approx(0.05 - 0.02, abs=1e-14)
@@ -264,7 +266,7 @@ def test_late_features_pay_nothing_for_the_past(before: int) -> None:
 @pytest.mark.parametrize(
     "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
 )
-def test_poor_data_behaves(loss: str, case: str) -> None:
+def test_degenerate_data(loss: str, case: str) -> None:
     random = np.random.default_rng(3)
     n = 500
     X, w = rows_of(random, n), np.ones(n)
@@ -280,7 +282,7 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
     if case == "weights of zero":
         w[:] = 0.0
     params: dict[str, Any] = {"l1": 0.01, "p": 6.0, "lr": 0.2}
-    model, twin = model_of(loss, **params), reference.SMIDAS(D, loss=loss, **params)
+    model, twin = make_model(loss, **params), reference.SMIDAS(D, loss=loss, **params)
     got = model.progressive_many(csr_matrix(X), y, w)
     np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-8)
     assert_equal_twins(model, twin)
@@ -309,18 +311,18 @@ def test_n_features_only_sets_p() -> None:
     random = np.random.default_rng(0)
     X = rows_of(random, 500)
     y = X @ random.normal(size=D) > 0.0
-    found = []
+    weights = []
     for params in ({"n_features": 1000}, {"p": 2.0 * np.log(1000.0), "n_features": 3}):
         model = SMIDASClassifier(l1=1e-3, **params)
         model.learn_many(csr_matrix(X), y)
-        found.append(model.weights)
-    assert found[0] == found[1]
-    assert len(found[0]) > 3
+        weights.append(model.weights)
+    assert weights[0] == weights[1]
+    assert len(weights[0]) > 3
     for n, p in ((1, 2.0), (2, 2.0), (2**20, 2.0 * np.log(2.0**20))):
         assert SMIDASClassifier(n_features=n)._engine.rule.norm[0].p == p
 
 
-REFUSED: list[tuple[str, Any, str]] = [
+INVALID_PARAMETERS: list[tuple[str, Any, str]] = [
     *[("l1", v, "from 0 to 1e+30") for v in (-1e-9, float("nan"), float("inf"), 1.1e30)],
     *[("p", v, "from 2 to 100") for v in (1.9, 0, -3, 101, float("nan"), float("inf"))],
     *[("n_features", v, "from 1 to 1.8") for v in (0, -1, 0.5, float("nan"), 1e30)],
@@ -328,12 +330,12 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "rule"), REFUSED)
+@pytest.mark.parametrize(("name", "value", "rule"), INVALID_PARAMETERS)
 @pytest.mark.parametrize("cls", MODELS)
 def test_parameters_out_of_range_are_rejected(cls: Any, name: str, value: Any, rule: str) -> None:
-    with pytest.raises(ValueError) as made:
+    with pytest.raises(ValueError) as error:
         cls(**{name: value})
-    sentence = str(made.value)
+    sentence = str(error.value)
     assert sentence.startswith(f"{name} must be") and rule in sentence and "\n" not in sentence
     model = cls()
     with pytest.raises(ValueError):
@@ -350,7 +352,7 @@ def test_p_cannot_change_after_construction() -> None:
             model.mutate({name: 7})
 
 
-def test_a_clone_with_state_may_have_another_p() -> None:
+def test_clone_with_state_may_change_p() -> None:
     """theta is the same, its image under the link function is not."""
     random = np.random.default_rng(5)
     X = rows_of(random, 300)
@@ -369,8 +371,8 @@ def test_a_clone_with_state_may_have_another_p() -> None:
         assert_equal_twins(model, twin)
 
 
-@pytest.mark.parametrize("by", ["attribute", "mutate"])
-def test_changed_parameters_act_from_the_next_step(by: str) -> None:
+@pytest.mark.parametrize("method", ["attribute", "mutate"])
+def test_changed_parameters_act_from_the_next_step(method: str) -> None:
     random = np.random.default_rng(11)
     X = rows_of(random, 2_500)
     X[500:2_000, ::2] = 0.0  # pending through several changes
@@ -384,14 +386,14 @@ def test_changed_parameters_act_from_the_next_step(by: str) -> None:
         {"l1": 0.03},
     ]
     for k, change in enumerate(changes):
-        before = model.weights
-        if by == "mutate":
+        weights_before = model.weights
+        if method == "mutate":
             model.mutate(change)
         for name, value in change.items():
-            if by == "attribute":
+            if method == "attribute":
                 setattr(model, name, value)
             setattr(twin, name, value)
-        assert model.weights == before
+        assert model.weights == weights_before
         lo, hi = 500 * k, 500 * (k + 1)
         got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
         expected = twin.progressive(X[lo:hi], signed[lo:hi], np.ones(500))
@@ -399,7 +401,7 @@ def test_changed_parameters_act_from_the_next_step(by: str) -> None:
         assert_equal_twins(model, twin)
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_largest_allowed_numbers_stay_finite() -> None:
     """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength."""
     random = np.random.default_rng(0)
     for p, l1, lr in itertools.product((2, 2.5, 6, 100), (0.0, 1.0, 1e30), (1e-5, 1.0, 1e10)):
@@ -407,15 +409,15 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             p=p, l1=l1, lr=lr, schedule="constant", clip_gradient=1e30, intercept_lr=1e10
         )
         for _ in range(60):
-            places = random.choice(50, size=20, replace=False).tolist()
-            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            ids = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(ids, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
             model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
             assert np.isfinite(model.predict_one(x))
         model._engine.check()
         assert np.isfinite(list(model.weights.values())).all()
 
 
-# The structure
+# Moments and powers
 
 
 @given(
@@ -424,8 +426,8 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
     st.randoms(use_true_random=False),
 )
 def test_moments_are_summed_exactly(thetas: list[float], p: float, random: Random) -> None:
-    """The same floats in any order of the list, and those of a sum of fractions to rounding."""
-    found = []
+    """Moments are identical for any order of the list and accurate up to rounding."""
+    states = []
     for _ in range(3):
         rule = smidas.SMIDAS.start(1_000, 0.0, p)
         slots = random.sample(range(1_000), len(thetas))
@@ -434,9 +436,9 @@ def test_moments_are_summed_exactly(thetas: list[float], p: float, random: Rando
         rule.listed[: len(slots)] = slots
         rule.clock[0].n = len(slots)
         rule.set_p(p)
-        found.append((rule.M.tobytes(), rule.norm.tobytes()))
+        states.append((rule.M.tobytes(), rule.norm.tobytes()))
         rule.check()
-    assert found[0] == found[1] == found[2]
+    assert states[0] == states[1] == states[2]
     x = np.array(thetas) / max(thetas)
     c = rule.norm[0]
     expected = [np.sum(x[x >= c.B] ** (p - k)) for k in range(c.K + 2)]
@@ -455,14 +457,14 @@ def test_powers(x: float, q: float) -> None:
         assert 0.0 <= power(x, q) < 1e-280
 
 
-def test_powers_at_their_ends() -> None:
+def test_powers_at_the_boundaries() -> None:
     assert power(1.0, 57.3) == 1.0
     assert power(0.0, 0.0) == 1.0
     assert 0.0 < power(0.0, 1.0) < 1e-280
 
 
 @pytest.mark.parametrize("p", [2.0, 3.0, 9.3, 40.0])
-def test_dropped_weights_are_zero_and_touched(p: float) -> None:
+def test_dropped_weights_are_zero_and_seen(p: float) -> None:
     random = np.random.default_rng(3)
     X = rows_of(random, 500)
     model = SMIDASClassifier(p=p, l1=0.01, lr=0.3)
@@ -479,21 +481,21 @@ def test_dropped_weights_are_zero_and_touched(p: float) -> None:
     assert not rule.weights()[dropped].any()
     np.testing.assert_array_equal(rule.seen_mask(), seen_mask)
     model._engine.check()
-    before = [a.tobytes() for a in rule]
-    rule.drop(dropped)  # nothing is left to drop
-    assert [a.tobytes() for a in rule] == before
+    state_before = [a.tobytes() for a in rule]
+    rule.drop(dropped)  # dropping again is a no-op
+    assert [a.tobytes() for a in rule] == state_before
 
 
 def test_renormalizations_visit_few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries visited by renormalizations per non-zero learnt, in a wide and a narrow stream."""
+    """Bound the entries visited per learned non-zero, for wide and narrow streams."""
     random = np.random.default_rng(0)
     wide, narrow = 20_000, 300
-    for d, l1, p, most in (
+    for d, l1, p, max_ratio in (
         *((wide, 1e-4, None, 1.0), (wide, 1e-2, None, 4.0), (narrow, 1e-3, None, 1.0)),
         *((wide, 1e-4, 4.0, 1.0), (wide, 1e-4, 3.0, 5.0), (wide, 1e-4, 2.3, 20.0)),
     ):
         model = SMIDASClassifier(l1=l1, lr=0.3, p=p)
-        gone_through = 0
+        n_visited = 0
         ids = np.minimum((d * random.random((4_000, 20)) ** 3).astype(np.int32), d - 1)
         X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(4_001) * 20), (4_000, d))
         X.sum_duplicates()
@@ -502,20 +504,20 @@ def test_renormalizations_visit_few_entries(monkeypatch: pytest.MonkeyPatch) -> 
         for i in range(4_000):
             model.learn_many(X[i], y[i : i + 1])
             rule = model._engine.rule
-            if rule.norm[0].learnt == 0:  # it was a rebase
-                gone_through += rule.norm[0].counted
-        assert 0 < gone_through < most * X.nnz, (d, l1, p, gone_through / X.nnz)
+            if rule.norm[0].learnt == 0:  # this step renormalized
+                n_visited += rule.norm[0].counted
+        assert 0 < n_visited < max_ratio * X.nnz, (d, l1, p, n_visited / X.nnz)
 
 
-# As river's estimator
+# River estimator API
 
 
 @pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
-def test_no_check_is_skipped_and_batches_are_checked() -> None:
+def test_river_checks_are_complete() -> None:
     for cls in MODELS:
         assert cls()._unit_test_skips() == set()
         names = {check.__name__ for check in checks.yield_checks(cls())}
@@ -524,7 +526,7 @@ def test_no_check_is_skipped_and_batches_are_checked() -> None:
 
 
 @pytest.mark.parametrize("cls", MODELS)
-def test_frozen_predicts_what_the_model_does(cls: Any) -> None:
+def test_frozen_model_predicts_the_same(cls: Any) -> None:
     random = np.random.default_rng(0)
     X = rows_of(random, 300)
     model = cls(l1=1e-3, p=7)
@@ -535,7 +537,7 @@ def test_frozen_predicts_what_the_model_does(cls: Any) -> None:
 
 
 @pytest.mark.parametrize("cls", MODELS)
-def test_a_saved_model_resumes_bit_identically(cls: Any, tmp_path: Any) -> None:
+def test_saved_model_resumes_bit_identically(cls: Any, tmp_path: Any) -> None:
     random = np.random.default_rng(0)
     X = rows_of(random, 600)
     y = X @ random.normal(size=D) > 0.0
@@ -549,11 +551,11 @@ def test_a_saved_model_resumes_bit_identically(cls: Any, tmp_path: Any) -> None:
     assert loaded.weights == model.weights and loaded.intercept == model.intercept
 
 
-# On the command line
+# Command line
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
     lines = []
@@ -568,30 +570,30 @@ def run(*args: str) -> Any:
     return CliRunner().invoke(cli, list(args))
 
 
-@pytest.mark.usefixtures("here")
-def test_learn_and_go_on() -> None:
-    done = run("learn", "a.svm", "--model", "smidas", "--l1", "1e-3", "--p", "5", "--save", "m")
-    assert done.exit_code == 0, done.output
+@pytest.mark.usefixtures("data_directory")
+def test_learn_and_continue() -> None:
+    result = run("learn", "a.svm", "--model", "smidas", "--l1", "1e-3", "--p", "5", "--save", "m")
+    assert result.exit_code == 0, result.output
     model = load("m")
     assert repr(model).startswith("SMIDASClassifier(l1=0.001, p=5.0, n_features=1048576")
     assert model.n_iterations == 300 and model.n_nonzero > 10
     assert "  p                 5" in run("show", "m").output
-    again = ["learn", "a.svm", "--load", "m", "--save", "m"]
-    assert run(*again, "--l1", "0.5").exit_code == 0
+    continue_args = ["learn", "a.svm", "--load", "m", "--save", "m"]
+    assert run(*continue_args, "--l1", "0.5").exit_code == 0
     assert load("m").l1 == 0.5 and load("m").n_iterations == 600
-    for wrong, said in (
+    for options, message in (
         (["--p", "6"], "--p cannot change from 5.0 to 6.0 for m"),
         (["--l2", "6"], "--l2 is not an option of m; its options are --l1, --p,"),
         (["--model", "elastic-net"], "--model elastic-net does not match m, which holds smidas"),
     ):
-        refused = run(*again, *wrong)
-        assert refused.exit_code == 2 and said in refused.stderr
+        rejected = run(*continue_args, *options)
+        assert rejected.exit_code == 2 and message in rejected.stderr
 
 
-@pytest.mark.usefixtures("here")
-def test_options_of_other_models_are_refused() -> None:
-    refused = run("learn", "a.svm", "--model", "smidas", "--update", "sgd")
-    assert refused.exit_code == 2
-    assert "--update is not an option of smidas; its options are" in refused.stderr
-    done = run("learn", "a.svm", "--model", "smidas", "--n-features", "40", "--loss", "squared")
-    assert done.exit_code == 0, done.output
+@pytest.mark.usefixtures("data_directory")
+def test_options_of_other_models_are_rejected() -> None:
+    rejected = run("learn", "a.svm", "--model", "smidas", "--update", "sgd")
+    assert rejected.exit_code == 2
+    assert "--update is not an option of smidas; its options are" in rejected.stderr
+    result = run("learn", "a.svm", "--model", "smidas", "--n-features", "40", "--loss", "squared")
+    assert result.exit_code == 0, result.output

@@ -1,4 +1,4 @@
-"""Softmax regression against its dense twin, and what must hold of both."""
+"""Softmax regression compared with its dense twin; labels, balls, copies and threads."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import BadExample, SoftmaxClassifier
-from streaml1.optim import softmax as rule_of
+from streaml1.optim import softmax
 from streaml1.optim.softmax_ball import SoftmaxBall
 from tests import kit, reference
 from tests.test_elastic_net import SCHEDULES, as_dict, rows_of
 
-D, LATE = 20, 15  # features from the second on first appear after 7 of 10 rows
+D, LATE = 20, 15  # features from LATE on first appear after 7 of 10 rows
 
 NAMES = ["ham", 7, "spam", True, 2.5, ("a", 1), b"z", -1, "eins", "zwei", "drei"]
 PENALTIES = {"l1": 0.004, "l1/l2": 0.008, "l1/linf": 0.012}
 
 
-def make(**params: Any) -> Any:
+def make_model(**params: Any) -> Any:
     return SoftmaxClassifier(**params)
 
 
 def data_of(k: int, n: int = 10_000) -> tuple[Any, Any, Any]:
-    """Rows, places of labels in the order of their first coming, weights; the last label is late.
+    """Return rows, label indices in order of first appearance, and sample weights.
 
-    Some features are late, two of three tell nothing.
+    The last label and some features appear late; two of three features are noise.
     """
     random = np.random.default_rng(k)
     X = rows_of(random, n, D, 4)
@@ -49,8 +49,8 @@ def data_of(k: int, n: int = 10_000) -> tuple[Any, Any, Any]:
     margins = X @ truth + random.gumbel(size=(n, k)) * 0.5
     margins[: n // 2, k - 1] = -np.inf
     y = margins.argmax(axis=1)
-    _, first = np.unique(y, return_index=True)
-    order = np.argsort(np.argsort(first))
+    _, first_rows = np.unique(y, return_index=True)
+    order = np.argsort(np.argsort(first_rows))
     return X, order[y], random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
 
 
@@ -70,11 +70,11 @@ def assert_equal_twins(model: Any, twin: Any, names: list[Any]) -> None:
     np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
     assert model.classes_met == names[:k]
     assert model.intercept == pytest.approx(dict(zip(names, twin.b, strict=False)), abs=1e-9)
-    told = np.zeros((D, k))
+    reported = np.zeros((D, k))
     for j, row in model.weights.items():
         for label, v in row.items():
-            told[j, names.index(label)] = v
-    np.testing.assert_array_equal(told, w)
+            reported[j, names.index(label)] = v
+    np.testing.assert_array_equal(reported, w)
     assert model.n_nonzero == np.count_nonzero(w)
     assert model.n_nonzero_rows == len(model.weights) == np.count_nonzero(w.any(axis=1))
     sizes = [model._engine.rule.weight(j) for j in range(D)]
@@ -87,7 +87,7 @@ def run_beside(model: Any, twin: Any, data: Any, names: list[Any], cuts: list[in
     labels[:] = names
     labels = labels[y]
     for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
-        known = len(twin.b)
+        n_known = len(twin.b)
         expected = [twin.learn(X[i], y[i], w[i]) for i in range(lo, hi)]
         k = len(twin.b)
         if hi - lo < 100 and part % 2:
@@ -97,14 +97,14 @@ def run_beside(model: Any, twin: Any, data: Any, names: list[Any], cuts: list[in
                 model.learn_one(as_dict(X[i]), labels[i], float(w[i]))
                 if len(p) == len(expected[i - lo]):
                     got[i - lo, : len(p)] = list(p.values())
-                else:  # the label joins before that step's softmax
+                else:  # a new label is added before the softmax of its step
                     got[i - lo, : len(expected[i - lo])] = expected[i - lo]
         else:
             got = model.progressive_many(csr_matrix(X[lo:hi]), labels[lo:hi], w[lo:hi])
-        assert got.shape == (hi - lo, k) and known <= k
-        joined = np.arange(k) < np.array([len(row) for row in expected])[:, None]
-        np.testing.assert_allclose(got[joined], np.concatenate(expected), rtol=0.0, atol=1e-9)
-        assert not got[~joined].any()
+        assert got.shape == (hi - lo, k) and n_known <= k
+        is_known = np.arange(k) < np.array([len(row) for row in expected])[:, None]
+        np.testing.assert_allclose(got[is_known], np.concatenate(expected), rtol=0.0, atol=1e-9)
+        assert not got[~is_known].any()
         assert_equal_twins(model, twin, names)
         np.testing.assert_allclose(
             list(model.predict_proba_one(as_dict(X[lo])).values()), twin.output(X[lo]), atol=1e-9
@@ -116,16 +116,16 @@ CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
 
 
 @pytest.mark.parametrize(("model", "check"), list(kit.river_checks(SoftmaxClassifier)))
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_equals_the_dense_twin(penalty: str) -> None:
-    """Ten thousand steps of every schedule, with l2 or without, and a short run of the other.
+    """Compare long runs for every schedule, with or without l2, and short runs for the rest.
 
-    Labels and features come late.
+    Labels and features appear late.
     """
     for n, (schedule, l2) in enumerate(itertools.product(SCHEDULES, (0.0, 0.03))):
         k, declared = (3, 10, 4, 2, 11)[n % 5], n % 4 > 1
@@ -133,7 +133,7 @@ def test_equals_the_dense_twin(penalty: str) -> None:
         if n % 3 == 0:
             params |= {"clip_gradient": 0.3, "intercept_lr": 0.05, "intercept_init": -0.3}
         names = NAMES[:k]
-        model = make(**params, l2=l2, classes=names if declared else None)
+        model = make_model(**params, l2=l2, classes=names if declared else None)
         twin = reference.Softmax(D, k if declared else 0, l2=l2, **params)
         steps = 10_000 if n % 2 == n // 2 % 2 else 1_530
         cuts = [cut for cut in CUTS if cut <= steps]
@@ -150,7 +150,7 @@ def test_balls_equal_the_dense_twin(nonnegative: bool) -> None:
         params["penalty"], names = "ball", NAMES[:k]
         if n % 3 == 0:
             params |= {"clip_gradient": 0.3, "intercept_lr": 0.05, "intercept_init": -0.3}
-        model = make(**params, classes=names if declared else None)
+        model = make_model(**params, classes=names if declared else None)
         twin = reference.Softmax(D, k if declared else 0, **params)
         run_beside(model, twin, data_of(k), names, CUTS)
         sums = np.abs(dense(model, k)).sum(axis=0)
@@ -163,7 +163,7 @@ def test_equals_the_dense_twin_in_a_short_run(penalty: str) -> None:
     for k, l2 in ((2, 0.0), (7, 0.05), (11, 0.0)):
         params = {"strength": PENALTIES[penalty], "penalty": penalty, "l2": l2, "lr": 0.5}
         twin = reference.Softmax(D, **params)
-        run_beside(make(**params), twin, data_of(k, 800), NAMES, [0, 1, 40, 500, 530, 800])
+        run_beside(make_model(**params), twin, data_of(k, 800), NAMES, [0, 1, 40, 500, 530, 800])
 
 
 def rows_of_dicts(seed: int, n: int = 500, k: int = 4, name: Any = lambda j: j) -> list[Any]:
@@ -188,7 +188,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def test_labels_join_in_order_of_appearance() -> None:
-    model = make()
+    model = make_model()
     assert model.predict_proba_one({"a": 1.0}) == {} and model.predict_one({"a": 1.0}) is None
     assert model.predict_many(csr_matrix(np.eye(2))).tolist() == [None, None]
     assert model.predict_proba_many(csr_matrix(np.eye(2))).shape == (2, 0)
@@ -203,40 +203,43 @@ def test_labels_join_in_order_of_appearance() -> None:
     assert model.progressive_many([], []).shape == (0, 3)
 
 
-def test_many_labels_make_the_rule_wider() -> None:
-    """Up to a hundred, one at a time: as a rule with room from the start."""
-    grown, wide = make(strength=1e-3, penalty="l1/l2"), make(strength=1e-3, penalty="l1/l2")
-    wide._state.reserve_outputs(200)
+def test_rule_grows_with_the_number_of_labels() -> None:
+    """A rule that grows to 100 labels equals one with capacity from the start."""
+    grown, reserved = (
+        make_model(strength=1e-3, penalty="l1/l2"),
+        make_model(strength=1e-3, penalty="l1/l2"),
+    )
+    reserved._state.reserve_outputs(200)
     random, widths = Random(3), set()
     for i in range(400):
         x = {random.randrange(30): random.uniform(-1, 1) for _ in range(5)}
         y = f"label {min(i // 3, 99) if i % 2 else random.randrange(1 + i // 4)}"
-        assert grown.predict_proba_one(x) == wide.predict_proba_one(x)
+        assert grown.predict_proba_one(x) == reserved.predict_proba_one(x)
         grown.learn_one(x, y)
-        wide.learn_one(x, y)
+        reserved.learn_one(x, y)
         widths.add(grown._engine.rule.outputs)
         grown._engine.check()
     assert len(grown.classes_met) == 100 and len(widths) > 5
-    assert grown.weights == wide.weights and grown.intercept == wide.intercept
+    assert grown.weights == reserved.weights and grown.intercept == reserved.intercept
     assert max(grown.predict_proba_one({}).values()) < 0.5
 
 
 def test_declared_classes() -> None:
-    model = make(classes=("b", "a", 3))
+    model = make_model(classes=("b", "a", 3))
     assert model.predict_proba_one({"x": 1}) == pytest.approx({"b": 1 / 3, "a": 1 / 3, 3: 1 / 3})
     assert model.predict_one({"x": 1}) == "b"
     model.learn_one({"x": 1}, "a")
     assert model.predict_one({"x": 1}) == "a" and model.classes_met == ["b", "a", 3]
     for y in ("c", True, 1, None, [1], math.nan):
-        before = pickle.dumps(model)
+        state_before = pickle.dumps(model)
         with pytest.raises(BadExample):
             model.learn_one({"x": 1}, y)
-        assert pickle.dumps(model) == before
+        assert pickle.dumps(model) == state_before
     with pytest.raises(
         BadExample, match="'c' is not among the declared classes; declare it"
-    ) as bad:
+    ) as error:
         model.learn_many([{"x": 1}, {"x": 1}], ["a", "c"])
-    assert bad.value.row == 1 and model.n_iterations == 1
+    assert error.value.row == 1 and model.n_iterations == 1
     with pytest.raises(BadExample, match=r"the label True \(which equals 1\) is not among"):
         model.learn_one({"x": 1}, True)
     with pytest.raises(ValueError, match="classes cannot change"):
@@ -263,17 +266,17 @@ def test_declared_classes() -> None:
 
 def test_times_are_rejected_as_labels() -> None:
     """numpy converts times in nanoseconds to ints, and one label would become two."""
-    model = make()
+    model = make_model()
     times = pd.Series(pd.to_datetime(["2020", "2021"]).astype("M8[ns]"))
     for y in (times, times.to_numpy(), times - times[0], list(times.to_numpy())):
-        before = pickle.dumps(model)
+        state_before = pickle.dumps(model)
         with pytest.raises(BadExample, match=r"64 are not supported, got .*; use a string"):
             model.learn_many([{"x": 1}, {"x": 1}], y)
-        assert pickle.dumps(model) == before
+        assert pickle.dumps(model) == state_before
 
 
 def test_labels_that_compare_equal_are_one_label() -> None:
-    model = make()
+    model = make_model()
     for y in (1, True, 1.0, np.int64(1), np.bool_(True), np.str_("a"), "a", np.float64(2.5), 2.5):
         model.learn_one({"x": 1.0}, y)
     assert model.classes_met == [1, "a", 2.5]
@@ -285,17 +288,17 @@ def test_labels_that_compare_equal_are_one_label() -> None:
 
 @pytest.mark.parametrize("y", [None, [1], {}, math.nan, np.array([1, 2]), np.float64("nan")])
 def test_invalid_labels_are_rejected(y: Any) -> None:
-    model = make()
+    model = make_model()
     model.learn_one({"x": 1.0}, "a")
-    before = pickle.dumps(model)
+    state_before = pickle.dumps(model)
     with pytest.raises(BadExample):
         model.learn_one({"x": 1.0}, y)
     column = np.empty(2, object)
     column[:] = ["b", y]
-    with pytest.raises(BadExample) as bad:
+    with pytest.raises(BadExample) as error:
         model.learn_many([{"x": 1.0}] * 2, column)
-    assert bad.value.row == 1
-    assert pickle.dumps(model) == before
+    assert error.value.row == 1
+    assert pickle.dumps(model) == state_before
 
 
 @pytest.mark.parametrize("labels", [[2**63, -1], [2**63, 5], [2**70, 1], ["a\0", "a"], ["b", ""]])
@@ -307,13 +310,13 @@ def test_labels_keep_their_types_in_files(labels: list[Any]) -> None:
     assert model.classes_met == labels
     assert list(map(type, model.classes_met)) == list(map(type, labels))
     assert model.predict_many(rows).tolist() == labels
-    assert [type(one) for one in model.predict_many(rows).tolist()] == list(map(type, labels))
+    assert [type(label) for label in model.predict_many(rows).tolist()] == list(map(type, labels))
 
 
-def test_a_rejected_example_adds_no_label() -> None:
-    model = make()
+def test_rejected_examples_add_no_label() -> None:
+    model = make_model()
     model.learn_one({"x": 1.0}, "a")
-    before = pickle.dumps(model)
+    state_before = pickle.dumps(model)
     for x, w in (({"x": math.nan}, 1.0), ({"x": object()}, 1.0), (7, 1.0), ({"x": 1.0}, -1.0)):
         with pytest.raises(BadExample):
             model.learn_one(x, "new", w)
@@ -325,46 +328,46 @@ def test_a_rejected_example_adds_no_label() -> None:
     with pytest.raises(BadExample):
         model.progressive_many(large, [f"l{i % 9}" for i in range(6_000)])
     assert model.classes_met == ["a"] and len(model.predict_proba_one({})) == 1
-    assert model.weights == pickle.loads(before).weights and model.n_iterations == 1
+    assert model.weights == pickle.loads(state_before).weights and model.n_iterations == 1
     model.learn_one({"x": 1.0}, "b")
     assert model.classes_met == ["a", "b"]
     model._engine.check()
 
 
-# What holds of any model
+# Properties of all models
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_names_are_only_names(setting: str) -> None:
+def test_feature_names_do_not_matter(setting: str) -> None:
     for seed in range(4):
         order = list(range(40))
         Random(seed).shuffle(order)
-        plain, permuted, named, many = (make(**SETTINGS[setting]) for _ in range(4))
+        plain, permuted, named, batched = (make_model(**SETTINGS[setting]) for _ in range(4))
         rows = rows_of_dicts(seed, 200)
         for x, y in rows:
             plain.learn_one(x, y)
             permuted.learn_one({order[j]: v for j, v in x.items()}, y)
             named.learn_one({f"name {j}": v for j, v in x.items()}, y)
-        many.learn_many([x for x, _ in rows], [y for _, y in rows])
-        assert plain.weights and plain.weights == many.weights
+        batched.learn_many([x for x, _ in rows], [y for _, y in rows])
+        assert plain.weights and plain.weights == batched.weights
         assert permuted.weights == {order[j]: row for j, row in plain.weights.items()}
         assert named.weights == {f"name {j}": row for j, row in plain.weights.items()}
-        assert plain.intercept == permuted.intercept == named.intercept == many.intercept
+        assert plain.intercept == permuted.intercept == named.intercept == batched.intercept
 
 
 def test_permuting_labels_permutes_columns() -> None:
     names = NAMES[:4]
-    models = [make(classes=order, penalty="l1") for order in (names, names[::-1])]
+    models = [make_model(classes=order, penalty="l1") for order in (names, names[::-1])]
     for x, y in rows_of_dicts(5, 300):
         for model in models:
             model.learn_one(x, y)
-    one, other = models
-    for name, row in one.weights.items():
-        assert other.weights[name] == pytest.approx(row, abs=1e-12)
+    original, permuted = models
+    for name, row in original.weights.items():
+        assert permuted.weights[name] == pytest.approx(row, abs=1e-12)
 
 
-def test_an_unseen_feature_weighs_nothing() -> None:
-    model = make()
+def test_unseen_features_have_zero_weight() -> None:
+    model = make_model()
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 3)
     assert all(j % 2 == 0 for j in model.weights) and model.n_features_seen == 9
@@ -374,7 +377,7 @@ def test_an_unseen_feature_weighs_nothing() -> None:
 
 
 @pytest.mark.parametrize("case", kit.DEGENERATE)
-def test_poor_data_behaves(case: str) -> None:
+def test_degenerate_data(case: str) -> None:
     X, y, w = data_of(3, 500)
     if case == "one feature":
         X[:, 1:] = 0.0
@@ -387,7 +390,7 @@ def test_poor_data_behaves(case: str) -> None:
     if case == "weights of zero":
         w[:] = 0.0
     for setting in SETTINGS.values():
-        model, twin = make(**setting), reference.Softmax(D, **setting)
+        model, twin = make_model(**setting), reference.Softmax(D, **setting)
         run_beside(model, twin, (X, y, w), NAMES, [0, 30, 500])
         assert model.n_iterations == 500
         if case == "weights of zero":
@@ -397,40 +400,42 @@ def test_poor_data_behaves(case: str) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    """Saved, pickled, copied or cloned at any moment; labels join later; int and str features."""
+    """Copies taken at any moment resume, with new labels and int or str features."""
     for name in (lambda j: j, lambda j: f"n{j}"):
-        for at in (0, 3, 200):
-            rows = rows_of_dicts(at, 500, len(NAMES), name)
-            model = make(**SETTINGS[setting])
-            for x, y in rows[:at]:
+        for n_before in (0, 3, 200):
+            rows = rows_of_dicts(n_before, 500, len(NAMES), name)
+            model = make_model(**SETTINGS[setting])
+            for x, y in rows[:n_before]:
                 model.learn_one(x, y)
             model.save(tmp_path / "model")
-            others = [
+            copies = [
                 streaml1.load(tmp_path / "model"),
                 pickle.loads(pickle.dumps(model)),
                 copy.deepcopy(model),
                 model.clone(include_attributes=True),
             ]
-            for x, y in rows[at:]:
+            for x, y in rows[n_before:]:
                 model.learn_one(x, y)
-            for other in others:
-                p = other.progressive_many([x for x, _ in rows[at:]], [y for _, y in rows[at:]])
-                assert len(p) == 500 - at
-                assert other.weights == model.weights and other.intercept == model.intercept
-                assert other.classes_met == model.classes_met == NAMES[: len(model.classes_met)]
-                assert list(map(type, other.classes_met)) == list(map(type, model.classes_met))
-                assert repr(other) == repr(model)
-                other._engine.check()
+            for copied in copies:
+                p = copied.progressive_many(
+                    [x for x, _ in rows[n_before:]], [y for _, y in rows[n_before:]]
+                )
+                assert len(p) == 500 - n_before
+                assert copied.weights == model.weights and copied.intercept == model.intercept
+                assert copied.classes_met == model.classes_met == NAMES[: len(model.classes_met)]
+                assert list(map(type, copied.classes_met)) == list(map(type, model.classes_met))
+                assert repr(copied) == repr(model)
+                copied._engine.check()
 
 
-def test_a_label_that_cannot_be_saved(tmp_path: Path) -> None:
-    model = make()
+def test_unserializable_label_is_rejected(tmp_path: Path) -> None:
+    model = make_model()
     model.learn_one({"x": 1.0}, frozenset("ab"))
     with pytest.raises(
         streaml1.ModelFileError, match="the label frozenset.* None or tuples of them as labels"
     ):
         model.save(tmp_path / "model")
-    declared = make(classes=["a", 2, 2.5, (b"x", None)])
+    declared = make_model(classes=["a", 2, 2.5, (b"x", None)])
     declared.save(tmp_path / "model")
     loaded = streaml1.load(tmp_path / "model")
     assert loaded.classes == declared.classes == loaded.classes_met
@@ -447,23 +452,23 @@ def test_changed_parameters_act_from_the_next_step() -> None:
         {"strength": 0.01, "l2": 0.0, "schedule": "constant", "lr": 0.05},
     ]
     for penalty in PENALTIES:
-        model, twin = make(penalty=penalty), reference.Softmax(D, penalty=penalty)
+        model, twin = make_model(penalty=penalty), reference.Softmax(D, penalty=penalty)
         X, y, w = data_of(4, 500 * len(changes))
         X[500:-700, ::2] = 0.0  # pending through several changes
         for k, change in enumerate(changes):
-            before = model.weights
+            weights_before = model.weights
             model.mutate(change)
             for name, value in change.items():
                 setattr(twin, name, value)
-            assert model.weights == before
+            assert model.weights == weights_before
             part = slice(500 * k, 500 * (k + 1))
             run_beside(model, twin, (X[part], y[part], w[part]), NAMES, [0, 1, 20, 500])
     with pytest.raises(ValueError, match="penalty cannot change"):
-        make().mutate({"penalty": "l1/l2"})
+        make_model().mutate({"penalty": "l1/l2"})
 
 
-def test_a_rejected_change_changes_nothing() -> None:
-    model = make(penalty="ball", radius=3.0)
+def test_rejected_change_leaves_the_model_unchanged() -> None:
+    model = make_model(penalty="ball", radius=3.0)
     with pytest.raises(ValueError, match="l2 must be 0 .*, got 1.0"):
         model.mutate({"radius": 1.0, "l2": 1.0})
     assert model.radius == 3.0 and model._state.rule.clock[0].radius == 3.0
@@ -473,10 +478,10 @@ def test_a_rejected_change_changes_nothing() -> None:
 
 @pytest.mark.parametrize("radius", [0.2, 7.0])
 def test_labels_added_after_a_change_of_radius(radius: float) -> None:
-    """By the model, by its copy, and after a batch of new labels was rejected."""
+    """Labels may be added by the model, by a copy, and after a rejected batch."""
     for seed in range(8):
         random = Random(seed)
-        models = [make(penalty="ball", radius=3.0, lr=0.5) for _ in range(2)]
+        models = [make_model(penalty="ball", radius=3.0, lr=0.5) for _ in range(2)]
         for model in models:
             model.learn_one({"a": 0.3}, "u")
         with pytest.raises(ValueError, match="-1"):
@@ -493,8 +498,8 @@ def test_labels_added_after_a_change_of_radius(radius: float) -> None:
         models[0]._engine.check()
 
 
-def test_a_radius_may_change() -> None:
-    model, twin = make(penalty="ball"), reference.Softmax(D, penalty="ball")
+def test_radius_may_change() -> None:
+    model, twin = make_model(penalty="ball"), reference.Softmax(D, penalty="ball")
     X, y, w = data_of(4, 2_000)
     for k, change in enumerate([{"radius": 1.0}, {"radius": 0.2, "lr": 0.5}, {"radius": 3.0}, {}]):
         model.mutate(change)
@@ -507,15 +512,15 @@ def test_a_radius_may_change() -> None:
     assert model.l2 == 0.0
 
 
-def test_crafted_balls_are_rejected() -> None:
-    model = make(penalty="ball", radius=0.5)
+def test_forged_ball_state_is_rejected() -> None:
+    model = make_model(penalty="ball", radius=0.5)
     model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
     slots, arrays = model._engine.rule.state_dict()
 
-    def forged(**changes: Any) -> None:
+    def check_forged(**changes: Any) -> None:
         SoftmaxBall.from_state_dict(100, slots, {**arrays, **changes}).check()
 
-    forged()
+    check_forged()
     clocks = []
     for field, value in (("k", 3), ("k", -1), ("radius", 0.0), ("radius", 9.0), ("nonnegative", 1)):
         clocks.append(arrays["clock"].copy())
@@ -530,18 +535,18 @@ def test_crafted_balls_are_rejected() -> None:
         {"more": arrays["b"]},
     ):
         with pytest.raises((AssertionError, ValueError)):
-            forged(**changes)
+            check_forged(**changes)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("strength", "l2"), [(0.05, 3.0), (0.01, 0.0)])
 def test_many_renormalizations(penalty: str, strength: float, l2: float) -> None:
-    """P underflows or A passes its limit many times; rows are pending for long."""
+    """P underflows or A exceeds its limit many times while rows have pending updates."""
     random = np.random.default_rng(1)
     params = {"strength": strength, "l2": l2, "penalty": penalty, "lr": 40.0 if not l2 else 2.0}
     params |= {"schedule": "constant", "intercept_lr": 0.0}
-    model, twin = make(**params), reference.Softmax(D, **params)
-    rebased, last = 0, (1.0, 0.0)
+    model, twin = make_model(**params), reference.Softmax(D, **params)
+    n_renormalized, last_clock = 0, (1.0, 0.0)
     for _ in range(30):
         X = random.normal(size=(100, D)) * (random.random((100, D)) < 0.003 * np.arange(D))
         y = random.integers(0, 3, 100)
@@ -549,11 +554,11 @@ def test_many_renormalizations(penalty: str, strength: float, l2: float) -> None
             twin.learn(x, model._classes.position(NAMES[label]))
             model.learn_one(as_dict(x), NAMES[label])
             clock = model._engine.rule.clock[0]
-            rebased += bool(last[0] < clock.P or last[1] > clock.A)
-            last = float(clock.P), float(clock.A)
+            n_renormalized += bool(last_clock[0] < clock.P or last_clock[1] > clock.A)
+            last_clock = float(clock.P), float(clock.A)
         assert_equal_twins(model, twin, model.classes_met)
         model._engine.check()
-    assert rebased > 5
+    assert n_renormalized > 5
 
 
 @given(
@@ -565,11 +570,11 @@ def test_many_renormalizations(penalty: str, strength: float, l2: float) -> None
     strength=st.sampled_from([0.0, 1e-3, 0.1, 3.0]),
     l2=st.sampled_from([0.0, 0.3]),
 )
-def test_any_rows_against_the_twin(
+def test_any_rows_match_the_dense_twin(
     rows: list[tuple[dict[int, float], int]], penalty: str, strength: float, l2: float
 ) -> None:
     params = {"penalty": penalty, "strength": strength, "l2": l2}
-    model, twin = make(**params), reference.Softmax(D, **params)
+    model, twin = make_model(**params), reference.Softmax(D, **params)
     for x, y in rows:
         row = np.zeros(D)
         row[list(x)] = list(x.values())
@@ -583,30 +588,30 @@ def test_any_rows_against_the_twin(
     row=st.lists(st.floats(-1e3, 1e3) | st.sampled_from([1.0, -1.0, 0.0, 1e-12]), max_size=30),
     c=st.floats(1e-6, 500.0) | st.sampled_from([0.0, 1.0]),
 )
-def test_the_prox_of_a_row(row: list[float], c: float) -> None:
-    """As that of the twin, by another algorithm, for rows of any length, with ties."""
+def test_prox_of_a_row(row: list[float], c: float) -> None:
+    """The prox equals the reference, another algorithm, for rows of any length, with ties."""
     k = len(row)
     v = np.array(row)
-    for penalty, code in rule_of.PENALTIES.items():
-        a, b, theta = rule_of._prox(v, np.uint64(0), np.uint64(k), c, code)
+    for penalty, code in softmax.PENALTIES.items():
+        a, b, theta = softmax._prox(v, np.uint64(0), np.uint64(k), c, code)
         got = a * v + b * np.clip(v, -theta, theta)
         expected = reference.ROWS[penalty](v[None], c)[0] if k else v
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_largest_allowed_numbers_stay_finite() -> None:
     random = np.random.default_rng(0)
-    both = [*itertools.product(PENALTIES, (0.0, 1e30)), ("ball", 0.0)]
-    for (penalty, l2), clip in itertools.product(both, (1e-300, 1e30)):
+    penalties = [*itertools.product(PENALTIES, (0.0, 1e30)), ("ball", 0.0)]
+    for (penalty, l2), clip in itertools.product(penalties, (1e-300, 1e30)):
         for strength, lr in ((0.0, 1e10), (1e30, 1e10), (1e-4, 1.0)):
-            model = make(
+            model = make_model(
                 **{"penalty": penalty, "l2": l2, "strength": strength, "lr": lr},
                 **{"clip_gradient": clip, "intercept_lr": 1e10},
             )
             for _ in range(30):
-                places = random.choice(50, size=20, replace=False).tolist()
+                ids = random.choice(50, size=20, replace=False).tolist()
                 values = random.choice([9e49, -9e49, 1e-300, 1.0], size=20)
-                x = dict(zip(places, values, strict=True))
+                x = dict(zip(ids, values, strict=True))
                 model.learn_one(x, int(random.integers(3)), 1e15)
                 p = list(model.predict_proba_one(x).values())
                 assert np.isfinite(p).all() and sum(p) == pytest.approx(1.0)
@@ -634,40 +639,40 @@ def test_parameters_out_of_range_are_rejected() -> None:
     )
 
 
-# Caps, hashes, copies that only predict
+# max_features, hashing, frozen models
 
 
-def test_a_cap_counts_features() -> None:
-    """Never more rows than allowed; the smallest rows are dropped."""
+def test_max_features_counts_rows() -> None:
+    """`max_features` bounds the non-zero rows; the smallest rows are dropped."""
     random = np.random.default_rng(2)
-    model = make(max_features=30, strength=1e-4, penalty="l1/l2")
+    model = make_model(max_features=30, strength=1e-4, penalty="l1/l2")
     for _i in range(600):
         ids = random.choice(300, 5, replace=False)
         x = {f"n{j}": float(v) for j, v in zip(ids, random.normal(size=5), strict=True)}
         y = int(ids[0]) % 3
-        model.learn_one(x | {f"tells {y}": 3.0}, y)
+        model.learn_one(x | {f"signal {y}": 3.0}, y)
         assert model.n_nonzero_rows <= 30
-    assert model.n_cut > 300 and {f"tells {y}" for y in range(3)} <= set(model.weights)
+    assert model.n_cut > 300 and {f"signal {y}" for y in range(3)} <= set(model.weights)
     assert model.n_nonzero > 60
     model._engine.check()
     model.mutate({"max_features": 12})
-    model.learn_one({"tells 1": 1.0}, 0)
+    model.learn_one({"signal 1": 1.0}, 0)
     assert model.n_nonzero_rows <= 12
 
 
 def test_hashed_names_share_rows(tmp_path: Path) -> None:
-    model, plain = make(hash_bits=18), make()
+    model, unhashed = make_model(hash_bits=18), make_model()
     for x, y in rows_of_dicts(1, 300, name=lambda j: f"n{j}"):
         model.learn_one(x, y)
-        plain.learn_one(x, y)
-    assert model.weights == {model.slot(name): row for name, row in plain.weights.items()}
+        unhashed.learn_one(x, y)
+    assert model.weights == {model.slot(name): row for name, row in unhashed.weights.items()}
     model.save(tmp_path / "model")
     assert streaml1.load(tmp_path / "model").weights == model.weights
 
 
 def test_frozen_predicts_the_same() -> None:
     for setting in SETTINGS.values():
-        model = make(**setting)
+        model = make_model(**setting)
         rows = rows_of_dicts(2, 400, name=lambda j: f"n{j}")
         model.learn_many([x for x, _ in rows], [y for _, y in rows])
         frozen = model.freeze()
@@ -682,9 +687,9 @@ def test_frozen_predicts_the_same() -> None:
         assert model.predict_many(xs).tolist() == [model.predict_one(x) for x in xs]
         assert frozen.predict_many(xs).tolist() == model.predict_many(xs).tolist()
         assert frozen.weights == model.weights and frozen.intercept == model.intercept
-        before = frozen.predict_proba_one(xs[0])
+        p_before = frozen.predict_proba_one(xs[0])
         model.learn_one(xs[0], "another")
-        assert frozen.predict_proba_one(xs[0]) == before
+        assert frozen.predict_proba_one(xs[0]) == p_before
         with pytest.raises(AttributeError, match="a multiclass model has no single margin"):
             frozen.margin({})
         with pytest.raises(BadExample):
@@ -692,7 +697,9 @@ def test_frozen_predicts_the_same() -> None:
 
 
 def test_weights_by_label() -> None:
-    model = make(strength=0.0, lr=1.0, schedule="constant", intercept_lr=0.0, classes=["a", "b"])
+    model = make_model(
+        strength=0.0, lr=1.0, schedule="constant", intercept_lr=0.0, classes=["a", "b"]
+    )
     model.learn_one({"x": 1.0, "y": -2.0}, "a")
     assert model.weights == {"x": {"a": 0.5, "b": -0.5}, "y": {"a": -1.0, "b": 1.0}}
     assert model.top_weights(1) == [(("y", "a"), -1.0)]
@@ -705,15 +712,15 @@ def test_weights_by_label() -> None:
             model.top_weights(-1, label)
 
 
-def test_a_crafted_state_is_rejected() -> None:
-    model = make(penalty="l1/l2")
+def test_forged_state_is_rejected() -> None:
+    model = make_model(penalty="l1/l2")
     model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
     slots, arrays = model._engine.rule.state_dict()
 
-    def forged(**changes: Any) -> None:
-        rule_of.Softmax.from_state_dict(100, slots, {**arrays, **changes}).check()
+    def check_forged(**changes: Any) -> None:
+        softmax.Softmax.from_state_dict(100, slots, {**arrays, **changes}).check()
 
-    forged()
+    check_forged()
     clocks = []
     for field, value in (("P", 2.0), ("A", 0.0), ("k", 9), ("k", -1), ("penalty", 7), ("l2", -1.0)):
         clocks.append(arrays["clock"].copy())
@@ -732,27 +739,27 @@ def test_a_crafted_state_is_rejected() -> None:
         {"more": arrays["u"]},
     ):
         with pytest.raises((AssertionError, ValueError)):
-            forged(**changes)
+            check_forged(**changes)
 
 
-def test_frames_and_their_kinds() -> None:
+def test_predictions_have_the_type_of_the_frame() -> None:
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     rows = [{"a": float(i % 3), "b": 1.0 + i} for i in range(9)]
     y = ["x", "y", "z"] * 3
-    model = make()
+    model = make_model()
     model.learn_many(pandas.DataFrame(rows), pandas.Series(y, name="kind"))
     p = model.predict_proba_many(pandas.DataFrame(rows, index=range(10, 19)))
     assert list(p.columns) == ["x", "y", "z"] and list(p.index) == list(range(10, 19))
-    one = model.predict_many(pandas.DataFrame(rows))
-    assert one.name == "kind" and one.tolist() == model.predict_many(rows).tolist()
-    other = model.predict_proba_many(polars.DataFrame(rows))
-    np.testing.assert_array_equal(other.to_numpy(), p.to_numpy())
-    assert model.predict_many(polars.DataFrame(rows)).to_list() == one.tolist()
+    predicted = model.predict_many(pandas.DataFrame(rows))
+    assert predicted.name == "kind" and predicted.tolist() == model.predict_many(rows).tolist()
+    polars_p = model.predict_proba_many(polars.DataFrame(rows))
+    np.testing.assert_array_equal(polars_p.to_numpy(), p.to_numpy())
+    assert model.predict_many(polars.DataFrame(rows)).to_list() == predicted.tolist()
 
 
-def test_no_column_of_a_frame_hides_another() -> None:
+def test_colliding_column_names_are_rejected() -> None:
     polars = pytest.importorskip("polars")
-    X, model = polars.DataFrame({"a": [1.0, 2.0]}), make()
+    X, model = polars.DataFrame({"a": [1.0, 2.0]}), make_model()
     model.learn_many(X, [1, "2"])
     assert model.predict_proba_many(X).columns == ["1", "2"]
     model.learn_one({"a": 1.0}, "1")
@@ -762,22 +769,22 @@ def test_no_column_of_a_frame_hides_another() -> None:
 
 
 def test_readers_during_a_writer_that_adds_labels() -> None:
-    """The rule is widened meanwhile: no prediction is of half a step, or of too few labels."""
-    model, wrong, done = make(strength=1e-3), [], threading.Event()
+    """Predictions stay consistent while the writer adds labels and the rule grows."""
+    model, inconsistent, done = make_model(strength=1e-3), [], threading.Event()
     model.learn_one({"a": 1.0}, "label 0")
 
-    def read(one: bool) -> None:
+    def read(single: bool) -> None:
         while not done.is_set():
-            if one:
+            if single:
                 p = model.predict_proba_one({"a": 1.0, "n3": 1.0})
                 total, names = sum(p.values()), list(p)
             else:
                 total = float(model.predict_proba_many([{"a": 1.0, "n3": 1.0}]).sum())
                 names = [model.predict_one({"a": 2.0})]
-            if abs(total - 1.0) > 1e-9 or names[0] != "label 0" and one:
-                wrong.append((total, names))
+            if abs(total - 1.0) > 1e-9 or names[0] != "label 0" and single:
+                inconsistent.append((total, names))
 
-    readers = [threading.Thread(target=read, args=(one,)) for one in (True, True, False)]
+    readers = [threading.Thread(target=read, args=(single,)) for single in (True, True, False)]
     for reader in readers:
         reader.start()
     for i in range(1_500):
@@ -785,40 +792,40 @@ def test_readers_during_a_writer_that_adds_labels() -> None:
     done.set()
     for reader in readers:
         reader.join()
-    assert not wrong and len(model.classes_met) == 500
+    assert not inconsistent and len(model.classes_met) == 500
     model._engine.check()
 
 
 @pytest.fixture
-def hasty() -> Iterator[None]:
+def fast_thread_switching() -> Iterator[None]:
     """Switch threads at the shortest interval."""
-    usual = sys.getswitchinterval()
+    interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
-    sys.setswitchinterval(usual)
+    sys.setswitchinterval(interval)
 
 
-def test_a_rejected_example_of_one_thread_removes_no_label_of_another(hasty: None) -> None:
-    model, done = make(), threading.Event()
+def test_rejection_in_one_thread_keeps_labels_of_another(fast_thread_switching: None) -> None:
+    model, done = make_model(), threading.Event()
 
-    def refused() -> None:
+    def learn_invalid() -> None:
         while not done.is_set():
             with pytest.raises(BadExample):
                 model.learn_one({"a": math.nan}, "bad")
 
-    others = [threading.Thread(target=refused) for _ in range(2)]
-    for other in others:
-        other.start()
+    threads = [threading.Thread(target=learn_invalid) for _ in range(2)]
+    for thread in threads:
+        thread.start()
     for i in range(300):
         model.learn_one({"a": 1.0, f"n{i % 7}": 1.0}, i)
     done.set()
-    for other in others:
-        other.join()
+    for thread in threads:
+        thread.join()
     assert model.classes_met == list(range(300)) and model._n_learnt == 300
 
 
-def test_copies_while_labels_join(hasty: None) -> None:
-    model, done = make(), threading.Event()
+def test_copies_while_labels_are_added(fast_thread_switching: None) -> None:
+    model, done = make_model(), threading.Event()
 
     def learn() -> None:
         for i in range(4_000):
@@ -826,13 +833,13 @@ def test_copies_while_labels_join(hasty: None) -> None:
                 break
             model.learn_one({"a": 1.0, f"n{i % 7}": 1.0}, i)
 
-    other = threading.Thread(target=learn)
-    other.start()
+    thread = threading.Thread(target=learn)
+    thread.start()
     try:
         for _ in range(100):
-            whole = pickle.loads(pickle.dumps(model))
-            for one in (whole, copy.deepcopy(model), model.clone(include_attributes=True)):
-                assert one._classes.names == list(range(one._n_learnt)) == one.classes_met
+            unpickled = pickle.loads(pickle.dumps(model))
+            for copied in (unpickled, copy.deepcopy(model), model.clone(include_attributes=True)):
+                assert copied._classes.names == list(range(copied._n_learnt)) == copied.classes_met
     finally:
         done.set()
-        other.join()
+        thread.join()

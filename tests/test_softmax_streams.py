@@ -1,4 +1,4 @@
-"""Many labels in streams: the consumer, the report and the command line."""
+"""Multiclass streams: training runs, reports and the command line."""
 
 from __future__ import annotations
 
@@ -28,44 +28,44 @@ TRUTH = np.random.default_rng(1).normal(size=(12, 4)) * (np.arange(12) < 4)[:, N
 
 
 def examples(n: int = 600) -> list[tuple[dict[str, float], str]]:
-    """The last label is late."""
+    """Return examples whose last label appears late."""
     random = np.random.default_rng(0)
-    told = []
+    labelled = []
     for i in range(n):
         x = np.round(random.normal(size=12) * (random.random(12) < 0.5), 3)
         margins = x @ TRUTH + random.gumbel(size=4)
         margins[3] -= 1e9 * (i < n // 2)
         features = {f"f{j}": float(v) for j, v in enumerate(x) if v}
-        told.append((features, NAMES[int(margins.argmax())]))
-    return told
+        labelled.append((features, NAMES[int(margins.argmax())]))
+    return labelled
 
 
-def by_hand(rows: list[Any], known: list[Any], **params: Any) -> dict[str, float]:
-    """Return the means of a report, one example after the other, from the dense twin."""
-    twin, known = reference.Softmax(12, len(known), **params), list(known)
+def expected_means(rows: list[Any], labels: list[Any], **params: Any) -> dict[str, float]:
+    """Return the means of a report, computed example by example from the dense twin."""
+    twin, labels = reference.Softmax(12, len(labels), **params), list(labels)
     counts, n = Counter[Any](), 0.0
-    loss = constant = wrong = 0.0
+    loss = constant = error = 0.0
     for x, y, w in rows:
         row = np.array([x.get(f"f{j}", 0.0) for j in range(12)])
-        best = known[int(twin.output(row).argmax())] if known else None
-        known += [y] * (y not in known)
-        p = twin.learn(row, known.index(y), w)[known.index(y)]
-        wrong += w * (best != y)
+        predicted = labels[int(twin.output(row).argmax())] if labels else None
+        labels += [y] * (y not in labels)
+        p = twin.learn(row, labels.index(y), w)[labels.index(y)]
+        error += w * (predicted != y)
         loss -= w * math.log(p)
-        constant -= w * math.log((counts[y] + 0.5) / (n + len(known) / 2.0))
+        constant -= w * math.log((counts[y] + 0.5) / (n + len(labels) / 2.0))
         counts[y] += w
         n += w
-    return {"loss": loss / n, "constant_loss": constant / n, "error": wrong / n}
+    return {"loss": loss / n, "constant_loss": constant / n, "error": error / n}
 
 
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize("every", [7, 600])
-def test_the_report_is_the_one_by_hand(declared: bool, every: int) -> None:
-    known = NAMES[::-1] if declared else []
+def test_report_matches_manual_sums(declared: bool, every: int) -> None:
+    labels = NAMES[::-1] if declared else []
     rows = [(x, y, (0.0, 1.0, 2.5)[i % 3]) for i, (x, y) in enumerate(examples())]
-    model = SoftmaxClassifier(strength=1e-3, lr=0.5, classes=known or None)
+    model = SoftmaxClassifier(strength=1e-3, lr=0.5, classes=labels or None)
     report = streaml1.progressive(model, [(x, y, {"w": w}) for x, y, w in rows], every=every)
-    line, expected = report.lines[-1], by_hand(rows, known, strength=1e-3, lr=0.5)
+    line, expected = report.lines[-1], expected_means(rows, labels, strength=1e-3, lr=0.5)
     for name, value in expected.items():
         assert getattr(line, name) == pytest.approx(value, abs=1e-9), name
     assert line.loss < line.constant_loss < 1.5 and line.loss_name == "log-loss"
@@ -75,20 +75,20 @@ def test_the_report_is_the_one_by_hand(declared: bool, every: int) -> None:
     assert len(report) == -(-600 // every) and "features" in report.table()
 
 
-def test_any_blocks_make_the_same_report() -> None:
+def test_report_does_not_depend_on_the_blocks() -> None:
     rows = examples(200)
     X = csr_matrix([[x.get(f"f{j}", 0.0) for j in range(12)] for x, _ in rows])
     y = np.array([name for _, name in rows])
-    told = []
+    lines = []
     for source in (rows, (X, y), (X, y.tolist()), ([x for x, _ in rows], y)):
         report = streaml1.progressive(SoftmaxClassifier(), source, every=50)
-        told.append([(line.loss, line.constant_loss, line.error) for line in report.lines])
-    assert told[0] == told[1] == told[2] == told[3]
+        lines.append([(line.loss, line.constant_loss, line.error) for line in report.lines])
+    assert lines[0] == lines[1] == lines[2] == lines[3]
     line = streaml1.progressive(SoftmaxClassifier(), (X, y)).lines[-1]
     assert line.share_of_d == line.n_nonzero / 48
 
 
-def test_a_second_run_continues_with_the_known_labels() -> None:
+def test_second_run_continues_with_the_known_labels() -> None:
     rows = examples(300)
     model = SoftmaxClassifier()
     streaml1.progressive(model, rows)
@@ -96,13 +96,13 @@ def test_a_second_run_continues_with_the_known_labels() -> None:
     assert line.constant_loss == pytest.approx(math.log(len(model.classes_met)))
 
 
-def test_pipelines_end_in_it_too() -> None:
+def test_pipelines() -> None:
     model = preprocessing.StandardScaler() | SoftmaxClassifier(lr=0.3)
     line = streaml1.progressive(model, datasets.ImageSegments(), limit=700).lines[-1]
     assert line.error < 0.4 and line.loss < line.constant_loss
 
 
-def test_a_bad_label_is_reported_with_its_place() -> None:
+def test_bad_label_is_reported_with_its_place() -> None:
     rows: list[Any] = [*examples(5), ({"f1": 1.0}, None), *examples(3)]
     with pytest.raises(BadExample, match="examples:6: the label is missing"):
         streaml1.progressive(SoftmaxClassifier(), rows)
@@ -129,8 +129,8 @@ def test_missing_values_of_pandas_are_not_labels() -> None:
     with pytest.raises(BadExample, match="rows:2: the label is missing: <NA>"):
         streaml1.progressive(model, (X, names))
     assert streaml1.progressive(SoftmaxClassifier(), (X, names), bad="skip").refused == 1
-    two = (X, pandas.Series([True, None, False], dtype="boolean"))
-    assert streaml1.progressive(streaml1.ElasticNetClassifier(), two, bad="skip").refused == 1
+    booleans = (X, pandas.Series([True, None, False], dtype="boolean"))
+    assert streaml1.progressive(streaml1.ElasticNetClassifier(), booleans, bad="skip").refused == 1
 
 
 def test_labels_from_python_keep_their_types() -> None:
@@ -145,9 +145,9 @@ def test_labels_from_python_keep_their_types() -> None:
     assert pipeline["SoftmaxClassifier"].classes_met == ["0", "1"]
 
 
-def test_labels_of_files() -> None:
-    given = [3.0, "3", "-3", 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", ""]
-    assert [class_label(y) for y in given] == [
+def test_class_labels_of_files() -> None:
+    labels = [3.0, "3", "-3", 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", ""]
+    assert [class_label(y) for y in labels] == [
         *(3, 3, -3, 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", "")
     ]
     for y in (None, math.nan, [1]):
@@ -174,11 +174,11 @@ def test_labels_that_floats_cannot_distinguish_are_rejected(
 
 
 def test_long_text_labels_are_distinct(tmp_path: Path) -> None:
-    lines, table = tmp_path / "a.jsonl", tmp_path / "a.csv"
+    jsonl, csv = tmp_path / "a.jsonl", tmp_path / "a.csv"
     labels = [2**53, 2**53 + 1]
-    lines.write_text("".join(f'{{"x": {{"a": 1}}, "y": "{y}"}}\n' for y in labels))
-    table.write_text("a,y\n" + "".join(f"1,{y}\n" for y in labels))
-    for source in (open_source(lines), open_source(table, target="y")):
+    jsonl.write_text("".join(f'{{"x": {{"a": 1}}, "y": "{y}"}}\n' for y in labels))
+    csv.write_text("a,y\n" + "".join(f"1,{y}\n" for y in labels))
+    for source in (open_source(jsonl), open_source(csv, target="y")):
         model = SoftmaxClassifier()
         streaml1.progressive(model, source)
         assert model.classes_met == labels
@@ -188,8 +188,10 @@ def test_predictions_cover_all_labels() -> None:
     model = SoftmaxClassifier()
     rows = examples(100)
     streaml1.progressive(model, rows)
-    told = [one.p for one in predictions(model, [(x, None) for x, _ in rows[:5]])]
-    assert told == [model.predict_proba_one(x) for x, _ in rows[:5]]
+    predicted = [
+        prediction.p for prediction in predictions(model, [(x, None) for x, _ in rows[:5]])
+    ]
+    assert predicted == [model.predict_proba_one(x) for x, _ in rows[:5]]
 
 
 def test_reports_reject_conflicting_options() -> None:
@@ -200,33 +202,33 @@ def test_reports_reject_conflicting_options() -> None:
     assert report.examples == 0
     report.add(np.array([[1.0, 0.0], [0.5, 0.5]]), [0, 1])
     line = report.line()
-    # Of labels that join, the model has said nothing: wrong, with the probability on joining.
+    # A new label counts as an error, with the probability it has once it is added.
     assert line.error == 1.0 and line.loss == pytest.approx(math.log(2.0) / 2.0)
     assert line.constant_loss == pytest.approx(math.log(4.0) / 2.0)
 
 
-def test_the_page_shows_the_output_of_the_demo() -> None:
+def test_docs_show_the_output_of_the_demo() -> None:
     root = Path(__file__).parent.parent
     demo = runpy.run_path(str(root / "demos" / "many_classes.py"))
-    told = " ".join((root / "docs" / "softmax.md").read_text().split())
+    page = " ".join((root / "docs" / "softmax.md").read_text().split())
     X, y = demo["stream"]()
-    for penalty, place, said in (
+    for penalty, strength_index, sentence in (
         ("l1", 4, "l1 has some weight of {:,} features"),
         ("l1/l2", 5, "l1/l2 keeps the rows of {:,}"),
         ("l1/linf", 5, "l1/linf those of {:,}"),
     ):
-        line, w = demo["run"](X, y, penalty, demo["STRENGTHS"][penalty][place])
+        line, w = demo["run"](X, y, penalty, demo["STRENGTHS"][penalty][strength_index])
         used = w.any(axis=1)
-        assert said.format(used.sum()) in told
+        assert sentence.format(used.sum()) in page
         assert used[: demo["TELL"]].all() and line.error < 0.385
 
 
-# The command line
+# Command line
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same examples in three formats."""
+    """Write the same examples in three formats."""
     monkeypatch.chdir(tmp_path)
     rows = examples(300)
     columns = [f"f{j}" for j in range(12)]
@@ -252,15 +254,17 @@ SOFTMAX = ["--model", "softmax", "--penalty", "l1/l2", "--strength", "1e-2", "--
 
 
 def test_learn_show_and_predict(files: Path) -> None:
-    ends = []
+    summaries = []
     for source in (["a.csv", "--target", "y"], ["a.svm"], ["a.jsonl"]):
         output = run("learn", *source, *SOFTMAX, "--every", "100", "--save", "a.model")
         assert "features" in output and "label" in output and "log-loss" in output
-        ends.append(next(line for line in output.splitlines() if line.startswith("300 examples")))
+        summaries.append(
+            next(line for line in output.splitlines() if line.startswith("300 examples"))
+        )
         model = streaml1.load("a.model")
-        told = ["1", "2", "3", "4"] if source[0] == "a.svm" else NAMES
+        labels = ["1", "2", "3", "4"] if source[0] == "a.svm" else NAMES
         shown = run("show", "a.model", "--top", "3")
-        assert all(f"intercept {name}" in shown for name in told)
+        assert all(f"intercept {name}" in shown for name in labels)
         assert f"features used     {model.n_nonzero_rows}" in shown
         assert len(shown.partition("label\n")[2].splitlines()) == 3
         name = next(iter(model.weights))
@@ -268,15 +272,15 @@ def test_learn_show_and_predict(files: Path) -> None:
         assert len(row.splitlines()) == 1 + len(model.weights[name]) + 1 + 2
         assert "Check the spelling." in row.splitlines()[-1]
         options = source if source[0] == "a.csv" else source[:1]
-        best = run("predict", "a.model", *options).splitlines()
-        assert len(best) == 300 and set(best) <= set(told)
+        predicted = run("predict", "a.model", *options).splitlines()
+        assert len(predicted) == 300 and set(predicted) <= set(labels)
         first = json.loads(run("predict", "a.model", *options, "--limit", "1", "--json"))
-        p = model.predict_proba_one(_first(source[0]))
+        p = model.predict_proba_one(first_features(source[0]))
         assert first["line"] == (2 if source[0] == "a.csv" else 1)
-        assert first["p"] == [[label, one] for label, one in p.items()]
-        assert str(first["label"]) == best[0] == str(max(p, key=p.__getitem__))
-    # JSON and svmlight leave out the zeros of the CSV file, which are no features seen.
-    assert ends[0] == ends[1] == ends[2]
+        assert first["p"] == [[label, probability] for label, probability in p.items()]
+        assert str(first["label"]) == predicted[0] == str(max(p, key=p.__getitem__))
+    # JSON and svmlight omit the zeros of the CSV file; zeros do not count as seen.
+    assert summaries[0] == summaries[1] == summaries[2]
 
 
 def test_long_labels_are_separated_from_their_intercepts(files: Path) -> None:
@@ -285,17 +289,17 @@ def test_long_labels_are_separated_from_their_intercepts(files: Path) -> None:
         model.learn_one({"a": 1.0}, label)
     model.save("a.model")
     shown = run("show", "a.model")
-    long, short = (line for line in shown.splitlines() if "intercept " in line)
-    assert long.startswith("  intercept a label of some length  -0.005")
-    assert long.index("-0.005") == short.index("0.005")
+    long_line, short_line = (line for line in shown.splitlines() if "intercept " in line)
+    assert long_line.startswith("  intercept a label of some length  -0.005")
+    assert long_line.index("-0.005") == short_line.index("0.005")
 
 
-def _first(source: str) -> dict[Any, float]:
+def first_features(source: str) -> dict[Any, float]:
     x = examples(300)[0][0]
     return {int(c[1:]): v for c, v in x.items()} if source == "a.svm" else dict(x)
 
 
-def test_declared_on_the_command_line(files: Path) -> None:
+def test_declared_classes_on_the_command_line(files: Path) -> None:
     run("learn", "a.svm", "--model", "softmax", "--classes", "4,3,2,1", "--save", "a.model")
     assert streaml1.load("a.model").classes == [4, 3, 2, 1]
     output = run("learn", "a.svm", "--model", "softmax", "--classes", "1,2", code=65)
@@ -306,7 +310,7 @@ def test_declared_on_the_command_line(files: Path) -> None:
     assert "--strength is not an option of elastic-net" in output
 
 
-def test_a_ball_on_the_command_line(files: Path) -> None:
+def test_ball_on_the_command_line(files: Path) -> None:
     ball = ["--model", "softmax", "--penalty", "ball", "--radius", "2", "--lr", "1"]
     run("learn", "a.svm", *ball, "--save", "a.model")
     model = streaml1.load("a.model")
@@ -317,12 +321,12 @@ def test_a_ball_on_the_command_line(files: Path) -> None:
     assert "2" in run("learn", "a.svm", *ball, "--l2", "0.1", code=2)
 
 
-def test_a_split_run_ends_the_same(files: Path) -> None:
-    whole = run("learn", "a.jsonl", *SOFTMAX, "--save", "whole.model")
+def test_split_run_equals_one_run(files: Path) -> None:
+    output = run("learn", "a.jsonl", *SOFTMAX, "--save", "whole.model")
     run("learn", "a.jsonl", *SOFTMAX, "--limit", "120", "--save", "a.model")
-    rest = (files / "a.jsonl").read_text().splitlines()[120:]
-    (files / "b.jsonl").write_text("\n".join(rest))
+    lines = (files / "a.jsonl").read_text().splitlines()[120:]
+    (files / "b.jsonl").write_text("\n".join(lines))
     run("learn", "b.jsonl", "--load", "a.model", "--save", "b.model")
-    one, other = streaml1.load("whole.model"), streaml1.load("b.model")
-    assert one.weights == other.weights and one.intercept == other.intercept
-    assert "sparse" in whole
+    whole, resumed = streaml1.load("whole.model"), streaml1.load("b.model")
+    assert whole.weights == resumed.weights and whole.intercept == resumed.intercept
+    assert "sparse" in output

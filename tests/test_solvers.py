@@ -25,26 +25,29 @@ from streaml1.solvers.data import Data, check_choice, check_run, check_strength,
 from streaml1.solvers.loss_terms import dual_bound, make_loss_term
 from streaml1.solvers.penalties import make_penalty
 from streaml1.solvers.solution import NotConverged, Trace
-from tests import reference_solvers as slow
+from tests import reference_solvers as reference
 from tests.solver_data import toy
 
-FIVE = list(CODES)
+SCALAR_LOSSES = list(CODES)
 
 
 def test_matrices() -> None:
     dense = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
-    wide = csr_array(dense)
-    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
-    for X in (dense, csr_matrix(dense), csc_matrix(dense), wide, dense.astype(np.float32)):
+    int64_indices = csr_array(dense)
+    int64_indices.indices, int64_indices.indptr = (
+        int64_indices.indices.astype(np.int64),
+        int64_indices.indptr.astype(np.int64),
+    )
+    for X in (dense, csr_matrix(dense), csc_matrix(dense), int64_indices, dense.astype(np.float32)):
         data = Data(X, [0, 1], "logistic")
         assert (data.n, data.d, data.nnz) == (2, 3, 3)
         assert data.matrix.toarray().tolist() == dense.tolist()
         assert data.rows.values.dtype == np.float64
         assert data.row_squares.tolist() == [5.0, 9.0]
         assert data.column_squares.tolist() == [1.0, 9.0, 4.0]
-    twice = coo_matrix(([1.0, 2.0, 3.0, 0.0], ([0, 0, 1, 1], [1, 1, 0, 1])), shape=(2, 2))
+    duplicates = coo_matrix(([1.0, 2.0, 3.0, 0.0], ([0, 0, 1, 1], [1, 1, 0, 1])), shape=(2, 2))
     unsummed = csr_matrix(([1.0, 2.0, -3.0, 3.0], [1, 1, 0, 0], [0, 2, 4]), shape=(2, 2))
-    assert Data(twice, [0, 1], "hinge").matrix.toarray().tolist() == [[0.0, 3.0], [3.0, 0.0]]
+    assert Data(duplicates, [0, 1], "hinge").matrix.toarray().tolist() == [[0.0, 3.0], [3.0, 0.0]]
     data = Data(unsummed, [0, 1], "hinge")
     assert data.nnz == 1 and data.matrix.toarray().tolist() == [[0.0, 3.0], [0.0, 0.0]]
 
@@ -63,8 +66,8 @@ def test_matrices() -> None:
 )
 def test_labels(y: Any, signs: list[float]) -> None:
     for loss in ("logistic", "hinge", "smoothed_hinge"):
-        found = Data(np.eye(2), y, loss).y
-        assert found.tolist() == signs and found.dtype == np.float64
+        labels = Data(np.eye(2), y, loss).y
+        assert labels.tolist() == signs and labels.dtype == np.float64
 
 
 def test_other_labels() -> None:
@@ -123,22 +126,22 @@ def test_errors_name_solver_and_argument() -> None:
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.25, 3.0])
-@pytest.mark.parametrize("loss", FIVE)
+@pytest.mark.parametrize("loss", SCALAR_LOSSES)
 def test_losses(loss: str, gamma: float) -> None:
     """Compare with the reference; the conjugate is max_a theta a - loss(a)."""
     code = CODES[loss]
     grid = np.linspace(-40.0, 40.0, 4001)
     for y in (-1.0, 1.0) if loss not in ("squared", "absolute") else (-0.7, 2.0):
         for a in (-30.0, -2.0, 1.0 - gamma, 0.0, 0.5, 0.99, 1.01, 5.0, 800.0):
-            value, slope = slow.loss(loss, a, y, gamma)
+            value, slope = reference.loss(loss, a, y, gamma)
             assert objective.value(code, a, y, gamma) == pytest.approx(value, rel=1e-12, abs=1e-12)
-            found = objective.derivative(code, a, y, gamma)
-            assert found == pytest.approx(slope, rel=1e-12, abs=1e-12)
+            got = objective.derivative(code, a, y, gamma)
+            assert got == pytest.approx(slope, rel=1e-12, abs=1e-12)
         for s in (0.0, 0.1, 0.5, 0.9, 1.0):
             theta = s if loss in ("squared", "absolute") else -y * s
-            most = max(theta * a - objective.value(code, a, y, gamma) for a in grid)
-            found = objective.conjugate(code, theta, y, gamma)
-            assert most - 1e-12 <= found <= most + 0.03
+            grid_max = max(theta * a - objective.value(code, a, y, gamma) for a in grid)
+            got = objective.conjugate(code, theta, y, gamma)
+            assert grid_max - 1e-12 <= got <= grid_max + 0.03
     outside = 1.1 if loss != "squared" else math.nan
     if loss != "squared":
         assert objective.conjugate(code, outside, 1.0, gamma) == math.inf
@@ -154,36 +157,38 @@ def test_sums_over_rows() -> None:
     objective.weighted_row_sum(*data.rows, theta, -2.0, v)
     np.testing.assert_allclose(a, X @ w + 0.5, rtol=0.0, atol=1e-13)
     np.testing.assert_allclose(v, -2.0 * theta @ X, rtol=0.0, atol=1e-12)
-    expected = slow.mean_loss("logistic", X, y, w, 0.5)[0]
+    expected = reference.mean_loss("logistic", X, y, w, 0.5)[0]
     assert objective.mean_loss(0, a, data.y, 1.0) == pytest.approx(expected, abs=1e-13)
     slopes = np.empty(60)
     objective.derivatives(0, a, data.y, 1.0, slopes)
-    np.testing.assert_allclose(slopes @ X / 60, slow.mean_loss("logistic", X, y, w, 0.5)[1])
+    np.testing.assert_allclose(slopes @ X / 60, reference.mean_loss("logistic", X, y, w, 0.5)[1])
     assert objective.elastic_net(w, 0.3, 0.2) == pytest.approx(
         0.3 * np.abs(w).sum() + 0.1 * (w @ w)
     )
 
 
-@given(st.sampled_from([*FIVE, "softmax"]), st.integers(0, 10**6), st.booleans())
+@given(st.sampled_from([*SCALAR_LOSSES, "softmax"]), st.integers(0, 10**6), st.booleans())
 def test_any_dual_bounds_any_objective(loss: str, seed: int, fit_intercept: bool) -> None:
     """Any dual variables give a lower bound, for each penalty and constraint."""
     X, y = toy(loss, n=12, d=5, seed=seed)
     data, random = Data(X, y, loss), np.random.default_rng(seed)
     term = make_loss_term(data, loss, 1.0)
-    many = term.shape[:-1]
-    theta = term.derivatives(random.normal(size=(12, *many)) * random.choice([0.1, 1.0, 20.0]))
-    b = random.normal(size=many) if fit_intercept else np.zeros(many)
-    kinds: list[dict[str, Any]] = [
-        *({"penalty": kind, "strength": 0.2} for kind in ("l1", "l2", "linf")),
-        *({"penalty": kind, "radius": 2.0} for kind in ("ball", "simplex", "l2-ball")),
+    classes_shape = term.shape[:-1]
+    theta = term.derivatives(
+        random.normal(size=(12, *classes_shape)) * random.choice([0.1, 1.0, 20.0])
+    )
+    b = random.normal(size=classes_shape) if fit_intercept else np.zeros(classes_shape)
+    penalties: list[dict[str, Any]] = [
+        *({"penalty": penalty, "strength": 0.2} for penalty in ("l1", "l2", "linf")),
+        *({"penalty": penalty, "radius": 2.0} for penalty in ("ball", "simplex", "l2-ball")),
         {"penalty": "ball", "radius": 2.0, "nonnegative": True},
         {"penalty": "elastic-net", "l1": 0.1},
     ]
     if loss == "softmax":
-        kinds += [{"penalty": kind, "strength": 0.2} for kind in ("l1/l2", "l1/linf")]
-    for kind in kinds:
+        penalties += [{"penalty": penalty, "strength": 0.2} for penalty in ("l1/l2", "l1/linf")]
+    for penalty in penalties:
         for l2 in (0.0, 0.3):
-            g = make_penalty("fista", **kind, l2=l2)
+            g = make_penalty("fista", **penalty, l2=l2)
             w = g.prox(random.normal(size=term.shape) * random.choice([0.1, 3.0]), 0.5)
             primal = term.mean(term.margins(w, b)) + g.value(w)
             bound = dual_bound(term, g, theta, term.gradient(theta), fit_intercept)
@@ -192,9 +197,9 @@ def test_any_dual_bounds_any_objective(loss: str, seed: int, fit_intercept: bool
         v = -term.gradient(theta)
         for l1, l2 in ((0.1, 0.0), (0.1, 0.3), (0.0, 0.3)):
             g = make_penalty("fista", "elastic-net", l1=l1, l2=l2)
-            found = objective.elastic_net_dual(CODES[loss], theta, v, data.y, 1.0, l1, l2)
+            got = objective.elastic_net_dual(CODES[loss], theta, v, data.y, 1.0, l1, l2)
             expected = dual_bound(term, g, theta, -v, False)
-            assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+            assert got == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -204,18 +209,18 @@ def test_dual_near_the_optimum_stays_below_it(loss: str, fit_intercept: bool) ->
     X, y = toy(loss, n=12, d=5)
     data, random = Data(X, y, loss), np.random.default_rng(0)
     term = make_loss_term(data, loss, 1.0)
-    kinds: list[dict[str, Any]] = [
-        *({"penalty": kind, "strength": 0.05} for kind in ("l1", "l2", "linf")),
-        *({"penalty": kind, "radius": 1.0} for kind in ("ball", "simplex", "l2-ball")),
+    penalties: list[dict[str, Any]] = [
+        *({"penalty": penalty, "strength": 0.05} for penalty in ("l1", "l2", "linf")),
+        *({"penalty": penalty, "radius": 1.0} for penalty in ("ball", "simplex", "l2-ball")),
         {"penalty": "ball", "radius": 1.0, "nonnegative": True},
     ]
     if loss == "softmax":
-        kinds += [{"penalty": kind, "strength": 0.05} for kind in ("l1/l2", "l1/linf")]
-    for kind in kinds:
+        penalties += [{"penalty": penalty, "strength": 0.05} for penalty in ("l1/l2", "l1/linf")]
+    for penalty in penalties:
         for l2 in (0.0, 0.2):
-            g = make_penalty("fista", **kind, l2=l2)
-            given: dict[str, Any] = {"loss": loss, "l2": l2, "fit_intercept": fit_intercept}
-            best = solvers.fista(X, y, tol=1e-11, **given, **kind)
+            g = make_penalty("fista", **penalty, l2=l2)
+            options: dict[str, Any] = {"loss": loss, "l2": l2, "fit_intercept": fit_intercept}
+            best = solvers.fista(X, y, tol=1e-11, **options, **penalty)
             a = term.margins(best.weights, best.intercept)
             assert min(record.objective - record.dual for record in best.trace) >= -1e-13
             for noise in (0.0, 1e-6, 1e-3, 0.1):
@@ -224,7 +229,7 @@ def test_dual_near_the_optimum_stays_below_it(loss: str, fit_intercept: bool) ->
                 assert bound <= best.objective + 1e-13
 
 
-@given(st.sampled_from([*FIVE, "softmax"]), st.integers(0, 10**6))
+@given(st.sampled_from([*SCALAR_LOSSES, "softmax"]), st.integers(0, 10**6))
 def test_balanced_dual_variables(loss: str, seed: int) -> None:
     """Balanced dual variables sum to zero and stay in the domain of the conjugate."""
     X, y = toy(loss, n=9, seed=seed)
@@ -285,9 +290,9 @@ def test_callback_ends_the_run() -> None:
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_callback_is_validated_before_the_data(name: str) -> None:
-    given = {"radius": 1.0} if name == "projected_gradient" else {}
+    options = {"radius": 1.0} if name == "projected_gradient" else {}
     with pytest.raises(ValueError, match="callback must be a function .*, got 3"):
-        getattr(solvers, name)(None, None, callback=3, **given)
+        getattr(solvers, name)(None, None, callback=3, **options)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -310,36 +315,36 @@ def test_warm_leaves_no_solver_to_compile(monkeypatch: pytest.MonkeyPatch) -> No
     """`streaml1 warm --with solvers` compiles every kernel that other data and options need."""
 
     def compiled() -> dict[str, int]:
-        found = {}
+        counts = {}
         for file in Path(solvers.__file__).parent.glob("*.py"):
             module = import_module(f"streaml1.solvers.{file.stem}")
             for name, value in vars(module).items():
                 if hasattr(value, "signatures"):
-                    found[f"{file.stem}.{name}"] = len(value.signatures)
-        return found
+                    counts[f"{file.stem}.{name}"] = len(value.signatures)
+        return counts
 
     warm = import_module("streaml1.cli.warm")
-    monkeypatch.setattr(warm, "LEARNERS", {})  # they have their own test
+    monkeypatch.setattr(warm, "LEARNERS", {})  # learners have their own test
     monkeypatch.setattr(warm, "_parse", lambda: None)
     result = CliRunner().invoke(cli, ["warm", "--with", "solvers"])
     assert result.exit_code == 0 and result.output.startswith("compiled in ")
-    before = compiled()
-    assert sum(before.values()) > 20 or os.environ.get("NUMBA_DISABLE_JIT")
+    counts_before = compiled()
+    assert sum(counts_before.values()) > 20 or os.environ.get("NUMBA_DISABLE_JIT")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", solvers.NotConverged)
         for loss in ("logistic", "squared"):
             X, y = toy(loss)
-            rest: dict[str, Any] = {"tol": 1e-8, "max_epochs": 300}
+            options: dict[str, Any] = {"tol": 1e-8, "max_epochs": 300}
             for matrix in (X, csr_matrix(X)):
-                solvers.fista(matrix, y, loss=loss, l1=0.01, fit_intercept=True, **rest)
-                solvers.prox_sdca(matrix, y, loss, 0.01, **rest)
-                solvers.prox_sdca(matrix, y, loss, 0.01, 0.1, **rest)
-                solvers.sdca(matrix, y, loss, l2=0.01, **rest)
-                solvers.accelerated_sdca(matrix, y, loss, l2=0.01, **rest)
-                solvers.projected_gradient(matrix, y, loss=loss, radius=2.0, **rest)
+                solvers.fista(matrix, y, loss=loss, l1=0.01, fit_intercept=True, **options)
+                solvers.prox_sdca(matrix, y, loss, 0.01, **options)
+                solvers.prox_sdca(matrix, y, loss, 0.01, 0.1, **options)
+                solvers.sdca(matrix, y, loss, l2=0.01, **options)
+                solvers.accelerated_sdca(matrix, y, loss, l2=0.01, **options)
+                solvers.projected_gradient(matrix, y, loss=loss, radius=2.0, **options)
                 for solver in (solvers.scd, solvers.detcd):
-                    solver(matrix, y, loss, 0.01, fit_intercept=True, **rest)
-                    solver(matrix, y, loss, 0.01, upper=1.0, **rest)
+                    solver(matrix, y, loss, 0.01, fit_intercept=True, **options)
+                    solver(matrix, y, loss, 0.01, upper=1.0, **options)
         solvers.prox_sdca(*toy("hinge"), "hinge", 0.01, norm="q", order="random", max_epochs=9)
         solvers.sdca(*toy("absolute"), "absolute", l2=0.01, max_epochs=9)
-    assert compiled() == before
+    assert compiled() == counts_before

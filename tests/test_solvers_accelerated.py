@@ -10,7 +10,7 @@ import pytest
 
 from streaml1.solvers import NotConverged, accelerated_sdca, sdca
 from streaml1.solvers.sampling import PERMUTATION, fill_order, rng_state
-from tests import reference_ascent as slow
+from tests import reference_ascent as reference
 from tests.reference_solvers import mean_loss, penalty
 from tests.solver_data import DEGENERATE, degenerate, toy
 
@@ -28,12 +28,12 @@ def solve_quietly(*args: Any, **options: Any) -> Any:
 
 
 def batches(n: int, m: int, epochs: int, seed: int) -> list[Any]:
-    every, order, state = np.arange(n, dtype=np.uint32), np.zeros(n, np.uint32), rng_state(seed)
-    found = []
+    ids, order, state = np.arange(n, dtype=np.uint32), np.zeros(n, np.uint32), rng_state(seed)
+    result = []
     for _ in range(epochs):
-        fill_order(PERMUTATION, every, n, state, order)
-        found += [order[at : at + m].copy() for at in range(0, n, m)]
-    return found
+        fill_order(PERMUTATION, ids, n, state, order)
+        result += [order[start : start + m].copy() for start in range(0, n, m)]
+    return result
 
 
 @pytest.mark.parametrize("m", [1, 7, 60, 100])
@@ -41,10 +41,10 @@ def batches(n: int, m: int, epochs: int, seed: int) -> list[Any]:
 def test_iterations_match_the_reference(name: str, m: int) -> None:
     X, y = toy(name)
     options: dict[str, Any] = {"l2": 0.05, "batch": m, "gamma": 0.5, "seed": 3, "tol": 0.0}
-    found = solve_quietly(X, y, name, max_epochs=5, **options)
-    parts = batches(len(X), m, 5, 3)
-    w = slow.accelerated(name, X, y, 0.05, 0.5, SMOOTH[name], parts, min(m, len(X)))
-    assert found.weights == pytest.approx(w, abs=1e-11)
+    solution = solve_quietly(X, y, name, max_epochs=5, **options)
+    minibatches = batches(len(X), m, 5, 3)
+    w = reference.accelerated(name, X, y, 0.05, 0.5, SMOOTH[name], minibatches, min(m, len(X)))
+    assert solution.weights == pytest.approx(w, abs=1e-11)
 
 
 @pytest.mark.parametrize("m", [1, 16, 1000])
@@ -52,29 +52,29 @@ def test_iterations_match_the_reference(name: str, m: int) -> None:
 def test_optimum(name: str, m: int) -> None:
     X, y = toy(name)
     options: dict[str, Any] = {"l2": 0.02, "gamma": 0.5, "max_epochs": 100_000}
-    found = accelerated_sdca(X, y, name, batch=m, tol=1e-8, **options)
-    assert found.converged and found.gap >= 0.0
-    assert found.objective == pytest.approx(objective(name, X, y, found.weights, 0.02, 0.5))
-    other = sdca(X, y, name, tol=1e-9, **options)
-    assert found.objective == pytest.approx(other.objective, abs=2e-8)
+    solution = accelerated_sdca(X, y, name, batch=m, tol=1e-8, **options)
+    assert solution.converged and solution.gap >= 0.0
+    assert solution.objective == pytest.approx(objective(name, X, y, solution.weights, 0.02, 0.5))
+    expected = sdca(X, y, name, tol=1e-9, **options)
+    assert solution.objective == pytest.approx(expected.objective, abs=2e-8)
 
 
 def test_long_runs_stay_accurate() -> None:
     # s falls below its minimum several times.
     X, y = toy("squared")
-    found = solve_quietly(X, y, "squared", l2=1.0, batch=1, tol=0.0, max_epochs=1000)
+    solution = solve_quietly(X, y, "squared", l2=1.0, batch=1, tol=0.0, max_epochs=1000)
     n, d = X.shape
     w = np.linalg.solve(X.T @ X / n + np.eye(d), X.T @ y / n)
-    assert found.weights == pytest.approx(w, abs=1e-9)
+    assert solution.weights == pytest.approx(w, abs=1e-9)
 
 
 @pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_degenerate_data(name: str, case: str) -> None:
     X, y = degenerate(case, name)
-    found = solve_quietly(X, y, name, l2=0.1, max_epochs=20_000, tol=1e-5)
-    assert found.objective == pytest.approx(objective(name, X, y, found.weights, 0.1))
-    assert found.converged or case == "large"
+    solution = solve_quietly(X, y, name, l2=0.1, max_epochs=20_000, tol=1e-5)
+    assert solution.objective == pytest.approx(objective(name, X, y, solution.weights, 0.1))
+    assert solution.converged or case == "large"
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from streaml1.optim.losses import CODES
 from streaml1.solvers import NotConverged, fista, prox_sdca, scd, sdca
 from streaml1.solvers.prox_steps import SquaredNorm
 from streaml1.solvers.solution import Trace
-from tests import reference_ascent as slow
+from tests import reference_ascent as reference
 from tests.reference_solvers import mean_loss, penalty
 from tests.solver_data import DEGENERATE, degenerate, real, toy
 
-FIVE = list(CODES)
+SCALAR_LOSSES = list(CODES)
 SMOOTH = ["logistic", "smoothed_hinge", "squared"]
 
 
@@ -36,17 +36,17 @@ def solve_quietly(*args: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("norm", ["l2", "q"])
-@pytest.mark.parametrize("name", [name for name in FIVE if name != "logistic"])
+@pytest.mark.parametrize("name", [name for name in SCALAR_LOSSES if name != "logistic"])
 def test_steps_match_the_reference(name: str, norm: str) -> None:
     X, y = toy(name, n=12, d=40)
     options: dict[str, Any] = {"gamma": 0.5, "order": "cyclic", "tol": 0.0}
-    found = solve_quietly(X, y, name, 0.03, norm=norm, inner=0.1, max_epochs=1, **options)
-    w = slow.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=1)
-    assert found.weights == pytest.approx(w, abs=1e-9) and w.any()
+    solution = solve_quietly(X, y, name, 0.03, norm=norm, inner=0.1, max_epochs=1, **options)
+    w = reference.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=1)
+    assert solution.weights == pytest.approx(w, abs=1e-9) and w.any()
     if norm == "l2":
-        found = solve_quietly(X, y, name, 0.03, 0.1, max_epochs=2, **options)
-        w = slow.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=2)
-        assert found.weights == pytest.approx(w, abs=1e-9)
+        solution = solve_quietly(X, y, name, 0.03, 0.1, max_epochs=2, **options)
+        w = reference.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=2)
+        assert solution.weights == pytest.approx(w, abs=1e-9)
 
 
 @given(
@@ -57,7 +57,7 @@ def test_steps_match_the_reference(name: str, norm: str) -> None:
 def test_squared_norm(u: list[float], p: float, seed: int) -> None:
     h = SquaredNorm(p, 3.0 * p)
     theta = np.array(u)
-    other = np.random.default_rng(seed).normal(size=len(u))
+    psi = np.random.default_rng(seed).normal(size=len(u))
 
     def conjugate(v: Any) -> float:
         return h.dual_norm(v) ** 2 / (2.0 * h.c)
@@ -65,46 +65,48 @@ def test_squared_norm(u: list[float], p: float, seed: int) -> None:
     w = h.weights(theta)
     # h* = |.|_p^2 / 2c: its gradient, and its smoothness ...
     for t in (1e-4, 0.1, 1.0):
-        change = conjugate(theta + t * other) - conjugate(theta) - t * float(w @ other)
-        most = (p - 1.0) / (2.0 * h.c) * (t * h.dual_norm(other)) ** 2
-        assert -1e-9 <= change <= most * (1.0 + 1e-9) + 1e-9
+        change = conjugate(theta + t * psi) - conjugate(theta) - t * float(w @ psi)
+        bound = (p - 1.0) / (2.0 * h.c) * (t * h.dual_norm(psi)) ** 2
+        assert -1e-9 <= change <= bound * (1.0 + 1e-9) + 1e-9
     # ... and h by its definition.
     q = p / (p - 1.0)
 
     def value(x: Any) -> float:
         return h.c / 2.0 * float((np.abs(x) ** q).sum()) ** (2.0 / q)
 
-    v = h.weights(other)
-    expected = value(w) - value(v) - float(other @ (w - v))
-    assert h.distance(theta, other) == pytest.approx(expected, abs=1e-8)
+    v = h.weights(psi)
+    expected = value(w) - value(v) - float(psi @ (w - v))
+    assert h.distance(theta, psi) == pytest.approx(expected, abs=1e-8)
 
 
 @pytest.mark.parametrize("order", ["permutation", "random", "cyclic"])
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", SCALAR_LOSSES)
 def test_with_l2_the_dual_never_decreases(
     name: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records: list[tuple[float, float]] = []
     plain = Trace.record
 
-    def record(self: Trace, epoch: int, value: float, dual: float, *rest: Any) -> bool:
+    def record(self: Trace, epoch: int, value: float, dual: float, *args: Any) -> bool:
         records.append((value, dual))
-        return plain(self, epoch, value, dual, *rest)
+        return plain(self, epoch, value, dual, *args)
 
     monkeypatch.setattr(Trace, "record", record)
     X, y = toy(name)
-    found = prox_sdca(
+    solution = prox_sdca(
         *(X, y, name, 0.02, 0.05),
         **{"gamma": 0.5, "order": order, "tol": 1e-8, "max_epochs": 20_000},
         callback=lambda record, w: None,
     )
     values, dual = np.array(records).T
-    assert found.converged and (np.diff(dual) >= -1e-13).all() and (values >= dual - 1e-13).all()
-    expected = objective(name, X, y, found.weights, 0.02, 0.05, 0.5)
-    assert found.objective == pytest.approx(expected, abs=1e-12)
+    assert solution.converged and (np.diff(dual) >= -1e-13).all() and (values >= dual - 1e-13).all()
+    expected = objective(name, X, y, solution.weights, 0.02, 0.05, 0.5)
+    assert solution.objective == pytest.approx(expected, abs=1e-12)
     if name in SMOOTH:
-        other = fista(X, y, loss=name, l1=0.02, l2=0.05, gamma=0.5, tol=1e-9, max_epochs=9999)
-        assert found.objective == pytest.approx(other.objective, abs=2e-8)
+        expected_solution = fista(
+            X, y, loss=name, l1=0.02, l2=0.05, gamma=0.5, tol=1e-9, max_epochs=9999
+        )
+        assert solution.objective == pytest.approx(expected_solution.objective, abs=2e-8)
 
 
 @pytest.mark.parametrize("norm", ["l2", "q"])
@@ -112,17 +114,17 @@ def test_with_l2_the_dual_never_decreases(
 @pytest.mark.parametrize("name", SMOOTH)
 def test_l1_alone(name: str, d: int, norm: str) -> None:
     X, y = toy(name, d=d)
-    found = prox_sdca(X, y, name, 0.05, norm=norm, tol=1e-7, max_epochs=20_000)
-    assert found.converged
-    w = found.weights
-    assert found.objective == pytest.approx(objective(name, X, y, w, 0.05, 0.0), abs=1e-12)
-    other = fista(X, y, loss=name, l1=0.05, tol=1e-8, max_epochs=20_000)
-    assert found.objective == pytest.approx(other.objective, abs=2e-7)
+    solution = prox_sdca(X, y, name, 0.05, norm=norm, tol=1e-7, max_epochs=20_000)
+    assert solution.converged
+    w = solution.weights
+    assert solution.objective == pytest.approx(objective(name, X, y, w, 0.05, 0.0), abs=1e-12)
+    expected = fista(X, y, loss=name, l1=0.05, tol=1e-8, max_epochs=20_000)
+    assert solution.objective == pytest.approx(expected.objective, abs=2e-7)
     g = mean_loss(name, X, y, w, 0.0)[1]
     assert np.where(w != 0.0, np.abs(g + 0.05 * np.sign(w)), np.abs(g) - 0.05).max() < 3e-3
     if name != "smoothed_hinge":
         by_columns = scd(X, y, name, 0.05, tol=1e-8, max_epochs=20_000)
-        assert found.objective == pytest.approx(by_columns.objective, abs=2e-7)
+        assert solution.objective == pytest.approx(by_columns.objective, abs=2e-7)
 
 
 @pytest.mark.parametrize("norm", ["l2", "q"])
@@ -130,45 +132,45 @@ def test_l1_alone(name: str, d: int, norm: str) -> None:
 def test_l1_with_a_piecewise_linear_loss_is_a_linear_program(name: str, norm: str) -> None:
     X, y = toy(name, n=40, d=5)
     n, d, l1 = *X.shape, 0.05
-    found = prox_sdca(X, y, name, l1, norm=norm, tol=1e-6, max_epochs=50_000)
+    solution = prox_sdca(X, y, name, l1, norm=norm, tol=1e-6, max_epochs=50_000)
     eye = np.eye(n)
     if name == "hinge":
         A = -y[:, None] * X
-        rows, right = np.hstack([A, -A, -eye]), -np.ones(n)
+        rows, bounds = np.hstack([A, -A, -eye]), -np.ones(n)
     else:
         rows = np.vstack([np.hstack([X, -X, -eye]), np.hstack([-X, X, -eye])])
-        right = np.append(y, -y)
-    price = np.append(np.full(2 * d, l1), np.full(n, 1.0 / n))
-    other = linprog(price, A_ub=rows, b_ub=right, bounds=(0, None))
-    assert found.converged and found.objective == pytest.approx(other.fun, abs=2e-6)
+        bounds = np.append(y, -y)
+    costs = np.append(np.full(2 * d, l1), np.full(n, 1.0 / n))
+    expected = linprog(costs, A_ub=rows, b_ub=bounds, bounds=(0, None))
+    assert solution.converged and solution.objective == pytest.approx(expected.fun, abs=2e-6)
 
 
 @pytest.mark.parametrize("case", DEGENERATE)
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", SCALAR_LOSSES)
 def test_degenerate_data(name: str, case: str) -> None:
     X, y = degenerate(case, name)
     for l1, l2, norm in ((0.1, 0.0, "l2"), (0.1, 0.0, "q"), (0.1, 0.1, "l2")):
-        found = solve_quietly(X, y, name, l1, l2, norm=norm, max_epochs=3000, tol=1e-5)
-        value = objective(name, X, y, found.weights, l1, l2)
-        assert found.objective == pytest.approx(value, rel=1e-9)
+        solution = solve_quietly(X, y, name, l1, l2, norm=norm, max_epochs=3000, tol=1e-5)
+        value = objective(name, X, y, solution.weights, l1, l2)
+        assert solution.objective == pytest.approx(value, rel=1e-9)
         zero = objective(name, X, y, np.zeros(X.shape[1]), l1, l2)
-        assert found.gap >= 0.0 and found.dual <= zero + 1e-12
-        hard = case == "large" or (name in ("hinge", "absolute") and not l2)
-        assert found.converged or hard
+        assert solution.gap >= 0.0 and solution.dual <= zero + 1e-12
+        is_hard = case == "large" or (name in ("hinge", "absolute") and not l2)
+        assert solution.converged or is_hard
 
 
 def test_without_l1_it_equals_sdca_in_any_row_order() -> None:
     X, y = toy("hinge")
-    plain = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
-    found = prox_sdca(X, y, "hinge", 0.0, 0.01, tol=1e-9, max_epochs=9999)
-    assert found.objective == pytest.approx(plain.objective, abs=2e-9)
+    expected = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
+    solution = prox_sdca(X, y, "hinge", 0.0, 0.01, tol=1e-9, max_epochs=9999)
+    assert solution.objective == pytest.approx(expected.objective, abs=2e-9)
     X, y = toy("logistic")
     rng = np.random.default_rng(1)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
-    one = prox_sdca(X, y, l1=0.01, tol=1e-8)
-    other = prox_sdca(csr_matrix(X[rows][:, columns]), y[rows], l1=0.01, tol=1e-8)
-    assert other.objective == pytest.approx(one.objective, abs=2e-8)
-    assert (prox_sdca(X, y, l1=0.01, tol=1e-8).weights == one.weights).all()
+    original = prox_sdca(X, y, l1=0.01, tol=1e-8)
+    permuted = prox_sdca(csr_matrix(X[rows][:, columns]), y[rows], l1=0.01, tol=1e-8)
+    assert permuted.objective == pytest.approx(original.objective, abs=2e-8)
+    assert (prox_sdca(X, y, l1=0.01, tol=1e-8).weights == original.weights).all()
 
 
 @pytest.mark.parametrize("norm", ["l2", "q"])
@@ -176,12 +178,12 @@ def test_without_l1_it_equals_sdca_in_any_row_order() -> None:
 def test_values_with_denormal_squares(name: str, norm: str) -> None:
     """The inner strength stays large enough to divide by: no weight is NaN."""
     X, y = toy(name)
-    for size in (1e-150, 1e-155, 1e-160, 1e-161, 1e-170):
-        found = prox_sdca(X * size, y, name, 0.1, norm=norm)
-        assert found.converged and not found.weights.any()
+    for scale in (1e-150, 1e-155, 1e-160, 1e-161, 1e-170):
+        solution = prox_sdca(X * scale, y, name, 0.1, norm=norm)
+        assert solution.converged and not solution.weights.any()
     with warnings.catch_warnings(action="ignore", category=NotConverged):
-        found = prox_sdca(X, y, name, 0.1, norm=norm, inner=1e-320, max_epochs=20)
-    assert np.isfinite(found.weights).all()
+        solution = prox_sdca(X, y, name, 0.1, norm=norm, inner=1e-320, max_epochs=20)
+    assert np.isfinite(solution.weights).all()
 
 
 def test_not_converged_warning_names_the_gap() -> None:
@@ -212,6 +214,6 @@ def test_unsupported_arguments(options: dict[str, Any], sentence: str) -> None:
 
 def test_real_data() -> None:
     X, y = real("rcv1")
-    found = prox_sdca(X, y, l1=1e-3)
-    assert found.converged
-    assert found.objective == pytest.approx(scd(X, y, l1=1e-3).objective, abs=2e-6)
+    solution = prox_sdca(X, y, l1=1e-3)
+    assert solution.converged
+    assert solution.objective == pytest.approx(scd(X, y, l1=1e-3).objective, abs=2e-6)

@@ -19,11 +19,11 @@ from streaml1.solvers.coordinate_kernels import (
     transpose,
 )
 from streaml1.solvers.data import Data
-from tests import reference_ascent as slow
+from tests import reference_ascent as reference
 from tests.reference_solvers import mean_loss, penalty
 from tests.solver_data import DEGENERATE, degenerate, real, toy
 
-TWO = ["logistic", "squared"]
+LOSSES = ["logistic", "squared"]
 STEPS = [(scd, {"step": "newton"}), (scd, {"step": "bound"}), (detcd, {})]
 NAMES = ["newton", "bound", "detcd"]
 PENALTIES = [(0.02, 0.0), (0.0, 0.02), (0.01, 0.03)]
@@ -39,22 +39,22 @@ def solve_quietly(solver: Any, *args: Any, **options: Any) -> Any:
         return solver(*args, **options)
 
 
-@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("name", LOSSES)
 def test_steps_match_the_reference(name: str) -> None:
     X, y = toy(name)
     d = X.shape[1]
     # Without l1 all weights may move, so that none is dropped.
     for c, lo, hi in ((0.0, -math.inf, math.inf), (-0.01, -0.1, 0.2)):
         options: dict[str, Any] = {"linear": c, "lower": lo, "upper": hi, "tol": 0.0}
-        w = slow.scd(name, X, y, 0.0, 0.05, lo, hi, c, list(range(d)) * 2)
-        found = solve_quietly(
+        w = reference.scd(name, X, y, 0.0, 0.05, lo, hi, c, list(range(d)) * 2)
+        solution = solve_quietly(
             *(scd, X, y, name, 0.0, 0.05), step="bound", order="cyclic", max_epochs=2, **options
         )
-        assert found.weights == pytest.approx(w, abs=1e-12)
+        assert solution.weights == pytest.approx(w, abs=1e-12)
         for l1 in (0.0, 0.05):
-            w = slow.scd(name, X, y, l1, 0.05, lo, hi, c, [-1] * d)
-            found = solve_quietly(detcd, X, y, name, l1, 0.05, max_epochs=1, **options)
-            assert found.weights == pytest.approx(w, abs=1e-12)
+            w = reference.scd(name, X, y, l1, 0.05, lo, hi, c, [-1] * d)
+            solution = solve_quietly(detcd, X, y, name, l1, 0.05, max_epochs=1, **options)
+            assert solution.weights == pytest.approx(w, abs=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (1, 30), (30, 1), (200, 300)])
@@ -65,9 +65,9 @@ def test_transpose_of_signed_rows(shape: tuple[int, int]) -> None:
     ids, values = np.empty(data.nnz, np.uint32), np.empty(data.nnz)
     indptr = np.zeros(shape[1] + 1, np.uint64)
     transpose(*data.rows, data.y, indptr, ids, values)
-    right = csr_matrix(X.toarray() * data.y[:, None]).tocsc()
-    assert indptr.tolist() == right.indptr.tolist()
-    assert ids.tolist() == right.indices.tolist() and values.tolist() == right.data.tolist()
+    expected = csr_matrix(X.toarray() * data.y[:, None]).tocsc()
+    assert indptr.tolist() == expected.indptr.tolist()
+    assert ids.tolist() == expected.indices.tolist() and values.tolist() == expected.data.tolist()
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.3])
@@ -78,14 +78,14 @@ def test_infimum_of_the_penalty(l2: float) -> None:
         v, c, l1 = rng.normal(), rng.normal() * rng.integers(0, 2), abs(rng.normal())
         lo = rng.choice([-math.inf, -1.5, 0.25])
         hi = rng.choice([math.inf, 2.0])
-        one = [np.full(1, x) for x in (l1, l2, c, lo, hi)]
-        p = Problem(none, none, none, *one)
+        parameters = [np.full(1, x) for x in (l1, l2, c, lo, hi)]
+        p = Problem(none, none, none, *parameters)
         inside = grid[(grid >= lo) & (grid <= hi)]
         values = (v + c) * inside + l1 * np.abs(inside) + 0.5 * l2 * inside**2
         k = int(values.argmin())
         is_unbounded = l2 == 0.0 and abs(inside[k]) == 40.0
-        found = separable_infimum(p, np.full(1, v), 1.0, 1e-13)
-        assert found == (-math.inf if is_unbounded else pytest.approx(values[k], abs=1e-6))
+        infimum = separable_infimum(p, np.full(1, v), 1.0, 1e-13)
+        assert infimum == (-math.inf if is_unbounded else pytest.approx(values[k], abs=1e-6))
         if l2 == 0.0 and is_unbounded and abs(c) <= l1:  # the largest scale with a finite infimum
             s = max_dual_scale(p, np.full(1, v), 1)
             assert 0.0 <= s < 1.0
@@ -98,14 +98,16 @@ def test_every_sets_the_number_of_records() -> None:
     steps: list[int] = []
 
     def count(record: Any, weights: Any) -> None:
-        w = slow.scd("logistic", X, y, 0.02, 0.0, -math.inf, math.inf, 0.0, [-1] * 4 * len(steps))
+        w = reference.scd(
+            "logistic", X, y, 0.02, 0.0, -math.inf, math.inf, 0.0, [-1] * 4 * len(steps)
+        )
         assert weights == pytest.approx(w, abs=1e-12)
         steps.append(record.epoch)
 
-    often = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=4, callback=count)
+    frequent = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=4, callback=count)
     assert steps == [4 * k // X.shape[1] for k in range(len(steps))]
-    rarely = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0)
-    assert often.weights == pytest.approx(rarely.weights, abs=1e-12)
+    default = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0)
+    assert frequent.weights == pytest.approx(default.weights, abs=1e-12)
     epochs: list[int] = []
     scd(X, y, l1=0.02, every=1, callback=lambda record, weights: epochs.append(record.epoch))
     assert epochs == list(range(len(epochs)))
@@ -119,38 +121,38 @@ def test_accesses_count_the_steps() -> None:
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(20, 6)), rng.random(20) < 0.5
     for every in (1, 3, 5):
-        found = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=every)
-        accesses = [record.accesses for record in found.trace]
+        solution = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=every)
+        accesses = [record.accesses for record in solution.trace]
         assert accesses == [0] + [X.size * (1 + every * k) for k in range(1, len(accesses))]
         assert len(accesses) > 3
     # An epoch of scd that moves all weights reads all entries for the gap, and each column twice.
     options: dict[str, Any] = {"step": "bound", "order": "cyclic", "every": 1, "tol": 0.0}
-    for name in TWO:
-        found = solve_quietly(scd, X, y, name, 0.0, 0.05, max_epochs=4, **options)
-        assert [record.accesses for record in found.trace] == [3 * X.size * k for k in range(5)]
+    for name in LOSSES:
+        solution = solve_quietly(scd, X, y, name, 0.0, 0.05, max_epochs=4, **options)
+        assert [record.accesses for record in solution.trace] == [3 * X.size * k for k in range(5)]
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("l1", "l2"), PENALTIES)
 @pytest.mark.parametrize(("solver", "options"), STEPS, ids=NAMES)
-@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("name", LOSSES)
 def test_optimum(
     name: str, solver: Any, options: Any, l1: float, l2: float, fit_intercept: bool
 ) -> None:
     X, y = toy(name)
     X = X * 3.0  # too large for the step size of the paper
-    found = solver(
+    solution = solver(
         X, y, name, l1, l2, fit_intercept=fit_intercept, tol=1e-9, max_epochs=5000, **options
     )
-    assert found.converged
-    w, b = found.weights, found.intercept
-    assert found.objective == pytest.approx(objective(name, X, y, w, b, l1, l2), abs=1e-12)
+    assert solution.converged
+    w, b = solution.weights, solution.intercept
+    assert solution.objective == pytest.approx(objective(name, X, y, w, b, l1, l2), abs=1e-12)
     assert bool(b) == fit_intercept
-    assert np.diff([record.objective for record in found.trace]).max() <= 1e-15
-    other = fista(
+    assert np.diff([record.objective for record in solution.trace]).max() <= 1e-15
+    expected = fista(
         *(X, y), loss=name, l1=l1, l2=l2, fit_intercept=fit_intercept, tol=1e-9, max_epochs=9999
     )
-    assert found.objective == pytest.approx(other.objective, abs=5e-9)
+    assert solution.objective == pytest.approx(expected.objective, abs=5e-9)
     # Optimality conditions.
     _, g, slope = mean_loss(name, X, y, w, b)
     g = g + l2 * w
@@ -161,22 +163,22 @@ def test_optimum(
 def test_agrees_with_scikit_learn() -> None:
     X, y = toy("logistic")
     n = len(X)
-    rival: Any = LogisticRegression(
+    estimator: Any = LogisticRegression(
         C=1 / (0.02 * n), l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=1e-10
     ).fit(X, y)
-    theirs = objective("logistic", X, y, rival.coef_.ravel(), 0.0, 0.02, 0.0)
+    theirs = objective("logistic", X, y, estimator.coef_.ravel(), 0.0, 0.02, 0.0)
     assert scd(X, y, l1=0.02, tol=1e-9).objective == pytest.approx(theirs, abs=1e-6)
     X, y = toy("squared")
-    for rival, l1, l2 in (
+    for estimator, l1, l2 in (
         (Lasso(alpha=0.05, tol=1e-12), 0.05, 0.0),
         (ElasticNet(alpha=0.05, l1_ratio=0.4, tol=1e-12), 0.02, 0.03),
     ):
-        rival.fit(X, y)
-        theirs = objective("squared", X, y, rival.coef_, float(rival.intercept_), l1, l2)
-        found = scd(X, y, "squared", l1, l2, fit_intercept=True, tol=1e-9)
-        assert found.objective == pytest.approx(theirs, abs=1e-6)
-        assert found.weights == pytest.approx(rival.coef_, abs=1e-3)
-        assert ((found.weights == 0.0) == (rival.coef_ == 0.0)).all()
+        estimator.fit(X, y)
+        theirs = objective("squared", X, y, estimator.coef_, float(estimator.intercept_), l1, l2)
+        solution = scd(X, y, "squared", l1, l2, fit_intercept=True, tol=1e-9)
+        assert solution.objective == pytest.approx(theirs, abs=1e-6)
+        assert solution.weights == pytest.approx(estimator.coef_, abs=1e-3)
+        assert ((solution.weights == 0.0) == (estimator.coef_ == 0.0)).all()
 
 
 def test_dual_of_the_hinge_loss() -> None:
@@ -199,47 +201,51 @@ def test_bounds_of_each_weight() -> None:
     d = X.shape[1]
     free = scd(X, y, "squared", l2=0.01, tol=1e-10)
     lower = np.where(np.arange(d) % 2, -math.inf, free.weights + 0.1)
-    found = scd(X, y, "squared", l2=0.01, lower=lower, tol=1e-10)
-    assert found.converged and (found.weights >= lower).all()
-    assert found.objective > free.objective
-    g = mean_loss("squared", X, y, found.weights, 0.0)[1] + 0.01 * found.weights
-    held = found.weights == lower
+    solution = scd(X, y, "squared", l2=0.01, lower=lower, tol=1e-10)
+    assert solution.converged and (solution.weights >= lower).all()
+    assert solution.objective > free.objective
+    g = mean_loss("squared", X, y, solution.weights, 0.0)[1] + 0.01 * solution.weights
+    held = solution.weights == lower
     assert held.any() and (g[held] > 0.0).all() and np.abs(g[~held]).max() < 1e-4
 
 
 @pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize(("solver", "options"), STEPS, ids=NAMES)
-@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("name", LOSSES)
 def test_degenerate_data(name: str, solver: Any, options: Any, case: str) -> None:
     X, y = degenerate(case, name)
     for fit_intercept in (False, True):
-        found = solve_quietly(
+        solution = solve_quietly(
             *(solver, X, y, name, 0.02), fit_intercept=fit_intercept, max_epochs=30_000, **options
         )
-        value = objective(name, X, y, found.weights, found.intercept, 0.02, 0.0)
-        assert found.objective == pytest.approx(value, rel=1e-9, abs=1e-12)
+        value = objective(name, X, y, solution.weights, solution.intercept, 0.02, 0.0)
+        assert solution.objective == pytest.approx(value, rel=1e-9, abs=1e-12)
         zero = objective(name, X, y, np.zeros(X.shape[1]), 0.0, 0.02, 0.0)
-        assert found.objective <= zero + 1e-12 and found.gap >= 0.0
+        assert solution.objective <= zero + 1e-12 and solution.gap >= 0.0
         # With one label and an intercept there is no optimum: the intercept grows without bound.
         is_unbounded = name == "logistic" and fit_intercept and case in ("one row", "one label")
-        assert found.converged or case == "large" or is_unbounded
+        assert solution.converged or case == "large" or is_unbounded
         if case == "duplicate column":
-            alone = fista(X[:, 1:], y, loss=name, l1=0.02, fit_intercept=fit_intercept, tol=1e-8)
-            assert found.objective == pytest.approx(alone.objective, abs=2e-6 * max(1.0, zero))
+            expected = fista(X[:, 1:], y, loss=name, l1=0.02, fit_intercept=fit_intercept, tol=1e-8)
+            assert solution.objective == pytest.approx(
+                expected.objective, abs=2e-6 * max(1.0, zero)
+            )
 
 
 def test_any_order_of_rows_columns_and_steps() -> None:
     X, y = toy("logistic")
     rng = np.random.default_rng(1)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
-    one = scd(X, y, l1=0.01, tol=1e-9)
+    original = scd(X, y, l1=0.01, tol=1e-9)
     for order in ("permutation", "random", "cyclic"):
-        other = scd(csr_matrix(X[rows][:, columns]), y[rows], l1=0.01, tol=1e-9, order=order)
-        assert other.converged and other.objective == pytest.approx(one.objective, abs=2e-9)
-        assert other.weights == pytest.approx(one.weights[columns], abs=1e-3)
-    assert (scd(X, y, l1=0.01, tol=1e-9).weights == one.weights).all()
-    called = scd(X, y, l1=0.01, tol=1e-9, callback=lambda record, w: None)
-    assert (called.weights == one.weights).all()
+        permuted = scd(csr_matrix(X[rows][:, columns]), y[rows], l1=0.01, tol=1e-9, order=order)
+        assert permuted.converged and permuted.objective == pytest.approx(
+            original.objective, abs=2e-9
+        )
+        assert permuted.weights == pytest.approx(original.weights[columns], abs=1e-3)
+    assert (scd(X, y, l1=0.01, tol=1e-9).weights == original.weights).all()
+    with_callback = scd(X, y, l1=0.01, tol=1e-9, callback=lambda record, w: None)
+    assert (with_callback.weights == original.weights).all()
 
 
 def test_not_converged_warning_names_the_gap() -> None:
@@ -247,8 +253,8 @@ def test_not_converged_warning_names_the_gap() -> None:
     for solver in (scd, detcd):
         sentence = rf"{solver.__name__} stopped after 1 epochs with a gap of \d"
         with pytest.warns(NotConverged, match=sentence):
-            found = solver(X, y, l1=1e-4, tol=1e-12, max_epochs=1)
-        assert not found.converged and found.gap > 1e-12
+            solution = solver(X, y, l1=1e-4, tol=1e-12, max_epochs=1)
+        assert not solution.converged and solution.gap > 1e-12
 
 
 @pytest.mark.parametrize(
@@ -278,13 +284,13 @@ def test_unsupported_arguments(options: dict[str, Any], sentence: str) -> None:
     for solver in (scd, detcd):
         with pytest.raises(ValueError, match=sentence):
             solver(X, y, **options)
-    for other in ({"order": "sorted"}, {"step": "long"}):
+    for scd_options in ({"order": "sorted"}, {"step": "long"}):
         with pytest.raises(ValueError, match="scd does not support"):
-            scd(X, y, l1=0.1, **other)
+            scd(X, y, l1=0.1, **scd_options)
 
 
 def test_real_data() -> None:
     X, y = real("rcv1")
-    found = scd(X, y, l1=1e-3)
-    assert found.converged
-    assert scd(X, y, l1=1e-3, step="bound").objective == pytest.approx(found.objective, abs=2e-6)
+    solution = scd(X, y, l1=1e-3)
+    assert solution.converged
+    assert scd(X, y, l1=1e-3, step="bound").objective == pytest.approx(solution.objective, abs=2e-6)

@@ -20,7 +20,7 @@ from streaml1.solvers import NotConverged, dual_steps, fista, sdca
 from streaml1.solvers.dual_steps import is_at_bound, label_logit
 from streaml1.solvers.sampling import fill_order, rng_state
 from streaml1.solvers.solution import Trace
-from tests import reference_ascent as slow
+from tests import reference_ascent as reference
 from tests.reference_solvers import loss as slow_loss
 from tests.reference_solvers import mean_loss, penalty
 from tests.solver_data import DEGENERATE, degenerate, real, toy
@@ -39,15 +39,15 @@ def duals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
     records: list[tuple[float, float]] = []
     plain = Trace.record
 
-    def record(self: Trace, epoch: int, value: float, dual: float, *rest: Any) -> bool:
+    def record(self: Trace, epoch: int, value: float, dual: float, *args: Any) -> bool:
         records.append((value, dual))
-        return plain(self, epoch, value, dual, *rest)
+        return plain(self, epoch, value, dual, *args)
 
     monkeypatch.setattr(Trace, "record", record)
     return records
 
 
-# A step.
+# Steps
 
 NUMBERS = st.floats(-8.0, 8.0)
 
@@ -73,10 +73,10 @@ def test_step_is_optimal(
 ) -> None:
     y = y if name in ("squared", "absolute") else 1.0 if y > 0 else -1.0
     alpha = part * (y if name != "absolute" else 1.0)
-    found = best(CODES[name], a, alpha, y, q, gamma)
+    got = best(CODES[name], a, alpha, y, q, gamma)
     # The bisection finds z = a + q (alpha' - alpha) to about 1e-12.
-    expected = slow.dual_step(name, a, alpha, y, q, gamma)
-    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 / min(q, 1.0))
+    expected = reference.dual_step(name, a, alpha, y, q, gamma)
+    assert got == pytest.approx(expected, rel=1e-9, abs=1e-9 / min(q, 1.0))
 
 
 def entropy(b: float) -> float:
@@ -93,13 +93,13 @@ def test_logistic_step_is_nearly_optimal_and_never_decreases(
     ya: float, logit: float, q: float, y: float
 ) -> None:
     b = 1.0 / (1.0 + math.exp(-logit)) if abs(logit) < 1e300 else float(logit > 0)
-    found = y * best(CODES["logistic"], y * ya, y * b, y, q, 1.0)
-    assert 0.0 <= found <= 1.0
+    got = y * best(CODES["logistic"], y * ya, y * b, y, q, 1.0)
+    assert 0.0 <= got <= 1.0
 
-    def dual(other: float) -> float:
-        return -entropy(other) - ya * (other - b) - 0.5 * q * (other - b) ** 2
+    def dual(beta: float) -> float:
+        return -entropy(beta) - ya * (beta - b) - 0.5 * q * (beta - b) ** 2
 
-    low, high = 0.0, 1.0  # where the derivative changes its sign
+    low, high = 0.0, 1.0  # bracket of the sign change of the derivative
     for _ in range(200):
         middle = 0.5 * (low + high)
         rising = (
@@ -110,7 +110,7 @@ def test_logistic_step_is_nearly_optimal_and_never_decreases(
         low, high = (middle, high) if rising else (low, middle)
     rise = dual(low) - dual(b)
     rounding = 1e-11 * (1.0 + abs(ya) + q)
-    assert dual(found) >= dual(b) + 0.7 * rise - rounding
+    assert dual(got) >= dual(b) + 0.7 * rise - rounding
 
 
 @given(
@@ -119,45 +119,45 @@ def test_logistic_step_is_nearly_optimal_and_never_decreases(
     part=st.floats(0.0, 1.0),
     y=st.sampled_from([-1.0, 1.0]),
     gamma=st.floats(0.05, 3.0),
-    far=st.floats(0.0, 3.0),
+    distance=st.floats(0.0, 3.0),
 )
 def test_dropped_examples_would_not_move(
-    name: str, a: float, part: float, y: float, gamma: float, far: float
+    name: str, a: float, part: float, y: float, gamma: float, distance: float
 ) -> None:
     code, alpha = CODES[name], y * round(part)
-    if is_at_bound(code, a, alpha, y, gamma, far):
+    if is_at_bound(code, a, alpha, y, gamma, distance):
         assert best(code, a, alpha, y, 0.7, gamma) == alpha
-        # Nor after other steps moved the margin by less than `far`.
-        for other in (a - 0.99 * far, a + 0.99 * far):
-            assert best(code, other, alpha, y, 0.7, gamma) == alpha
+        # The same holds after other steps move the margin by less than `distance`.
+        for moved in (a - 0.99 * distance, a + 0.99 * distance):
+            assert best(code, moved, alpha, y, 0.7, gamma) == alpha
 
 
 @given(name=st.sampled_from(FIVE), a=NUMBERS, part=st.floats(0.0, 1.0))
 def test_share_of_the_gap(name: str, a: float, part: float) -> None:
     y, alpha = 1.0, part
-    found = share_of_gap(CODES[name], a, alpha, y, 0.5)
-    assert found >= -1e-12
+    got = share_of_gap(CODES[name], a, alpha, y, 0.5)
+    assert got >= -1e-12
     # phi*(-alpha), as the maximum of -alpha z - phi(z) over many z.
     z = np.linspace(-40.0, 40.0, 8001)
     conjugate = max(-alpha * t - slow_loss(name, float(t), y, 0.5)[0] for t in z)
     expected = slow_loss(name, a, y, 0.5)[0] + conjugate + alpha * a
     if name != "logistic":
-        assert found == pytest.approx(expected, abs=2e-3)
+        assert got == pytest.approx(expected, abs=2e-3)
     elif 0.05 < part < 0.95 and expected < 0.01:
-        assert found == pytest.approx(expected, rel=0.5, abs=1e-4)
+        assert got == pytest.approx(expected, rel=0.5, abs=1e-4)
 
 
-# Runs.
+# Runs
 
 
 @pytest.mark.parametrize("name", [name for name in FIVE if name != "logistic"])
 def test_steps_match_the_reference(name: str) -> None:
     X, y = toy(name, n=30)
-    w, _ = slow.sdca(name, X, y, 0.02, 0.5, epochs=2)
+    w, _ = reference.sdca(name, X, y, 0.02, 0.5, epochs=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
-        found = sdca(X, y, name, l2=0.02, gamma=0.5, order="cyclic", tol=0.0, max_epochs=2)
-    assert found.weights == pytest.approx(w, abs=1e-9)
+        solution = sdca(X, y, name, l2=0.02, gamma=0.5, order="cyclic", tol=0.0, max_epochs=2)
+    assert solution.weights == pytest.approx(w, abs=1e-9)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -167,21 +167,21 @@ def test_dual_never_decreases_and_gap_is_valid(
 ) -> None:
     X, y = toy(name)
     l2 = 1e-2 if name == "absolute" else 1e-3
-    found = sdca(
+    solution = sdca(
         *(X, y, name),
         **{"l2": l2, "gamma": 0.5, "order": order, "tol": 1e-8, "max_epochs": 20_000},
         callback=lambda record, w: None,
     )
-    assert found.converged and found.gap <= 1e-8
+    assert solution.converged and solution.gap <= 1e-8
     values, dual = np.array(duals).T
     assert (np.diff(dual) >= -1e-13).all()
     assert (values - dual >= -1e-13).all()
-    assert found.objective == pytest.approx(objective(name, X, y, found.weights, l2, 0.5))
-    assert [record.epoch for record in found.trace] == list(range(len(found.trace)))
+    assert solution.objective == pytest.approx(objective(name, X, y, solution.weights, l2, 0.5))
+    assert [record.epoch for record in solution.trace] == list(range(len(solution.trace)))
     if name in ("logistic", "smoothed_hinge", "squared"):
-        other = fista(X, y, loss=name, l2=1e-3, gamma=0.5, tol=1e-9, max_epochs=100_000)
-        assert found.objective == pytest.approx(other.objective, abs=2e-8)
-        gradient = mean_loss(name, X, y, found.weights, 0.0, 0.5)[1] + 1e-3 * found.weights
+        expected = fista(X, y, loss=name, l2=1e-3, gamma=0.5, tol=1e-9, max_epochs=100_000)
+        assert solution.objective == pytest.approx(expected.objective, abs=2e-8)
+        gradient = mean_loss(name, X, y, solution.weights, 0.0, 0.5)[1] + 1e-3 * solution.weights
         assert np.abs(gradient).max() < 1e-3
 
 
@@ -199,9 +199,9 @@ def test_agrees_with_scikit_learn() -> None:
         }[name]
         rival.set_params(max_iter=1_000_000).fit(X, y)
         l2 = 1.0 / (C * n)
-        found = sdca(X, y, name, l2=l2, tol=1e-9, max_epochs=100_000)
+        solution = sdca(X, y, name, l2=l2, tol=1e-9, max_epochs=100_000)
         theirs = objective(name, X, y, np.ravel(rival.coef_), l2)
-        assert found.objective == pytest.approx(theirs, abs=1e-6)
+        assert solution.objective == pytest.approx(theirs, abs=1e-6)
 
 
 @pytest.mark.parametrize("case", DEGENERATE)
@@ -210,43 +210,44 @@ def test_degenerate_data(name: str, case: str) -> None:
     X, y = degenerate(case, name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if case == "large" else "error", NotConverged)
-        found = sdca(X, y, name, l2=0.1, max_epochs=2000 if case == "large" else 100_000)
-    assert found.objective == pytest.approx(objective(name, X, y, found.weights, 0.1))
+        solution = sdca(X, y, name, l2=0.1, max_epochs=2000 if case == "large" else 100_000)
+    assert solution.objective == pytest.approx(objective(name, X, y, solution.weights, 0.1))
     assert (
-        found.gap >= 0.0 and found.dual <= objective(name, X, y, np.zeros(X.shape[1]), 0.1) + 1e-12
+        solution.gap >= 0.0
+        and solution.dual <= objective(name, X, y, np.zeros(X.shape[1]), 0.1) + 1e-12
     )
-    assert found.converged or case == "large"
+    assert solution.converged or case == "large"
     if case == "all zero":
-        assert not found.weights.any() and found.gap <= 1e-6
+        assert not solution.weights.any() and solution.gap <= 1e-6
 
 
 def test_zero_rows_and_any_row_order() -> None:
     X, y = toy("hinge")
     rng = np.random.default_rng(1)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
-    one = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
-    other = sdca(
+    original = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
+    permuted = sdca(
         csr_matrix(X[rows][:, columns]), y[rows], "hinge", l2=0.01, tol=1e-9, max_epochs=9999
     )
-    assert other.objective == pytest.approx(one.objective, abs=2e-9)
-    assert other.weights == pytest.approx(one.weights[columns], abs=1e-3)
+    assert permuted.objective == pytest.approx(original.objective, abs=2e-9)
+    assert permuted.weights == pytest.approx(original.weights[columns], abs=1e-3)
     twice = sdca(np.vstack([X, X]), np.append(y, y), "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
-    assert twice.objective == pytest.approx(one.objective, abs=2e-9)
+    assert twice.objective == pytest.approx(original.objective, abs=2e-9)
 
 
 def test_runs_are_reproducible_with_and_without_callback() -> None:
     X, y = toy("logistic")
-    seen: list[int] = []
+    epochs: list[int] = []
     run: dict[str, Any] = {"l2": 1e-3, "tol": 1e-8, "seed": 3}
-    one = sdca(X, y, **run)
-    other = sdca(X, y, **run, callback=lambda record, w: seen.append(record.epoch))
-    assert seen == list(range(len(seen)))
-    values = {record.epoch: record.objective for record in other.trace}
-    shared = [record for record in one.trace if record.epoch in values]
+    without = sdca(X, y, **run)
+    with_callback = sdca(X, y, **run, callback=lambda record, w: epochs.append(record.epoch))
+    assert epochs == list(range(len(epochs)))
+    values = {record.epoch: record.objective for record in with_callback.trace}
+    shared = [record for record in without.trace if record.epoch in values]
     assert len(shared) > 2
     assert all(record.objective == values[record.epoch] for record in shared)
-    assert (sdca(X, y, **run).weights == one.weights).all()
-    assert (sdca(X, y, **run | {"seed": 4}).weights != one.weights).any()
+    assert (sdca(X, y, **run).weights == without.weights).all()
+    assert (sdca(X, y, **run | {"seed": 4}).weights != without.weights).any()
     stopped = sdca(X, y, **run, callback=lambda record, w: record.epoch == 2)
     assert stopped.trace[-1].epoch == 2 and not stopped.converged
 
@@ -254,8 +255,8 @@ def test_runs_are_reproducible_with_and_without_callback() -> None:
 def test_not_converged_warning_names_the_gap() -> None:
     X, y = toy("hinge")
     with pytest.warns(NotConverged, match=r"sdca stopped after 3 epochs with a gap of \d"):
-        found = sdca(X, y, "hinge", l2=1e-6, tol=1e-12, max_epochs=3)
-    assert not found.converged and found.gap > 1e-12
+        solution = sdca(X, y, "hinge", l2=1e-6, tol=1e-12, max_epochs=3)
+    assert not solution.converged and solution.gap > 1e-12
 
 
 @pytest.mark.parametrize(
@@ -302,7 +303,7 @@ def test_orders() -> None:
     assert np.abs(counts[::3] - 2000).max() < 250 and np.abs(firsts[::3] - 2000 / 7).max() < 90
 
 
-# Many classes.
+# Multiclass
 
 
 def many(n: int = 24, k: int = 3) -> tuple[Any, Any, Any]:
@@ -313,29 +314,29 @@ def many(n: int = 24, k: int = 3) -> tuple[Any, Any, Any]:
 
 def test_multiclass_steps_match_the_reference() -> None:
     X, y, cost = many()
-    W = slow.multiclass(X, y, cost, 0.05, epochs=2)
+    W = reference.multiclass(X, y, cost, 0.05, epochs=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
-        found = sdca(
+        solution = sdca(
             *(X, y, "multiclass_hinge"), l2=0.05, cost=cost, order="cyclic", tol=0.0, max_epochs=2
         )
-    assert found.weights == pytest.approx(W, abs=1e-9)
+    assert solution.weights == pytest.approx(W, abs=1e-9)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_multiclass_optimum(order: str, duals: list[tuple[float, float]]) -> None:
     X, y, cost = many()
-    found = sdca(
+    solution = sdca(
         *(X, y, "multiclass_hinge"),
         **{"l2": 0.05, "cost": cost, "order": order, "tol": 1e-8, "max_epochs": 20_000},
         callback=lambda record, W: None,
     )
     values, dual = np.array(duals).T
-    assert found.converged and (np.diff(dual) >= -1e-13).all() and (values >= dual - 1e-13).all()
-    value = slow.multiclass_objective(X, y, cost, 0.05, found.weights)
-    assert found.objective == pytest.approx(value, abs=1e-12)
+    assert solution.converged and (np.diff(dual) >= -1e-13).all() and (values >= dual - 1e-13).all()
+    value = reference.multiclass_objective(X, y, cost, 0.05, solution.weights)
+    assert solution.objective == pytest.approx(value, abs=1e-12)
 
-    # The same as a quadratic program with slacks above each of the k costs.
+    # The same problem as a quadratic program with a slack above each of the k costs.
     n, k, d = len(X), 3, 4
     constraint = {
         "type": "ineq",
@@ -346,29 +347,31 @@ def test_multiclass_optimum(order: str, duals: list[tuple[float, float]]) -> Non
             + (X @ v[: k * d].reshape(k, d).T)[np.arange(n), y][:, None]
         ).ravel(),
     }
-    other = minimize(
+    expected = minimize(
         lambda v: v[k * d :].mean() + 0.025 * (v[: k * d] ** 2).sum(),
         np.append(np.zeros(k * d), np.full(n, 3.0)),
         constraints=constraint,
         method="SLSQP",
         options={"maxiter": 500, "ftol": 1e-12},
     )
-    assert found.objective == pytest.approx(other.fun, abs=1e-6)
+    assert solution.objective == pytest.approx(expected.fun, abs=1e-6)
 
 
 def test_two_classes_equal_the_hinge_loss() -> None:
     X, y = toy("hinge")
-    two = sdca(X, y, "multiclass_hinge", l2=0.02, tol=1e-9, max_epochs=9999)
-    one = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
-    assert two.classes == (-1.0, 1.0) and two.weights.shape == (2, X.shape[1])
-    assert two.objective == pytest.approx(one.objective, abs=2e-9)
-    assert two.weights[1] - two.weights[0] == pytest.approx(one.weights, abs=1e-3)
+    multiclass = sdca(X, y, "multiclass_hinge", l2=0.02, tol=1e-9, max_epochs=9999)
+    binary = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
+    assert multiclass.classes == (-1.0, 1.0) and multiclass.weights.shape == (2, X.shape[1])
+    assert multiclass.objective == pytest.approx(binary.objective, abs=2e-9)
+    assert multiclass.weights[1] - multiclass.weights[0] == pytest.approx(binary.weights, abs=1e-3)
 
 
 def test_degenerate_classes() -> None:
     X, y, _ = many()
-    one = sdca(X, np.zeros(len(X)), "multiclass_hinge", l2=0.1)
-    assert one.converged and not one.weights.any() and one.classes == (0.0,)
+    single_class = sdca(X, np.zeros(len(X)), "multiclass_hinge", l2=0.1)
+    assert (
+        single_class.converged and not single_class.weights.any() and single_class.classes == (0.0,)
+    )
     nothing = sdca(np.zeros_like(X), y, "multiclass_hinge", l2=0.1)
     assert nothing.converged and nothing.objective == pytest.approx(1.0)
     huge = sdca(X * 1e8, y, "multiclass_hinge", l2=1e14, tol=1e-6, max_epochs=9999)
@@ -385,8 +388,8 @@ def cost_of(k: int) -> Any:
 def test_real_data() -> None:
     X, y = real("rcv1")
     for name in ("logistic", "hinge"):
-        found = sdca(X, y, name, l2=1e-4)
-        assert found.converged
+        solution = sdca(X, y, name, l2=1e-4)
+        assert solution.converged
     rival = LogisticRegression(C=1.0 / (1e-4 * len(y)), fit_intercept=False, tol=1e-8).fit(X, y)
     w = rival.coef_.ravel()
     theirs = np.logaddexp(0.0, -np.where(y, 1.0, -1.0) * (X @ w)).mean() + 0.5e-4 * (w @ w)

@@ -20,12 +20,12 @@ from tests.solver_data import toy
 SMOOTH = ["logistic", "smoothed_hinge", "squared"]
 
 
-def face_of(X: Any, chosen: Any, sign: Any, l1: float, l2: float) -> Face:
+def make_face(X: Any, support: Any, sign: Any, l1: float, l2: float) -> Face:
     columns = csc_matrix(X)
-    parts = (columns.indices.astype(np.uint32), columns.data, columns.indptr.astype(np.uint64))
-    k = len(chosen)
+    csc = (columns.indices.astype(np.uint32), columns.data, columns.indptr.astype(np.uint64))
+    k = len(support)
     strengths = (np.full(k, l1), np.full(k, l2), np.zeros(k))
-    return Face(*parts, chosen.astype(np.uint32), *strengths, sign)
+    return Face(*csc, support.astype(np.uint32), *strengths, sign)
 
 
 def signs(name: str, y: Any) -> Any:
@@ -38,12 +38,12 @@ def test_polish_finds_the_minimum_of_the_face(name: str, l1: float, l2: float) -
     X, y = toy(name, n=60, d=12)
     best = scd(X, y, name, l1, l2, tol=1e-10) if name != "smoothed_hinge" else None
     w = prox_sdca(X, y, name, l1, l2, tol=1e-4).weights if best is None else best.weights
-    chosen = np.flatnonzero(w)
-    sign = np.sign(w[chosen])
+    support = np.flatnonzero(w)
+    sign = np.sign(w[support])
     # Start away from the optimum, with one weight at zero.
-    start = w[chosen] + 0.1 * sign
+    start = w[support] + 0.1 * sign
     start[0] = 0.0
-    A, face = X[:, chosen], face_of(X, chosen, sign, l1, l2)
+    A, face = X[:, support], make_face(X, support, sign, l1, l2)
 
     def value(v: Any) -> tuple[float, Any]:
         loss, g, _ = mean_loss(name, A, y, v, 0.0)
@@ -52,9 +52,11 @@ def test_polish_finds_the_minimum_of_the_face(name: str, l1: float, l2: float) -
     values = [value(start)[0]]
     weights = start
     for _ in range(20):
-        weights, passes, read = polish(face, signs(name, y), CODES[name], 1.0, weights, 1e-10, 1000)
+        weights, passes, accesses = polish(
+            face, signs(name, y), CODES[name], 1.0, weights, 1e-10, 1000
+        )
         values.append(value(weights)[0])
-        assert read == 2 * passes * np.count_nonzero(A)
+        assert accesses == 2 * passes * np.count_nonzero(A)
     assert np.diff(values).max() <= 1e-14
     bounds = [(0.0, None) if s > 0 or not l1 else (None, 0.0) for s in sign] if l1 else None
     expected = minimize(
@@ -75,15 +77,15 @@ def test_polish_is_monotone_and_respects_max_passes(
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(9, 6)) * (rng.random((9, 6)) < 0.4) * size
     y = np.where(rng.random(9) < 0.5, 1.0, -1.0)
-    chosen = np.flatnonzero(rng.random(6) < 0.7)
-    w = rng.normal(size=len(chosen)) * (rng.random(len(chosen)) < 0.8)
-    sign = np.where(w != 0.0, np.sign(w), rng.choice([-1.0, 1.0], len(chosen)))
-    face = face_of(X, chosen, sign, 0.1, 0.0)
+    support = np.flatnonzero(rng.random(6) < 0.7)
+    w = rng.normal(size=len(support)) * (rng.random(len(support)) < 0.8)
+    sign = np.where(w != 0.0, np.sign(w), rng.choice([-1.0, 1.0], len(support)))
+    face = make_face(X, support, sign, 0.1, 0.0)
     weights, passes, _ = polish(face, y, CODES["logistic"], 1.0, w, 1e-9, max_passes)
     assert passes <= max_passes and (weights * sign >= 0.0).all()
 
     def value(v: Any) -> float:
-        return float(np.logaddexp(0.0, -y * (X[:, chosen] @ v)).mean() + 0.1 * np.abs(v).sum())
+        return float(np.logaddexp(0.0, -y * (X[:, support] @ v)).mean() + 0.1 * np.abs(v).sum())
 
     assert value(weights) <= value(w) * (1.0 + 1e-12)
 
@@ -93,9 +95,9 @@ def test_monitor_backs_off() -> None:
     assert not monitor.is_settled(w) and monitor.is_settled(w)
     assert not monitor.is_settled(w[::-1]) and monitor.is_settled(w[::-1])
     tries = []
-    for turn in range(12):
-        if monitor.is_settled(w) or turn == 0:
-            tries.append(turn)
+    for k in range(12):
+        if monitor.is_settled(w) or k == 0:
+            tries.append(k)
             monitor.report(paid_off=False)
     assert tries == [0, 2, 6]
     monitor.report(paid_off=True)
@@ -108,8 +110,8 @@ def test_max_epochs_is_respected(solver: Any) -> None:
     full = solver(X, y, l1=0.003, tol=1e-12, max_epochs=3000)
     for max_epochs in [n for n in (1, 2, 3, 5, 8, 12, 17, 25) if n < full.trace[-1].epoch]:
         with pytest.warns(UserWarning, match="stopped after"):
-            found = solver(X, y, l1=0.003, tol=1e-12, max_epochs=max_epochs)
-        assert found.trace[-1].epoch == max_epochs and found.gap >= 0.0
-        z = (X @ found.weights) * np.where(np.asarray(y) > 0, 1.0, -1.0)
-        values = np.logaddexp(0.0, -z).mean() + 0.003 * np.abs(found.weights).sum()
-        assert found.objective == pytest.approx(values, abs=1e-12)
+            result = solver(X, y, l1=0.003, tol=1e-12, max_epochs=max_epochs)
+        assert result.trace[-1].epoch == max_epochs and result.gap >= 0.0
+        z = (X @ result.weights) * np.where(np.asarray(y) > 0, 1.0, -1.0)
+        values = np.logaddexp(0.0, -z).mean() + 0.003 * np.abs(result.weights).sum()
+        assert result.objective == pytest.approx(values, abs=1e-12)

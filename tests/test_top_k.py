@@ -1,4 +1,4 @@
-"""The largest of many sizes that stand in no order."""
+"""Selection of the largest of many unsorted sizes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from streaml1.optim.structures.top_k import FOUND, WIDE, find
 CLOCK = np.dtype([("entries", "i8")])
 
 
-class Pool(NamedTuple):
+class Candidates(NamedTuple):
     keys: Annotated[Any, np.float64]
     found: Annotated[Any, FOUND]
     clock: Annotated[Any, CLOCK]
 
 
 @kernel
-def look(rule: Any, bound: float, level: float, n: int, left: float) -> tuple[Any, float]:
-    return find(rule, bound, level, n, left)
+def find_largest(rule: Any, bound: float, level: float, n: int, z: float) -> tuple[Any, float]:
+    return find(rule, bound, level, n, z)
 
 
-def level_of(sizes: Any, left: float) -> float:
-    """Where the largest come down to, giving what is left."""
+def simplex_threshold(sizes: Any, z: float) -> float:
+    """Return the threshold of the projection of `sizes` onto the simplex of radius `z`."""
     mu = np.sort(sizes)[::-1]
-    return float(np.max((np.cumsum(mu) - left) / np.arange(1, len(mu) + 1)))
+    return float(np.max((np.cumsum(mu) - z) / np.arange(1, len(mu) + 1)))
 
 
 @given(
@@ -39,18 +39,20 @@ def level_of(sizes: Any, left: float) -> float:
     st.integers(0, 50),
     st.floats(0.0, 30.0),
 )
-def test_against_sorting(some: list[float], more: int, bound: float, n: int, left: float) -> None:
-    random = np.random.default_rng(len(some) + more)
-    sizes = random.permutation([*some, *random.random(more)])
-    keys = np.full(1 + len(sizes) + int(WIDE), 9.0)  # what is beyond the last does not count
+def test_matches_sorting(
+    values: list[float], n_random: int, bound: float, n: int, z: float
+) -> None:
+    random = np.random.default_rng(len(values) + n_random)
+    sizes = random.permutation([*values, *random.random(n_random)])
+    keys = np.full(1 + len(sizes) + int(WIDE), 9.0)  # entries beyond the last are ignored
     keys[1 : 1 + len(sizes)] = sizes
-    rule = Pool(keys, records(len(keys), FOUND), records(1, CLOCK))
+    rule = Candidates(keys, records(len(keys), FOUND), records(1, CLOCK))
     rule.clock[0].entries = len(sizes)
-    m, reached = look(rule, bound, 1.0, n, left)
+    m, reached = find_largest(rule, bound, 1.0, n, z)
     found = rule.found[: int(m)]
     assert np.array_equal(found["key"], keys[found["at"]])
     assert np.array_equal(found["key"], np.sort(sizes[sizes >= reached])[::-1])
     assert len(set(found["at"])) == m
-    if reached != bound:  # none that the level may meet is left out
+    if reached != bound:  # every size that the threshold may reach is found
         assert bound < reached
-        assert reached <= level_of(np.append(sizes, np.ones(n)), left) + 1e-12
+        assert reached <= simplex_threshold(np.append(sizes, np.ones(n)), z) + 1e-12

@@ -1,4 +1,4 @@
-"""Truncated gradient against its dense twin, and as the l1 FoBoS that it is a kin of."""
+"""Truncated gradient compared with its dense reference and with l1 FoBoS."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from streaml1.optim.truncated_gradient import TruncatedGradient
 from tests import kit, reference
 from tests.test_elastic_net import SCHEDULES, D, as_dict, assert_equal_twins, is_run
 
-PULLS: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "always": {"gravity": 0.01},
-    "seldom": {"gravity": 0.02, "period": 13},
+    "periodic": {"gravity": 0.02, "period": 13},
     "small weights": {"gravity": 0.02, "threshold": 0.2},
-    "small weights, seldom": {"gravity": 0.05, "period": 5, "threshold": 0.1},
+    "small weights, periodic": {"gravity": 0.05, "period": 5, "threshold": 0.1},
     "none": {"gravity": 0.0, "threshold": 0.1},
     "zero": {"gravity": 0.1, "threshold": 0.0},
 }
 
 
-def make(loss: str = "logistic", **params: Any) -> Any:
-    kind = TruncatedGradientClassifier if kit.is_binary(loss) else TruncatedGradientRegressor
-    return kind(loss=loss, **params)
+def make_model(loss: str = "logistic", **params: Any) -> Any:
+    model_class = TruncatedGradientClassifier if kit.is_binary(loss) else TruncatedGradientRegressor
+    return model_class(loss=loss, **params)
 
 
 @pytest.mark.parametrize(
     ("model", "check"),
     list(kit.river_checks(TruncatedGradientClassifier, TruncatedGradientRegressor)),
 )
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
@@ -52,40 +52,40 @@ def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
     data = kit.data_of(loss)
-    for k, (schedule, pull) in enumerate(itertools.product(SCHEDULES, PULLS)):
+    for k, (schedule, setting) in enumerate(itertools.product(SCHEDULES, SETTINGS)):
         if not is_run(loss, k):
             continue
-        params = {**SCHEDULES[schedule], **PULLS[pull]}
+        params = {**SCHEDULES[schedule], **SETTINGS[setting]}
         if k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
-        twin = reference.TruncatedGradient(D, loss=loss, **params)
-        kit.assert_matches_twin(make(loss, **params), twin, data)
+        dense = reference.TruncatedGradient(D, loss=loss, **params)
+        kit.assert_matches_twin(make_model(loss, **params), dense, data)
 
 
 @pytest.mark.parametrize("loss", CODES)
-def test_period_one_and_no_threshold_is_l1_fobos(loss: str) -> None:
+def test_period_one_without_threshold_equals_l1_fobos(loss: str) -> None:
     X, y, _, w = kit.data_of(loss, 4_000)
-    net = ElasticNetClassifier if kit.is_binary(loss) else ElasticNetRegressor
+    fobos_class = ElasticNetClassifier if kit.is_binary(loss) else ElasticNetRegressor
     for l1, schedule in itertools.product((0.0, 1e-3, 0.05), SCHEDULES.values()):
-        fobos = net(loss=loss, l1=l1, **schedule)
-        pulled = make(loss, gravity=l1, **schedule)
+        fobos = fobos_class(loss=loss, l1=l1, **schedule)
+        truncated = make_model(loss, gravity=l1, **schedule)
         a = fobos.progressive_many(csr_matrix(X), y, w)
-        b = pulled.progressive_many(csr_matrix(X), y, w)
+        b = truncated.progressive_many(csr_matrix(X), y, w)
         np.testing.assert_allclose(a, b, rtol=0.0, atol=1e-12)
-        assert set(fobos.weights) == set(pulled.weights)
-        assert pulled.weights == pytest.approx(fobos.weights, rel=0.0, abs=1e-12)
+        assert set(fobos.weights) == set(truncated.weights)
+        assert truncated.weights == pytest.approx(fobos.weights, rel=0.0, abs=1e-12)
 
 
-def test_a_weight_beyond_the_threshold_does_not_move_until_touched() -> None:
+def test_weight_beyond_the_threshold_is_not_truncated() -> None:
     params: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0}
     model = TruncatedGradientRegressor(gravity=0.01, threshold=0.5, **params)
-    model.learn_one({"large": 1.0, "small": 0.5}, 1.0)  # 1.0 and 0.5: just within
+    model.learn_one({"large": 1.0, "small": 0.5}, 1.0)  # 1.0 and 0.5, exactly at the threshold
     assert model.weights == {"large": 1.0, "small": 0.49}
     for t in range(20):
         model.learn_one({}, 0.0)
         assert model.weights["large"] == 1.0
         assert model.weights["small"] == pytest.approx(0.48 - 0.01 * t, abs=1e-15)
-    model.learn_one({"large": 1.0}, 0.5)  # within from now on
+    model.learn_one({"large": 1.0}, 0.5)  # below the threshold from now on
     assert model.weights["large"] == pytest.approx(0.49, abs=1e-15)
     for _ in range(60):
         model.learn_one({}, 0.0)
@@ -98,23 +98,23 @@ def test_a_weight_beyond_the_threshold_does_not_move_until_touched() -> None:
     threshold=st.sampled_from([0.0, 0.05, 0.3, math.inf]),
     values=st.lists(st.tuples(st.integers(0, 5), st.floats(-2.0, 2.0)), max_size=60),
 )
-def test_truncations_happen_in_the_right_steps(
+def test_truncations_happen_at_the_right_steps(
     period: int, threshold: float, values: list[tuple[int, float]]
 ) -> None:
     params: dict[str, Any] = {"gravity": 0.05, "period": period, "threshold": threshold, "lr": 0.3}
-    model, twin = TruncatedGradientClassifier(**params), reference.TruncatedGradient(6, **params)
+    model, dense = TruncatedGradientClassifier(**params), reference.TruncatedGradient(6, **params)
     for j, v in values:
         x = np.zeros(6)
         x[j] = v
         model.learn_one(as_dict(x), v > 0.5)
-        twin.learn(x, 1.0 if v > 0.5 else -1.0)
-        assert_equal_twins(model, twin)
+        dense.learn(x, 1.0 if v > 0.5 else -1.0)
+        assert_equal_twins(model, dense)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
     params: dict[str, Any] = {"lr": 0.3, "schedule": "constant"}
-    twin = reference.TruncatedGradient(D, loss=loss, **params)
+    dense = reference.TruncatedGradient(D, loss=loss, **params)
     changes: list[dict[str, Any]] = [
         {"gravity": 1e-2},
         {"threshold": 0.11},
@@ -125,60 +125,62 @@ def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
         {"gravity": 1e-2, "threshold": math.inf},
         {"clip_gradient": 0.1, "intercept_lr": 0.2, "schedule": "invsqrt"},
     ]
-    kit.assert_changes_match_twin(make(loss, **params), twin, changes, loss)
+    kit.assert_changes_match_twin(make_model(loss, **params), dense, changes, loss)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threshold", [0.8, math.inf])
-def test_bringing_current_many_times(threshold: float) -> None:
-    """A passes its limit every 64,000 steps."""
+def test_many_renormalizations(threshold: float) -> None:
+    """The accumulated penalty A exceeds its limit every 64,000 steps."""
     params: dict[str, Any] = {
         **{"gravity": 0.01, "threshold": threshold, "lr": 0.1, "schedule": "constant"},
         **{"intercept_lr": 0.0, "loss": "squared"},
     }
     random = np.random.default_rng(1)
-    model, twin = TruncatedGradientRegressor(**params), reference.TruncatedGradient(6, **params)
+    model, dense = TruncatedGradientRegressor(**params), reference.TruncatedGradient(6, **params)
     truth = np.array([2.0, -1.0, 0.5, 0.02, 0.0, -4.0])
-    chance = np.array([0.5, 0.3, 0.15, 0.05, 1e-3, 1e-4])
-    A, begun = 0.0, 0
+    rates = np.array([0.5, 0.3, 0.15, 0.05, 1e-3, 1e-4])
+    A, n_restarts = 0.0, 0
     for _ in range(20):
-        X = (random.random((10_000, 6)) < chance) * random.choice([0.5, 1.0, -1.0], (10_000, 6))
+        X = (random.random((10_000, 6)) < rates) * random.choice([0.5, 1.0, -1.0], (10_000, 6))
         y = X @ truth + random.normal(size=10_000) * 0.1
         got = model.progressive_many(csr_matrix(X), y)
-        np.testing.assert_allclose(got, twin.progressive(X, y, np.ones(10_000)), atol=1e-9, rtol=0)
-        assert_equal_twins(model, twin)
+        np.testing.assert_allclose(got, dense.progressive(X, y, np.ones(10_000)), atol=1e-9, rtol=0)
+        assert_equal_twins(model, dense)
         model._engine.check()
-        begun += bool(model._engine.rule.clock[0].A < A)
+        n_restarts += bool(model._engine.rule.clock[0].A < A)
         A = model._engine.rule.clock[0].A
-    assert begun >= 2
+    assert n_restarts >= 2
 
 
-@pytest.mark.parametrize("pull", PULLS)
-def test_names_are_only_names(pull: str) -> None:
-    kit.assert_weights_follow_names(lambda: make(**PULLS[pull], lr=0.5))
-    kit.assert_unseen_features_weigh_nothing(lambda: make(**PULLS[pull]))
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_feature_names_do_not_matter(setting: str) -> None:
+    kit.assert_weights_follow_names(lambda: make_model(**SETTINGS[setting], lr=0.5))
+    kit.assert_unseen_features_weigh_nothing(lambda: make_model(**SETTINGS[setting]))
 
 
 @pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", CODES)
-def test_poor_data_behaves(loss: str, case: str) -> None:
+def test_degenerate_data(loss: str, case: str) -> None:
     params: dict[str, Any] = {"gravity": 0.01, "period": 3, "threshold": 0.4, "lr": 0.3}
     kit.assert_degenerate_data_matches(
-        lambda loss: make(loss, **params),
+        lambda loss: make_model(loss, **params),
         lambda d, loss: reference.TruncatedGradient(d, loss=loss, **params),
         *(loss, case),
     )
 
 
-@pytest.mark.parametrize("pull", PULLS)
-def test_copies_resume_bit_identically(pull: str, tmp_path: Path) -> None:
-    kit.assert_copies_resume_bit_identically(lambda: make(**PULLS[pull], lr=0.5), tmp_path)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
+    kit.assert_copies_resume_bit_identically(
+        lambda: make_model(**SETTINGS[setting], lr=0.5), tmp_path
+    )
 
 
 def test_rows_longer_than_any_before() -> None:
     params: dict[str, Any] = {"gravity": 1e-3, "threshold": 1e-3}
     kit.assert_wide_rows_match(
-        lambda lr: make(**params, lr=lr),
+        lambda lr: make_model(**params, lr=lr),
         lambda d, lr: reference.TruncatedGradient(d, lr=lr, **params),
     )
 
@@ -199,18 +201,18 @@ def test_parameters_out_of_range_are_rejected() -> None:
     )
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_largest_allowed_numbers_stay_finite() -> None:
     settings = [
         {"gravity": g, "period": k, "threshold": h, "lr": lr, "schedule": "constant"}
         for g, k, h, lr in itertools.product(
             (0.0, 1e-3, 1e30), (1, 7, 2**31), (0.0, 1.0, 1e60, math.inf), (1e-5, 1e10)
         )
     ]
-    kit.assert_stays_finite(lambda **params: make("squared", **params), settings)
+    kit.assert_stays_finite(lambda **params: make_model("squared", **params), settings)
 
 
-def test_a_crafted_state_is_rejected() -> None:
-    model = make(gravity=0.01, threshold=0.1, lr=0.5)
+def test_forged_state_is_rejected() -> None:
+    model = make_model(gravity=0.01, threshold=0.1, lr=0.5)
     kit.assert_matches_twin(
         model,
         reference.TruncatedGradient(D, gravity=0.01, threshold=0.1, lr=0.5),
@@ -219,16 +221,16 @@ def test_a_crafted_state_is_rejected() -> None:
     )
     slots, arrays = model._engine.rule.state_dict()
 
-    def forged(**changes: Any) -> None:
+    def check_forged(**changes: Any) -> None:
         TruncatedGradient.from_state_dict(100, slots, {**arrays, **changes}).check()
 
-    forged()
+    check_forged()
     assert np.isposinf(arrays["a"]).any() and not np.isposinf(arrays["a"]).all()
-    other, never = arrays["clock"].copy(), arrays["clock"].copy()
-    other["theta"], never["period"] = 0.3, 0
+    wrong_threshold, wrong_period = arrays["clock"].copy(), arrays["clock"].copy()
+    wrong_threshold["theta"], wrong_period["period"] = 0.3, 0
     for changes in (
-        {"clock": other},
-        {"clock": never},
+        {"clock": wrong_threshold},
+        {"clock": wrong_period},
         {"clock": arrays["clock"][:0]},
         {"v": arrays["v"] * np.nan},
         {"v": arrays["v"].astype("f4")},
@@ -238,4 +240,4 @@ def test_a_crafted_state_is_rejected() -> None:
         {"more": arrays["a"]},
     ):
         with pytest.raises(AssertionError):
-            forged(**changes)
+            check_forged(**changes)

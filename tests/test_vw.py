@@ -1,4 +1,4 @@
-"""Vowpal Wabbit's text: what a line means, and what each mistake is told."""
+"""Vowpal Wabbit text: parsing of valid lines and error messages of invalid ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streaml1.sources import open_source
 from streaml1.sources.readers.vw import parse_vw
-from tests.test_streams import Refused, lines_of, rows_of
+from tests.test_sources import Refused, lines_of, rows_of
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ from tests.test_streams import Refused, lines_of, rows_of
         ("1 | a\u00a0b", ({"a\u00a0b": 1.0}, 1.0, 1.0)),
     ],
 )
-def test_lines(line, row):
-    found = parse_vw(line)
-    assert found == row
-    assert found is not None and list(found[0]) == list(row[0])
+def test_valid_lines(line, row):
+    parsed = parse_vw(line)
+    assert parsed == row
+    assert parsed is not None and list(parsed[0]) == list(row[0])
 
 
 @pytest.mark.parametrize(
@@ -71,38 +71,42 @@ def test_lines(line, row):
         ("1 |a b:1e308 b:1e308", "the value of feature 'a^b' overflows to infinity"),
     ],
 )
-def test_mistakes(line, reason):
+def test_invalid_lines_are_rejected(line, reason):
     with pytest.raises(ValueError) as error:
         parse_vw(line)
     assert reason in str(error.value)
     assert len(str(error.value)) < 150 and "\n" not in str(error.value)
 
 
-def test_without_required_labels():
+def test_labels_are_optional():
     assert parse_vw("|a b", require_label=False) == ({"a^b": 1.0}, None, 1.0)
     assert parse_vw("1|a b", require_label=False) == ({"a^b": 1.0}, None, 1.0)
     assert parse_vw("1 |a b", require_label=False) == ({"a^b": 1.0}, 1.0, 1.0)
 
 
-def test_a_file(tmp_path: Path):
+def test_file_with_invalid_lines(tmp_path: Path):
     path = tmp_path / "a.vw"
     path.write_bytes(b"\xef\xbb\xbf1 |a b\r\n\n0 2 |a c:2\n \t\n1 | \xff\nspam\n0 | d")
-    refused = Refused()
-    assert lines_of(open_source(path), refused) == [1, 3, 7]
-    assert [place.rpartition(":")[2] for place, _ in refused] == ["5", "6"]
-    assert refused[0][1] == "byte 0xff at column 5 is not UTF-8: convert the file to UTF-8"
-    rows = rows_of(open_source(path), refuse=refused)
+    rejected = Refused()
+    assert lines_of(open_source(path), rejected) == [1, 3, 7]
+    assert [place.rpartition(":")[2] for place, _ in rejected] == ["5", "6"]
+    assert rejected[0][1] == "byte 0xff at column 5 is not UTF-8: convert the file to UTF-8"
+    rows = rows_of(open_source(path), refuse=rejected)
     assert rows[:2] == [({"a^b": 1.0}, 1.0, 1.0), ({"a^c": 2.0}, 0.0, 2.0)]
 
 
-names = st.text(
+feature_names = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters=" \t\r\n:|"), min_size=1, max_size=6
 )
-finite = st.floats(allow_nan=False, allow_infinity=False)
+finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@given(finite, st.floats(0, 1e300), st.dictionaries(names, st.dictionaries(names, finite)))
-def test_what_is_written_is_read_back(y, w, spaces):
+@given(
+    finite_floats,
+    st.floats(0, 1e300),
+    st.dictionaries(feature_names, st.dictionaries(feature_names, finite_floats)),
+)
+def test_round_trip(y, w, spaces):
     namespaces = "".join(
         f"|{space} {' '.join(f'{name}:{value}' for name, value in x.items())}"
         for space, x in spaces.items()

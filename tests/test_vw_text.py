@@ -1,4 +1,4 @@
-"""Namespaces of `.vw` lines that are raw text: a kernel beside `parse_vw`, and other roads."""
+"""Raw text namespaces of `.vw` lines: kernel against `parse_vw`, sources, CLI and topics."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from streaml1.training import convert, evaluate, prediction_blocks
 from streaml1.training.consumer_group import Group
 from streaml1.training.model_registry import reader
 
-TEXTS = ["mail", "m", "t2"]
-PIECES = (
+TEXT_NAMESPACES = ["mail", "m", "t2"]
+FRAGMENTS = (
     *(
         "|mail ",
         "|m ",
@@ -58,7 +58,7 @@ PIECES = (
 
 
 def features(x: Any) -> list[list[tuple[str, float]]]:
-    """Names and values of rows as a kernel has told them."""
+    """Return the sorted (name, value) pairs of each row of a kernel's result."""
     hashes, values, indptr = x.csr()
     names = x.feature_names(np.arange(len(hashes)))
     return [
@@ -67,23 +67,23 @@ def features(x: Any) -> list[list[tuple[str, float]]]:
     ]
 
 
-def summed(x: dict[str, Any]) -> list[tuple[str, float]]:
+def python_features(x: dict[str, Any]) -> list[tuple[str, float]]:
     return sorted(zip(*flatten_features(x), strict=True))
 
 
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), min_size=1))
-def test_the_kernel_reads_what_python_does(bodies: list[str]) -> None:
+@given(st.lists(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join), min_size=1))
+def test_kernel_matches_the_python_parser(bodies: list[str]) -> None:
     lines = [f"1 {body}" for body in bodies]
-    parsed = VwParser(texts=TEXTS).read("".join(f"{line}\n" for line in lines).encode())
+    parsed = VwParser(texts=TEXT_NAMESPACES).read("".join(f"{line}\n" for line in lines).encode())
     expected, faults = [], {}
     for k, line in enumerate(lines):
         try:
-            example = parse_vw(line, texts=TEXTS)
+            example = parse_vw(line, texts=TEXT_NAMESPACES)
         except ValueError as error:
             faults[k] = str(error)
             continue
         if example is not None:
-            expected.append(summed(example[0]))
+            expected.append(python_features(example[0]))
     assert dict(parsed.faults) == faults
     got = []
     for row in features(parsed.x):
@@ -94,20 +94,20 @@ def test_the_kernel_reads_what_python_does(bodies: list[str]) -> None:
     assert got == expected
 
 
-def test_a_text_is_what_stands_up_to_the_bar() -> None:
+def test_text_extends_to_the_next_bar() -> None:
     x = parse_vw("1 |mail Re: cheap pills!|site news |mail again\r\n", texts=["mail"])
     assert x == ({"mail": "Re: cheap pills! again", "site^news": 1.0}, 1.0, 1.0)
     assert parse_vw("1 |mail", texts=["mail"]) == ({"mail": ""}, 1.0, 1.0)
     assert parse_vw("1 |mail a b") == ({"mail^a": 1.0, "mail^b": 1.0}, 1.0, 1.0)
-    many = [f"n{k}" for k in range(70)]
+    names = [f"n{k}" for k in range(70)]
     line = b"1 " + b" ".join(b"|n%d a b " % k for k in range(70)) + b"\n"
-    assert list(VwParser(texts=many).read(line).x) == [{name: "a b  " for name in many[:-1]} | {
+    assert list(VwParser(texts=names).read(line).x) == [{name: "a b  " for name in names[:-1]} | {
         "n69": "a b "
     }]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("1 |mail:2 a", "namespace 'mail:2' is raw text and cannot have a value; remove it"),
         (
@@ -120,30 +120,30 @@ def test_a_text_is_what_stands_up_to_the_bar() -> None:
         ),
     ],
 )
-def test_what_is_no_text_is_refused(line: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_text_namespaces_are_rejected(line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_vw(line, texts=["mail"])
     parsed = VwParser(texts=["mail"]).read(line.encode() + b"\n")
-    assert len(parsed.x) == 0 and said in parsed.faults[0][1]
+    assert len(parsed.x) == 0 and message in parsed.faults[0][1]
 
 
-def rows(n: int) -> list[tuple[int, str, str]]:
+def labelled_texts(n: int) -> list[tuple[int, str, str]]:
     random = Random(5)
-    words = ["Re:", "cheap", "PILLS,", "now", "see", "you", "at", "ten", "o'clock", "é", "Σ"]
-    texts = [" ".join(random.choices(words, k=random.randrange(9))) for _ in range(n)]
+    vocabulary = ["Re:", "cheap", "PILLS,", "now", "see", "you", "at", "ten", "o'clock", "é", "Σ"]
+    texts = [" ".join(random.choices(vocabulary, k=random.randrange(9))) for _ in range(n)]
     return [(random.randrange(2), random.choice("ab"), text) for text in texts]
 
 
 @pytest.mark.parametrize("params", [{}, {"hash_bits": 20}, {"cross": [("site", "mail")]}])
-def test_the_same_is_learnt_as_from_json_and_dicts(params: Any, tmp_path: Path) -> None:
-    """But for the namespace of the site, which its features have in their names."""
-    data = rows(500)
-    vw, lines = tmp_path / "a.vw", tmp_path / "a.jsonl"
+def test_vw_json_and_dicts_train_the_same_model(params: Any, tmp_path: Path) -> None:
+    """VW prefixes the site features with their namespace; otherwise the inputs are the same."""
+    data = labelled_texts(500)
+    vw, jsonl = tmp_path / "a.vw", tmp_path / "a.jsonl"
     named = [(y, {f"site^{s}": 1.0, "mail": text}) for y, s, text in data]
     vw.write_text("".join(f"{y} |site {s} |mail {text}\n" for y, s, text in data))
-    lines.write_text("".join(json.dumps({"x": x, "y": y}) + "\n" for y, x in named))
+    jsonl.write_text("".join(json.dumps({"x": x, "y": y}) + "\n" for y, x in named))
     models = [ElasticNetClassifier(text=["mail"], ngrams=3, l1=1e-6, **params) for _ in range(3)]
-    for model, path in zip(models, (vw, lines), strict=False):
+    for model, path in zip(models, (vw, jsonl), strict=False):
         streaml1.progressive(model, path, every=200)
     for y, x in named:
         models[2].learn_one(x, y)
@@ -153,30 +153,30 @@ def test_the_same_is_learnt_as_from_json_and_dicts(params: Any, tmp_path: Path) 
         assert {"site^a", "mail=cheap pills", "mail=o clock ten"} <= set(models[0].weights)
 
 
-def test_records_of_a_topic_have_texts() -> None:
+def test_kafka_records_support_text() -> None:
     parsed = record_parser("vw", True, ["mail"])(b"1 |mail Buy now |site a\n")
     assert list(parsed.x) == [{"mail": "Buy now ", "site^a": 1.0}]
 
 
-def test_sources_that_were_opened_without_the_text(
+def test_sources_opened_without_text_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would give it whole, or as words of another kind: refused before anything is learnt."""
+    """Such sources would yield other features, so they are rejected before learning."""
     monkeypatch.chdir(tmp_path)
     Path("a.vw").write_text("1 |mail Cheap pills, cheap!\n0 |mail see you\n")
     Path("a.csv").write_text('mail,y\n"Cheap pills, cheap!",1\nsee you,0\n')
     convert("a.csv", "a.rows", target="y", categorical=["mail"])
     model = ElasticNetClassifier(text=["mail"])
-    opens: list[tuple[str, dict[str, Any], str]] = [
+    cases: list[tuple[str, dict[str, Any], str]] = [
         ("a.vw", {}, "open it by open_source(..., text=['mail']), or give its name"),
         ("a.csv", {"target": "y"}, "open it by open_source(..., text=['mail'])"),
         ("a.rows", {}, "use the file it was converted from"),
     ]
-    for name, options, remedy in opens:
-        said = f"the model reads 'mail' as text, but {name} was opened without it; {remedy}"
-        for use in (streaml1.progressive, evaluate, prediction_blocks):
-            with pytest.raises(SourceError, match=re.escape(said)):
-                use(model, open_source(name, **options))
+    for name, options, remedy in cases:
+        message = f"the model reads 'mail' as text, but {name} was opened without it; {remedy}"
+        for consume in (streaml1.progressive, evaluate, prediction_blocks):
+            with pytest.raises(SourceError, match=re.escape(message)):
+                consume(model, open_source(name, **options))
     assert not model.n_iterations
     for name, options in (("a.vw", {}), ("a.csv", {"target": "y"})):
         streaml1.progressive(model, open_source(name, text=["mail"], **options))
@@ -184,7 +184,7 @@ def test_sources_that_were_opened_without_the_text(
     assert set(model.weights) == {"mail=cheap", "mail=pills", "mail=see", "mail=you"}
 
 
-def test_the_models_of_a_group_read_text() -> None:
+def test_consumer_group_reads_text() -> None:
     group = Group(
         ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/a", group="g", folder="kept",
         format="vw",
@@ -194,54 +194,54 @@ def test_the_models_of_a_group_read_text() -> None:
     ]
 
 
-def test_a_model_of_a_topic_knows_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--load kafka://...` needs no `--text` again: the topic is read once, connected as asked."""
+def test_model_from_a_topic_knows_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--load kafka://...` needs no `--text`: the topic is read once, with the given options."""
     path, saved = tmp_path / "a.vw", tmp_path / "m"
     path.write_text("1 |mail Cheap pills\n0 |mail see you\n")
     model, url = ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/models"
     model.learn_one({"mail": "see"}, True)
-    read: list[tuple[str, str]] = []
+    reads: list[tuple[str, str]] = []
 
-    def newest(topic: Any) -> ElasticNetClassifier:
-        read.append((topic.url, topic.security.protocol))
+    def read_model(topic: Any) -> ElasticNetClassifier:
+        reads.append((topic.url, topic.security.protocol))
         return model
 
-    monkeypatch.setattr(reader, "read", newest)
+    monkeypatch.setattr(reader, "read", read_model)
     args = ["learn", str(path), "--load", url, "--save", str(saved), "--kafka-security", "SSL"]
-    done = CliRunner().invoke(cli, args)
-    assert done.exit_code == 0, done.output
-    assert read == [(url, "SSL")]
-    done = CliRunner().invoke(cli, ["predict", url, str(path), *args[-2:]])
-    assert done.exit_code == 0 and read == [(url, "SSL")] * 2, done.output
+    result = CliRunner().invoke(cli, args)
+    assert result.exit_code == 0, result.output
+    assert reads == [(url, "SSL")]
+    result = CliRunner().invoke(cli, ["predict", url, str(path), *args[-2:]])
+    assert result.exit_code == 0 and reads == [(url, "SSL")] * 2, result.output
     for option in ("--predictions", "--publish"):
-        away = ["learn", str(path), option, "kafka://127.0.0.1:1/t", *args[-2:]]
-        done = CliRunner().invoke(cli, away)
-        assert done.exit_code == 75 and "no broker answers at 127.0.0.1:1" in done.output
+        unreachable = ["learn", str(path), option, "kafka://127.0.0.1:1/t", *args[-2:]]
+        result = CliRunner().invoke(cli, unreachable)
+        assert result.exit_code == 75 and "no broker answers at 127.0.0.1:1" in result.output
     assert set(model.weights) == {"mail=cheap", "mail=pills", "mail=see", "mail=you"}
 
 
-def test_the_command_line(tmp_path: Path) -> None:
-    """A model that goes on knows what is text; so do predictions."""
+def test_command_line(tmp_path: Path) -> None:
+    """Continued training and prediction know the text namespaces from the model."""
     path, model = tmp_path / "a.vw", tmp_path / "m.model"
-    path.write_text("".join(f"{y} |site {s} |mail {text}\n" for y, s, text in rows(300)))
+    path.write_text("".join(f"{y} |site {s} |mail {text}\n" for y, s, text in labelled_texts(300)))
 
     def run(*args: str) -> str:
         result = CliRunner().invoke(cli, list(args))
         assert result.exit_code == 0, result.output
         return result.output
 
-    asked = ["learn", str(path), "--text", "mail", "--ngrams", "2"]
-    run(*asked, "--save", str(model))
+    learn_args = ["learn", str(path), "--text", "mail", "--ngrams", "2"]
+    run(*learn_args, "--save", str(model))
     loaded = streaml1.load(model)
     assert loaded.text == ["mail"] and "mail=cheap pills" in loaded.weights
-    told = [float(p) for p in run("predict", str(model), str(path)).split()]
-    one = parse_vw(path.read_text().splitlines()[0], texts=["mail"])
-    assert one is not None and told[0] == loaded.predict_proba_one(one[0])[True]
+    predicted = [float(p) for p in run("predict", str(model), str(path)).split()]
+    example = parse_vw(path.read_text().splitlines()[0], texts=["mail"])
+    assert example is not None and predicted[0] == loaded.predict_proba_one(example[0])[True]
     run("learn", str(path), "--load", str(model), "--save", str(model))
     assert set(streaml1.load(model).weights) == set(loaded.weights)
-    kept = tmp_path / "kept"
-    run(*asked, "--checkpoint", str(kept), "--limit", "100")
-    run("learn", str(path), "--checkpoint", str(kept), "--save", str(model))
-    straight = tmp_path / "straight"
-    run(*asked, "--save", str(straight))
-    assert streaml1.load(model).weights == streaml1.load(straight).weights
+    checkpoints = tmp_path / "checkpoints"
+    run(*learn_args, "--checkpoint", str(checkpoints), "--limit", "100")
+    run("learn", str(path), "--checkpoint", str(checkpoints), "--save", str(model))
+    uninterrupted = tmp_path / "uninterrupted"
+    run(*learn_args, "--save", str(uninterrupted))
+    assert streaml1.load(model).weights == streaml1.load(uninterrupted).weights

@@ -79,7 +79,7 @@ and nothing else use internals of numba. To allow the next minor version:
    =============================  ==================================================================
 
 3. Run ``tests/test_jit.py``, ``test_object_files.py``, ``test_processors.py`` and
-   ``test_start.py``, then the whole suite, each also with ``NUMBA_DISABLE_JIT=1``.
+   ``test_imports.py``, then the whole suite, each also with ``NUMBA_DISABLE_JIT=1``.
 4. Raise the bound in ``pyproject.toml``.
 """
 

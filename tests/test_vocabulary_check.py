@@ -1,4 +1,4 @@
-"""What is to be crossed, or made words of, and does not come: it is said, once."""
+"""One warning for interactions and text columns that match no feature of the stream."""
 
 from __future__ import annotations
 
@@ -15,72 +15,73 @@ from river import compose, preprocessing
 import streaml1
 from streaml1.training import evaluate
 
-CROSSED = (
+NO_CROSS_FEATURE = (
     "no name is 'stie' or starts with 'stie=' or 'stie^', so the cross stie,ad adds no features"
 )
-TEXT = "no feature is named 'mesage', so its text adds no features"
+NO_TEXT_FEATURE = "no feature is named 'mesage', so its text adds no features"
 
 
-def vw(folder: Path, n: int) -> str:
+def write_vw(folder: Path, n: int) -> str:
     path = folder / "a.vw"
     path.write_text("".join(f"{k % 2} |site s{k % 7} |ad a{k % 5} |mail hello\n" for k in range(n)))
     return str(path)
 
 
-def jsonl(folder: Path, n: int) -> str:
+def write_jsonl(folder: Path, n: int) -> str:
     path = folder / "a.jsonl"
     xs = [{"site": f"s{k % 7}", "ad=x": 1, "mail": "hello you"} for k in range(n)]
     path.write_text("".join(json.dumps({"x": x, "y": k % 2}) + "\n" for k, x in enumerate(xs)))
     return str(path)
 
 
-def frames(folder: Path, n: int) -> Any:
+def make_frame(folder: Path, n: int) -> Any:
     X = pd.DataFrame({"site": ["news", "mail"], "ad": [1.0, 2.0], "mail": ["hello", "you"]})
     return pd.concat([X] * (n // 2)), [True, False] * (n // 2)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [record.getMessage() for record in caplog.records if record.name == "streaml1"]
+def take_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    messages = [record.getMessage() for record in caplog.records if record.name == "streaml1"]
     caplog.clear()
-    return found
+    return messages
 
 
-@pytest.mark.parametrize("source", [vw, jsonl, frames])
+@pytest.mark.parametrize("source", [write_vw, write_jsonl, make_frame])
 @pytest.mark.parametrize("n", [2, 200, 4000])
-def test_what_is_spelt_wrong_is_told_once(
+def test_misspelled_names_are_reported_once(
     source: Callable[[Path, int], Any], n: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     examples = source(tmp_path, n)
-    seen = f"in the first {min(n, 1000):,} examples "
+    prefix = f"in the first {min(n, 1000):,} examples "
     remedy = "; check the spelling of the column or namespace"
     model = streaml1.ElasticNetClassifier(cross=[("stie", "ad"), ("site", "ad")])
     streaml1.progressive(model, examples, every=100)
-    assert said(caplog) == [f"{seen}{CROSSED}{remedy}"]
+    assert take_warnings(caplog) == [f"{prefix}{NO_CROSS_FEATURE}{remedy}"]
     model = streaml1.ElasticNetClassifier(text=["mail", "mesage"], hash_bits=10)
     streaml1.progressive(model, examples, every=100, passes=1)
-    assert said(caplog) == [f"{seen}{TEXT}{remedy}"]
+    assert take_warnings(caplog) == [f"{prefix}{NO_TEXT_FEATURE}{remedy}"]
     model = streaml1.ElasticNetClassifier(cross=[("site", "ad")], text=["mail"])
     streaml1.progressive(model, examples)
-    assert said(caplog) == []
+    assert take_warnings(caplog) == []
 
 
-def test_what_comes_late_but_comes_is_not_told(
+def test_names_that_appear_late_are_not_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    xs: list[Any] = [({"a": 1}, True)] * 998 + [({"site=b": 1}, False), ({"ad^c": 1}, True)]
+    examples: list[Any] = [({"a": 1}, True)] * 998 + [({"site=b": 1}, False), ({"ad^c": 1}, True)]
     model = streaml1.ElasticNetClassifier(cross=[("site", "ad")])
-    streaml1.progressive(model, xs, every=10)
-    assert said(caplog) == []
-    streaml1.progressive(model.clone(), xs[:1])
-    assert sorted(said(caplog)) == [
-        f"in the only example no name is {p!r} or starts with {p + '='!r} or {p + '^'!r}, so the "
-        "cross site,ad adds no features; check the spelling of the column or namespace"
-        for p in ("ad", "site")
+    streaml1.progressive(model, examples, every=10)
+    assert take_warnings(caplog) == []
+    streaml1.progressive(model.clone(), examples[:1])
+    assert sorted(take_warnings(caplog)) == [
+        f"in the only example no name is {name!r} or starts with {name + '='!r} or "
+        f"{name + '^'!r}, so the cross site,ad adds no features; check the "
+        "spelling of the column or namespace"
+        for name in ("ad", "site")
     ]
 
 
 @pytest.mark.parametrize("hash_bits", [None, 10])
-def test_labels_that_come_late(
+def test_delayed_labels(
     hash_bits: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     events: list[dict[str, Any]] = []
@@ -88,46 +89,50 @@ def test_labels_that_come_late(
         x = {f"site=s{k % 3}": 1, "ad": 2, "mail": "hello you"}
         events += [{"id": k, "x": x, "time": k}, {"id": k, "y": k % 2, "time": k + 0.5}]
     path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in events))
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
     for source in (events, str(path)):
         model = streaml1.ElasticNetClassifier(
             cross=[("site", "ad"), ("stie", "ad")], text=["mail", "mesage"], hash_bits=hash_bits
         )
         report = streaml1.progressive(model, source, label_within=5.0)
         assert report.examples == 60
-        told = said(caplog)
-        assert len(told) == 2 and CROSSED in told[0] and TEXT in told[1]
+        warnings = take_warnings(caplog)
+        assert (
+            len(warnings) == 2
+            and NO_CROSS_FEATURE in warnings[0]
+            and NO_TEXT_FEATURE in warnings[1]
+        )
 
 
-def test_a_model_that_goes_on_has_met_what_it_met(
+def test_continued_training_remembers_seen_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    new = [({"site": "s"}, True)]
-    kept = [({"site": "s", "ad": "a"}, True)] * 3
+    without_ad = [({"site": "s"}, True)]
+    with_ad = [({"site": "s", "ad": "a"}, True)] * 3
     model = streaml1.ElasticNetClassifier(cross=[("site", "ad")])
-    streaml1.progressive(model, kept)
-    streaml1.progressive(model, new)
-    evaluate(model, new)
-    assert said(caplog) == []
+    streaml1.progressive(model, with_ad)
+    streaml1.progressive(model, without_ad)
+    evaluate(model, without_ad)
+    assert take_warnings(caplog) == []
     path = tmp_path / "a.jsonl"
     path.write_text('{"x": {"site": "s", "ad": "b"}, "y": 1}\n')
     for _ in range(2):
-        one = streaml1.ElasticNetClassifier(cross=[("site", "ad")])
-        streaml1.progressive(one, path, checkpoint=tmp_path / "kept")
+        resumed = streaml1.ElasticNetClassifier(cross=[("site", "ad")])
+        streaml1.progressive(resumed, path, checkpoint=tmp_path / "checkpoint")
         with path.open("a") as file:
             file.write('{"x": {"site": "s"}, "y": 1}\n')
-    assert one.n_iterations == 2 and said(caplog) == []
+    assert resumed.n_iterations == 2 and take_warnings(caplog) == []
 
 
-def test_numbered_columns_are_no_texts(caplog: pytest.LogCaptureFixture) -> None:
+def test_numbered_columns_do_not_match_text_names(caplog: pytest.LogCaptureFixture) -> None:
     model = streaml1.ElasticNetClassifier(text=["mesage"])
     streaml1.progressive(model, (scipy.sparse.eye(4).tocsr(), [True, False] * 2))
-    told = said(caplog)
-    assert len(told) == 1 and TEXT in told[0]
+    warnings = take_warnings(caplog)
+    assert len(warnings) == 1 and NO_TEXT_FEATURE in warnings[0]
 
 
-def test_a_pipeline_may_make_the_names(caplog: pytest.LogCaptureFixture) -> None:
+def test_pipelines_may_create_the_names(caplog: pytest.LogCaptureFixture) -> None:
     model = streaml1.ElasticNetClassifier(cross=[("site_x", "ad")])
     pipeline = compose.Prefixer("site_x^") | preprocessing.StandardScaler() | model
     streaml1.progressive(pipeline, [({"a": 1.0}, True)])
-    assert said(caplog) == []
+    assert take_warnings(caplog) == []

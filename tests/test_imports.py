@@ -1,4 +1,4 @@
-"""What a new process imports before it can do its work."""
+"""Modules that a new process imports, and when."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ HEAVY = ("river", "scipy", "kafka", "matplotlib", "pandas", "polars", "sklearn",
 PRINT_MODULES = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
 
 
-def loaded(python: Callable[..., str], text: str, **environment: str) -> set[str]:
+def imported_modules(python: Callable[..., str], text: str, **environment: str) -> set[str]:
     modules: list[str] = json.loads(
         python("-c", text + PRINT_MODULES, **environment).splitlines()[-1]
     )
     return set(modules)
 
 
-def test_importing_streaml1_imports_nothing_heavy(python: Callable[..., str]) -> None:
-    modules = loaded(python, "import streaml1")
+def test_import_loads_no_heavy_modules(python: Callable[..., str]) -> None:
+    modules = imported_modules(python, "import streaml1")
     assert modules.isdisjoint(HEAVY)
     assert {name for name in modules if name.startswith("streaml1")} == {"streaml1"}
 
 
-COUNTED = """
+COUNT_COLLECTIONS = """
 import gc
 full = []
 gc.callbacks.append(lambda phase, info: full.append(phase) if info["generation"] == 2 else None)
@@ -48,12 +48,12 @@ print(len(full), gc.isenabled(), gc.get_freeze_count() > 0)
 def test_imports_trigger_no_full_collection(
     python: Callable[..., str], before: str, after: str
 ) -> None:
-    """And the settings of the garbage collector are as before."""
-    assert python("-c", COUNTED.format(before=before)) == f"{after}\n"
+    """Imports also leave the settings of the garbage collector unchanged."""
+    assert python("-c", COUNT_COLLECTIONS.format(before=before)) == f"{after}\n"
 
 
-def test_a_model_imports_only_its_own_method(python: Callable[..., str]) -> None:
-    modules = loaded(python, "import streaml1; streaml1.FTRLClassifier()")
+def test_model_imports_only_its_own_method(python: Callable[..., str]) -> None:
+    modules = imported_modules(python, "import streaml1; streaml1.FTRLClassifier()")
     assert {"streaml1.models.ftrl", "streaml1.optim.ftrl", "river.base"} <= modules
     methods = {name for name in modules if name.startswith("streaml1.models.")}
     assert "streaml1.models.ftrl" in methods and "streaml1.models.eg" not in methods
@@ -65,7 +65,7 @@ def test_a_model_imports_only_its_own_method(python: Callable[..., str]) -> None
     assert not any(name.startswith(("streaml1.sources", "streaml1.training")) for name in modules)
 
 
-def test_the_first_prediction_does_not_import_numba(
+def test_first_prediction_does_not_import_numba(
     python: Callable[..., str],
 ) -> None:
     """Cached machine code of typed kernels runs without numba."""
@@ -74,24 +74,26 @@ def test_the_first_prediction_does_not_import_numba(
         "m.learn_one({'a': 1.0}, True); m.learn_one({'a': 1.0, 'b': 2.0}, False); "
         "print(m.predict_proba_one({'a': 1.0}))"
     )
-    cold = python("-c", text, **WARM)
-    assert python("-c", text, **WARM) == cold
-    modules = loaded(python, text, **WARM)
+    first_output = python("-c", text, **WARM)
+    assert python("-c", text, **WARM) == first_output
+    modules = imported_modules(python, text, **WARM)
     assert "streaml1.features.dict_reader" in modules and "scipy" not in modules
     assert ("numba" in modules) == (not COMPILED)
-    # Batches use numba's cache, which is read without registering what numba could compile.
+    # Batches use numba's cache, which loads without numba's type registries.
     batch = text + "; m.predict_many([{'a': 1.0}])"
     python("-c", batch, **WARM)
-    modules = loaded(python, batch, **WARM)
+    modules = imported_modules(python, batch, **WARM)
     assert "numba" in modules
     assert "numba.np.arraymath" not in modules and "scipy.linalg" not in modules
-    # A function of the user's that is compiled afterwards has the registries it needs.
-    own = "; import numba; print(numba.njit(lambda a: a @ a.T)(__import__('numpy').eye(2))[1, 1])"
-    assert python("-c", text + own, **WARM) == cold + "1.0\n"
+    # Compiling a user's function afterwards loads the registries it needs.
+    user_function = (
+        "; import numba; print(numba.njit(lambda a: a @ a.T)(__import__('numpy').eye(2))[1, 1])"
+    )
+    assert python("-c", text + user_function, **WARM) == first_output + "1.0\n"
 
 
-@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
+@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="numba is disabled")
 def test_readers_do_not_import_the_kafka_client(python: Callable[..., str]) -> None:
-    modules = loaded(python, "from streaml1.training import progressive")
+    modules = imported_modules(python, "from streaml1.training import progressive")
     for heavy in ("kafka", "river.datasets", "matplotlib", "scipy.stats", "rich", "polars"):
         assert heavy not in modules

@@ -1,4 +1,4 @@
-"""TLS, SASL and lists of brokers: who is let in, what is said if not, and where secrets show."""
+"""Kafka security: settings, TLS and SASL logins, error messages, and secrecy of passwords."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from streaml1.sources.kafka.topic import Topic
 from tests.broker import Broker
 
 ROOT = Path(__file__).parent.parent
-HUSH = "hu$h: qqz=secret"
+PASSWORD = "hu$h: qqz=secret"
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +45,14 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"STREAML1_KAFKA_{name}", raising=False)
 
 
-# What is said, and where
+# Settings
 
 
-def settled(**options: Any) -> dict[str, Any]:
-    return {name: one.value for name, one in read_settings(options).items()}
+def resolved_settings(**options: Any) -> dict[str, Any]:
+    return {name: setting.value for name, setting in read_settings(options).items()}
 
 
-def test_options_go_before_the_environment_and_that_before_a_file(
+def test_precedence_of_options_environment_and_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "client.properties"
@@ -60,37 +60,37 @@ def test_options_go_before_the_environment_and_that_before_a_file(
         "bootstrap.servers=file:1\nsasl.mechanism=PLAIN\nacks=all\n"
         'sasl.jaas.config=org.x.PlainLoginModule required username="f" password="of the file";\n'
     )
-    assert settled(properties=file) == {
+    assert resolved_settings(properties=file) == {
         "bootstrap": "file:1", "mechanism": "PLAIN", "user": "f", "password": "of the file"
     }  # fmt: skip
     monkeypatch.setenv("STREAML1_KAFKA_PROPERTIES", str(file))
     monkeypatch.setenv("STREAML1_KAFKA_USER", "e")
     monkeypatch.setenv("STREAML1_KAFKA_BOOTSTRAP", "environment:2")
-    assert settled() | {"password": 0} == {
+    assert resolved_settings() | {"password": 0} == {
         "bootstrap": "environment:2", "mechanism": "PLAIN", "user": "e", "password": 0
     }  # fmt: skip
-    assert settled(bootstrap="option:3", user=None)["bootstrap"] == "option:3"
-    # A password in a file of its own, said by an option, takes the place of the other.
-    (tmp_path / "password").write_text(f"{HUSH}\n")
+    assert resolved_settings(bootstrap="option:3", user=None)["bootstrap"] == "option:3"
+    # An option that names a password file takes precedence over the password elsewhere.
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
     monkeypatch.setenv("STREAML1_KAFKA_PASSWORD", "of the environment")
-    assert settled()["password"].encode() == b"of the environment"
-    told = settled(password_file=tmp_path / "password")["password"]
-    assert told.encode() == HUSH.encode() and isinstance(told, Secret)
+    assert resolved_settings()["password"].encode() == b"of the environment"
+    password = resolved_settings(password_file=tmp_path / "password")["password"]
+    assert password.encode() == PASSWORD.encode() and isinstance(password, Secret)
 
 
 NAMES = strategies.text(strategies.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1)
 
 
-def _escaped(text: str) -> str:
-    """As Java's Properties.store writes it, every special character escaped."""
+def escape(text: str) -> str:
+    """Escape every special character as Java's Properties.store does."""
     return "".join(f"\\{c}" if c in "\\=: #!" else f"\\u{ord(c):04x}" for c in text)
 
 
 @given(strategies.dictionaries(NAMES, NAMES.map(lambda text: text.rstrip() or "x"), max_size=4))
 def test_properties_are_read_as_java_writes_them(pairs: dict[str, str]) -> None:
-    text = "".join(f"{_escaped(k)} = {_escaped(v)}\n# a=b\n" for k, v in pairs.items())
+    text = "".join(f"{escape(k)} = {escape(v)}\n# a=b\n" for k, v in pairs.items())
     assert parse_properties(text) == pairs
-    folded = "".join(f"{_escaped(k)}:\\\n   {_escaped(v)}\n\n!c\n" for k, v in pairs.items())
+    folded = "".join(f"{escape(k)}:\\\n   {escape(v)}\n\n!c\n" for k, v in pairs.items())
     assert parse_properties(folded) == pairs
 
 
@@ -101,11 +101,11 @@ def test_properties_are_read_as_java_writes_them(pairs: dict[str, str]) -> None:
         ("a.ScramLoginModule required  username = 'u'\tpassword=p;", "u", "p"),
     ],
 )
-def test_jaas(jaas: str, user: str, password: str, tmp_path: Path) -> None:
+def test_jaas_config(jaas: str, user: str, password: str, tmp_path: Path) -> None:
     file = tmp_path / "a.properties"
     file.write_text("sasl.jaas.config=" + jaas.replace("\\", "\\\\"))
-    told = settled(properties=file)
-    assert (told["user"], told["password"].encode()) == (user, password.encode())
+    resolved = resolved_settings(properties=file)
+    assert (resolved["user"], resolved["password"].encode()) == (user, password.encode())
 
 
 @pytest.mark.parametrize(
@@ -123,25 +123,25 @@ def test_jaas(jaas: str, user: str, password: str, tmp_path: Path) -> None:
         ("u:p@a:1", None),
     ],
 )
-def test_lists_of_brokers(text: str, brokers: list[str] | None) -> None:
+def test_broker_lists(text: str, brokers: list[str] | None) -> None:
     assert parse_brokers(text) == brokers
 
 
-def test_a_secret_shows_nowhere() -> None:
-    secret = Secret(HUSH)
-    security = resolve_security({"mechanism": "plain", "user": "ann", "password": HUSH})
+def test_secrets_are_masked() -> None:
+    secret = Secret(PASSWORD)
+    security = resolve_security({"mechanism": "plain", "user": "ann", "password": PASSWORD})
     for shown in (str(secret), repr(secret), f"{secret}", f"{secret:>9}", f"{secret!r}",
                   repr(security), repr(security.client_options()),
-                  repr(read_settings({"password": HUSH}))):  # fmt: skip
+                  repr(read_settings({"password": PASSWORD}))):  # fmt: skip
         assert "qqz" not in shown and "secret" in shown
-    assert security.password == HUSH and security.password.encode() == HUSH.encode()
-    for write in (pickle.dumps, copy.deepcopy):
+    assert security.password == PASSWORD and security.password.encode() == PASSWORD.encode()
+    for copier in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="a secret cannot be pickled"):
-            write(secret)
+            copier(secret)
 
 
-def test_what_protocol_is_meant() -> None:
-    login = {"mechanism": "SCRAM-SHA-256", "user": "ann", "password": HUSH}
+def test_protocol_is_inferred_from_the_settings() -> None:
+    login = {"mechanism": "SCRAM-SHA-256", "user": "ann", "password": PASSWORD}
     assert resolve_security().client_options() == {} and resolve_security().protocol == "PLAINTEXT"
     assert resolve_security(login).protocol == "SASL_SSL"
     assert resolve_security(login | {"security": "sasl_plaintext"}).context is None
@@ -152,10 +152,10 @@ def test_what_protocol_is_meant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("settings", "message"),
     [
         ({"security": "TLS"}, "--kafka-security must be one of PLAINTEXT, SSL, "),
-        ({"user": "a", "password": HUSH}, "SASL_SSL needs a mechanism: use --kafka-mechanism"),
+        ({"user": "a", "password": PASSWORD}, "SASL_SSL needs a mechanism: use --kafka-mechanism"),
         ({"mechanism": "GSSAPI"}, "--kafka-mechanism must be one of PLAIN, "),
         ({"mechanism": "PLAIN"}, "SASL_SSL needs a user"),
         ({"mechanism": "PLAIN", "user": "a"}, "SASL_SSL needs a password: set STREAML1_KAFKA_"),
@@ -169,68 +169,71 @@ def test_what_protocol_is_meant() -> None:
         ({"security": "SSL", "key": "k"}, "--kafka-key needs a certificate"),
         ({"certificate": "a.properties"}, "--kafka-certificate a.properties contains no PEM cert"),
         ({"certificate": "nowhere"}, "--kafka-certificate nowhere: no such file"),
-        ({"password": HUSH, "password_file": "p"}, "--kafka-password and --kafka-password-file "),
+        (
+            {"password": PASSWORD, "password_file": "p"},
+            "--kafka-password and --kafka-password-file ",
+        ),
         ({"password_file": "nowhere"}, "--kafka-password-file nowhere: no such file"),
         ({"password_file": "empty"}, "--kafka-password-file empty is empty; write the password"),
         ({"properties": "nowhere"}, "--kafka-properties nowhere: no such file"),
         ({"properties": "a.jks"}, "a.jks: ssl.truststore.location is not a PEM file; export it"),
         ({"properties": "inline"}, "inline: ssl.keystore.key is not supported; write it to a file"),
         ({"properties": "jaas"}, "jaas: sasl.jaas.config has no username="),
-        ({"bootstrap": f"u:{HUSH}@a"}, "--kafka-bootstrap must be a list of brokers such as"),
-        ({"passwort": HUSH}, "unknown Kafka setting passwort; use one of bootstrap"),
+        ({"bootstrap": f"u:{PASSWORD}@a"}, "--kafka-bootstrap must be a list of brokers such as"),
+        ({"passwort": PASSWORD}, "unknown Kafka setting passwort; use one of bootstrap"),
         (
             {"security": "SSL", "check_hostname": "x"},
             "--kafka-check-hostname must be yes or no, got",
         ),
     ],
 )
-def test_wrong_settings_are_one_sentence(
-    given: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_invalid_settings_are_rejected(
+    settings: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.properties").write_text("a=b\n")
     Path("empty").write_text("\n")
     Path("a.jks").write_text(
-        f"ssl.truststore.location=/etc/a.jks\nssl.truststore.password={HUSH}\n"
+        f"ssl.truststore.location=/etc/a.jks\nssl.truststore.password={PASSWORD}\n"
     )
-    Path("inline").write_text(f"ssl.keystore.key={HUSH}\n")
-    Path("jaas").write_text(f'sasl.jaas.config=a.B required password="{HUSH}";\n')
+    Path("inline").write_text(f"ssl.keystore.key={PASSWORD}\n")
+    Path("jaas").write_text(f'sasl.jaas.config=a.B required password="{PASSWORD}";\n')
     with pytest.raises(SourceError) as error:
-        resolve_security(given)
-    assert str(error.value).startswith(said), error.value
+        resolve_security(settings)
+    assert str(error.value).startswith(message), error.value
     assert "qqz" not in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        f"kafka://ann:{HUSH}@host:9092/topic",
-        f"kafka:ann:{HUSH}@host/topic",
-        f"kafka://host/topic?sasl_password={HUSH}",
-        f"kafka://host:port/topic?{HUSH}",
+        f"kafka://ann:{PASSWORD}@host:9092/topic",
+        f"kafka:ann:{PASSWORD}@host/topic",
+        f"kafka://host/topic?sasl_password={PASSWORD}",
+        f"kafka://host:port/topic?{PASSWORD}",
     ],
 )
-def test_a_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
+def test_url_with_a_password_is_rejected_without_showing_it(url: str) -> None:
     for options in ((), ("--target", "y"), ("--limit", "1", "--until-end")):
-        done = CliRunner().invoke(cli, ["learn", url, *options])
-        assert done.exit_code == 2 and done.stderr.count("\n") == 1
-        assert "qqz" not in done.output + done.stderr
+        result = CliRunner().invoke(cli, ["learn", url, *options])
+        assert result.exit_code == 2 and result.stderr.count("\n") == 1
+        assert "qqz" not in result.output + result.stderr
     with pytest.raises(SourceError) as error:
         open_source(url)
     assert "qqz" not in str(error.value)
 
 
-def test_files_know_no_brokers(tmp_path: Path) -> None:
+def test_kafka_options_are_rejected_for_files(tmp_path: Path) -> None:
     (tmp_path / "a.svm").write_text("1 1:1\n")
     with pytest.raises(SourceError, match="apply to kafka://... only"):
         open_source(tmp_path / "a.svm", kafka={"user": "ann"})
 
 
-# What answers
+# Broker diagnostics
 
 
-def listener(answer: bytes | None) -> tuple[str, socket.socket]:
-    """Something that takes a connection, reads a little, says `answer` or nothing, and leaves."""
+def start_server(answer: bytes | None) -> tuple[str, socket.socket]:
+    """Start a server that sends `answer`, or nothing, to each connection and closes it."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -252,7 +255,7 @@ def listener(answer: bytes | None) -> tuple[str, socket.socket]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "security", "said"),
+    ("answer", "security", "message"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", Security(), "is it a Kafka broker"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", {"security": "SSL"}, "does not speak TLS"),
@@ -260,21 +263,23 @@ def listener(answer: bytes | None) -> tuple[str, socket.socket]:
         (b"\x00\x00\x00\x02ab", Security(), "is it a Kafka broker"),
     ],
 )
-def test_what_is_no_broker_is_told_from_silence(answer: bytes, security: Any, said: str) -> None:
-    address, server = listener(answer)
-    with server, pytest.raises(SourceError, match=said):
+def test_non_brokers_are_distinguished_from_silence(
+    answer: bytes, security: Any, message: str
+) -> None:
+    address, server = start_server(answer)
+    with server, pytest.raises(SourceError, match=message):
         probe(address, resolve_security(security), 2.0)
 
 
-def test_one_that_does_not_answer_is_waited_for() -> None:
-    address, server = listener(None)
+def test_silent_brokers_are_retried() -> None:
+    address, server = start_server(None)
     with server, pytest.raises(NoAnswer):
         probe(address, Security(), 0.2)
     with pytest.raises(NoAnswer):
         probe("127.0.0.1:1", Security(), 0.2)
 
 
-def test_one_that_dies_while_it_is_asked_is_waited_for() -> None:
+def test_brokers_that_die_during_the_probe_are_retried() -> None:
     server = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -295,7 +300,7 @@ def test_one_that_dies_while_it_is_asked_is_waited_for() -> None:
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    """Certificates and clients' settings of the broker that scripts/test has started."""
+    """Return the directory of certificates and client settings that scripts/test created."""
     state = os.environ.get("STREAML1_KAFKA_STATE")
     if not state or not (Path(state) / "secure").is_dir():
         pytest.skip("no broker with TLS and SASL: scripts/test starts one")
@@ -315,7 +320,7 @@ def topic(broker: Broker) -> str:
     return name
 
 
-WAYS = (
+LOGINS = (
     "ssl", "mtls", "sasl_ssl-plain", "sasl_ssl-scram-sha-256", "sasl_ssl-scram-sha-512",
     "sasl_plaintext-scram-sha-256", "sasl_plaintext-scram-sha-512",
 )  # fmt: skip
@@ -324,29 +329,29 @@ kafka_test = pytest.mark.kafka
 
 
 @kafka_test
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_in(way: str, folder: Path, topic: str) -> None:
-    file = folder / f"{way}.properties"
+@pytest.mark.parametrize("login", LOGINS)
+def test_every_login_works(login: str, folder: Path, topic: str) -> None:
+    file = folder / f"{login}.properties"
     model = streaml1.ElasticNetClassifier()
     report = streaml1.progressive(model, f"kafka:///{topic}", until_end=True, kafka=file)
     assert report.examples == 40
-    # Consumers, admins and producers come in by the same settings.
-    one = Topic(f"kafka:///{topic}", file)
-    assert one.identity(lambda: False)["topic"] == topic
-    with TopicWriter(one.sibling(f"{topic}-out")) as outbox:
+    # Consumers, admin clients and producers use the same settings.
+    source = Topic(f"kafka:///{topic}", file)
+    assert source.identity(lambda: False)["topic"] == topic
+    with TopicWriter(source.sibling(f"{topic}-out")) as outbox:
         outbox.send("key", b"x")
         outbox.flush()
 
 
-def password_of(folder: Path) -> str:
-    found = resolve_security(folder / "sasl_ssl-plain.properties").password
-    assert found is not None
-    return found.encode().decode()
+def broker_password(folder: Path) -> str:
+    password = resolve_security(folder / "sasl_ssl-plain.properties").password
+    assert password is not None
+    return password.encode().decode()
 
 
 @kafka_test
 @pytest.mark.parametrize(
-    ("way", "given", "said"),
+    ("login", "settings", "message"),
     [
         ("ssl", {}, "requires TLS: use --kafka-security SSL or SASL_SSL"),
         ("sasl_ssl-plain", {}, "requires TLS: use"),
@@ -358,10 +363,10 @@ def password_of(folder: Path) -> str:
         ("ssl", {"ca": "other.pem"}, "presents an untrusted certificate"),
         ("sasl_ssl-plain", {"mechanism": "PLAIN", "user": "alice", "password": "wrong"},
          "presents an untrusted certificate"),
-        *(("sasl_ssl-plain", {"ca": "ca.pem", "mechanism": one, "user": "alice",
-                              "password": f"{HUSH}"},
-           f"rejects user 'alice' with this password ({one}): check --kafka-user")
-          for one in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+        *(("sasl_ssl-plain", {"ca": "ca.pem", "mechanism": mechanism, "user": "alice",
+                              "password": f"{PASSWORD}"},
+           f"rejects user 'alice' with this password ({mechanism}): check --kafka-user")
+          for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
         ("sasl_ssl-plain", {"ca": "ca.pem", "mechanism": "SCRAM-SHA-256", "user": "bob"},
          "rejects user 'bob'"),
         ("sasl_plaintext-scram-sha-256",
@@ -374,31 +379,31 @@ def password_of(folder: Path) -> str:
          "requires TLS: use"),
     ],
 )  # fmt: skip
-def test_who_is_not_let_in_hears_why(
-    way: str, given: dict[str, Any], said: str, folder: Path, tmp_path: Path
+def test_rejected_logins_are_explained(
+    login: str, settings: dict[str, Any], message: str, folder: Path, tmp_path: Path
 ) -> None:
-    secret = password_of(folder)
-    given = dict(given)
-    if given.get("ca") == "other.pem":
-        given["ca"] = _other_authority(tmp_path)
-    elif "ca" in given:
-        given["ca"] = folder / given["ca"]
-    if "mechanism" in given:
-        given.setdefault("password", secret)
-    [address] = resolve_security(folder / f"{way}.properties").brokers
+    secret = broker_password(folder)
+    settings = dict(settings)
+    if settings.get("ca") == "other.pem":
+        settings["ca"] = make_other_ca(tmp_path)
+    elif "ca" in settings:
+        settings["ca"] = folder / settings["ca"]
+    if "mechanism" in settings:
+        settings.setdefault("password", secret)
+    [address] = resolve_security(folder / f"{login}.properties").brokers
     start = time.monotonic()
     with pytest.raises(SourceError) as error:
         streaml1.progressive(
-            streaml1.ElasticNetClassifier(), f"kafka://{address}/t", until_end=True, kafka=given
+            streaml1.ElasticNetClassifier(), f"kafka://{address}/t", until_end=True, kafka=settings
         )
     text = str(error.value)
-    assert text.startswith(f"kafka://{address}/t: {address} {said}"), text
+    assert text.startswith(f"kafka://{address}/t: {address} {message}"), text
     assert time.monotonic() - start < 12.0
     assert error.value.exit_code == 2 and "\n" not in text
     assert secret not in text and "qqz" not in text
 
 
-def _other_authority(folder: Path) -> Path:
+def make_other_ca(folder: Path) -> Path:
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
          "-noenc", "-keyout", "k", "-out", "other.pem", "-subj", "/CN=broker of tests"],
@@ -408,8 +413,8 @@ def _other_authority(folder: Path) -> Path:
 
 
 @kafka_test
-def test_the_name_of_the_broker_counts(folder: Path) -> None:
-    """The certificate of the broker, shown by somebody at another address."""
+def test_host_name_of_the_broker_is_verified(folder: Path) -> None:
+    """Present the certificate of the broker at another address."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem")
     server = socket.create_server(("127.0.0.2", 0))
@@ -419,8 +424,8 @@ def test_the_name_of_the_broker_counts(folder: Path) -> None:
         for _ in range(2):
             connection, _ = server.accept()
             try:
-                with context.wrap_socket(connection, server_side=True) as one:
-                    one.recv(64)
+                with context.wrap_socket(connection, server_side=True) as wrapped:
+                    wrapped.recv(64)
             except OSError:
                 connection.close()
 
@@ -429,22 +434,22 @@ def test_the_name_of_the_broker_counts(folder: Path) -> None:
         with pytest.raises(SourceError, match=r"untrusted certificate .*use a host name"):
             probe(f"127.0.0.2:{port}", resolve_security({"ca": folder / "ca.pem"}), 2.0)
         unchecked = resolve_security({"ca": folder / "ca.pem", "check_hostname": "no"})
-        with pytest.raises(SourceError, match="is it a Kafka broker"):  # it says nothing at all
+        with pytest.raises(SourceError, match="is it a Kafka broker"):  # the server sends no data
             probe(f"127.0.0.2:{port}", unchecked, 2.0)
 
 
 @kafka_test
 @pytest.mark.parametrize("key_password", [None, "wrong"])
-def test_the_password_of_a_key(key_password: str | None, folder: Path) -> None:
-    given = {"certificate": folder / "client.pem", "key": folder / "client.key"}
+def test_encrypted_client_key(key_password: str | None, folder: Path) -> None:
+    settings = {"certificate": folder / "client.pem", "key": folder / "client.key"}
     with pytest.raises(SourceError, match="client.key cannot be decrypted: its password is "):
-        resolve_security(given | {"key_password": key_password})
-    assert resolve_security(given | {"key_password": password_of(folder)}).protocol == "SSL"
+        resolve_security(settings | {"key_password": key_password})
+    assert resolve_security(settings | {"key_password": broker_password(folder)}).protocol == "SSL"
 
 
 @kafka_test
-def test_some_brokers_of_a_list_may_be_down(folder: Path, topic: str, broker: Broker) -> None:
-    silent, server = listener(None)
+def test_some_brokers_of_the_list_may_be_down(folder: Path, topic: str, broker: Broker) -> None:
+    silent, server = start_server(None)
     with server:
         source = f"kafka://127.0.0.1:1,{silent},{broker.address}/{topic}"
         start = time.monotonic()
@@ -453,15 +458,15 @@ def test_some_brokers_of_a_list_may_be_down(folder: Path, topic: str, broker: Br
 
 
 @kafka_test
-def test_a_list_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_broker_of_the_list_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
     with pytest.raises(SourceError, match=r"no broker answers at \[::1\]:1, localhost:2: is") as e:
         Topic("kafka://[::1]:1,localhost:2/t").consumer(lambda: False)
     assert e.value.exit_code == 75
 
 
-def test_a_broker_whose_name_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_address(*asked: object, **more: object) -> None:
+def test_unresolvable_broker_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_address(*args: object, **options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
@@ -472,30 +477,28 @@ def test_a_broker_whose_name_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @kafka_test
-def test_secrets_are_in_no_log_however_loud(
-    folder: Path, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    secret = password_of(folder)
+def test_secrets_are_in_no_log(folder: Path, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    secret = broker_password(folder)
     with caplog.at_level(logging.DEBUG):
         for name in ("kafka.protocol.parser", "kafka.net.connection"):
             caplog.set_level(logging.DEBUG, name)
-        for way in ("sasl_ssl-plain", "sasl_plaintext-scram-sha-512"):
-            Topic(f"kafka:///{topic}", folder / f"{way}.properties").identity(lambda: False)
-    assert any(one.name.startswith("kafka.") for one in caplog.records)
+        for login in ("sasl_ssl-plain", "sasl_plaintext-scram-sha-512"):
+            Topic(f"kafka:///{topic}", folder / f"{login}.properties").identity(lambda: False)
+    assert any(record.name.startswith("kafka.") for record in caplog.records)
     for record in caplog.records:
         assert secret not in f"{record.getMessage()}{record.args!r}"
 
 
 @kafka_test
-def test_secrets_are_in_no_file_and_no_list_of_processes(
+def test_secrets_are_in_no_file_and_no_command_line(
     folder: Path, topic: str, tmp_path: Path
 ) -> None:
-    secret = password_of(folder)
+    secret = broker_password(folder)
     [address] = resolve_security(folder / "sasl_ssl-plain.properties").brokers
     command = [sys.executable, "-m", "streaml1", "learn", f"kafka://{address}/{topic}",
                "--kafka-mechanism", "SCRAM-SHA-256", "--kafka-user", "alice",
                "--kafka-ca", str(folder / "ca.pem"), "--log", "json", "--every", "10",
-               "--checkpoint", "kept", "--report", "report.jsonl", "--save", "m"]  # fmt: skip
+               "--checkpoint", "state", "--report", "report.jsonl", "--save", "m"]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "STREAML1_KAFKA_PASSWORD": secret}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -506,36 +509,36 @@ def test_secrets_are_in_no_file_and_no_list_of_processes(
             out += line
             if line.startswith("       40"):
                 break
-        listed = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        command_line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.terminate()
-        more, err = process.communicate(timeout=30)
+        rest, err = process.communicate(timeout=30)
     finally:
         process.kill()
         process.communicate()
     assert process.returncode == 143, err
-    assert secret.encode() not in listed and secret not in out + more + err
+    assert secret.encode() not in command_line and secret not in out + rest + err
     assert any(json.loads(line)["event"] == "run_ends" for line in err.splitlines())
-    written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    names = {path.name for path in written}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    names = {path.name for path in files}
     assert {"m", "report.jsonl"} <= names and any(name.endswith(".owner") for name in names)
-    assert not [path for path in written if secret.encode() in path.read_bytes()]
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
 @kafka_test
-def test_the_command_line(folder: Path, topic: str, tmp_path: Path) -> None:
+def test_command_line(folder: Path, topic: str, tmp_path: Path) -> None:
     file = folder / "sasl_plaintext-scram-sha-256.properties"
 
     def run(*args: str, code: int = 0) -> str:
-        done = CliRunner().invoke(cli, list(args))
-        assert done.exit_code == code, done.output
-        return done.output
+        result = CliRunner().invoke(cli, list(args))
+        assert result.exit_code == code, result.output
+        return result.output
 
     source = (f"kafka:///{topic}", "--until-end", "--kafka-properties", str(file))
     assert "40 examples" in run("learn", *source, "--save", str(tmp_path / "m"))
     assert len(run("predict", str(tmp_path / "m"), *source).splitlines()) == 40
-    (tmp_path / "p").write_text(HUSH)
-    told = run("learn", *source, "--kafka-password-file", str(tmp_path / "p"), code=2)
-    assert "rejects user 'alice'" in told and "qqz" not in told
-    assert "password" not in {one.name for one in cli.commands["learn"].params}
-    helped = run("learn", "--help")
-    assert "--kafka-password-file" in helped and "--kafka-password " not in helped
+    (tmp_path / "p").write_text(PASSWORD)
+    output = run("learn", *source, "--kafka-password-file", str(tmp_path / "p"), code=2)
+    assert "rejects user 'alice'" in output and "qqz" not in output
+    assert "password" not in {parameter.name for parameter in cli.commands["learn"].params}
+    help_text = run("learn", "--help")
+    assert "--kafka-password-file" in help_text and "--kafka-password " not in help_text
