@@ -734,12 +734,12 @@ def test_events_in_a_file(tmp_path: Path) -> None:
 
 
 def test_pending_table_reuses_slots() -> None:
-    table = PendingTable()
+    pending = PendingTable()
     for turn in range(3):
         for k in range(500):
-            table.add(k, UNLABELED if k % 2 else EARLY_LABEL, turn * 1000 + k, 0.0, 0.0, b"")
-        table.check()
+            pending.add(k, UNLABELED if k % 2 else EARLY_LABEL, turn * 1000 + k, 0.0, 0.0, b"")
+        pending.check()
         for k in range(499, -1, -1):
-            table.remove(table.find(k))
-        table.check()
-    assert len(table.kind) < 1000 and len(table) == 0
+            pending.remove(pending.find(k))
+        pending.check()
+    assert len(pending.kind) < 1000 and len(pending) == 0

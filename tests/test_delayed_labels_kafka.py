@@ -91,12 +91,12 @@ def test_topics_equal_the_file_they_were_sent_from(
         report.numbers[name] for name in ("answered", "expired", "corrected", "waiting_labels")
     )
     trained = model()
-    found = progressive(
+    topic_report = progressive(
         trained, broker.url(examples_topic), labels=labels_topic, until_end=True, **DELAYED
     )
     assert state(trained) == state(expected)
-    assert found.numbers == report.numbers
-    assert found.lines[-1].loss == report.lines[-1].loss
+    assert topic_report.numbers == report.numbers
+    assert topic_report.lines[-1].loss == report.lines[-1].loss
 
 
 def test_example_precedes_its_label_with_equal_timestamps(broker: Broker) -> None:
@@ -107,11 +107,11 @@ def test_example_precedes_its_label_with_equal_timestamps(broker: Broker) -> Non
         events += [{"id": k, "y": k % 2, "time": FIRST / 1000 + k}, {"id": k, "x": {"a": 1.0}}]
         events[-1]["time"] = FIRST / 1000 + k
     send(broker, events, examples_topic, labels_topic, 1)
-    places: list[str] = []
+    label_places: list[str] = []
 
     class Recorder(Observer):
         def on_labels(self, part: Any) -> None:
-            places.extend(part.block.place(row) for row in range(part.lo, part.hi))
+            label_places.extend(part.block.place(row) for row in range(part.lo, part.hi))
 
     report = progressive(
         model(),
@@ -121,7 +121,7 @@ def test_example_precedes_its_label_with_equal_timestamps(broker: Broker) -> Non
         label_within=1.0,
         observers=[Recorder()],
     )
-    assert report.examples == 50 and places == [f"{labels_topic}/0@{k}" for k in range(50)]
+    assert report.examples == 50 and label_places == [f"{labels_topic}/0@{k}" for k in range(50)]
 
 
 def test_killed_consumer_of_two_topics_resumes(broker: Broker, tmp_path: Path) -> None:

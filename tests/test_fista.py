@@ -73,9 +73,9 @@ def test_conditions_of_the_elastic_net() -> None:
     for loss in ("logistic", "smoothed_hinge", "squared"):
         X, y = toy(loss, n=100, d=40)
         for l2 in (0.0, 0.05):
-            found = fista(X, y, loss=loss, l1=0.05, l2=l2, fit_intercept=True, tol=1e-13)
-            w = found.weights
-            _, g, slope = slow.mean_loss(loss, X, y, w, found.intercept)
+            solution = fista(X, y, loss=loss, l1=0.05, l2=l2, fit_intercept=True, tol=1e-13)
+            w = solution.weights
+            _, g, slope = slow.mean_loss(loss, X, y, w, solution.intercept)
             assert 0 < np.count_nonzero(w) < 40
             nonzero = w != 0.0
             expected = -0.05 * np.sign(w[nonzero]) - l2 * w[nonzero]
@@ -260,12 +260,12 @@ def test_logistic_matches_scikit_learn(l1: float, l2: float, solver: str) -> Non
 def test_squared_matches_scikit_learn() -> None:
     X, y = toy("squared", n=200, d=15)
     lasso = Lasso(alpha=0.1, tol=1e-12).fit(X, y)
-    found = fista(X, y, loss="squared", l1=0.1, fit_intercept=True, tol=1e-12)
-    np.testing.assert_allclose(found.weights, lasso.coef_, rtol=0.0, atol=1e-5)
+    solution = fista(X, y, loss="squared", l1=0.1, fit_intercept=True, tol=1e-12)
+    np.testing.assert_allclose(solution.weights, lasso.coef_, rtol=0.0, atol=1e-5)
     ridge = Ridge(alpha=0.1 * 200).fit(X, y)
-    found = fista(X, y, loss="squared", l2=0.1, fit_intercept=True, tol=1e-13)
-    np.testing.assert_allclose(found.weights, ridge.coef_, rtol=0.0, atol=1e-5)
-    assert found.intercept == pytest.approx(ridge.intercept_, abs=1e-5)
+    solution = fista(X, y, loss="squared", l2=0.1, fit_intercept=True, tol=1e-13)
+    np.testing.assert_allclose(solution.weights, ridge.coef_, rtol=0.0, atol=1e-5)
+    assert solution.intercept == pytest.approx(ridge.intercept_, abs=1e-5)
 
 
 @pytest.mark.slow

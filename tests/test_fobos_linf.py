@@ -26,11 +26,11 @@ STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0
 def live_blocks(model: Any) -> list[tuple[float, int]]:
     """Return value and size of each block with a positive value, in ascending order."""
     blocks = model._engine.rule.blocks
-    found, id = [], int(blocks.higher[0])
+    blocks_found, id = [], int(blocks.higher[0])
     while id != 0:
-        found.append((float(blocks.value[id]), int(blocks.n[id])))
+        blocks_found.append((float(blocks.value[id]), int(blocks.n[id])))
         id = int(blocks.higher[id])
-    return [block for block in found if block[0] > 0.0]
+    return [block for block in blocks_found if block[0] > 0.0]
 
 
 def test_first_steps_by_hand() -> None:
@@ -254,9 +254,8 @@ def test_restored_rule_resumes_bit_identically() -> None:
     model.learn_one(dict.fromkeys("abcde", 1.0), 0.6)
     model.learn_one({"f": 1.0, "g": 1.0}, 0.2)
     unpickled = pickle.loads(pickle.dumps(model))
-    assert live_blocks(model) and not live_blocks(
-        unpickled
-    )  # blocks are rebuilt when the level reaches the weights
+    # Blocks are rebuilt when the level reaches the weights.
+    assert live_blocks(model) and not live_blocks(unpickled)
     for m in (model, unpickled):
         m._engine.check()
         m.learn_one({"h": 1.0}, 0.1)

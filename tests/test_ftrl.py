@@ -96,7 +96,7 @@ def test_river_ftrl_has_the_two_documented_faults() -> None:
             model.learn_one({"x": 1.0}, False)
             if abs(theirs.optimizer.z["x"]) <= 0.5:
                 break
-    assert theirs.weights["x"] != 0.0  # though |z| <= l1
+    assert theirs.weights["x"] != 0.0  # although |z| <= l1
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])

@@ -76,9 +76,9 @@ class Worker(threading.Thread):
         except BaseException as error:
             self.error = error
 
-    def until(self, done: Callable[[], bool], seconds: float = 30.0) -> Worker:
+    def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> Worker:
         """Wait until a condition holds or the worker fails."""
-        wait(lambda: done() or not self.is_alive(), seconds)
+        wait(lambda: condition() or not self.is_alive(), seconds)
         return self
 
     def end(self) -> Worker:
@@ -90,9 +90,9 @@ class Worker(threading.Thread):
         return self
 
 
-def wait(done: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     limit = time.monotonic() + seconds
-    while not done():
+    while not condition():
         assert time.monotonic() < limit, "timed out"
         time.sleep(0.02)
 
@@ -410,12 +410,12 @@ def test_lost_partition_is_not_saved(broker: Broker, tmp_path: Path) -> None:
     worker.group._member.consumer._coordinator.reset_generation()
     worker.until(lambda: worker.group._runs.get(0, before) is not before)
     wait(lambda: count_examples([worker]) == 100)
-    found = load_latest(partition_folder(tmp_path, topic, 0))
-    assert found is not None and found.learnt == 0, "must be learned again and not saved"
+    checkpoint = load_latest(partition_folder(tmp_path, topic, 0))
+    assert checkpoint is not None and checkpoint.learnt == 0, "must be learned again and not saved"
     assert worker.end().group.reports[0].examples == 100
     assert saved_states(tmp_path, url, 1) == separate_runs(url, 1)
-    found = load_latest(partition_folder(tmp_path, topic, 0))
-    assert found is not None and found.learnt == 100
+    checkpoint = load_latest(partition_folder(tmp_path, topic, 0))
+    assert checkpoint is not None and checkpoint.learnt == 100
 
 
 def test_partition_claimed_by_another_process(broker: Broker, tmp_path: Path) -> None:
@@ -569,5 +569,5 @@ def test_sigterm_while_the_prediction_sink_is_down(broker: Broker, tmp_path: Pat
     message = err.splitlines()[-1]
     for k in (0, 1):
         assert f"kept/{topic}-{k} keeps the checkpoint before" in message
-        found = load_latest(tmp_path / "kept" / f"{topic}-{k}")
-        assert found is not None and found.learnt == 0
+        checkpoint = load_latest(tmp_path / "kept" / f"{topic}-{k}")
+        assert checkpoint is not None and checkpoint.learnt == 0

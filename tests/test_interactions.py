@@ -178,9 +178,9 @@ def make_model(cross: Cross | None = CROSS, **params: Any) -> Any:
 def test_crosses_equal_explicit_products(path: str) -> None:
     rows, y = random_rows(300)
     model, twin = make_model(), make_model(None)
-    found = PATHS[path](model, rows, y)
+    predictions = PATHS[path](model, rows, y)
     expected = by_dicts(twin, [with_crosses(x, CROSS) for x in rows], y)
-    assert found == expected
+    assert predictions == expected
     assert model.weights == twin.weights
     assert model.intercept == twin.intercept
     assert model.n_features_seen == pytest.approx(twin.n_features_seen, rel=0.1)
@@ -256,9 +256,9 @@ def test_pairs_in_simd_blocks(path: str) -> None:
     cross: Cross = [("site", "text"), ("text", "ad")]
     rows: list[Row] = []
     for n in (7, 8, 9, 16, 17, 40, 255, 256, 300):
-        words = chance.sample(range(400), n)
+        numbers = chance.sample(range(400), n)
         x: Row = {f"site^{k}": chance.choice([1.0, 2.0, 0.5]) for k in range(n % 3 + 1)}
-        x |= {f"text^{'w' * (k % 27)}{k}": chance.choice([1, 0.5, -2.0, 0.0]) for k in words}
+        x |= {f"text^{'w' * (k % 27)}{k}": chance.choice([1, 0.5, -2.0, 0.0]) for k in numbers}
         x["ad"] = chance.choice(["a", "a longer one"])
         rows.append(x)
     y = [chance.random() < 0.5 for _ in rows]
@@ -294,14 +294,14 @@ def test_category_written_in_two_ways_is_one_feature(
 
 def test_large_batches_are_crossed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, y = random_rows(150)
-    whole = make_model()
-    expected = whole.progressive_many(rows, y).tolist()
+    twin = make_model()
+    expected = twin.progressive_many(rows, y).tolist()
     for constant in ("IN_CACHE", "TOGETHER"):
         monkeypatch.setattr(streaml1.features.interactions.selection, constant, 25)
     model = make_model()
     assert model.progressive_many(rows, y).tolist() == expected
-    assert model.weights == whole.weights
-    assert model.predict_proba_many(rows).tolist() == whole.predict_proba_many(rows).tolist()
+    assert model.weights == twin.weights
+    assert model.predict_proba_many(rows).tolist() == twin.predict_proba_many(rows).tolist()
     before, n_names = model.weights, len(model._engine.vocabulary)
     bad = [*rows[:140], {"site": "new", "ad": "a"}, {"site": 1e30, "ad": 1e30, "word^1": 1.0}]
     for X in (bad, parsed_lines(bad)):
@@ -439,16 +439,16 @@ def test_vw_text(tmp_path: Path) -> None:
 
 def test_json_and_csv(tmp_path: Path) -> None:
     rows, y = random_rows(80)
-    lines, table = tmp_path / "rows.jsonl", tmp_path / "rows.csv"
-    lines.write_text("".join(json.dumps({"x": x, "y": label}) + "\n"
+    jsonl_file, csv_file = tmp_path / "rows.jsonl", tmp_path / "rows.csv"
+    jsonl_file.write_text("".join(json.dumps({"x": x, "y": label}) + "\n"
                              for x, label in zip(rows, y, strict=True)))  # fmt: skip
     twin = make_model()
     by_dicts(twin, rows, y)
     model = make_model()
-    streaml1.progressive(model, str(lines))
+    streaml1.progressive(model, str(jsonl_file))
     assert model.weights == twin.weights
     cells = [(x.get("site") or "", x.get("age") or "", x.get("ad") or "") for x in rows]
-    table.write_text("site,age,ad,y\n" + "".join(
+    csv_file.write_text("site,age,ad,y\n" + "".join(
         f"{site},{age},{ad},{int(label)}\n"
         for (site, age, ad), label in zip(cells, y, strict=True)
     ))  # fmt: skip
@@ -461,7 +461,7 @@ def test_json_and_csv(tmp_path: Path) -> None:
         ],
         y,
     )
-    streaml1.progressive(model, str(table), target="y", categorical=["site", "ad"])
+    streaml1.progressive(model, str(csv_file), target="y", categorical=["site", "ad"])
     assert model.weights == twin.weights
 
 
@@ -796,9 +796,8 @@ def test_command_line_rejects_crosses_of_numeric_sources(
     for name in ("a.svm", "a.vw"):
         assert run("convert", name, f"{name}.rows").exit_code == 0
     options = ["--cross", "a,b", "--save", "m"]
-    assert (
-        run("learn", "a.vw.rows", *options).exit_code == 0
-    )  # converted rows with names have prefixes
+    # Converted rows with names have prefixes.
+    assert run("learn", "a.vw.rows", *options).exit_code == 0
     assert run("predict", "m", "a.vw.rows").exit_code == 0
     rows = (
         "a.svm.rows was converted from data without names (a.svm), so features have no name "

@@ -185,9 +185,8 @@ def test_passes(broker: Broker, tmp_path: Path) -> None:
 
     def on_line(line: Any) -> None:
         if line.examples == 50:
-            broker.send(
-                topic, lines[:5]
-            )  # newer records: the second pass still ends where the first did
+            # The second pass must end where the first one did, before these newer records.
+            broker.send(topic, lines[:5])
 
     progressive(trained, source, passes=2, every=50, on_line=on_line)
     assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines, passes=2))
@@ -313,8 +312,8 @@ def test_topic_recreated_while_the_process_is_suspended(
     assert message.endswith("; start again, with another directory for checkpoints")
     assert not (tmp_path / "m").exists()
     if directory != "nothing":
-        found = load_latest(tmp_path / directory.format(topic))
-        assert found is not None and found.model.n_iterations == 40
+        checkpoint = load_latest(tmp_path / directory.format(topic))
+        assert checkpoint is not None and checkpoint.model.n_iterations == 40
 
 
 @pytest.mark.parametrize("n", [10, 100])
@@ -474,9 +473,8 @@ def test_missing_topic_is_an_error(broker: Broker) -> None:
     broker.send(known, ["1 1:1"])
     with pytest.raises(SourceError, match="topic nowhere does not exist; existing topics: "):
         trained_on_topic(broker.url("nowhere"))
-    with pytest.raises(
-        SourceError, match="topic nowhere does not exist"
-    ):  # the first attempt must not create it
+    # The first attempt must not create the topic.
+    with pytest.raises(SourceError, match="topic nowhere does not exist"):
         trained_on_topic(broker.url("nowhere"))
 
 

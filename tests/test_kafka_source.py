@@ -202,8 +202,8 @@ def test_invalid_topic_urls_are_rejected(spec: str) -> None:
 
 def test_topic_urls() -> None:
     assert Topic("kafka://a,b:1/t").brokers == ["a:9092", "b:1"]
-    one = Topic("kafka://a:1/my.topic-1_x?api_version=2.3")
-    assert (one.name, one.settings) == ("my.topic-1_x", {"api_version": (2, 3)})
+    topic = Topic("kafka://a:1/my.topic-1_x?api_version=2.3")
+    assert (topic.name, topic.settings) == ("my.topic-1_x", {"api_version": (2, 3)})
     assert "kafka" in SOURCES
 
 

@@ -33,7 +33,7 @@ NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 def imports(path: Path, *, at_import: bool = False) -> set[str]:
     """Return the full names that a file imports; with `at_import`, skip function bodies."""
-    found: set[str] = set()
+    names: set[str] = set()
     nodes: list[ast.AST] = [ast.parse(path.read_text())]
     while nodes:
         node = nodes.pop()
@@ -42,13 +42,13 @@ def imports(path: Path, *, at_import: bool = False) -> set[str]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and at_import:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
             assert node.module is not None
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         nodes += ast.iter_child_nodes(node)
-    return found
+    return names
 
 
 MODULES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in FILES}
@@ -72,7 +72,7 @@ def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[set[str]] = []
+    components: list[set[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -88,18 +88,22 @@ def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
             component = set(stack[start:])
             del stack[start:]
             if len(component) > 1:
-                found.append(component)
+                components.append(component)
 
     for node in sorted(graph):
         if node not in index:
             visit(node)
-    return found
+    return components
 
 
 def package_of(name: str) -> str | None:
     """Return the package of a full name; None for top-level names and other distributions."""
-    parts = name.split(".")
-    return parts[1] if parts[0] == "streaml1" and len(parts) > 1 and parts[1] in LAYER else None
+    components = name.split(".")
+    return (
+        components[1]
+        if components[0] == "streaml1" and len(components) > 1 and components[1] in LAYER
+        else None
+    )
 
 
 def owner(path: Path) -> str:
@@ -108,9 +112,9 @@ def owner(path: Path) -> str:
 
 def test_top_level_has_only_the_listed_packages() -> None:
     assert {owner(path) for path in FILES} == {*LAYER, "__init__", "__main__"}
-    entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__"}
-    assert entries == {*LAYER, "__init__.py", "__main__.py", "py.typed"}
-    assert len(entries) <= 13 and len(LAYERS) <= 9
+    names = {path.name for path in PACKAGE.iterdir()} - {"__pycache__"}
+    assert names == {*LAYER, "__init__.py", "__main__.py", "py.typed"}
+    assert len(names) <= 13 and len(LAYERS) <= 9
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
@@ -246,10 +250,10 @@ def test_kernels_return_no_named_tuples_to_python() -> None:
     trees = [ast.parse(path.read_text()) for path in FILES]
     named = named_tuples(trees)
     assert {"LineCounts", "EpochResult", "JsonScalar"} <= named
-    found = {
+    violations = {
         name
         for tree in trees
         for name, called in returned_calls(tree, {"kernel", "gil_kernel", "row_kernel"})
         if called in named
     }
-    assert found == CALLED_BY_KERNELS_ONLY
+    assert violations == CALLED_BY_KERNELS_ONLY

@@ -575,11 +575,8 @@ def test_arena_stores_names_unchanged(pieces: list[tuple[int, int]], padding: in
     index, arena, slots = HashIndex(), NameArena(), np.empty(len(pieces), np.uint32)
     exact = letters[: max((begin + size for begin, size in pieces), default=0) + padding]
     pos = 0
-    for limit in (
-        len(pieces) // 3,
-        len(pieces) // 2,
-        MISSING,
-    ):  # resumes where the last call stopped
+    # Each call resumes where the last one stopped.
+    for limit in (len(pieces) // 3, len(pieces) // 2, MISSING):
         pos = index.intern(hashes, slots, exact, spans, arena, limit, pos)
         assert pos == min(limit, len(pieces)) == len(arena) == index.n
         assert 4 * int(index.used[0]) <= len(index.entries)
@@ -699,10 +696,10 @@ def test_nonzero_weights_finds_all_weights(lr: Any, size: int, slots: set[int], 
     model = ElasticNetClassifier(l1=l1, lr=lr, intercept_lr=0.0)
     model.learn_one({j: 1.0 + j % 3 for j in slots if j < size}, True)
     rule = type(model._engine.rule).from_state_dict(size, *model._engine.rule.state_dict())
-    weights, found, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
-    n = loop.nonzero_weights(rule, found, w)
-    assert found[:n].tolist() == np.flatnonzero(weights).tolist()
-    assert w[:n].tolist() == weights[found[:n]].tolist()
+    weights, live_slots, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
+    n = loop.nonzero_weights(rule, live_slots, w)
+    assert live_slots[:n].tolist() == np.flatnonzero(weights).tolist()
+    assert w[:n].tolist() == weights[live_slots[:n]].tolist()
 
 
 def test_report_lines_resolve_names_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -851,13 +848,13 @@ def test_replaced_kernel_context_is_closed() -> None:
     model = ElasticNetClassifier()
     model.learn_one({"a": 1.0}, True)
     model.learn_one({"a": 1.0}, True)
-    held = model._engine._context
+    old_context = model._engine._context
     model.predict_one({f"w{k}": 1.0 for k in range(600)})
-    assert model._engine._context is not held
-    assert not held.is_open and model._engine._context.is_open
+    assert model._engine._context is not old_context
+    assert not old_context.is_open and model._engine._context.is_open
     assert model._engine._context.learns
     x = {"new": 1.0}
-    assert held.learn(held.address, id(x), 1.0, 1.0, 0.1) == dict_reader.FALLBACK
+    assert old_context.learn(old_context.address, id(x), 1.0, 1.0, 0.1) == dict_reader.FALLBACK
     assert model.n_features_seen == 1
 
 

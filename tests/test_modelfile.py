@@ -221,7 +221,7 @@ def test_largest_int_slot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "set_scheduler",
+    "scheduler",
     [
         optim.schedulers.Constant(0.2),
         optim.schedulers.InverseScaling(0.1 + 0.2, power=1 / 3),
@@ -229,12 +229,12 @@ def test_largest_int_slot(tmp_path: Path) -> None:
     ],
     ids=repr,
 )
-def test_river_schedulers_are_saved(set_scheduler: Any, tmp_path: Path) -> None:
-    model = trained(ElasticNetClassifier(lr=set_scheduler), NAMES["str"], 50)
+def test_river_schedulers_are_saved(scheduler: Any, tmp_path: Path) -> None:
+    model = trained(ElasticNetClassifier(lr=scheduler), NAMES["str"], 50)
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
-    assert type(loaded.lr) is type(set_scheduler)
-    assert loaded.lr._get_params() == set_scheduler._get_params()
+    assert type(loaded.lr) is type(scheduler)
+    assert loaded.lr._get_params() == scheduler._get_params()
     assert_same(trained(loaded, NAMES["str"]), trained(model, NAMES["str"]))
 
 
@@ -407,7 +407,7 @@ class CraftedFile:
         self.names = json.loads(self.arrays["names"].tobytes())
         self.n = len(self.names)
 
-    def with_header(self) -> bytes:
+    def packed(self) -> bytes:
         for name, value in (("header", self.header), ("names", self.names)):
             if name in self.arrays:
                 self.arrays[name] = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -828,11 +828,11 @@ def describe(model: Any) -> dict[str, Any]:
 )
 def test_fixtures_of_earlier_versions_load(name: str) -> None:
     expected = json.loads((FIXTURES / f"{name}.json").read_text())
-    found = describe(load(FIXTURES / f"{name}.streaml1"))
+    description = describe(load(FIXTURES / f"{name}.streaml1"))
     # Parameters added since are not in the fixture.
-    found["params"] = {n: found["params"][n] for n in expected["params"]}
+    description["params"] = {n: description["params"][n] for n in expected["params"]}
     for key, value in expected.items():
-        assert found[key] == value, key
+        assert description[key] == value, key
     assert (FIXTURES / f"{name}.streaml1").read_bytes()[:12] == b"streaml1" + struct.pack("<I", 1)
 
 

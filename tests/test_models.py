@@ -66,7 +66,7 @@ def models() -> list[Any]:
     ]
 
 
-# river's own
+# river's own checks
 
 
 @pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
@@ -736,19 +736,19 @@ def test_invalid_scheduler_rates_are_rejected(eta: Any) -> None:
 )
 def test_river_schedulers(scheduler: Any) -> None:
     model = ElasticNetRegressor(l1=1e-3, lr=scheduler, clip_gradient=10.0)
-    many = model.clone()
+    batch = model.clone()
     twin = reference.ElasticNet(6, l1=1e-3, loss="squared", lr=scheduler, clip_gradient=10.0)
     X = np.random.default_rng(3).normal(size=(60, 6)) * 0.3
     for x in X:
         model.learn_one(dict(enumerate(x.tolist())), x.sum())
         twin.learn(x, x.sum())
-    many.learn_many(X, X.sum(axis=1))
+    batch.learn_many(X, X.sum(axis=1))
     # Rates near 1e3 amplify the rounding errors of sums, so compare relative to the scale.
     scale = 1.0 + np.abs(twin.w).max()
     assert [model.weights.get(j, 0.0) / scale for j in range(6)] == pytest.approx(
         twin.w / scale, abs=1e-9
     )
-    assert many.weights == pytest.approx(model.weights, abs=1e-9 * scale)
+    assert batch.weights == pytest.approx(model.weights, abs=1e-9 * scale)
 
 
 # Introspection
@@ -772,7 +772,7 @@ def test_counts() -> None:
     assert model.n_iterations == 300
 
 
-# Frozen models models
+# Frozen models
 
 
 @pytest.mark.parametrize("make_model", models())
@@ -827,9 +827,9 @@ def test_frozen_model_is_immutable(make_model: Callable[[], Any]) -> None:
 
 def test_frozen_model_rejects_invalid_examples() -> None:
     frozen = trained(ElasticNetClassifier()).freeze()
-    for wrong in ({"a": float("nan")}, {"a": b"1"}, {"a": 1e60}, "text", None):
+    for invalid in ({"a": float("nan")}, {"a": b"1"}, {"a": 1e60}, "text", None):
         with pytest.raises(BadExample):
-            frozen.predict_one(wrong)  # type: ignore[arg-type]
+            frozen.predict_one(invalid)  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match="use predict_one"):
         trained(ElasticNetRegressor()).freeze().predict_proba_one({})
 
@@ -846,17 +846,17 @@ def test_frozen_model_is_thread_safe() -> None:
     frozen = model.freeze()
     xs = [x for x, _ in examples(200, seed=10)]
     expected = [frozen.predict_proba_one(x) for x in xs]
-    found: list[Any] = []
+    results: list[Any] = []
 
     def predict() -> None:
-        found.append([frozen.predict_proba_one(x) for x in xs])
+        results.append([frozen.predict_proba_one(x) for x in xs])
 
     threads = [threading.Thread(target=predict) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [expected] * 4
+    assert results == [expected] * 4
 
 
 def test_models_have_river_types_and_parameter_grids() -> None:

@@ -54,8 +54,8 @@ def with_ngram_counts(x: dict[str, Any], names: list[str], ngrams: int) -> dict[
 def test_ngrams_are_counted(text: str, ngrams: int) -> None:
     x = {"age": 3, "message": text, "title": 5, "none": None}
     names = ["message", "title", "none", "absent"]
-    found = NGrams(names, ngrams).of(x)
-    assert list(found.items()) == list(with_ngram_counts(x, names, ngrams).items())
+    counts = NGrams(names, ngrams).of(x)
+    assert list(counts.items()) == list(with_ngram_counts(x, names, ngrams).items())
 
 
 def test_tokenize() -> None:
@@ -280,9 +280,9 @@ def test_single_dicts(bits: int | None) -> None:
             assert model.weights == twin.weights
             assert model.predict_many([x, {}]).tolist() == twin.predict_many([plain, {}]).tolist()
         if k % 90 == 0:
-            many = [{"m": f"w{j} n{k}"} for j in range(9)]
-            model.learn_many(many, [True] * 9)
-            twin.learn_many([ngram_spec.of(one) for one in many], [True] * 9)
+            batch = [{"m": f"w{j} n{k}"} for j in range(9)]
+            model.learn_many(batch, [True] * 9)
+            twin.learn_many([ngram_spec.of(one) for one in batch], [True] * 9)
             model._engine.check()
     assert model.weights == twin.weights
     frozen = model.freeze()

@@ -262,8 +262,8 @@ def test_prediction_observers_are_notified_or_detached() -> None:
 
     counter = Counter()
     failing = failing_recorder("on_predict_start", RuntimeError("oops"))
-    found = list(predictions(model(), EXAMPLES, observers=[failing, counter]))
-    assert len(found) == 40 and (counter.rows, counter.models, counter.ends) == (40, 1, 1)
+    predicted = list(predictions(model(), EXAMPLES, observers=[failing, counter]))
+    assert len(predicted) == 40 and (counter.rows, counter.models, counter.ends) == (40, 1, 1)
     assert failing.calls == ["on_predict_start"]
 
 

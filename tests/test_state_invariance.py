@@ -461,8 +461,8 @@ def test_any_plan_equals_one_long_run(
     mutations: dict[int, int],
     tmp_path: Path,
 ) -> None:
-    found = run_plan(learner, plan, min_slots, tmp_path, slot_policy, mutations)
-    assert found == expected_bits(learner, mutations)
+    bits = run_plan(learner, plan, min_slots, tmp_path, slot_policy, mutations)
+    assert bits == expected_bits(learner, mutations)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -471,9 +471,8 @@ def test_frequent_operations_equal_one_long_run(
     learner: str, operation: int, tmp_path: Path
 ) -> None:
     """Repeat one operation after a few rows, with each way of learning."""
-    path_index = (operation + list(LEARNERS).index(learner)) % len(
-        LEARN_PATHS
-    )  # all combinations would take four times as long
+    # All combinations of operations and paths would take four times as long.
+    path_index = (operation + list(LEARNERS).index(learner)) % len(LEARN_PATHS)
     # Saving is slow, and so is learning hundreds of rows that are rolled back.
     step = 20 if OPERATIONS[operation] in (save, reject) else 3 if path_index == 0 else 7
     assert run_plan(learner, [(path_index, step, [operation])], 1, tmp_path) == expected_bits(
