@@ -162,9 +162,9 @@ def test_limited_runs_resume_in_the_middle_of_records(broker: Broker, tmp_path: 
             report = progressive(
                 trained, broker.url(examples_topic), limit=limit, checkpoint=store, **options
             )
-            found = store.latest()
+            saved = store.latest()
         assert report.examples == (limit or expected_report.examples)
-    assert found is not None and found.position["labels/0"][1] == 90
+    assert saved is not None and saved.position["labels/0"][1] == 90
     assert state(trained) == state(expected) and report.numbers == expected_report.numbers
 
 

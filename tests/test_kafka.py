@@ -355,8 +355,8 @@ def test_checkpoint_verifies_the_topic_id_with_a_broker(broker: Broker, tmp_path
     store = Checkpoints(tmp_path / "kept", seconds=0.0)
     with pytest.raises(Lost, match="was deleted and recreated"):
         progressive(model(), StaleMetadataSource(broker.url(topic)), limit=20, checkpoint=store)
-    found = load_latest(tmp_path / "kept")
-    assert found is not None and found.model.n_iterations == 0
+    saved = load_latest(tmp_path / "kept")
+    assert saved is not None and saved.model.n_iterations == 0
 
 
 @pytest.mark.parametrize("name", ["t", "u"])

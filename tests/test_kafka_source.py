@@ -68,10 +68,10 @@ class Records:
 
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Record]]:
         polled = {}
-        for partition, at in self.positions.items():
+        for partition, position in self.positions.items():
             n = self.random.randint(0, self.max_records)
             remaining = [
-                record for record in self.records[partition.partition] if record.offset >= at
+                record for record in self.records[partition.partition] if record.offset >= position
             ][:n]
             if remaining:
                 polled[partition] = remaining
@@ -313,9 +313,9 @@ def test_stop_between_blocks_of_a_poll_skips_nothing(tmp_path: Path) -> None:
         )
         signals.number = 0
         assert (len(blocks), report.examples) == (k, 1000 * k)
-        found = load_latest(tmp_path / "kept")
-        assert found is not None and found.learnt == 1000 * k
-        assert found.position == {"0": [100 * k, 0]}
+        saved = load_latest(tmp_path / "kept")
+        assert saved is not None and saved.learnt == 1000 * k
+        assert saved.position == {"0": [100 * k, 0]}
     expected = ElasticNetClassifier()
     progressive(expected, FakeTopicSource("kafka://h/clicks"))
     assert model.weights == expected.weights
@@ -335,8 +335,8 @@ def test_stop_while_connecting_keeps_the_position(
             if not stop.is_set():
                 store.save(model, report, {"topic": "clicks", "source": "kafka"}, {"0": [7, 0]})
             progressive(model, KafkaSource("kafka://h/clicks"), checkpoint=store, stop=stop)
-        found = load_latest(tmp_path / "kept")
-        assert stop.is_set() and found is not None and found.position == {"0": [7, 0]}
+        saved = load_latest(tmp_path / "kept")
+        assert stop.is_set() and saved is not None and saved.position == {"0": [7, 0]}
 
 
 @pytest.mark.parametrize("has_links", [True, False])
@@ -380,7 +380,7 @@ def test_poll_error_is_a_one_line_message(monkeypatch: pytest.MonkeyPatch) -> No
         def close(self) -> None:
             self.closed = True
 
-    consumer = FailingRecords({0: [Record(0, k, k, b"1 1:1") for k in range(60)]}, most=20)
+    consumer = FailingRecords({0: [Record(0, k, k, b"1 1:1") for k in range(60)]}, max_records=20)
     monkeypatch.setattr(Topic, "consumer", lambda *args: consumer)
     source = KafkaSource("kafka://h/t", until_end=True)
     source._bounds = Bounds({0: 0}, {0: 60})

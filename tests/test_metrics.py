@@ -252,7 +252,7 @@ OTHER_OBSERVERS: set[str] = {"streaml1_dead_letters_total"}
 # Health
 
 
-def test_health_before_the_run_is_starting() -> None:
+def test_health_is_starting_before_the_run() -> None:
     with MetricsServer() as metrics:
         assert health(metrics) == (200, {"status": "starting", "reasons": []})
         assert not any(name.startswith("streaml1_") for name in read_metrics(metrics))

@@ -282,7 +282,7 @@ def test_single_dicts(bits: int | None) -> None:
         if k % 90 == 0:
             batch = [{"m": f"w{j} n{k}"} for j in range(9)]
             model.learn_many(batch, [True] * 9)
-            twin.learn_many([ngram_spec.of(one) for one in batch], [True] * 9)
+            twin.learn_many([ngram_spec.of(row) for row in batch], [True] * 9)
             model._engine.check()
     assert model.weights == twin.weights
     frozen = model.freeze()
