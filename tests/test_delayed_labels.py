@@ -324,7 +324,7 @@ def test_equals_the_reference(
         "correctable": len(twin.negatives),
     }
     assert sum(kinds) == len(twin.waiting) + len(twin.negatives)
-    assert labeled_run.report.refused == twin.refused
+    assert labeled_run.report.refused == twin.n_rejected
     assert labeled_run.report.examples == len(twin.scored)
     assert [line.examples for line in labeled_run.report.lines][:-1] == [
         n for n in range(every, len(twin.scored) + 1, every)
