@@ -1,4 +1,4 @@
-"""FISTA: beside plain proximal steps, scikit-learn and the conditions of the optimum."""
+"""FISTA against plain proximal steps, scikit-learn and the optimality conditions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.solver_data import DEGENERATE, degenerate, real, toy
 
 LOSSES = ("logistic", "smoothed_hinge", "squared", "softmax")
 
-# How a penalty is given, and its name, strength or radius in the twin.
-KINDS: dict[str, tuple[dict[str, Any], str, float]] = {
+# Arguments of each penalty, and its name, strength or radius in the reference.
+PENALTIES: dict[str, tuple[dict[str, Any], str, float]] = {
     "elastic-net": ({"l1": 0.03}, "l1", 0.03),
     "l1": ({"penalty": "l1", "strength": 0.03}, "l1", 0.03),
     "l2": ({"penalty": "l2", "strength": 0.05}, "l2", 0.05),
@@ -36,30 +36,30 @@ KINDS: dict[str, tuple[dict[str, Any], str, float]] = {
 }
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", list(PENALTIES))
 @pytest.mark.parametrize("loss", LOSSES)
 def test_equals_plain_proximal_steps(loss: str, kind: str) -> None:
     if "/" in kind and loss != "softmax":
         pytest.skip("needs rows of weights")
-    given, name, s = KINDS[kind]
+    params, name, s = PENALTIES[kind]
     X, y = toy(loss)
     for l2, intercept in ((0.0, True), (0.1, False)):
-        solution = fista(X, y, loss=loss, l2=l2, fit_intercept=intercept, tol=1e-11, **given)
-        least, w, b = slow.ista(loss, X, y, name, s, l2, intercept)
+        solution = fista(X, y, loss=loss, l2=l2, fit_intercept=intercept, tol=1e-11, **params)
+        minimum, w, b = slow.ista(loss, X, y, name, s, l2, intercept)
         assert solution.converged
-        assert solution.objective == pytest.approx(least, rel=1e-9)
-        assert solution.objective - solution.gap <= least * (1.0 + 1e-12)
-        if (loss, kind, l2) != ("softmax", "linf", 0.0):  # where several weights are as good
+        assert solution.objective == pytest.approx(minimum, rel=1e-9)
+        assert solution.objective - solution.gap <= minimum * (1.0 + 1e-12)
+        if (loss, kind, l2) != ("softmax", "linf", 0.0):  # several weights are optimal
             np.testing.assert_allclose(solution.weights, w, rtol=0.0, atol=2e-5)
             np.testing.assert_allclose(solution.intercept, b, rtol=0.0, atol=2e-5)
-        own = slow.mean_loss(loss, X, y, solution.weights, solution.intercept)[0]
-        own += slow.penalty(name, solution.weights, s, l2)
-        assert solution.objective == pytest.approx(own, rel=1e-12)
+        recomputed = slow.mean_loss(loss, X, y, solution.weights, solution.intercept)[0]
+        recomputed += slow.penalty(name, solution.weights, s, l2)
+        assert solution.objective == pytest.approx(recomputed, rel=1e-12)
         assert min(record.objective - record.dual for record in solution.trace) >= -1e-12
 
 
 @pytest.mark.parametrize("gamma", [0.2, 2.5])
-def test_width_of_the_hinge(gamma: float) -> None:
+def test_gamma_sets_the_width_of_the_smoothed_hinge(gamma: float) -> None:
     X, y = toy("smoothed_hinge")
     solution = fista(X, y, loss="smoothed_hinge", gamma=gamma, l2=0.1, tol=1e-12)
     value, gradient, _ = slow.mean_loss("smoothed_hinge", X, y, solution.weights, 0.0, gamma)
@@ -69,33 +69,35 @@ def test_width_of_the_hinge(gamma: float) -> None:
 
 
 def test_conditions_of_the_elastic_net() -> None:
-    """The gradient is -l1 sign(w) - l2 w where w is not zero, and at most l1 elsewhere."""
+    """The gradient is -l1 sign(w) - l2 w where w is non-zero, and at most l1 in size elsewhere."""
     for loss in ("logistic", "smoothed_hinge", "squared"):
         X, y = toy(loss, n=100, d=40)
         for l2 in (0.0, 0.05):
-            found = fista(X, y, loss=loss, l1=0.05, l2=l2, fit_intercept=True, tol=1e-13)
-            w = found.weights
-            _, g, slope = slow.mean_loss(loss, X, y, w, found.intercept)
+            solution = fista(X, y, loss=loss, l1=0.05, l2=l2, fit_intercept=True, tol=1e-13)
+            w = solution.weights
+            _, g, slope = slow.mean_loss(loss, X, y, w, solution.intercept)
             assert 0 < np.count_nonzero(w) < 40
-            kept = w != 0.0
-            expected = -0.05 * np.sign(w[kept]) - l2 * w[kept]
-            np.testing.assert_allclose(g[kept], expected, rtol=0.0, atol=1e-6)
-            assert np.abs(g[~kept]).max() <= 0.05 + 1e-6
+            nonzero = w != 0.0
+            expected = -0.05 * np.sign(w[nonzero]) - l2 * w[nonzero]
+            np.testing.assert_allclose(g[nonzero], expected, rtol=0.0, atol=1e-6)
+            assert np.abs(g[~nonzero]).max() <= 0.05 + 1e-6
             assert abs(slope) < 1e-6
 
 
 @pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_poor_data(loss: str, case: str) -> None:
+def test_degenerate_data(loss: str, case: str) -> None:
     X, y = degenerate(case, loss)
     if loss == "softmax" and case == "one label":
         y = np.zeros(len(y), int)
     for kind in ("elastic-net", "linf", "ball", "l2-ball"):
         for intercept in (False, True):
             if intercept and loss == "logistic" and case in ("one row", "one label"):
-                continue  # the intercept alone makes the loss as small as one likes: below
+                continue  # the loss has no minimum: see test_loss_without_a_minimum
             tol = 1e-2 if case == "large" else 1e-6
-            solution = fista(X, y, loss=loss, fit_intercept=intercept, tol=tol, **KINDS[kind][0])
+            solution = fista(
+                X, y, loss=loss, fit_intercept=intercept, tol=tol, **PENALTIES[kind][0]
+            )
             assert solution.converged, (kind, intercept)
             assert np.isfinite(solution.weights).all() and math.isfinite(solution.objective)
             assert min(record.objective - record.dual for record in solution.trace) >= -1e-9
@@ -103,16 +105,16 @@ def test_poor_data(loss: str, case: str) -> None:
                 assert not np.any(solution.weights)
 
 
-def test_a_loss_that_ends_nowhere() -> None:
-    """One label and an intercept: the infimum 0 is no minimum, and the gap still closes."""
+def test_loss_without_a_minimum() -> None:
+    """With one label and an intercept the infimum 0 is not attained; the gap still closes."""
     X, _ = toy("logistic")
     solution = fista(X, np.ones(60), l1=0.1, fit_intercept=True, tol=1e-3)
     assert solution.converged and 0.0 <= solution.objective <= 1e-3
     assert solution.intercept > 5.0
 
 
-def test_the_end_of_what_floats_can_tell_is_an_end() -> None:
-    """Without a penalty nothing bounds the objective: it runs until rounding is all that moves."""
+def test_stops_at_float_precision() -> None:
+    """Without a penalty the objective has no bound, so steps go on until only rounding remains."""
     i = np.arange(50)
     X = np.column_stack([i % 7 - 3, (i % 5) / 2, *(i % 4 == k for k in range(4))]).astype(float)
     with pytest.warns(NotConverged):
@@ -121,34 +123,34 @@ def test_the_end_of_what_floats_can_tell_is_an_end() -> None:
     assert np.abs(g).max() < 1e-9
 
 
-def test_duplicate_columns_share() -> None:
+def test_duplicate_columns_share_the_weight() -> None:
     X, y = toy("logistic")
     X[:, 1] = X[:, 0]
     w = fista(X, y, l2=0.1, tol=1e-12).weights
     assert w[0] == pytest.approx(w[1], abs=1e-6)
 
 
-def test_not_converged_warns() -> None:
+def test_missing_convergence_warns() -> None:
     X, y = toy("logistic")
-    sentence = r"fista stopped after 2 epochs with a gap of [0-9.]+, above tol=1e-06; raise max_"
-    with pytest.warns(NotConverged, match=sentence):
+    message = r"fista stopped after 2 epochs with a gap of [0-9.]+, above tol=1e-06; raise max_"
+    with pytest.warns(NotConverged, match=message):
         solution = fista(X, y, l1=0.01, max_epochs=2)
     assert not solution.converged and solution.gap > 1e-6 and len(solution.trace) == 3
     with pytest.warns(NotConverged):
-        none = fista(X, y, l1=0.01, max_epochs=0)
-    assert not np.any(none.weights) and none.objective == pytest.approx(math.log(2.0))
+        start = fista(X, y, l1=0.01, max_epochs=0)
+    assert not np.any(start.weights) and start.objective == pytest.approx(math.log(2.0))
 
 
-def test_sparse_is_dense_and_the_seed_measures_alone() -> None:
+def test_sparse_input_and_seed_do_not_change_the_optimum() -> None:
     X, y = toy("logistic")
     dense = fista(X, y, penalty="ball", radius=1.0, tol=1e-10)
     sparse = fista(csr_matrix(X), y > 0, penalty="ball", radius=1.0, tol=1e-10)
     assert np.array_equal(dense.weights, sparse.weights)
-    other = fista(X, y, penalty="ball", radius=1.0, tol=1e-10, seed=1)
-    assert other.objective == pytest.approx(dense.objective, abs=1e-10)
+    seeded = fista(X, y, penalty="ball", radius=1.0, tol=1e-10, seed=1)
+    assert seeded.objective == pytest.approx(dense.objective, abs=1e-10)
 
 
-def test_classes() -> None:
+def test_class_labels_are_sorted() -> None:
     X, y = toy("softmax")
     solution = fista(X, np.array(["b", "c", "a"])[y], loss="softmax", l1=0.02, fit_intercept=True)
     assert solution.classes == ("a", "b", "c")
@@ -158,7 +160,7 @@ def test_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("params", "message"),
     [
         ({"loss": "hinge"}, "fista does not support loss='hinge'; use one of \"logistic\""),
         ({"penalty": "l0"}, "fista does not support penalty='l0'; use one of \"elastic-net\""),
@@ -186,13 +188,13 @@ def test_classes() -> None:
         ({"fit_intercept": 1}, "fit_intercept must be a bool, got 1"),
     ],
 )
-def test_refusals(given: dict[str, Any], sentence: str) -> None:
+def test_invalid_arguments_are_rejected(params: dict[str, Any], message: str) -> None:
     X, y = toy("logistic")
-    with pytest.raises(ValueError, match=sentence):
-        fista(X, y, **given)
+    with pytest.raises(ValueError, match=message):
+        fista(X, y, **params)
 
 
-def test_a_simplex_without_columns_is_refused() -> None:
+def test_simplex_without_columns_is_rejected() -> None:
     with pytest.raises(
         ValueError, match='does not support penalty="simplex" with no columns; add a column'
     ):
@@ -200,7 +202,7 @@ def test_a_simplex_without_columns_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "sentence"),
+    ("start", "message"),
     [
         (3, "start must be weights and an intercept, such as"),
         (([1.0, 2.0],), "start must be weights and an intercept, such as"),
@@ -210,20 +212,22 @@ def test_a_simplex_without_columns_is_refused() -> None:
         (([1.0, 2.0], math.inf), r"start must have finite numbers of at most 1e\+100"),
     ],
 )
-def test_what_is_no_start_is_refused(start: Any, sentence: str) -> None:
+def test_invalid_start_is_rejected(start: Any, message: str) -> None:
     X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=message):
         fista(X, [1, 0, 1], l2=1.0, fit_intercept=True, start=start)
 
 
-def test_a_start_far_away_is_left() -> None:
+def test_distant_start_converges() -> None:
     X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    far = fista(X, [1, 0, 1], l2=1.0, start=([1e100, -1e100], 0.0), tol=1e-9)
-    assert far.objective == pytest.approx(fista(X, [1, 0, 1], l2=1.0, tol=1e-9).objective, abs=2e-9)
+    solution = fista(X, [1, 0, 1], l2=1.0, start=([1e100, -1e100], 0.0), tol=1e-9)
+    assert solution.objective == pytest.approx(
+        fista(X, [1, 0, 1], l2=1.0, tol=1e-9).objective, abs=2e-9
+    )
 
 
-def sklearns(X: Any, y: Any, l1: float, l2: float, solver: str, intercept: bool) -> float:
-    """The objective that scikit-learn's weights have."""
+def sklearn_objective(X: Any, y: Any, l1: float, l2: float, solver: str, intercept: bool) -> float:
+    """Return the objective at the weights found by scikit-learn."""
     n, strength = X.shape[0], l1 + l2
     model = LogisticRegression(
         C=1.0 / (n * strength),
@@ -245,33 +249,33 @@ SOLVERS = [(0.02, 0.0, "liblinear"), (0.0, 0.02, "lbfgs"), (0.02, 0.03, "saga")]
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(("l1", "l2", "solver"), SOLVERS)
-def test_beside_scikit_learn(l1: float, l2: float, solver: str) -> None:
+def test_logistic_matches_scikit_learn(l1: float, l2: float, solver: str) -> None:
     X, y = toy("logistic", n=200, d=15)
     for intercept in (False,) if solver == "liblinear" else (False, True):
-        theirs = sklearns(X, y, l1, l2, solver, intercept)
+        theirs = sklearn_objective(X, y, l1, l2, solver, intercept)
         ours = fista(X, y, l1=l1, l2=l2, fit_intercept=intercept, tol=1e-10).objective
         assert ours == pytest.approx(theirs, abs=1e-6)
 
 
-def test_squared_beside_scikit_learn() -> None:
+def test_squared_matches_scikit_learn() -> None:
     X, y = toy("squared", n=200, d=15)
     lasso = Lasso(alpha=0.1, tol=1e-12).fit(X, y)
-    found = fista(X, y, loss="squared", l1=0.1, fit_intercept=True, tol=1e-12)
-    np.testing.assert_allclose(found.weights, lasso.coef_, rtol=0.0, atol=1e-5)
+    solution = fista(X, y, loss="squared", l1=0.1, fit_intercept=True, tol=1e-12)
+    np.testing.assert_allclose(solution.weights, lasso.coef_, rtol=0.0, atol=1e-5)
     ridge = Ridge(alpha=0.1 * 200).fit(X, y)
-    found = fista(X, y, loss="squared", l2=0.1, fit_intercept=True, tol=1e-13)
-    np.testing.assert_allclose(found.weights, ridge.coef_, rtol=0.0, atol=1e-5)
-    assert found.intercept == pytest.approx(ridge.intercept_, abs=1e-5)
+    solution = fista(X, y, loss="squared", l2=0.1, fit_intercept=True, tol=1e-13)
+    np.testing.assert_allclose(solution.weights, ridge.coef_, rtol=0.0, atol=1e-5)
+    assert solution.intercept == pytest.approx(ridge.intercept_, abs=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("name", ["magic04", "arcene", "rcv1"])
-def test_real_data_beside_scikit_learn(name: str) -> None:
+def test_real_data_matches_scikit_learn(name: str) -> None:
     X, y = real(name)
     pairs = [(1e-3, 0.0, "liblinear"), (0.0, 1e-3, "lbfgs")]
     for l1, l2, solver in pairs if name != "arcene" else [(1e-2, 0.0, "liblinear")]:
-        theirs = sklearns(X, np.where(y > 0, 1.0, -1.0), l1, l2, solver, False)
+        theirs = sklearn_objective(X, np.where(y > 0, 1.0, -1.0), l1, l2, solver, False)
         ours = fista(X, y, l1=l1, l2=l2, tol=1e-7).objective
         assert ours == pytest.approx(theirs, abs=1e-6)
 
@@ -319,16 +323,16 @@ LEARNERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", list(LEARNERS))
-def test_each_learner_has_its_comparator(name: str) -> None:
-    """Hundreds of passes come close to the solver's optimum, and not below its bound."""
-    kind, (own, given) = name.split()[0], LEARNERS[name]
+def test_online_learners_approach_the_solver_optimum(name: str) -> None:
+    """After hundreds of passes the objective is near the optimum and above the dual bound."""
+    kind, (learner_params, solver_params) = name.split()[0], LEARNERS[name]
     loss = "softmax" if kind.startswith("Softmax") else "logistic"
     X, y = toy(loss)
     smooth = "smoothed_hinge" if kind.startswith("Pegasos") else loss
-    best = fista(X, y, loss=smooth, tol=1e-7, **given)
+    best = fista(X, y, loss=smooth, tol=1e-7, **solver_params)
     rate = {} if kind.startswith("Pegasos") else {"lr": 0.3}
     classes = {"classes": [0, 1, 2]} if loss == "softmax" else {}
-    model = getattr(streaml1, kind)(intercept_lr=0.0, **own, **rate, **classes)
+    model = getattr(streaml1, kind)(intercept_lr=0.0, **learner_params, **rate, **classes)
     rows, random = csr_matrix(X), np.random.default_rng(0)
     labels = y if loss == "softmax" else y > 0
     for _ in range(300):
@@ -337,12 +341,12 @@ def test_each_learner_has_its_comparator(name: str) -> None:
     w = np.zeros(best.weights.shape)
     for j, weight in model.weights.items():
         if loss == "softmax":
-            for label, one in weight.items():
-                w[label, j] = one
+            for label, w_label in weight.items():
+                w[label, j] = w_label
         else:
             w[j] = weight
-    name_of = given.get("penalty", "l1")
-    s = given.get("strength", given.get("l1", 0.0))
+    penalty = solver_params.get("penalty", "l1")
+    s = solver_params.get("strength", solver_params.get("l1", 0.0))
     reached = slow.mean_loss("hinge" if smooth != loss else loss, X, y, w, 0.0)[0]
-    reached += slow.penalty(name_of, w, s, given.get("l2", 0.0))
+    reached += slow.penalty(penalty, w, s, solver_params.get("l2", 0.0))
     assert best.dual - 1e-12 <= reached <= best.objective * 1.01

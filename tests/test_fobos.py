@@ -27,7 +27,7 @@ SETTINGS = {
 }
 
 
-def make(loss: str = "logistic", **params: Any) -> Any:
+def make_model(loss: str = "logistic", **params: Any) -> Any:
     kind = FOBOSClassifier if kit.is_binary(loss) else FOBOSRegressor
     return kind(loss=loss, **params)
 
@@ -35,7 +35,7 @@ def make(loss: str = "logistic", **params: Any) -> Any:
 @pytest.mark.parametrize(
     ("model", "check"), list(kit.river_checks(FOBOSClassifier, FOBOSRegressor))
 )
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
@@ -50,13 +50,15 @@ def test_equals_the_dense_twin(loss: str, norm: str) -> None:
         params = {**SCHEDULES[schedule], "strength": strength, "norm": norm}
         if k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
-        kit.assert_matches_twin(make(loss, **params), reference.FOBOS(D, loss=loss, **params), data)
+        kit.assert_matches_twin(
+            make_model(loss, **params), reference.FOBOS(D, loss=loss, **params), data
+        )
 
 
 STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0}
 
 
-def test_the_first_steps_of_l2_by_hand() -> None:
+def test_first_steps_of_l2_by_hand() -> None:
     model = FOBOSRegressor(strength=1.0, **STEADY)
     model.learn_one({"x": 3.0, "y": 4.0}, 1.0)  # v = (3, 4), of norm 5
     assert model.weights == pytest.approx({"x": 2.4, "y": 3.2}, abs=1e-15)
@@ -88,8 +90,10 @@ def test_the_first_steps_of_l2_by_hand() -> None:
         max_size=60,
     ),
 )
-def test_any_rows(norm: str, strength: float, rows: list[tuple[dict[int, float], float]]) -> None:
-    """Ties, equal values, denormals, and zero sample weights."""
+def test_random_rows_equal_the_twin(
+    norm: str, strength: float, rows: list[tuple[dict[int, float], float]]
+) -> None:
+    """Rows include ties, equal values, denormals and zero gradients."""
     params: dict[str, Any] = {"norm": norm, "strength": strength, "lr": 0.3}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(8, loss="squared", **params)
     for row, y in rows:
@@ -103,7 +107,7 @@ def test_any_rows(norm: str, strength: float, rows: list[tuple[dict[int, float],
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
-def test_changed_parameters_act_from_the_next_step(loss: str, norm: str) -> None:
+def test_parameter_changes_apply_from_the_next_step(loss: str, norm: str) -> None:
     params: dict[str, Any] = {"lr": 0.3, "schedule": "constant", "norm": norm}
     twin = reference.FOBOS(D, loss=loss, **params)
     changes: list[dict[str, Any]] = [
@@ -114,29 +118,29 @@ def test_changed_parameters_act_from_the_next_step(loss: str, norm: str) -> None
         {"strength": 5.0},
         {"strength": 0.02, "clip_gradient": 0.1, "intercept_lr": 0.2, "schedule": "invsqrt"},
     ]
-    kit.assert_changes_match_twin(make(loss, **params), twin, changes, loss)
+    kit.assert_changes_match_twin(make_model(loss, **params), twin, changes, loss)
 
 
-def test_the_norm_cannot_change() -> None:
+def test_norm_cannot_change() -> None:
     with pytest.raises(ValueError, match="norm cannot change; FOBOSClassifier can"):
         FOBOSClassifier().mutate({"norm": "linf"})
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_names_are_only_names(setting: str) -> None:
+def test_feature_names_do_not_affect_learning(setting: str) -> None:
     params = {**SETTINGS[setting], "lr": 0.5}
     if params["strength"] < 1.0:
-        kit.assert_weights_follow_names(lambda: make(**params))
-    kit.assert_unseen_features_weigh_nothing(lambda: make(**params))
+        kit.assert_weights_follow_names(lambda: make_model(**params))
+    kit.assert_unseen_features_weigh_nothing(lambda: make_model(**params))
 
 
 @pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("loss", CODES)
-def test_poor_data_behaves(loss: str, norm: str, case: str) -> None:
+def test_degenerate_data(loss: str, norm: str, case: str) -> None:
     params: dict[str, Any] = {"strength": 0.02, "norm": norm, "lr": 0.3}
     kit.assert_degenerate_data_matches(
-        lambda loss: make(loss, **params),
+        lambda loss: make_model(loss, **params),
         lambda d, loss: reference.FOBOS(d, loss=loss, **params),
         *(loss, case),
     )
@@ -144,14 +148,16 @@ def test_poor_data_behaves(loss: str, norm: str, case: str) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.assert_copies_resume_bit_identically(lambda: make(**SETTINGS[setting], lr=0.5), tmp_path)
+    kit.assert_copies_resume_bit_identically(
+        lambda: make_model(**SETTINGS[setting], lr=0.5), tmp_path
+    )
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_rows_longer_than_any_before(norm: str) -> None:
+def test_wide_rows(norm: str) -> None:
     params: dict[str, Any] = {"strength": 1e-2, "norm": norm}
     kit.assert_wide_rows_match(
-        lambda lr: make(**params, lr=lr),
+        lambda lr: make_model(**params, lr=lr),
         lambda d, lr: reference.FOBOS(d, lr=lr, **params),
     )
 
@@ -170,18 +176,18 @@ def test_parameters_out_of_range_are_rejected() -> None:
     )
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_largest_valid_numbers_stay_finite() -> None:
     settings = [
         {"norm": norm, "strength": strength, "lr": lr, "schedule": "constant"}
         for norm, strength, lr in itertools.product(
             NORMS, (0.0, 1e-300, 1e-3, 1e30), (0.0, 1e-5, 1e10)
         )
     ]
-    kit.assert_stays_finite(lambda **params: make("squared", **params), settings)
+    kit.assert_stays_finite(lambda **params: make_model("squared", **params), settings)
 
 
-def test_the_norms_shape_the_weights() -> None:
-    """l2 keeps the proportions of the weights, l-infinity makes the largest equal."""
+def test_norms_shape_the_weights() -> None:
+    """l2 keeps the ratios of the weights; l-infinity makes the largest ones equal."""
     random = np.random.default_rng(0)
     X = random.normal(size=(4_000, 12))
     y = X @ np.array([3.0, -2.0, 2.0, 1.5, *[0.3] * 8])

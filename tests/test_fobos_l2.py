@@ -1,4 +1,4 @@
-"""FoBoS with the l2 norm: its sum of squares, its list, its passes."""
+"""FoBoS with the l2 norm: sum of squares, list of weights and passes over it."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from tests.test_elastic_net import D, assert_equal_twins
     st.lists(st.floats(-1e70, 1e70) | st.floats(-1.0, 1.0) | st.just(1e-170), max_size=200),
     st.randoms(use_true_random=False),
 )
-def test_squares_are_summed_the_same_in_any_order(values: list[float], random: Any) -> None:
+def test_sum_of_squares_does_not_depend_on_order(values: list[float], random: Any) -> None:
     u = np.array(values)
     listed = np.arange(len(u), dtype=np.uint32)
-    most = float(np.abs(u).max(initial=0.0))
+    largest = float(np.abs(u).max(initial=0.0))
     expected = math.fsum(v * v for v in values)
-    total = _sum_of_squares(u, listed, len(u), most)
+    total = _sum_of_squares(u, listed, len(u), largest)
     assert total == pytest.approx(expected, rel=1e-15, abs=1e-300)
     order = listed.tolist()
     random.shuffle(order)
-    assert _sum_of_squares(u, np.array(order, np.uint32), len(u), most) == total
+    assert _sum_of_squares(u, np.array(order, np.uint32), len(u), largest) == total
 
 
-def run(model: Any, X: Any, y: Any) -> tuple[int, int]:
-    """Learn row by row; return how often s restarted with weights, and without any."""
-    begun, cleared = 0, 0
+def learn_and_count_restarts(model: Any, X: Any, y: Any) -> tuple[int, int]:
+    """Learn row by row; return how often s restarted with weights and without weights."""
+    restarted, cleared = 0, 0
     for i in range(len(y)):
         before = model._engine.rule.clock[0].s if model.n_iterations else S_START
         model.learn_many(csr_matrix(X[i : i + 1]), y[i : i + 1])
         c = model._engine.rule.clock[0]
         if c.s > before or (c.n == 0 and before < S_START):
-            begun, cleared = begun + (c.n > 0), cleared + (c.n == 0)
+            restarted, cleared = restarted + (c.n > 0), cleared + (c.n == 0)
         if i % 50 == 0:
             model._engine.check()
     model._engine.check()
-    return begun, cleared
+    return restarted, cleared
 
 
-def test_s_and_the_sum_restart() -> None:
-    """Each penalty takes much of the norm."""
+def test_scale_and_sum_of_squares_restart() -> None:
+    """Each penalty removes a large part of the norm."""
     random = np.random.default_rng(3)
     X = random.normal(size=(3_000, 40)) * (random.random((3_000, 40)) < 0.2)
     y = X @ random.normal(size=40) * 3.0
     params: dict[str, Any] = {"strength": 5.0, "lr": 0.1, "schedule": "constant"}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(40, loss="squared", **params)
-    begun, _ = run(model, X, y)
+    restarted, _ = learn_and_count_restarts(model, X, y)
     twin.progressive(X, y, np.ones(3_000))
     assert_equal_twins(model, twin)
-    assert begun > 3
+    assert restarted > 3
 
 
 def test_all_weights_become_zero_and_restart() -> None:
@@ -67,14 +67,14 @@ def test_all_weights_become_zero_and_restart() -> None:
     y = X @ random.normal(size=40)
     params: dict[str, Any] = {"strength": 1.3, "lr": 0.5, "schedule": "constant"}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(40, loss="squared", **params)
-    _, cleared = run(model, X, y)
+    _, cleared = learn_and_count_restarts(model, X, y)
     twin.progressive(X, y, np.ones(2_000))
     assert_equal_twins(model, twin)
     assert cleared > 50
 
 
 def test_untouched_entries_leave_the_list_after_a_few_passes() -> None:
-    """So passes cost O(1) for each touch: 10,000 entries that do not return."""
+    """A pass then costs O(1) per touched weight, although 10,000 weights do not return."""
     params: dict[str, Any] = {"strength": 3.0, "lr": 0.5, "schedule": "constant"}
     params |= {"intercept_lr": 0.0}
     model = FOBOSRegressor(**params)
@@ -92,8 +92,8 @@ def test_untouched_entries_leave_the_list_after_a_few_passes() -> None:
     model._engine.check()
 
 
-def test_a_sum_that_falls_by_much_is_recomputed() -> None:
-    """A weight of 1e9 appears and is dropped: the squares of the others must not be lost."""
+def test_sum_of_squares_is_recomputed_after_a_large_drop() -> None:
+    """A weight of 1e9 appears and is dropped; the squares of the other weights must survive."""
     params: dict[str, Any] = {"strength": 1e-3, "lr": 1.0, "schedule": "constant"}
     params |= {"intercept_lr": 0.0}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(3, loss="squared", **params)
@@ -111,8 +111,8 @@ def test_a_sum_that_falls_by_much_is_recomputed() -> None:
 
 
 @pytest.mark.slow
-def test_a_million_steps() -> None:
-    """Against the dense update, with rows of one or two features."""
+def test_million_steps_equal_the_dense_update() -> None:
+    """Rows have one or two features."""
     random = np.random.default_rng(5)
     n, d, strength = 1_000_000, 8, 0.05
     ids = random.integers(0, d, (n, 2))
@@ -135,7 +135,7 @@ def test_a_million_steps() -> None:
     np.testing.assert_allclose(model._engine.rule.weights()[:d], w, rtol=0.0, atol=1e-9)
 
 
-def test_a_feature_with_a_zero_weight_counts_as_seen() -> None:
+def test_feature_with_a_zero_weight_counts_as_seen() -> None:
     model = FOBOSRegressor(lr=1.0, schedule="constant", intercept_lr=0.0, strength=0.0)
     model.learn_one({"a": 1.0}, 1.0, 0.0)
     assert model.weights == {} and model.n_features_seen == 1
@@ -157,15 +157,15 @@ def test_a_feature_with_a_zero_weight_counts_as_seen() -> None:
     model._engine.check()
 
 
-def test_a_crafted_state_is_rejected() -> None:
+def test_crafted_state_is_rejected() -> None:
     model, twin = FOBOSClassifier(strength=0.01), reference.FOBOS(D, strength=0.01)
     kit.assert_matches_twin(model, twin, kit.data_of("logistic", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
 
-    def forged(**changes: Any) -> None:
+    def check_forged_state(**changes: Any) -> None:
         FobosL2.from_state_dict(100, slots, {**arrays, **changes}).check()
 
-    forged()
+    check_forged_state()
     changed = []
     for name, value in (("s", 1e-30), ("s", 1.0), ("N", 0.7), ("n", 3), ("strength", -1.0)):
         clock = arrays["clock"].copy()
@@ -182,4 +182,4 @@ def test_a_crafted_state_is_rejected() -> None:
         {"more": arrays["u"]},
     ):
         with pytest.raises(AssertionError):
-            forged(**changes)
+            check_forged_state(**changes)

@@ -1,4 +1,4 @@
-"""FoBoS with the l-infinity norm: blocks of equal values, and the next largest."""
+"""FoBoS with the l-infinity norm: blocks of equal weights and the next largest weight."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from tests.test_elastic_net import D, as_dict, assert_equal_twins
 STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0, "norm": "linf"}
 
 
-def alive(model: Any) -> list[tuple[float, int]]:
-    """Return value and members of each block, from the lowest."""
+def live_blocks(model: Any) -> list[tuple[float, int]]:
+    """Return value and size of each block with a positive value, in ascending order."""
     blocks = model._engine.rule.blocks
-    found, id = [], int(blocks.higher[0])
+    blocks_found, id = [], int(blocks.higher[0])
     while id != 0:
-        found.append((float(blocks.value[id]), int(blocks.n[id])))
+        blocks_found.append((float(blocks.value[id]), int(blocks.n[id])))
         id = int(blocks.higher[id])
-    return [one for one in found if one[0] > 0.0]
+    return [block for block in blocks_found if block[0] > 0.0]
 
 
-def test_the_first_steps_by_hand() -> None:
+def test_first_steps_by_hand() -> None:
     model = FOBOSRegressor(strength=1.0, **STEADY)
     model.learn_one({"x": 3.0, "y": -4.0, "z": 1.0}, 1.0)  # v = (3, -4, 1)
     assert model.weights == {"x": 3.0, "y": -3.0, "z": 1.0}
-    assert alive(model) == [(3.0, 2)]
+    assert live_blocks(model) == [(3.0, 2)]
     model.learn_one({}, 0.0)
     assert model.weights == {"x": 2.5, "y": -2.5, "z": 1.0}
-    assert alive(model) == [(2.5, 2)]
+    assert live_blocks(model) == [(2.5, 2)]
     for size in (2.0, 1.5, 1.0):
         model.learn_one({}, 0.0)
         assert model.weights == {"x": size, "y": -size, "z": 1.0}
     model.learn_one({}, 0.0)
     assert model.weights == pytest.approx({"x": 2 / 3, "y": -2 / 3, "z": 2 / 3}, abs=1e-15)
-    assert [n for _, n in alive(model)] == [3]
+    assert [n for _, n in live_blocks(model)] == [3]
     model.learn_one({"z": 1.0}, 5.0)  # z leaves the block, up to 5
     assert model.weights == pytest.approx({"x": 2 / 3, "y": -2 / 3, "z": 4.0}, abs=1e-15)
-    assert [n for _, n in alive(model)] == [2, 1]
+    assert [n for _, n in live_blocks(model)] == [2, 1]
     for size in (3.0, 2.0, 1.0):
         model.learn_one({}, 0.0)
         assert model.weights == pytest.approx({"x": 2 / 3, "y": -2 / 3, "z": size}, abs=1e-15)
-    model.learn_one({}, 0.0)  # it comes down to the old block, and takes it along
-    assert [n for _, n in alive(model)] == [3]
+    model.learn_one({}, 0.0)  # z reaches the old block and merges with it
+    assert [n for _, n in live_blocks(model)] == [3]
     assert set(np.abs(list(model.weights.values()))) == {model.weights["x"]}
     model._engine.check()
     model.learn_one({}, 0.0)
@@ -65,8 +65,8 @@ def test_the_first_steps_by_hand() -> None:
     model._engine.check()
 
 
-def test_a_block_costs_as_much_as_one_weight() -> None:
-    """Ten thousand equal weights join once; then none of them moves."""
+def test_block_costs_as_much_as_one_weight() -> None:
+    """Ten thousand equal weights join a block once; afterwards none of them moves."""
     params: dict[str, Any] = {"strength": 1.0, **STEADY}
     model = FOBOSRegressor(**params)
     model.learn_one({f"w {j}": (-1.0) ** j for j in range(10_000)}, 0.5)
@@ -75,7 +75,7 @@ def test_a_block_costs_as_much_as_one_weight() -> None:
     for _ in range(2_000):
         model.learn_one({}, 0.0)
         assert model._engine.rule.clock[0].entries == 0
-    assert alive(model) == [(pytest.approx(0.5 - 2_001 / 10_000, abs=1e-12), 10_000)]
+    assert live_blocks(model) == [(pytest.approx(0.5 - 2_001 / 10_000, abs=1e-12), 10_000)]
     assert (rule.u.tobytes(), rule.places.tobytes()) == before
     model._engine.check()
 
@@ -89,52 +89,52 @@ operations = st.one_of(
     ),
     st.tuples(st.just("learn"), st.just({}), st.just(0.0)),
     st.tuples(st.just("grow"), st.integers(1, 9)),
-    st.tuples(st.just("room"), st.integers(1, 600)),
+    st.tuples(st.just("reserve"), st.integers(1, 600)),
     st.tuples(st.just("copy")),
-    st.tuples(st.just("give back")),
+    st.tuples(st.just("release")),
     st.tuples(st.just("drop"), st.integers(0, 9)),
     st.tuples(st.just("strength"), st.sampled_from([0.0, 0.01, 0.3, 2.0])),
 )
 
 
-def disturbed(model: Any, what: str, rest: Any) -> Any:
+def disturb(model: Any, operation: str, args: Any) -> Any:
     """Return the model after an operation that must not change a float."""
     state = model._engine
-    if what == "grow":
-        state._set_rule(state.rule.grow(state.rule.size + rest[0]))
-    if what == "room":
-        state._set_rule(state.rule.reserve(rest[0]))
-    if what == "give back":
+    if operation == "grow":
+        state._set_rule(state.rule.grow(state.rule.size + args[0]))
+    if operation == "reserve":
+        state._set_rule(state.rule.reserve(args[0]))
+    if operation == "release":
         state._switch_to_names() if isinstance(
             state.vocabulary, IntVocabulary
         ) else state._make_room(0)
-    return pickle.loads(pickle.dumps(model)) if what == "copy" else model
+    return pickle.loads(pickle.dumps(model)) if operation == "copy" else model
 
 
 @given(st.lists(operations, max_size=80))
-def test_any_operations(todo: list[tuple[Any, ...]]) -> None:
-    """Against the twin, and bit-identical to a model that only learns."""
+def test_random_operations_equal_the_twin(plan: list[tuple[Any, ...]]) -> None:
+    """Also compare bit by bit with a model that only learns."""
     params: dict[str, Any] = {"strength": 0.1, "lr": 0.4, "norm": "linf", "intercept_lr": 0.0}
     plain, model = FOBOSRegressor(**params), FOBOSRegressor(**params)
     twin = reference.FOBOS(10, loss="squared", **params)
-    for what, *rest in todo:
-        if what == "learn":
+    for operation, *args in plan:
+        if operation == "learn":
             x = np.zeros(10)
-            x[list(rest[0])] = list(rest[0].values())
-            for one in (plain, model):
-                one.learn_one(as_dict(x), rest[1])
-            twin.learn(x, rest[1])
-        elif what == "drop":
-            for one in (plain, model):
-                slot = one._engine.vocabulary.find_all([rest[0]])
-                if slot[0] < one._engine.rule.size:
-                    one._engine.rule.drop(slot)
-            twin.w[rest[0]] = 0.0
-        elif what == "strength":
-            for one in (plain, model, twin):
-                one.strength = rest[0]
+            x[list(args[0])] = list(args[0].values())
+            for instance in (plain, model):
+                instance.learn_one(as_dict(x), args[1])
+            twin.learn(x, args[1])
+        elif operation == "drop":
+            for instance in (plain, model):
+                slot = instance._engine.vocabulary.find_all([args[0]])
+                if slot[0] < instance._engine.rule.size:
+                    instance._engine.rule.drop(slot)
+            twin.w[args[0]] = 0.0
+        elif operation == "strength":
+            for instance in (plain, model, twin):
+                instance.strength = args[0]
         else:
-            model = disturbed(model, what, rest)
+            model = disturb(model, operation, args)
         model._engine.check()
         plain._engine.check()
         assert_equal_twins(model, twin)
@@ -143,21 +143,21 @@ def test_any_operations(todo: list[tuple[Any, ...]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.01, 0.5, 3.0])
-def test_a_hundred_thousand_steps(strength: float) -> None:
-    """Many ties, minimal room, all weights zero at times; `check` after each block."""
+def test_hundred_thousand_steps_equal_the_twin(strength: float) -> None:
+    """Rows cause many ties, minimal capacity and all-zero weights; check after each block."""
     random = np.random.default_rng(11)
     params: dict[str, Any] = {"strength": strength, "norm": "linf", "schedule": "constant"}
     params |= {"lr": 0.2, "intercept_lr": 0.0}
-    roomless, seen = 0, 0
+    n_reserves, n_with_blocks = 0, 0
     reserve = FobosLinf.reserve
 
-    def counted(rule: FobosLinf, nnz: int) -> FobosLinf:
-        nonlocal roomless
-        roomless += 1
+    def counting_reserve(rule: FobosLinf, nnz: int) -> FobosLinf:
+        nonlocal n_reserves
+        n_reserves += 1
         return reserve(rule, nnz)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FobosLinf, "reserve", counted)
+        patch.setattr(FobosLinf, "reserve", counting_reserve)
         patch.setattr(fobos_linf, "MIN_ROOM", 2)
         patch.setattr(predictor, "MIN_SLOTS", 1)
         model, twin = FOBOSRegressor(**params), reference.FOBOS(20, loss="squared", **params)
@@ -172,15 +172,15 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
             )
             assert_equal_twins(model, twin)
             model._engine.check()
-            seen += max((n for _, n in alive(model)), default=0) > 1
+            n_with_blocks += max((n for _, n in live_blocks(model)), default=0) > 1
             if t % 7 == 6:
                 model = pickle.loads(pickle.dumps(model))
-    assert roomless > 50
-    assert seen > 20 or strength < 0.1
+    assert n_reserves > 50
+    assert n_with_blocks > 20 or strength < 0.1
 
 
 def test_many_weights_near_the_level() -> None:
-    """More than the pool retains between steps: buckets are closed again; the floor moves too."""
+    """More weights than the pool retains between steps: buckets close again, the floor moves."""
     random, d = np.random.default_rng(6), 600
     params: dict[str, Any] = {"strength": 80.0, **STEADY, "lr": 0.0025}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(d, loss="squared", **params)
@@ -191,10 +191,10 @@ def test_many_weights_near_the_level() -> None:
         x[chosen] = random.choice([1.0, -1.0], len(chosen)) * random.uniform(0.95, 1.0, len(chosen))
         target = float(twin.margin(x)) + (50.0 if t % 200 == 0 else random.normal())
         if t % 50 == 40:
-            for one in (model, twin):
-                one.strength = 80.0 - one.strength  # 0, and back
+            for instance in (model, twin):
+                instance.strength = 80.0 - instance.strength  # 0, and back
         if t % 5 == 0:
-            model._engine.rule.clock[0].touches += 10**6  # time to raise the floor, if it is low
+            model._engine.rule.clock[0].touches += 10**6  # allows raising a low floor
         model.learn_one(as_dict(x), target)
         twin.learn(x, target)
         assert_equal_twins(model, twin)
@@ -209,8 +209,8 @@ def test_many_weights_near_the_level() -> None:
 
 
 @pytest.mark.parametrize("owed", [0, 10**9])
-def test_the_floor_rises_as_non_zeros_pay_for_it(owed: int) -> None:
-    """Few of many weights are visited again; a floor that has cost too much is not raised."""
+def test_floor_rises_if_nonzeros_have_paid_for_it(owed: int) -> None:
+    """Few of many weights recur; the floor is not raised if that has cost too much before."""
     d = 10**6
     params: dict[str, Any] = {"strength": 1e-3, **STEADY, "hash_bits": 20}
     model = FOBOSRegressor(**params)
@@ -229,14 +229,14 @@ def test_the_floor_rises_as_non_zeros_pay_for_it(owed: int) -> None:
     assert (c.floor >= 0.3 * c.level) == (owed == 0)
 
 
-def test_a_staircase_of_blocks() -> None:
-    """Each example lifts one weight above all others; then the level falls over them."""
+def test_staircase_of_blocks() -> None:
+    """Each example lifts one weight above all others; then the level falls and merges them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fobos_linf, "MIN_ROOM", 2)
         patch.setattr(predictor, "MIN_SLOTS", 1)
         params: dict[str, Any] = {"strength": 1.0, **STEADY}
         model, twin = FOBOSRegressor(**params), reference.FOBOS(30, loss="squared", **params)
-        most = 0
+        max_blocks = 0
         for t in range(1_000):
             x, y = np.zeros(30), 0.0
             if t < 30:
@@ -245,33 +245,34 @@ def test_a_staircase_of_blocks() -> None:
             twin.learn(x, y)
             assert_equal_twins(model, twin)
             model._engine.check()
-            most = max(most, len(alive(model)))
-        assert most > 10 and model.weights == {}
+            max_blocks = max(max_blocks, len(live_blocks(model)))
+        assert max_blocks > 10 and model.weights == {}
 
 
-def test_a_restored_rule_resumes_bit_identically() -> None:
+def test_restored_rule_resumes_bit_identically() -> None:
     model = FOBOSRegressor(strength=1.0, **STEADY)
     model.learn_one(dict.fromkeys("abcde", 1.0), 0.6)
     model.learn_one({"f": 1.0, "g": 1.0}, 0.2)
-    copied = pickle.loads(pickle.dumps(model))
-    assert alive(model) and not alive(copied)  # equal weights become a block when they are met
-    for m in (model, copied):
+    unpickled = pickle.loads(pickle.dumps(model))
+    # Blocks are rebuilt when the level reaches the weights.
+    assert live_blocks(model) and not live_blocks(unpickled)
+    for m in (model, unpickled):
         m._engine.check()
         m.learn_one({"h": 1.0}, 0.1)
-    assert alive(copied)[-1] == alive(model)[-1]
-    assert copied.weights == model.weights
+    assert live_blocks(unpickled)[-1] == live_blocks(model)[-1]
+    assert unpickled.weights == model.weights
 
 
-def test_a_crafted_state_is_rejected() -> None:
+def test_crafted_state_is_rejected() -> None:
     model = FOBOSClassifier(strength=0.01, norm="linf")
     twin = reference.FOBOS(D, strength=0.01, norm="linf")
     kit.assert_matches_twin(model, twin, kit.data_of("logistic", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
 
-    def forged(**changes: Any) -> None:
+    def check_forged_state(**changes: Any) -> None:
         FobosLinf.from_state_dict(100, slots, {**arrays, **changes}).check()
 
-    forged()
+    check_forged_state()
     for changes in (
         {"scalars": arrays["scalars"] * [-1.0, 1.0]},
         {"scalars": arrays["scalars"] * [np.nan, 1.0]},
@@ -287,26 +288,26 @@ def test_a_crafted_state_is_rejected() -> None:
         {"more": arrays["w"]},
     ):
         with pytest.raises(AssertionError):
-            forged(**changes)
+            check_forged_state(**changes)
 
 
-def test_the_check_finds_broken_invariants() -> None:
-    """Two members, weights in the pool, two in chains, and one below the floor."""
+def test_check_finds_broken_invariants() -> None:
+    """Use two block members, pool weights, two weights in chains and one below the floor."""
 
-    def learnt() -> Any:
+    def make_rule() -> Any:
         model = FOBOSRegressor(strength=0.5, **STEADY)
-        near = dict.fromkeys(range(6, 30), 0.748)
-        model.learn_one({0: 1.0, 1: 1.0, 2: 0.6, 3: -0.7, 4: 0.7495, 5: 0.1, **near}, 2.0)
+        near_level = dict.fromkeys(range(6, 30), 0.748)
+        model.learn_one({0: 1.0, 1: 1.0, 2: 0.6, 3: -0.7, 4: 0.7495, 5: 0.1, **near_level}, 2.0)
         model = pickle.loads(pickle.dumps(model))
         model.learn_one({}, 0.0)
-        assert alive(model) == [(1.5, 2)]
+        assert live_blocks(model) == [(1.5, 2)]
         rule = model._engine.rule
         assert np.sign(rule.places[:6]).tolist() == [-1, -1, 1, 1, -1, 0]
         return rule
 
-    learnt().check()
-    lead = int(learnt().blocks.lower[0])
-    of_0, of_4 = (int(-learnt().places[j]) for j in (0, 4))
+    make_rule().check()
+    lead = int(make_rule().blocks.lower[0])
+    pos_0, pos_4 = (int(-make_rule().places[j]) for j in (0, 4))
     for array, k, field, value in (
         *(("u", 0, None, 9.0), ("u", 2, None, 9.0), ("u", 0, None, 0.0), ("u", 0, None, np.inf)),
         *(("u", 0, None, 5 * MEMBER), ("u", 0, None, 1.5 * MEMBER), ("u", 2, None, 1.3)),
@@ -317,12 +318,12 @@ def test_the_check_finds_broken_invariants() -> None:
         *(("blocks", lead, "after", 0), ("blocks", lead, "before", 9), ("blocks", 0, "lower", 0)),
         *(("blocks", lead, "carried", 1), ("blocks", lead, "lower", 9), ("blocks", 0, "after", 0)),
         *(("blocks", lead, "value", -1.0), ("blocks", 9, "lead", 1), ("blocks", 9, "after", 3)),
-        *(("keys", of_0, None, 1.5), ("keys", of_4, None, 1.4), ("ids", of_4, None, 5)),
+        *(("keys", pos_0, None, 1.5), ("keys", pos_4, None, 1.4), ("ids", pos_4, None, 5)),
         *(("clock", 0, "entries", 0), ("clock", 0, "entries", 10**6), ("clock", 0, "floor", -1.0)),
         *(("clock", 0, "level", -1.0), ("clock", 0, "strength", -1.0), ("clock", 0, "risen", 1)),
         *(("clock", 0, "open", 10**6), ("clock", 0, "open", 0)),
     ):
-        rule = learnt()
+        rule = make_rule()
         changed = getattr(rule, array)
         (changed if field is None else changed[field])[k] = value
         with pytest.raises(AssertionError):

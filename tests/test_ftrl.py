@@ -1,4 +1,4 @@
-"""FTRL-Proximal against its dense twin; zero where it is zero, and never a gradient late."""
+"""FTRL-Proximal against its dense twin: exact zeros and no delayed gradient."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def make(loss: str = "logistic", **params: Any) -> Any:
+def make_model(loss: str = "logistic", **params: Any) -> Any:
     kind = FTRLClassifier if kit.is_binary(loss) else FTRLRegressor
     return kind(loss=loss, **params)
 
 
 @pytest.mark.parametrize(("model", "check"), list(kit.river_checks(FTRLClassifier, FTRLRegressor)))
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
@@ -50,10 +50,12 @@ def test_equals_the_dense_twin(loss: str) -> None:
     for k, params in enumerate(SETTINGS.values()):
         if k % 2 == 0:
             params = params | {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
-        kit.assert_matches_twin(make(loss, **params), reference.FTRL(D, loss=loss, **params), data)
+        kit.assert_matches_twin(
+            make_model(loss, **params), reference.FTRL(D, loss=loss, **params), data
+        )
 
 
-def test_one_example_moves_a_weight_and_zero_is_zero() -> None:
+def test_small_gradients_leave_exact_zeros() -> None:
     model = FTRLRegressor(alpha=0.1, beta=1.0, l1=0.5, intercept_lr=0.0)
     model.learn_one({"a": 1.0, "b": 0.25}, 2.0)  # g = -2: z = -2 and -0.5
     assert model.weights == {"a": pytest.approx((2.0 - 0.5) / ((1.0 + 2.0) / 0.1), abs=1e-16)}
@@ -65,7 +67,7 @@ def test_one_example_moves_a_weight_and_zero_is_zero() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-3.0, 3.0)), max_size=60))
-def test_a_weight_follows_from_its_own_sums(values: list[tuple[int, float]]) -> None:
+def test_weight_is_a_function_of_z_and_n(values: list[tuple[int, float]]) -> None:
     model = FTRLRegressor(alpha=0.4, l1=0.7, l2=0.1, loss="absolute")
     for j, v in values:
         model.learn_one({j: v}, 0.3)
@@ -79,8 +81,8 @@ def test_a_weight_follows_from_its_own_sums(values: list[tuple[int, float]]) -> 
         assert (j in model.weights) == (abs(z) > 0.7)
 
 
-def test_rivers_ftrl_has_the_two_documented_faults() -> None:
-    """If river fixes them, docs/ftrl.md and its demo must change."""
+def test_river_ftrl_has_the_two_documented_faults() -> None:
+    """If river fixes them, update docs/ftrl.md and its demo."""
     theirs = linear_model.LogisticRegression(
         optim.FTRLProximal(alpha=0.1, beta=1.0, l1=1.0, l2=0.0), intercept_lr=0.0
     )
@@ -88,7 +90,7 @@ def test_rivers_ftrl_has_the_two_documented_faults() -> None:
     for model in (theirs, ours):
         model.learn_one({"x": 10.0}, True)
     assert ours.weights["x"] > 0.0
-    assert dict(theirs.weights).get("x", 0.0) == 0.0  # a gradient late
+    assert dict(theirs.weights).get("x", 0.0) == 0.0  # river applies the gradient one step late
     for model in (theirs, ours):
         for _ in range(3):
             model.learn_one({"x": 10.0}, True)
@@ -96,11 +98,11 @@ def test_rivers_ftrl_has_the_two_documented_faults() -> None:
             model.learn_one({"x": 1.0}, False)
             if abs(theirs.optimizer.z["x"]) <= 0.5:
                 break
-    assert theirs.weights["x"] != 0.0  # though |z| <= l1
+    assert theirs.weights["x"] != 0.0  # although |z| <= l1
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
-def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
+def test_parameter_changes_apply_from_the_next_step(loss: str) -> None:
     changes: list[dict[str, Any]] = [
         {"l1": 0.1},
         {"alpha": 0.5},
@@ -109,28 +111,28 @@ def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
         {"l1": 0.0, "alpha": 0.05},
         {"clip_gradient": 0.1, "intercept_lr": 0.2},
     ]
-    kit.assert_changes_match_twin(make(loss), reference.FTRL(D, loss=loss), changes, loss)
+    kit.assert_changes_match_twin(make_model(loss), reference.FTRL(D, loss=loss), changes, loss)
 
 
-def test_weights_that_return_with_a_smaller_l1_count_towards_the_cap(tmp_path: Path) -> None:
+def test_weights_revived_by_a_smaller_l1_count_towards_max_features(tmp_path: Path) -> None:
     model = FTRLClassifier(l1=5.0, max_features=8, alpha=1.0)
     for j in range(200):
         model.learn_one({f"f{j % 40}": 1.0}, j % 3 == 0)
     assert model.n_nonzero == 0
     model.l1 = 0.01
-    others = [pickle.loads(pickle.dumps(model)), model.clone(include_attributes=True)]
+    copies = [pickle.loads(pickle.dumps(model)), model.clone(include_attributes=True)]
     model.save(tmp_path / "before")
-    others.append(load(tmp_path / "before"))
-    for one in (model, *others):
-        one.learn_one({}, True)
-        assert 0 < one.n_nonzero <= 8
-        assert one.n_cut == 32 + 8 - one.n_nonzero
-        assert one.weights == model.weights
+    copies.append(load(tmp_path / "before"))
+    for instance in (model, *copies):
+        instance.learn_one({}, True)
+        assert 0 < instance.n_nonzero <= 8
+        assert instance.n_cut == 32 + 8 - instance.n_nonzero
+        assert instance.weights == model.weights
     model.save(tmp_path / "after")
     assert load(tmp_path / "after").weights == model.weights
 
 
-def test_it_has_no_rate_and_no_schedule() -> None:
+def test_learning_rate_and_schedule_do_not_exist() -> None:
     for name in ("lr", "schedule"):
         with pytest.raises(TypeError):
             FTRLClassifier(**{name: 0.1})
@@ -142,18 +144,18 @@ def test_it_has_no_rate_and_no_schedule() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_names_are_only_names(setting: str) -> None:
+def test_feature_names_do_not_affect_learning(setting: str) -> None:
     params = SETTINGS[setting] | {"l1": min(0.2, SETTINGS[setting].get("l1", 0.2))}
-    kit.assert_weights_follow_names(lambda: make(**params))
-    kit.assert_unseen_features_weigh_nothing(lambda: make(**params))
+    kit.assert_weights_follow_names(lambda: make_model(**params))
+    kit.assert_unseen_features_weigh_nothing(lambda: make_model(**params))
 
 
 @pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", CODES)
-def test_poor_data_behaves(loss: str, case: str) -> None:
+def test_degenerate_data(loss: str, case: str) -> None:
     params: dict[str, Any] = {"alpha": 0.5, "l1": 0.1, "l2": 0.1}
     kit.assert_degenerate_data_matches(
-        lambda loss: make(loss, **params),
+        lambda loss: make_model(loss, **params),
         lambda d, loss: reference.FTRL(d, loss=loss, **params),
         *(loss, case),
     )
@@ -161,28 +163,28 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.assert_copies_resume_bit_identically(lambda: make(**SETTINGS[setting]), tmp_path)
+    kit.assert_copies_resume_bit_identically(lambda: make_model(**SETTINGS[setting]), tmp_path)
 
 
-def test_the_state_of_a_zero_weight_is_retained() -> None:
-    """z and n persist: unlike in other rules, giving such a slot back would change later steps."""
+def test_state_of_a_zero_weight_is_retained() -> None:
+    """z and n persist: unlike in other rules, releasing such a slot would change later steps."""
     model = FTRLRegressor(l1=3.0, alpha=1.0, intercept_lr=0.0)
     model.learn_one({"x": 1.0}, 2.0)
-    model.learn_one({"never": 1.0}, 0.0)  # a gradient of zero: nothing to keep
+    model.learn_one({"never": 1.0}, 0.0)  # a zero gradient leaves no state
     assert model.weights == {} and model.n_features_seen == 2
     rule = model._engine.rule
     assert rule.seen_mask().sum() == 2 and rule.live_mask().sum() == 1
-    other = model.clone(include_attributes=True)
-    for m in (model, other):
+    duplicate = model.clone(include_attributes=True)
+    for m in (model, duplicate):
         m.learn_one({"x": 1.0}, 2.0)
-    assert other.weights == model.weights != {}
+    assert duplicate.weights == model.weights != {}
     rule.drop(np.flatnonzero(rule.live_mask()))
     assert model.weights == {} and rule.seen_mask().sum() == 2 and not rule.live_mask().any()
 
 
-def test_rows_longer_than_any_before() -> None:
+def test_wide_rows() -> None:
     kit.assert_wide_rows_match(
-        lambda lr: make(alpha=lr, l1=0.01),
+        lambda lr: make_model(alpha=lr, l1=0.01),
         lambda d, lr: reference.FTRL(d, alpha=lr, l1=0.01),
     )
 
@@ -201,26 +203,26 @@ def test_parameters_out_of_range_are_rejected() -> None:
     )
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_largest_valid_numbers_stay_finite() -> None:
     settings = [
         {"alpha": alpha, "beta": beta, "l1": l1, "l2": l2}
         for alpha, beta, l1, l2 in itertools.product(
             (1e-100, 1e-3, 1e10), (1e-100, 1.0, 1e10), (0.0, 1.0, 1e30), (0.0, 1e30)
         )
     ]
-    kit.assert_stays_finite(lambda **params: make("squared", **params), settings)
-    kit.assert_stays_finite(lambda **params: make("hinge", **params), settings)
+    kit.assert_stays_finite(lambda **params: make_model("squared", **params), settings)
+    kit.assert_stays_finite(lambda **params: make_model("hinge", **params), settings)
 
 
-def test_a_crafted_state_is_rejected() -> None:
-    model, twin = make(l1=0.01), reference.FTRL(D, l1=0.01)
+def test_crafted_state_is_rejected() -> None:
+    model, twin = make_model(l1=0.01), reference.FTRL(D, l1=0.01)
     kit.assert_matches_twin(model, twin, kit.data_of("logistic", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
 
-    def forged(**changes: Any) -> None:
+    def check_forged_state(**changes: Any) -> None:
         FTRL.from_state_dict(100, slots, {**arrays, **changes}).check()
 
-    forged()
+    check_forged_state()
     clock = arrays["clock"].copy()
     clock["beta_now"] = 0.0
     for changes in (
@@ -233,11 +235,11 @@ def test_a_crafted_state_is_rejected() -> None:
         {"more": arrays["z"]},
     ):
         with pytest.raises(AssertionError):
-            forged(**changes)
+            check_forged_state(**changes)
 
 
-def test_the_twin_by_hand() -> None:
-    """By hand: two examples of one feature."""
+def test_two_steps_by_hand() -> None:
+    """Two examples of one feature, computed by hand."""
     twin = reference.FTRL(1, alpha=0.5, beta=1.0, l1=0.1, l2=0.2, loss="squared", intercept_lr=0.0)
     twin.learn(np.ones(1), 1.0)
     w = 0.9 / ((1.0 + 1.0) / 0.5 + 0.2)
@@ -247,19 +249,19 @@ def test_the_twin_by_hand() -> None:
     z = -1.0 + G - (math.sqrt(1.0 + G * G) - 1.0) / 0.5 * w
     n = 1.0 + G * G
     assert twin.w[0] == pytest.approx(-(z + 0.1) / ((1.0 + math.sqrt(n)) / 0.5 + 0.2))
-    model = make("squared", alpha=0.5, l1=0.1, l2=0.2, intercept_lr=0.0)
+    model = make_model("squared", alpha=0.5, l1=0.1, l2=0.2, intercept_lr=0.0)
     for _ in range(2):
         model.learn_one(as_dict(np.ones(1)), 1.0)
     assert_equal_twins(model, twin)
 
 
-def test_the_demo_prints_what_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_prints_the_table_of_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
     demo = runpy.run_path(str(ROOT / "demos" / "ftrl_beside_river.py"))
     demo["one_feature"]()
     demo["many_features"]()
-    told = (ROOT / "docs" / "ftrl.md").read_text()
+    text = (ROOT / "docs" / "ftrl.md").read_text()
     rows = [re.findall(r"[-\w.,]+", line) for line in capsys.readouterr().out.splitlines()]
     rows = [row for row in rows if row and row[0] in {*"12345678", "streaml1", "river"}]
     assert len(rows) == 10
     for row in rows:
-        assert "| " + " | ".join(row) + " |" in told
+        assert "| " + " | ".join(row) + " |" in text

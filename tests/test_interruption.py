@@ -1,4 +1,4 @@
-"""Whatever interrupts a model leaves one that is whole."""
+"""Interrupts, threads and memory errors leave a consistent model."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.conftest import WARM
 
 
 def is_current(engine: Any) -> bool:
-    """Whether the addresses that kernels would use are those of the arrays."""
-    frame = engine._context
-    if frame is None:
+    """Return whether the addresses stored for kernels match the model's arrays."""
+    context = engine._context
+    if context is None:
         return True
     fresh = dict_reader.make_context(
-        engine.vocabulary, engine.rule, engine.online, frame.length, frame.learns
+        engine.vocabulary, engine.rule, engine.online, context.length, context.learns
     )
-    old, new = (one._kept[0][fields.RECORD :] for one in (frame, fresh))
-    return frame.is_open and old.tolist() == new.tolist()
+    old, new = (source._kept[0][fields.RECORD :] for source in (context, fresh))
+    return context.is_open and old.tolist() == new.tolist()
 
 
 INTERRUPTED = """
@@ -89,7 +89,7 @@ kinds = {f.__name__: f for f in learns}
 crosses = {"cross": [("a", "b")]} if sys.argv[3:] else {}
 work = kinds[sys.argv[1]]
 chance = random.Random(sys.argv[1])
-work(ElasticNetClassifier(**crosses), 0)  # compiled, and so is what comes once room has run out
+work(ElasticNetClassifier(**crosses), 0)  # compile this work and the growth of the model
 m = ElasticNetClassifier(**crosses)
 m.learn_one({"a": 1.0}, True)
 m._engine._release_zeros(m._engine.rule.live_mask(), 1024)
@@ -108,7 +108,7 @@ for k in range(int(sys.argv[2])):
         work(m, -k)
         signal.setitimer(signal.ITIMER_REAL, 0)
     except (KeyboardInterrupt, SystemError) as error:
-        # numpy's record arrays answer an interrupt within `__reduce__` by a SystemError.
+        # numpy's record arrays turn an interrupt within `__reduce__` into a SystemError.
         assert isinstance(error.__cause__ or error, KeyboardInterrupt), repr(error)
         interrupted += 1
     finally:
@@ -124,7 +124,7 @@ for k in range(int(sys.argv[2])):
     m._engine.check()
     assert pickle.loads(pickle.dumps(m)).weights == m.weights
     m.predict_one({"after": 1.0})
-    assert crosses or is_current(m._engine)  # the buffers of crosses are each frame's own
+    assert crosses or is_current(m._engine)  # each context has its own buffers for crosses
 print(interrupted)
 """
 
@@ -141,10 +141,12 @@ print(interrupted)
         ("copies", 80),
     ],
 )
-def test_interrupts_leave_a_usable_model(work: str, times: int, python: Callable[..., str]) -> None:
+def test_interrupts_leave_a_consistent_model(
+    work: str, times: int, python: Callable[..., str]
+) -> None:
     header = "import signal\nsignal.signal(signal.SIGALRM, signal.default_int_handler)\n"
-    what, *crosses = work.split()
-    out = python("-c", header + INTERRUPTED, what, str(times), *crosses, **WARM)
+    operation, *crosses = work.split()
+    out = python("-c", header + INTERRUPTED, operation, str(times), *crosses, **WARM)
     assert int(out) > times // 3
 
 
@@ -215,65 +217,65 @@ def test_threads_share_a_model(python: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("seconds", [2.0])
-def test_models_in_threads_of_their_own(seconds: float) -> None:
+def test_separate_models_in_threads(seconds: float) -> None:
     rows = [({f"n{(i * 7 + j) % 500}": 1.0 for j in range(20)}, i % 3 == 0) for i in range(500)]
 
-    def run(found: list[Any]) -> None:
+    def run(results: list[Any]) -> None:
         model = ElasticNetClassifier(l1=1e-3)
         for x, y in rows:
             model.learn_one(x, y)
             model.predict_one(x)
-        found.append(model.weights)
+        results.append(model.weights)
 
-    found: list[Any] = []
-    threads = [threading.Thread(target=run, args=(found,)) for _ in range(4)]
+    results: list[Any] = []
+    threads = [threading.Thread(target=run, args=(results,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60.0)
-    alone: list[Any] = []
-    run(alone)
-    assert found == alone * 4
+    expected: list[Any] = []
+    run(expected)
+    assert results == expected * 4
 
 
-def test_a_reader_writes_no_addresses_of_arrays_that_are_being_replaced(
+def test_concurrent_reader_does_not_store_stale_addresses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Between giving the addresses up and having new arrays, another thread asks for t."""
+    """A reader runs after the old addresses are dropped and before the new arrays exist."""
     model = ElasticNetClassifier()
     model.learn_one({5: 1.0}, True)
-    made = ElasticNet.__new__
+    original = ElasticNet.__new__
 
-    def asked_meanwhile(cls: Any, *fields: Any) -> Any:
+    def read_concurrently(cls: Any, *fields: Any) -> Any:
         reader = threading.Thread(target=lambda: model.n_iterations)
         reader.start()
         reader.join(0.5)
-        return made(cls, *fields)
+        return original(cls, *fields)
 
     X = csr_matrix(np.ones((2000, 10)))
     X.data[-1] = np.nan
     with monkeypatch.context() as patch:
-        patch.setattr(ElasticNet, "__new__", asked_meanwhile)
+        patch.setattr(ElasticNet, "__new__", read_concurrently)
         with pytest.raises(BadExample):
             model.learn_many(X, [True] * 2000)
     assert is_current(model._engine)
 
 
-# Memory runs out
+# Out of memory
 
 
 class Dict(dict):  # type: ignore[type-arg]
-    """A dict, but no exact one."""
+    """A dict subclass, which the dict kernel does not read."""
 
 
-def no_memory(*args: Any, **kwargs: Any) -> Any:
+def raise_memory_error(*args: Any, **kwargs: Any) -> Any:
     raise MemoryError
 
 
-def late(of: Any, name: str) -> Any:
-    """A method that does its work before memory runs out."""
-    done = getattr(of, name)
-    return lambda *args, **kwargs: no_memory(done(*args, **kwargs))
+def fail_after(owner: Any, name: str) -> Any:
+    """Return the method wrapped to raise MemoryError after it has done its work."""
+    method = getattr(owner, name)
+    return lambda *args, **kwargs: raise_memory_error(method(*args, **kwargs))
 
 
 def _text(n: int, name: bytes = b"b") -> Any:
@@ -281,51 +283,51 @@ def _text(n: int, name: bytes = b"b") -> Any:
 
 
 WORK: dict[str, Callable[[Any], Any]] = {
-    "walked": lambda m: m.learn_one({f"b{k}": 1.0 for k in range(1500)}, True),
-    "read": lambda m: m.learn_one(Dict({f"b{k}": 1.0 for k in range(1500)}), True),
+    "dict": lambda m: m.learn_one({f"b{k}": 1.0 for k in range(1500)}, True),
+    "fallback": lambda m: m.learn_one(Dict({f"b{k}": 1.0 for k in range(1500)}), True),
     "other names": lambda m: m.learn_one({("b", k): 1.0 for k in range(1500)}, True),
     "ints": lambda m: m.learn_one({5000 + k: 1.0 for k in range(1500)}, True),
     "rows": lambda m: m.learn_many([{f"b{k}": 1.0} for k in range(1500)], [True] * 1500),
     "int rows": lambda m: m.learn_many([{5000 + k: 1.0} for k in range(1500)], [True] * 1500),
     "text": lambda m: m.learn_many(_text(1500), [True] * 1500),
-    "wide": lambda m: m.predict_one({f"b{k}": 1.0 for k in range(5000)}),
+    "enlarge": lambda m: m.predict_one({f"b{k}": 1.0 for k in range(5000)}),
 }
 FAILURES: dict[str, tuple[Any, str]] = {
     "grow": (ElasticNet, "grow"),
-    "renumber": (ElasticNet, "remap"),
-    "widen": (InternedVocabulary, "reserve"),
+    "remap": (ElasticNet, "remap"),
+    "reserve": (InternedVocabulary, "reserve"),
     "rewrite": (InternedVocabulary, "_rewrite"),
-    "frame": (dict_reader.KernelContext, "__init__"),
+    "context": (dict_reader.KernelContext, "__init__"),
     "table": (InternedVocabulary, "__init__"),
-    "keep": (InternedVocabulary, "retain"),
-    "admit": (HashIndex, "intern"),
+    "retain": (InternedVocabulary, "retain"),
+    "intern": (HashIndex, "intern"),
     "arena": (NameArena, "reserve"),
     "strings": (NameArena, "names"),
 }
 
 
 @pytest.mark.parametrize("work", WORK)
-@pytest.mark.parametrize("failure", [*FAILURES, "admit late", "cross late"])
-@pytest.mark.parametrize("begin", ["str", "int", "text"])
-def test_memory_that_runs_out(
-    work: str, failure: str, begin: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failure", [*FAILURES, "intern late", "cross late"])
+@pytest.mark.parametrize("initial", ["str", "int", "text"])
+def test_memory_errors_leave_a_consistent_model(
+    work: str, failure: str, initial: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if failure == "cross late" and work not in ("text", "rows"):
-        pytest.skip("nothing is crossed in it")
+        pytest.skip("this operation computes no crosses")
     cross = [("b", "c")] if failure == "cross late" else ()
     model, twin = (ElasticNetClassifier(l1=1e-4, cross=cross) for _ in range(2))
     for m in (model, twin):
-        if begin == "text":
+        if initial == "text":
             m.learn_many(_text(900, b"a"), [True] * 900)
-        for k in range(0 if begin == "text" else 900):
-            m.learn_one({f"a{k}" if begin == "str" else k: 1.0}, True)
+        for k in range(0 if initial == "text" else 900):
+            m.learn_one({f"a{k}" if initial == "str" else k: 1.0}, True)
     with monkeypatch.context() as patch:
-        if failure == "admit late":
-            patch.setattr(HashIndex, "intern", late(HashIndex, "intern"))
+        if failure == "intern late":
+            patch.setattr(HashIndex, "intern", fail_after(HashIndex, "intern"))
         elif failure == "cross late":
-            patch.setattr(CrossedTable, "intern", late(CrossedTable, "intern"))
+            patch.setattr(CrossedTable, "intern", fail_after(CrossedTable, "intern"))
         else:
-            patch.setattr(*FAILURES[failure], no_memory)
+            patch.setattr(*FAILURES[failure], raise_memory_error)
         try:
             WORK[work](model)
         except MemoryError:

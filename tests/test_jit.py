@@ -1,4 +1,4 @@
-"""Compilation: once per kind of argument, cached on disk, invalidated by changes of the sources."""
+"""Compilation: once per argument type, cached on disk, invalidated when the sources change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent
 compiled_only = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
 
 
-def test_the_digest_covers_all_compiled_sources() -> None:
+def test_digest_covers_all_compiled_sources() -> None:
     package = ROOT / "streaml1"
     covered = {path for glob in cache_dir.COMPILED_SOURCES for path in package.glob(glob)}
     decorated = re.compile(r"^@(gil_kernel|kernel|inlined)$|row_kernel\(", re.MULTILINE)
@@ -59,11 +59,11 @@ def compilations() -> dict[str, int]:
     return {str(kernel): len(kernel.nopython_signatures) for kernel in kernels()}
 
 
-def use(model: Any, folder: Path) -> None:
-    """Call all methods of a model with arguments of every kind."""
+def call_all_methods(model: Any, folder: Path) -> None:
+    """Call all methods of a model with arguments of all kinds."""
     x = {"a": 1.0, "b": 2, "c": True, "d": np.float64(0.5), "e": None}
-    others: list[Any] = [x, {1: 1.0, 2: 3}, OrderedDict(x), {("t", 1): np.float32(2.0)}, {}]
-    for example in others:
+    examples: list[Any] = [x, {1: 1.0, 2: 3}, OrderedDict(x), {("t", 1): np.float32(2.0)}, {}]
+    for example in examples:
         model.learn_one(example, True)
         model.learn_one(example, 0, 2)
         model.learn_one(example, np.bool_(True), np.float32(0.5))
@@ -91,44 +91,46 @@ def use(model: Any, folder: Path) -> None:
     model.learn_one({f"n{j}": 1.0 for j in range(3000)}, True)
     model.learn_one({"rebased": 1.0}, True)
     model.save(folder / "m")
-    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), model.clone()):
-        other.learn_one(x, True)
-        other.learn_many(matrices[0], [True, False])
-        other.predict_many(matrices[0])
-        other.predict_one(x)
-    read = streaml1.load(folder / "m")
-    for example in others:
-        read.learn_one(example, True)
-        read.predict_one(example)
-    read.learn_many(matrices[0], [True, False])
-    read.predict_many(matrices[0])
+    for duplicate in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), model.clone()):
+        duplicate.learn_one(x, True)
+        duplicate.learn_many(matrices[0], [True, False])
+        duplicate.predict_many(matrices[0])
+        duplicate.predict_one(x)
+    loaded = streaml1.load(folder / "m")
+    for example in examples:
+        loaded.learn_one(example, True)
+        loaded.predict_one(example)
+    loaded.learn_many(matrices[0], [True, False])
+    loaded.predict_many(matrices[0])
 
 
 @compiled_only
-def test_a_second_call_does_not_compile(tmp_path: Path) -> None:
-    use(ElasticNetClassifier(l1=1e-3), tmp_path)
+def test_second_call_does_not_compile(tmp_path: Path) -> None:
+    call_all_methods(ElasticNetClassifier(l1=1e-3), tmp_path)
     before = compilations()
     assert len(before) > 8
-    use(ElasticNetClassifier(l1=1, l2=np.float32(0.5), update="sgd", loss="hinge"), tmp_path)
-    use(ElasticNetRegressor(lr=1, schedule="constant", loss="absolute"), tmp_path)
-    use(ElasticNetRegressor(l2=0.1, intercept_init=1, clip_gradient=5), tmp_path)
+    call_all_methods(
+        ElasticNetClassifier(l1=1, l2=np.float32(0.5), update="sgd", loss="hinge"), tmp_path
+    )
+    call_all_methods(ElasticNetRegressor(lr=1, schedule="constant", loss="absolute"), tmp_path)
+    call_all_methods(ElasticNetRegressor(l2=0.1, intercept_init=1, clip_gradient=5), tmp_path)
     assert compilations() == before
 
 
 @compiled_only
-def test_a_kernel_is_compiled_for_one_kind_of_argument(python: Callable[..., str]) -> None:
-    """In a new process, since other tests call kernels with further types."""
+def test_kernels_are_compiled_for_one_type_of_arguments(python: Callable[..., str]) -> None:
+    """Use a new process, since other tests call kernels with further types."""
     code = """
 import tempfile
 from pathlib import Path
 from streaml1 import ElasticNetClassifier
-from tests.test_jit import compilations, use
-use(ElasticNetClassifier(l1=1e-3), Path(tempfile.mkdtemp()))
+from tests.test_jit import call_all_methods, compilations
+call_all_methods(ElasticNetClassifier(l1=1e-3), Path(tempfile.mkdtemp()))
 counts = compilations()
 print({name: n for name, n in counts.items() if n > 1})
 """
     several = eval(python("-c", code, **WARM))
-    # one kernel takes ids of matrices and others, another one lengths of two types
+    # One kernel takes two types of ids and another one takes two types of lengths.
     assert all(n <= 2 for n in several.values()), several
 
 
@@ -160,18 +162,18 @@ def copied_package(folder: Path) -> Path:
 
 
 def run(package: Path, code: str = SMALL, **environment: str) -> list[str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
-    done = subprocess.run(
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    result = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=package,
-        env={**kept, "PYTHONPATH": str(package), **environment},
+        env={**inherited, "PYTHONPATH": str(package), **environment},
         capture_output=True,
         text=True,
         timeout=200,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stderr == ""
-    return done.stdout.split("\n")
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert result.stderr == ""
+    return result.stdout.split("\n")
 
 
 def files(folder: Path) -> set[Path]:
@@ -180,18 +182,18 @@ def files(folder: Path) -> set[Path]:
 
 @compiled_only
 @pytest.mark.slow
-def test_the_cache_outlives_a_process_and_an_upgrade_invalidates_it(tmp_path: Path) -> None:
+def test_cache_persists_until_the_sources_change(tmp_path: Path) -> None:
     package, cache = copied_package(tmp_path / "site"), tmp_path / "cache"
     first = run(package, NUMBA_CACHE_DIR=str(cache))
     assert first[1] == "1 1 True"
-    kept = files(cache)
-    assert {path.suffix for path in kept} == {".nbi", ".nbc", ".code"}
+    cached = files(cache)
+    assert {path.suffix for path in cached} == {".nbi", ".nbc", ".code"}
     second = run(package, NUMBA_CACHE_DIR=str(cache))
     assert second[0] == first[0]
     assert second[1] == "0 0 True", "compiled again"
-    assert files(cache) == kept
+    assert files(cache) == cached
 
-    # numba's own key of the loop's kernel does not cover losses.py: it would run the old code
+    # numba's own key of the loop's kernel does not cover losses.py, so it would run stale code.
     losses = package / "streaml1" / "optim" / "losses.py"
     text = losses.read_text()
     sigmoid = "return r if a >= 0.0 else e * r"
@@ -201,30 +203,30 @@ def test_the_cache_outlives_a_process_and_an_upgrade_invalidates_it(tmp_path: Pa
     assert upgraded[0] != first[0], "stale machine code ran"
     fresh = run(package, NUMBA_DISABLE_JIT="1")
     assert upgraded[0] == fresh[0]
-    assert not files(cache) & kept, "stale files are never removed"
+    assert not files(cache) & cached, "stale files are never removed"
     assert files(cache)
 
-    # changes of sources without compiled code do not invalidate the cache
+    # Changes of sources without compiled code do not invalidate the cache.
     (package / "streaml1" / "cli" / "program.py").write_text("# another command line\n")
     third = run(package, NUMBA_CACHE_DIR=str(cache))
     assert third[1] == "0 0 True"
 
 
 @compiled_only
-def test_the_cache_of_an_installed_package_is_in_its_folder(tmp_path: Path) -> None:
+def test_cache_of_an_installed_package_is_in_its_directory(tmp_path: Path) -> None:
     package = copied_package(tmp_path / "site")
     assert run(package)[1] == "1 1 True"
-    kept = files(package)
-    assert {path.suffix for path in kept} == {".nbi", ".nbc", ".code"}
+    cached = files(package)
+    assert {path.suffix for path in cached} == {".nbi", ".nbc", ".code"}
     # numba writes to the folder of the module, object files go to the package's own folder.
-    folders = {package / "streaml1" / part / "__pycache__" for part in (".", "core")}
-    assert {path.parent for path in kept} == folders
+    folders = {package / "streaml1" / subpackage / "__pycache__" for subpackage in (".", "core")}
+    assert {path.parent for path in cached} == folders
     assert run(package)[1] == "0 0 True"
 
 
 @compiled_only
-def test_without_a_writable_folder(tmp_path: Path) -> None:
-    """Files in place of folders: permissions would not stop root."""
+def test_no_writable_cache_directory(tmp_path: Path) -> None:
+    """Put files in place of directories, since permissions do not restrict root."""
     package, blocked = copied_package(tmp_path / "site"), tmp_path / "file"
     blocked.write_text("not a folder")
     for folder in [package / "streaml1", *(package / "streaml1").rglob("*/")]:
@@ -250,11 +252,11 @@ object_cache._write = print_and_write
 
 @compiled_only
 @pytest.mark.slow
-def test_processes_fill_a_cold_cache_together(tmp_path: Path) -> None:
+def test_concurrent_processes_compile_each_kernel_once(tmp_path: Path) -> None:
     package, cache = copied_package(tmp_path / "site"), tmp_path / "cache"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
-    environment = {**kept, "PYTHONPATH": str(package), "NUMBA_CACHE_DIR": str(cache)}
-    started = [
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    environment = {**inherited, "PYTHONPATH": str(package), "NUMBA_CACHE_DIR": str(cache)}
+    processes = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-c", PRINT_WRITES + SMALL],
             cwd=package,
@@ -265,12 +267,12 @@ def test_processes_fill_a_cold_cache_together(tmp_path: Path) -> None:
         )
         for _ in range(4)
     ]
-    ended = [process.communicate(timeout=300) for process in started]
-    assert [err for _, err in ended] == [""] * 4
-    assert [process.returncode for process in started] == [0] * 4
-    lines = [out.splitlines() for out, _ in ended]
+    outputs = [process.communicate(timeout=300) for process in processes]
+    assert [err for _, err in outputs] == [""] * 4
+    assert [process.returncode for process in processes] == [0] * 4
+    lines = [out.splitlines() for out, _ in outputs]
     written = [{line for line in out if line.startswith("wrote ")} for out in lines]
-    # One process compiles a kernel and the others wait for its file; another may compile the next.
+    # One process compiles a kernel while the others wait; another may compile the next kernel.
     n_files = len(list(cache.rglob("*.code")))
     assert sum(map(len, written)) == len(set().union(*written)) == n_files == 2
     assert len({out[-2] for out in lines}) == 1
@@ -283,7 +285,7 @@ def test_processes_fill_a_cold_cache_together(tmp_path: Path) -> None:
 
 
 @compiled_only
-def test_a_damaged_digest_file_does_no_harm(tmp_path: Path) -> None:
+def test_damaged_digest_file_is_ignored(tmp_path: Path) -> None:
     package, cache = copied_package(tmp_path / "site"), tmp_path / "cache"
     expected = run(package, NUMBA_CACHE_DIR=str(cache))[0]
     for digest_file in cache.rglob("kernels.digest"):
@@ -295,13 +297,13 @@ def test_a_damaged_digest_file_does_no_harm(tmp_path: Path) -> None:
 def test_waiting_for_a_suspended_process_times_out(tmp_path: Path) -> None:
     package, folder = copied_package(tmp_path / "site"), tmp_path / "cache"
     expected = run(package, NUMBA_CACHE_DIR=str(folder))[0]
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for path in files(folder):
             path.unlink()
-            lock = held.enter_context(path.with_suffix(".lock").open("wb"))
+            lock = locks.enter_context(path.with_suffix(".lock").open("wb"))
             fcntl.flock(lock, fcntl.LOCK_EX)
-        hurry = "from streaml1.core.jit import cache_dir\ncache_dir.LOCK_TIMEOUT = 0.1\n"
-        out = run(package, hurry + SMALL, NUMBA_CACHE_DIR=str(folder))
+        set_timeout = "from streaml1.core.jit import cache_dir\ncache_dir.LOCK_TIMEOUT = 0.1\n"
+        out = run(package, set_timeout + SMALL, NUMBA_CACHE_DIR=str(folder))
     assert out[:2] == [expected, "1 1 True"]
 
 
@@ -326,11 +328,11 @@ print("acquired")
 
 
 @compiled_only
-def test_a_forked_child_does_not_hold_the_lock(python: Callable[..., str]) -> None:
+def test_forked_child_does_not_hold_the_lock(python: Callable[..., str]) -> None:
     assert python("-c", FORKED) == "acquired\n"
 
 
-# Interpreted
+# Interpreted runs
 
 
 INTERPRETED = """
@@ -368,7 +370,7 @@ print("fine")
 """
 
 
-def test_interpreted_from_end_to_end(python: Callable[..., str], tmp_path: Path) -> None:
+def test_interpreted_end_to_end(python: Callable[..., str], tmp_path: Path) -> None:
     out = python("-W", "error", "-c", INTERPRETED, NUMBA_DISABLE_JIT="1", TMPDIR=str(tmp_path))
     assert out == "fine\n"
     assert not files(tmp_path)
@@ -380,7 +382,7 @@ def halved(v: Any) -> Any:
 
 
 @compiled_only
-def test_inlined_functions_have_no_machine_code_of_their_own() -> None:
+def test_inlined_functions_have_no_separate_machine_code() -> None:
     quarter = nb.njit(lambda v: halved(halved(v)))
     assert quarter(6.0) == 1.5
     [overload] = halved.overloads.values()
@@ -391,13 +393,13 @@ def test_inlined_functions_have_no_machine_code_of_their_own() -> None:
     assert len(halved.overloads) == 1 and len(halved.kernel.overloads) == 2
 
 
-def test_an_array_at_an_address() -> None:
+def test_array_at_an_address() -> None:
     a = np.array([1.0, 2.0, 3.0])
     b = simd.array_at(np.uint64(a.ctypes.data), np.uint64(2), np.float64)
     b[1] = 5.0
     assert b.tolist() == [1.0, 5.0] and a.tolist() == [1.0, 5.0, 3.0]
 
 
-def test_rule_at_is_for_compiled_code() -> None:
+def test_rule_at_fails_in_python() -> None:
     with pytest.raises(NotImplementedError, match="in compiled code only"):
         simd.rule_at(int, np.zeros(1), 0)

@@ -1,4 +1,4 @@
-"""The fast road of JSON lines, held to the careful one."""
+"""JSON lines: the fast parser against the strict one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from streaml1.sources.readers import jsonl
 from streaml1.sources.readers.jsonl import parse_json
 
 
-def carefully(text: str) -> Any:
-    """What comes where nothing is beyond doubt."""
+def parse_strict(text: str) -> Any:
+    """Return the result of the strict parser."""
     patch = pytest.MonkeyPatch()
     with patch.context() as context:
         context.setattr(jsonl, "_decode_fast", lambda text: None)
-        return answer(text)
+        return parse(text)
 
 
-def answer(text: str) -> Any:
+def parse(text: str) -> Any:
     try:
         return repr(parse_json(text))
     except ValueError as error:
-        return f"refused: {error}"
+        return f"rejected: {error}"
 
 
 NAMES = st.sampled_from(["a", "b", "site:news", 'q"', "x", "y", "é", "\\", '":', "tab\t", "\ud800"])
@@ -40,10 +40,10 @@ BLANKS = st.sampled_from(["", " ", "  ", "\t"])
 
 
 @st.composite
-def objects(draw: Any, names: Any, values: Any, most: int) -> str:
-    """An object as text, in which a name may come twice and blanks stand anywhere."""
+def objects(draw: Any, names: Any, values: Any, max_pairs: int) -> str:
+    """Draw an object as text, with repeated names and blanks in any position."""
     pairs = []
-    for _ in range(draw(st.integers(0, most))):
+    for _ in range(draw(st.integers(0, max_pairs))):
         name, value = json.dumps(draw(names)), draw(values)
         text = value if isinstance(value, str) and value.startswith("{") else json.dumps(value)
         before, after = draw(BLANKS), draw(BLANKS)
@@ -62,8 +62,8 @@ LINES = st.one_of(
 
 
 @given(LINES)
-def test_both_roads_say_the_same(line: str) -> None:
-    assert answer(line) == carefully(line)
+def test_fast_and_strict_parsers_agree(line: str) -> None:
+    assert parse(line) == parse_strict(line)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_both_roads_say_the_same(line: str) -> None:
         '{"x": {"a": 0.1, "b": 123456789012345678901234567890e-29}, "y": 0.30000000000000004}',
     ],
 )
-def test_lines_that_are_not_plain(line: str) -> None:
-    assert answer(line) == carefully(line)
+def test_irregular_lines(line: str) -> None:
+    assert parse(line) == parse_strict(line)
 
 
-def test_plain_lines_take_the_fast_road(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_use_the_fast_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl, "_decode_strict", pytest.fail)
     line = json.dumps({"id": 7, "x": {"age": 31, "site": "a:b", "é": 0.5}, "y": True, "w": 2})
     assert parse_json(line) == ({"age": 31, "site": "a:b", "é": 0.5}, True, 2.0, 7)

@@ -1,4 +1,4 @@
-"""Topics as sources, read from the broker that scripts/test starts."""
+"""Kafka topics as sources, read from the broker that scripts/test starts."""
 
 from __future__ import annotations
 
@@ -61,135 +61,140 @@ def model() -> Any:
     return streaml1.ElasticNetClassifier(l1=1e-4, l2=1e-4)
 
 
-def state(one: Any) -> tuple[Any, ...]:
-    return one.weights, one.intercept, one.n_iterations, one.n_features_seen
+def state(model: Any) -> tuple[Any, ...]:
+    return model.weights, model.intercept, model.n_iterations, model.n_features_seen
 
 
-def taught(path: Path, lines: list[str], **options: Any) -> Any:
-    """A model that has learnt a file of these lines."""
+def trained_on_file(path: Path, lines: list[str], **options: Any) -> Any:
+    """Write the lines to a file, learn it and return the model."""
     path.write_text("\n".join(lines) + "\n")
-    one = model()
-    progressive(one, path, **options)
-    return one
+    trained = model()
+    progressive(trained, path, **options)
+    return trained
 
 
-def learnt(url: str, **options: Any) -> Any:
-    one = model()
-    progressive(one, url, until_end=True, **options)
-    return one
+def trained_on_topic(url: str, **options: Any) -> Any:
+    trained = model()
+    progressive(trained, url, until_end=True, **options)
+    return trained
 
 
-def places(source: Any) -> list[str]:
+def record_places(source: Any) -> list[str]:
     blocks = source.blocks(10, pytest.fail)
     return [block.place(row) for block in blocks for row in range(len(block))]
 
 
-# What is learnt
+# Learning a topic
 
 
-def test_a_topic_is_the_file_it_came_from(broker: Broker, tmp_path: Path) -> None:
+def test_topic_equals_the_file_it_was_sent_from(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(20_000), broker.topic()
     broker.send(topic, lines)
-    expected = taught(tmp_path / "a.svm", lines)
-    one = learnt(broker.url(topic), every=3000)
-    assert state(one) == state(expected)
-    for name, learner in (("a", one), ("b", expected)):
+    expected = trained_on_file(tmp_path / "a.svm", lines)
+    trained = trained_on_topic(broker.url(topic), every=3000)
+    assert state(trained) == state(expected)
+    for name, learner in (("a", trained), ("b", expected)):
         learner.save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
-def test_records_of_several_examples(broker: Broker, tmp_path: Path, size: int) -> None:
+def test_records_with_several_examples(broker: Broker, tmp_path: Path, size: int) -> None:
     lines, topic = rows(700), broker.topic()
-    parts = [lines[lo : lo + size] for lo in range(0, len(lines), size)]
-    broker.send(topic, ["\n".join(part) + "\n" * (k % 2) for k, part in enumerate(parts)])
-    assert state(learnt(broker.url(topic))) == state(taught(tmp_path / "a.svm", lines))
+    records = [lines[lo : lo + size] for lo in range(0, len(lines), size)]
+    broker.send(topic, ["\n".join(record) + "\n" * (k % 2) for k, record in enumerate(records)])
+    assert state(trained_on_topic(broker.url(topic))) == state(
+        trained_on_file(tmp_path / "a.svm", lines)
+    )
     expected = [
-        f"{topic}/0@{number}" + (f":{line}" if size > 1 else "")
-        for number, part in enumerate(parts)
-        for line in range(1, len(part) + 1)
+        f"{topic}/0@{offset}" + (f":{line}" if size > 1 else "")
+        for offset, record in enumerate(records)
+        for line in range(1, len(record) + 1)
     ]
-    assert places(KafkaSource(broker.url(topic), until_end=True)) == expected
+    assert record_places(KafkaSource(broker.url(topic), until_end=True)) == expected
 
 
-def test_json_and_records_without_an_example(broker: Broker, tmp_path: Path) -> None:
+def test_json_and_empty_records(broker: Broker, tmp_path: Path) -> None:
     lines, topic = [as_json(row) for row in rows(200)], broker.topic()
     broker.send(topic, [None, "", *lines[:100], "\n", " ", *lines[100:], None])
-    expected = taught(tmp_path / "a.jsonl", lines)
-    assert state(learnt(broker.url(topic))) == state(expected)
-    assert state(learnt(broker.url(topic), format="jsonl")) == state(expected)
+    expected = trained_on_file(tmp_path / "a.jsonl", lines)
+    assert state(trained_on_topic(broker.url(topic))) == state(expected)
+    assert state(trained_on_topic(broker.url(topic), format="jsonl")) == state(expected)
     with pytest.raises(BadExample, match=rf"^{topic}/0@2: "):
-        learnt(broker.url(topic), format="svmlight")
+        trained_on_topic(broker.url(topic), format="svmlight")
 
 
 @pytest.mark.parametrize(
     ("codec", "library"), [("lz4", "lz4.frame"), ("snappy", "snappy"), ("zstd", "zstandard")]
 )
-def test_packed_records(
+def test_compressed_records(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, library: str
 ) -> None:
     broker.require_real()
-    lines, topic = rows(200), broker.topic(**{"compression.type": codec})  # by the broker itself
+    lines, topic = rows(200), broker.topic(**{"compression.type": codec})  # the broker compresses
     broker.send(topic, lines)
-    with monkeypatch.context() as patched, pytest.raises(SourceError) as caught:
+    with monkeypatch.context() as patched, pytest.raises(SourceError) as error:
         patched.setattr(f"kafka.codec.has_{codec}", lambda: False)
-        learnt(broker.url(topic))
-    assert str(caught.value) == (
+        trained_on_topic(broker.url(topic))
+    assert str(error.value) == (
         f"{broker.url(topic)} is compressed with {codec}, which needs a library: pip install "
         "'streaml1[codecs]'"
     )
     pytest.importorskip(library)
-    assert state(learnt(broker.url(topic))) == state(taught(tmp_path / "a.svm", lines))
+    assert state(trained_on_topic(broker.url(topic))) == state(
+        trained_on_file(tmp_path / "a.svm", lines)
+    )
 
 
-def test_partitions_are_merged_by_time(broker: Broker, tmp_path: Path) -> None:
+def test_partitions_are_merged_by_timestamp(broker: Broker, tmp_path: Path) -> None:
     broker.require_real()
     lines, topic = rows(6000), broker.topic(3)
     broker.send(topic, lines[:3000], [0, 1, 2])
     broker.send(topic, lines[3000:], [2, 0], first=1_700_000_003_000)
-    expected = taught(tmp_path / "a.svm", lines)
+    expected = trained_on_file(tmp_path / "a.svm", lines)
     for every in (500, 6000):
-        assert state(learnt(broker.url(topic), every=every)) == state(expected)
+        assert state(trained_on_topic(broker.url(topic), every=every)) == state(expected)
 
 
-def test_some_partitions(broker: Broker, tmp_path: Path) -> None:
+def test_selected_partitions(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(400), broker.topic(4)
     broker.send(topic, lines, [0, 1, 2, 3])
-    mine = [line for k, line in enumerate(lines) if k % 4 in (1, 3)]
-    one = learnt(broker.url(topic), partitions=[3, 1])
-    assert state(one) == state(taught(tmp_path / "a.svm", mine))
+    selected = [line for k, line in enumerate(lines) if k % 4 in (1, 3)]
+    trained = trained_on_topic(broker.url(topic), partitions=[3, 1])
+    assert state(trained) == state(trained_on_file(tmp_path / "a.svm", selected))
     with pytest.raises(SourceError, match=f"{topic}.* has no partition 7; it has 0, 1, 2, 3"):
-        learnt(broker.url(topic), partitions=[1, 7])
+        trained_on_topic(broker.url(topic), partitions=[1, 7])
 
 
-def test_where_to_start(broker: Broker, tmp_path: Path) -> None:
+def test_start_position(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(100), broker.topic()
     broker.send(topic, lines)
-    assert learnt(broker.url(topic), start="latest").n_iterations == 0
+    assert trained_on_topic(broker.url(topic), start="latest").n_iterations == 0
     broker.require_real()
-    rest = state(taught(tmp_path / "a.svm", lines[60:]))
+    expected = state(trained_on_file(tmp_path / "a.svm", lines[60:]))
     for start in ("1700000000060", "2023-11-14T22:13:20.060Z", "2023-11-14T22:13:20.060"):
-        assert state(learnt(broker.url(topic), start=start)) == rest
-    assert learnt(broker.url(topic), start="2030-01-01").n_iterations == 0
+        assert state(trained_on_topic(broker.url(topic), start=start)) == expected
+    assert trained_on_topic(broker.url(topic), start="2030-01-01").n_iterations == 0
 
 
 def test_passes(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(50), broker.topic()
     broker.send(topic, lines)
     source = KafkaSource(broker.url(topic), until_end=True)
-    one = model()
+    trained = model()
 
     def on_line(line: Any) -> None:
         if line.examples == 50:
-            broker.send(topic, lines[:5])  # of a later day: the second pass is as long as the first
+            # The second pass must end where the first one did, before these newer records.
+            broker.send(topic, lines[:5])
 
-    progressive(one, source, passes=2, every=50, on_line=on_line)
-    assert state(one) == state(taught(tmp_path / "a.svm", lines, passes=2))
+    progressive(trained, source, passes=2, every=50, on_line=on_line)
+    assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines, passes=2))
     with pytest.raises(SourceError, match="cannot be read twice: it has no end; add --until-end"):
         progressive(model(), broker.url(topic), passes=2)
 
 
-def test_what_was_taken_back_is_not_learnt(broker: Broker, tmp_path: Path) -> None:
+def test_aborted_transactions_are_not_learned(broker: Broker, tmp_path: Path) -> None:
     broker.require_real()
     lines, topic = rows(60), broker.topic()
     producer = kafka.KafkaProducer(**broker.settings, transactional_id=topic)
@@ -204,24 +209,26 @@ def test_what_was_taken_back_is_not_learnt(broker: Broker, tmp_path: Path) -> No
         else:
             producer.commit_transaction()
     producer.close()
-    kept = [line for lo in range(0, 60, 20) for line in lines[lo : lo + 10]]
-    assert state(learnt(broker.url(topic))) == state(taught(tmp_path / "a.svm", kept))
+    committed = [line for lo in range(0, 60, 20) for line in lines[lo : lo + 10]]
+    assert state(trained_on_topic(broker.url(topic))) == state(
+        trained_on_file(tmp_path / "a.svm", committed)
+    )
 
 
-def test_an_empty_topic(broker: Broker) -> None:
+def test_empty_topic(broker: Broker) -> None:
     broker.require_real()
-    assert learnt(broker.url(broker.topic(2))).n_iterations == 0
+    assert trained_on_topic(broker.url(broker.topic(2))).n_iterations == 0
 
 
-# As it comes
+# Live topics
 
 
-def test_records_are_learnt_as_they_come(broker: Broker, tmp_path: Path) -> None:
+def test_new_records_are_learned_as_they_arrive(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(130), broker.topic()
     broker.send(topic, lines[:50])
-    one, stop, seen = model(), threading.Event(), []
+    trained, stop, seen = model(), threading.Event(), []
 
-    class Feeding(KafkaSource):
+    class FeedingSource(KafkaSource):
         def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
             for block in super().blocks(size, refuse):
                 yield block
@@ -232,14 +239,14 @@ def test_records_are_learnt_as_they_come(broker: Broker, tmp_path: Path) -> None
                     stop.set()
 
     started = time.monotonic()
-    stream = Feeding(broker.url(topic))
-    progressive(one, stream, stop=stop)
+    stream = FeedingSource(broker.url(topic))
+    progressive(trained, stream, stop=stop)
     assert time.monotonic() - started < 40.0
     assert seen[-1] == 130 and len(seen) > 1
-    assert state(one) == state(taught(tmp_path / "a.svm", lines))
+    assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines))
 
 
-def test_a_stop_ends_the_wait_for_records(broker: Broker) -> None:
+def test_stop_event_ends_the_wait_for_records(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, rows(5))
     stop = threading.Event()
@@ -251,21 +258,21 @@ def test_a_stop_ends_the_wait_for_records(broker: Broker) -> None:
     timer.join()
 
 
-def test_a_limit_ends_the_wait_for_records(broker: Broker) -> None:
+def test_limit_ends_the_wait_for_records(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, rows(5))
     assert progressive(model(), broker.url(topic), limit=3).examples == 3
 
 
-# Topics that are deleted, and made anew
+# Deleted and recreated topics
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keeps", ["nothing", "kept", "kept/{}-0"])
-def test_a_topic_that_is_made_anew_while_the_process_is_stopped(
-    broker: Broker, tmp_path: Path, keeps: str
+@pytest.mark.parametrize("directory", ["nothing", "kept", "kept/{}-0"])
+def test_topic_recreated_while_the_process_is_suspended(
+    broker: Broker, tmp_path: Path, directory: str
 ) -> None:
-    """Offsets of the old topic mean other records of the new one."""
+    """Offsets of the old topic refer to other records of the new one."""
     broker.require_real()
     topic = broker.topic()
     broker.send(topic, rows(40))
@@ -277,7 +284,7 @@ def test_a_topic_that_is_made_anew_while_the_process_is_stopped(
     }  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--every", "20",
-         *options[keeps]],
+         *options[directory]],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -297,25 +304,25 @@ def test_a_topic_that_is_made_anew_while_the_process_is_stopped(
         process.send_signal(signal.SIGCONT)
         assert process.wait(30) == 65
         assert process.stderr is not None
-        said = process.stderr.read().splitlines()[-1]
+        message = process.stderr.read().splitlines()[-1]
     finally:
         process.kill()
         process.communicate()
-    assert f"{broker.url(topic)} was deleted and recreated: its id is " in said
-    assert said.endswith("; start again, with another directory for checkpoints")
+    assert f"{broker.url(topic)} was deleted and recreated: its id is " in message
+    assert message.endswith("; start again, with another directory for checkpoints")
     assert not (tmp_path / "m").exists()
-    if keeps != "nothing":
-        found = load_latest(tmp_path / keeps.format(topic))
-        assert found is not None and found.model.n_iterations == 40
+    if directory != "nothing":
+        checkpoint = load_latest(tmp_path / directory.format(topic))
+        assert checkpoint is not None and checkpoint.model.n_iterations == 40
 
 
 @pytest.mark.parametrize("n", [10, 100])
-def test_a_topic_that_is_made_anew_between_two_blocks(broker: Broker, n: int) -> None:
+def test_topic_recreated_between_two_blocks(broker: Broker, n: int) -> None:
     broker.require_real()
     topic = broker.topic()
     broker.send(topic, rows(50))
 
-    class Slow(KafkaSource):
+    class RecreatingSource(KafkaSource):
         def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
             for number, block in enumerate(super().blocks(size, refuse)):
                 yield block
@@ -325,16 +332,16 @@ def test_a_topic_that_is_made_anew_between_two_blocks(broker: Broker, n: int) ->
                     broker.send(topic, rows(n))
 
     with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted and recreated: its id is "):
-        progressive(model(), Slow(broker.url(topic)), limit=60)
+        progressive(model(), RecreatingSource(broker.url(topic)), limit=60)
 
 
-def test_before_a_checkpoint_a_broker_is_asked(broker: Broker, tmp_path: Path) -> None:
-    """What has come last may be of another topic, though no answer has told of it yet."""
+def test_checkpoint_verifies_the_topic_id_with_a_broker(broker: Broker, tmp_path: Path) -> None:
+    """The last block may come from a recreated topic before any metadata response reports it."""
     broker.require_real()
     topic = broker.topic()
     broker.send(topic, rows(20))
 
-    class Deaf(KafkaSource):
+    class StaleMetadataSource(KafkaSource):
         def _require_same_topics(self, timeout: float = 0.0) -> None:
             if timeout:
                 super()._require_same_topics(timeout)
@@ -347,26 +354,26 @@ def test_before_a_checkpoint_a_broker_is_asked(broker: Broker, tmp_path: Path) -
 
     store = Checkpoints(tmp_path / "kept", seconds=0.0)
     with pytest.raises(Lost, match="was deleted and recreated"):
-        progressive(model(), Deaf(broker.url(topic)), limit=20, checkpoint=store)
-    found = load_latest(tmp_path / "kept")
-    assert found is not None and found.model.n_iterations == 0
+        progressive(model(), StaleMetadataSource(broker.url(topic)), limit=20, checkpoint=store)
+    saved = load_latest(tmp_path / "kept")
+    assert saved is not None and saved.model.n_iterations == 0
 
 
 @pytest.mark.parametrize("name", ["t", "u"])
-def test_that_a_topic_is_missing_is_asked_again(name: str) -> None:
-    """Its broker may not know yet of what was made anew; `u` is not the only one asked about."""
+def test_missing_topic_metadata_is_requested_again(name: str) -> None:
+    """A broker may not know a recreated topic yet; requests for several topics do not fail."""
     cluster = Cluster({"t", name}, name)
     client = SimpleNamespace(_client=SimpleNamespace(cluster=cluster))
     refresh_metadata(client, name, 60.0)
     assert cluster.answers == 3 and cluster.topic_id(name) == "new"
-    begun = time.monotonic()
+    started = time.monotonic()
     cluster.answers = -(10**9)
     refresh_metadata(client, name, 0.1)
-    assert 0.1 <= time.monotonic() - begun < 30.0 and cluster.topic_id(name) is None
+    assert 0.1 <= time.monotonic() - started < 30.0 and cluster.topic_id(name) is None
 
 
 class Cluster:
-    """What kafka-python knows of the brokers: a topic is there from the third answer on."""
+    """A fake of kafka-python's cluster metadata: the topic exists from the third response on."""
 
     closed, metadata_refresh_in_progress, unauthorized_topics = False, False, ()
 
@@ -375,7 +382,7 @@ class Cluster:
 
     def request_update(self) -> Future:
         self.answers += 1
-        # One topic that is asked about fails, of several none does.
+        # A request for one missing topic fails; a request for several topics does not.
         if self.answers >= 3 or len(self._topics) > 1:
             return Future().success(self)
         return Future().failure(kafka.errors.UnknownTopicOrPartitionError())
@@ -387,70 +394,70 @@ class Cluster:
         return None if self.topic_id(name) is None else {0}
 
 
-def test_a_broker_tells_at_once_though_a_reader_waits_for_records(broker: Broker) -> None:
-    """It answers in turn, and what is to come it holds back for a while."""
+def test_metadata_does_not_wait_behind_a_fetch(broker: Broker) -> None:
+    """The broker answers requests in order and delays a fetch without records."""
     topic = broker.topic()
     broker.send(topic, rows(5))
     source = Topic(broker.url(topic))
     with closing(source.consumer(lambda: False)) as consumer:
         consumer.assign([kafka.TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
-        took = []
+        durations = []
         for _ in range(9):
             consumer.poll(100)
-            begun = time.monotonic()
+            started = time.monotonic()
             refresh_metadata(consumer, topic, 5.0)
-            took.append(time.monotonic() - begun)
-    assert sorted(took[2:])[1] < 0.4  # all of them took 0.45 when answers were held back
+            durations.append(time.monotonic() - started)
+    assert sorted(durations[2:])[1] < 0.4  # each took 0.45 s behind a delayed fetch
 
 
-def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:
+def test_topic_deleted_while_reading(broker: Broker) -> None:
     broker.require_real()
     topic = broker.topic()
     broker.send(topic, rows(5))
 
-    class Deleting(KafkaSource):
+    class DeletingSource(KafkaSource):
         def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
             for block in super().blocks(size, refuse):
-                if broker.has(topic):  # its records may come as several blocks
+                if broker.has(topic):  # the records may arrive in several blocks
                     broker.delete(topic)
                 yield block
 
     with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted; create it and start again"):
-        progressive(model(), Deleting(broker.url(topic)))
+        progressive(model(), DeletingSource(broker.url(topic)))
     assert not broker.has(topic)
 
 
-# What is refused
+# Rejected input
 
 
-def test_a_bad_record_has_its_coordinates(broker: Broker, tmp_path: Path) -> None:
+def test_bad_records_report_their_coordinates(broker: Broker, tmp_path: Path) -> None:
     good, topic = rows(30), broker.topic()
     broker.send(topic, [*good[:7], "spam", b"1 2:1\xff", good[7] + "\n1 2:1e60\n", *good[8:]])
     with pytest.raises(BadExample, match=rf"^{topic}/0@7: label: 'spam' is not a number"):
-        learnt(broker.url(topic))
-    refused: list[Any] = []
+        trained_on_topic(broker.url(topic))
+    rejected: list[Any] = []
     source = KafkaSource(broker.url(topic), until_end=True)
-    list(source.blocks(10, lambda *told: refused.append(told)))
-    assert [(place, number) for place, _, number, _ in refused] == [
+    list(source.blocks(10, lambda *args: rejected.append(args)))
+    assert [(place, number) for place, _, number, _ in rejected] == [
         (f"{topic}/0@7", 8),
         (f"{topic}/0@8", 9),
     ]
-    assert "convert the record to UTF-8" in refused[1][1]
-    one = model()
-    report = progressive(one, broker.url(topic), until_end=True, bad="skip")
+    assert "convert the record to UTF-8" in rejected[1][1]
+    trained = model()
+    report = progressive(trained, broker.url(topic), until_end=True, bad="skip")
     assert (report.examples, report.refused) == (30, 3)
-    assert state(one) == state(taught(tmp_path / "a.svm", good))
-    told = list(predictions(one, broker.url(topic), until_end=True, bad="skip"))
-    assert [p.line for p in told] == list(range(1, 34))
-    assert [p.place for p in told if p.p is None] == [
+    assert state(trained) == state(trained_on_file(tmp_path / "a.svm", good))
+    predicted = list(predictions(trained, broker.url(topic), until_end=True, bad="skip"))
+    assert [p.line for p in predicted] == list(range(1, 34))
+    assert [p.place for p in predicted if p.p is None] == [
         f"{topic}/0@7",
         f"{topic}/0@8",
         f"{topic}/0@9:2",
     ]
 
 
-def test_an_offset_that_is_gone(broker: Broker) -> None:
+def test_deleted_offset_is_an_error(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, rows(5))
     source = KafkaSource(broker.url(topic), until_end=True)
@@ -461,22 +468,23 @@ def test_an_offset_that_is_gone(broker: Broker) -> None:
         progressive(model(), source)
 
 
-def test_no_topic(broker: Broker) -> None:
+def test_missing_topic_is_an_error(broker: Broker) -> None:
     known = broker.topic()
     broker.send(known, ["1 1:1"])
     with pytest.raises(SourceError, match="topic nowhere does not exist; existing topics: "):
-        learnt(broker.url("nowhere"))
-    with pytest.raises(SourceError, match="topic nowhere does not exist"):  # nor has it been made
-        learnt(broker.url("nowhere"))
+        trained_on_topic(broker.url("nowhere"))
+    # The first attempt must not create the topic.
+    with pytest.raises(SourceError, match="topic nowhere does not exist"):
+        trained_on_topic(broker.url("nowhere"))
 
 
-def test_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.1)
     with pytest.raises(SourceError, match="no broker answers at 127.0.0.1:9: is one running"):
-        learnt("kafka://127.0.0.1:9/clicks")
+        trained_on_topic("kafka://127.0.0.1:9/clicks")
 
 
-# On the command line
+# Command line
 
 
 def run(*args: str, code: int = 0) -> Result:
@@ -489,29 +497,31 @@ def run(*args: str, code: int = 0) -> Result:
 
 def test_learn_and_predict(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lines, topic, questions = rows(300), broker.topic(), broker.topic()
+    lines, topic, queries = rows(300), broker.topic(), broker.topic()
     broker.send(topic, lines)
-    expected = taught(tmp_path / "a.svm", lines)
+    expected = trained_on_file(tmp_path / "a.svm", lines)
     out = run("learn", "--lr=0.1", broker.url(topic), "--until-end", "--l1", "1e-4", "--l2", "1e-4",
               "--from", "earliest", "--partitions", "0", "--save", "m").stdout  # fmt: skip
     assert "300 examples: log-loss" in out
     assert streaml1.load(tmp_path / "m").weights == expected.weights
-    broker.send(questions, ["3:1", "junk junk", "4:1 5:1\n6:2"])
-    args = ("predict", "m", broker.url(questions), "--until-end", "--bad", "skip")
-    told = [json.loads(line) for line in run(*args, "--json").stdout.splitlines()]
-    assert [one["place"] for one in told] == [
-        f"{questions}/0@{at}" for at in ("0", "1", "2:1", "2:2")
+    broker.send(queries, ["3:1", "junk junk", "4:1 5:1\n6:2"])
+    args = ("predict", "m", broker.url(queries), "--until-end", "--bad", "skip")
+    predicted = [json.loads(line) for line in run(*args, "--json").stdout.splitlines()]
+    assert [row["place"] for row in predicted] == [
+        f"{queries}/0@{pos}" for pos in ("0", "1", "2:1", "2:2")
     ]
-    assert told[1]["p"] is None
-    assert told[2]["p"] == expected.predict_proba_one({4: 1.0, 5: 1.0})[True]
+    assert predicted[1]["p"] is None
+    assert predicted[2]["p"] == expected.predict_proba_one({4: 1.0, 5: 1.0})[True]
     assert [bool(line) for line in run(*args).stdout.splitlines()] == [True, False, True, True]
     run("learn", "a.svm", "--model", "softmax", "--save", "many", "--top", "0")
-    many = run("predict", "many", *args[2:], "--json").stdout.splitlines()
-    assert [json.loads(line)["place"] for line in many] == [one["place"] for one in told]
+    predicted_by_softmax = run("predict", "many", *args[2:], "--json").stdout.splitlines()
+    assert [json.loads(line)["place"] for line in predicted_by_softmax] == [
+        row["place"] for row in predicted
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_run_and_saves(broker: Broker, tmp_path: Path, number: int) -> None:
+def test_signal_ends_the_run_and_saves(broker: Broker, tmp_path: Path, number: int) -> None:
     lines, topic = rows(40), broker.topic()
     broker.send(topic, lines)
     process = subprocess.Popen(
@@ -540,43 +550,47 @@ def test_a_signal_ends_the_run_and_saves(broker: Broker, tmp_path: Path, number:
         process.communicate()
     assert process.returncode == 128 + number, err
     assert err == "streaml1: interrupted after 40 examples; m was written\n"
-    assert streaml1.load(tmp_path / "m").weights == taught(tmp_path / "a.svm", lines).weights
+    assert (
+        streaml1.load(tmp_path / "m").weights == trained_on_file(tmp_path / "a.svm", lines).weights
+    )
 
 
-def test_a_bad_record_is_one_sentence_and_nothing_is_written(
+def test_bad_record_is_a_one_line_error_and_writes_nothing(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     topic = broker.topic()
     broker.send(topic, ["1 1:1", "2 1:1"])
-    told = run("learn", broker.url(topic), "--until-end", "--save", "m", code=65).stderr
-    assert told.startswith(f"streaml1: {topic}/0@1: invalid label 2") and told.count("\n") == 1
+    message = run("learn", broker.url(topic), "--until-end", "--save", "m", code=65).stderr
+    assert (
+        message.startswith(f"streaml1: {topic}/0@1: invalid label 2") and message.count("\n") == 1
+    )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_block_knows_its_coordinates(broker: Broker) -> None:
+def test_block_origins_are_record_coordinates(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, ["1 1:1", "", "1 1:1\n\n0 2:1"])
     source = open_source(broker.url(topic), until_end=True)
-    [block] = [one for one in source.blocks(10, pytest.fail) if len(one)]
+    [block] = [candidate for candidate in source.blocks(10, pytest.fail) if len(candidate)]
     assert isinstance(block, KafkaBlock)
     assert [block.origin(row)[1:3] + block.origin(row)[4:] for row in range(3)] == [
         (0, 0, 0, b"key", b"1 1:1"), (0, 2, 1, b"key", b"1 1:1"), (0, 2, 3, b"key", b"0 2:1")
     ]  # fmt: skip
 
 
-# Going on
+# Resuming
 
 
-def pack(lines: list[str], size: int) -> list[str]:
+def join_lines(lines: list[str], size: int) -> list[str]:
     return ["\n".join(lines[lo : lo + size]) for lo in range(0, len(lines), size)]
 
 
-def test_a_killed_consumer_goes_on(broker: Broker, tmp_path: Path) -> None:
+def test_killed_consumer_resumes(broker: Broker, tmp_path: Path) -> None:
     lines = rows(9_000)
     topic = broker.topic(3)
-    broker.send(topic, pack(lines, 3), [0, 1, 2] if broker.is_real else [0])
-    expected = taught(tmp_path / "a.svm", lines)
+    broker.send(topic, join_lines(lines, 3), [0, 1, 2] if broker.is_real else [0])
+    expected = trained_on_file(tmp_path / "a.svm", lines)
     killed, _ = run_with_kills(
         ["learn", "--lr=0.1", broker.url(topic), "--until-end", "--l1", "1e-4", "--l2", "1e-4",
          "--checkpoint", "kept", "--checkpoint-every", "0.1", "--every", "300", "--save", "m",
@@ -585,87 +599,89 @@ def test_a_killed_consumer_goes_on(broker: Broker, tmp_path: Path) -> None:
         (4, 8),
     )  # fmt: skip
     assert killed == 2
-    one = streaml1.load(tmp_path / "m")
-    assert one.n_iterations == 9_000
-    assert (one.weights, one.intercept) == (expected.weights, expected.intercept)
+    trained = streaml1.load(tmp_path / "m")
+    assert trained.n_iterations == 9_000
+    assert (trained.weights, trained.intercept) == (expected.weights, expected.intercept)
     consumer = kafka.KafkaConsumer(**broker.settings, group_id=topic, enable_auto_commit=False)
-    told = [consumer.committed(kafka.TopicPartition(topic, k), timeout_ms=5000) for k in range(3)]
+    committed = [
+        consumer.committed(kafka.TopicPartition(topic, k), timeout_ms=5000) for k in range(3)
+    ]
     consumer.close()
-    assert sum(filter(None, told)) == 3000
+    assert sum(filter(None, committed)) == 3000
 
 
-def test_a_run_goes_on_in_the_middle_of_a_record(broker: Broker, tmp_path: Path) -> None:
+def test_run_resumes_in_the_middle_of_a_record(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(100), broker.topic()
-    broker.send(topic, pack(lines, 7))
+    broker.send(topic, join_lines(lines, 7))
     for limit in (3, 7, 8, 30, 30, 55, 100):
-        one = model()
+        trained = model()
         progressive(
-            one, broker.url(topic), limit=limit, until_end=True, checkpoint=tmp_path / "kept"
+            trained, broker.url(topic), limit=limit, until_end=True, checkpoint=tmp_path / "kept"
         )
-        assert state(one) == state(taught(tmp_path / "a.svm", lines[:limit]))
+        assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines[:limit]))
 
 
-def test_what_comes_later_is_learnt_by_the_next_run(broker: Broker, tmp_path: Path) -> None:
+def test_next_run_learns_new_records(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(60), broker.topic()
     if not broker.is_real:
         broker.send(topic, [None])
     for lo in (0, 20, 40):
         broker.send(topic, [*lines[lo : lo + 20], "spam"], first=1_700_000_000_000 + lo)
-        one = model()
+        trained = model()
         report = progressive(
-            one, broker.url(topic), until_end=True, bad="skip", checkpoint=tmp_path / "kept"
+            trained, broker.url(topic), until_end=True, bad="skip", checkpoint=tmp_path / "kept"
         )
-    assert state(one) == state(taught(tmp_path / "a.svm", lines))
+    assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines))
     assert (report.examples, report.refused) == (60, 3)
 
 
-def test_the_latest_is_where_the_first_run_began(broker: Broker, tmp_path: Path) -> None:
+def test_latest_means_the_start_of_the_first_run(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(30), broker.topic()
     broker.send(topic, lines[:10])
-    url, kept = broker.url(topic), tmp_path / "kept"
+    url, directory = broker.url(topic), tmp_path / "kept"
     with pytest.raises(SourceError, match="there is no checkpoint to start from"):
-        learnt(url, start="checkpoint", checkpoint=kept)
-    assert learnt(url, start="latest", checkpoint=kept).n_iterations == 0
+        trained_on_topic(url, start="checkpoint", checkpoint=directory)
+    assert trained_on_topic(url, start="latest", checkpoint=directory).n_iterations == 0
     broker.send(topic, lines[10:])
-    one = learnt(url, start="latest", checkpoint=kept)
-    assert state(one) == state(taught(tmp_path / "a.svm", lines[10:]))
-    assert state(learnt(url, start="checkpoint", checkpoint=kept)) == state(one)
+    trained = trained_on_topic(url, start="latest", checkpoint=directory)
+    assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines[10:]))
+    assert state(trained_on_topic(url, start="checkpoint", checkpoint=directory)) == state(trained)
     with pytest.raises(SourceError, match="cannot be read twice with checkpoints"):
-        learnt(url, passes=2, checkpoint=kept)
+        trained_on_topic(url, passes=2, checkpoint=directory)
 
 
-def test_a_checkpoint_beyond_the_end(
+def test_checkpoint_beyond_the_end_of_the_log(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic that has lost records: those that come would be taken for what was learnt."""
+    """The topic has lost records; new records at these offsets would be skipped as learned."""
     topic = broker.topic()
     broker.send(topic, rows(50))
-    url, kept, save = broker.url(topic), tmp_path / "kept", CheckpointManager._save
+    url, directory, save = broker.url(topic), tmp_path / "kept", CheckpointManager._save
 
-    def ahead(self: Any, in_background: bool = False) -> None:
+    def save_ahead(self: Any, in_background: bool = False) -> None:
         self._progress = self._progress._replace(position={0: (300, 0)})
         save(self, in_background)
 
     with monkeypatch.context() as patched:
-        patched.setattr(CheckpointManager, "_save", ahead)
-        learnt(url, checkpoint=kept)
+        patched.setattr(CheckpointManager, "_save", save_ahead)
+        trained_on_topic(url, checkpoint=directory)
     for until_end in (True, False):
-        with pytest.raises(Lost) as caught:
-            progressive(model(), url, until_end=until_end, limit=5, checkpoint=kept)
-        assert str(caught.value) == (
+        with pytest.raises(Lost) as error:
+            progressive(model(), url, until_end=until_end, limit=5, checkpoint=directory)
+        assert str(error.value) == (
             f"{url}: the checkpoint is at offset 300 of partition 0, beyond the end of the log at "
             "50: the topic has lost records, and new ones take their offsets; start again, with "
             "another directory for checkpoints"
         )
 
 
-def test_another_topic(broker: Broker, tmp_path: Path) -> None:
-    topic, other = broker.topic(), broker.topic()
-    for one in (topic, other):
-        broker.send(one, rows(5))
-    learnt(broker.url(topic), checkpoint=tmp_path / "kept")
+def test_checkpoint_of_another_topic_is_rejected(broker: Broker, tmp_path: Path) -> None:
+    topic, other_topic = broker.topic(), broker.topic()
+    for name in (topic, other_topic):
+        broker.send(name, rows(5))
+    trained_on_topic(broker.url(topic), checkpoint=tmp_path / "kept")
     with pytest.raises(CheckpointError, match=f"its topic is '{topic}', that of kafka"):
-        learnt(broker.url(other), checkpoint=tmp_path / "kept")
+        trained_on_topic(broker.url(other_topic), checkpoint=tmp_path / "kept")
     broker.require_real()
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     admin.delete_topics([topic])
@@ -674,14 +690,14 @@ def test_another_topic(broker: Broker, tmp_path: Path) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])
     admin.close()
     with pytest.raises(CheckpointError, match="its topic id is "):
-        learnt(broker.url(topic), checkpoint=tmp_path / "kept")
+        trained_on_topic(broker.url(topic), checkpoint=tmp_path / "kept")
 
 
-def test_partitions_that_are_added(broker: Broker, tmp_path: Path) -> None:
+def test_added_partitions(broker: Broker, tmp_path: Path) -> None:
     broker.require_real()
     lines, topic = rows(30), broker.topic(1)
     broker.send(topic, lines[:10])
-    learnt(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
+    trained_on_topic(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     admin.create_partitions({topic: 2})
     admin.close()
@@ -689,7 +705,7 @@ def test_partitions_that_are_added(broker: Broker, tmp_path: Path) -> None:
         broker.producer._metadata.request_update()
         time.sleep(0.1)
     broker.send(topic, lines[10:], [0, 1], first=1_700_000_000_010)
-    one = learnt(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
-    assert state(one) == state(taught(tmp_path / "a.svm", lines[10:]))
+    trained = trained_on_topic(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
+    assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines[10:]))
     with pytest.raises(SourceError, match="the checkpoint has partitions 0, 1; read all of"):
-        learnt(broker.url(topic), partitions=[0], checkpoint=tmp_path / "kept")
+        trained_on_topic(broker.url(topic), partitions=[0], checkpoint=tmp_path / "kept")

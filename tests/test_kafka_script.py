@@ -1,4 +1,4 @@
-"""scripts/kafka: one broker that comes up once, and leaves nothing behind."""
+"""scripts/kafka: starts at most one broker and removes everything on shutdown."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(*args: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(SCRIPT), *args],
         env={**os.environ, "STREAML1_PYTHON": sys.executable, **environment},
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == code, done
-    return done
+    assert result.returncode == code, result
+    return result
 
 
-def test_the_mock_cluster_has_no_tls(tmp_path: Path) -> None:
-    told = run("up", "--mock", "--secure", "--state", str(tmp_path / "kafka"), code=2).stderr
-    assert "has no TLS and no SASL" in told and not (tmp_path / "kafka").exists()
+def test_mock_cluster_has_no_tls(tmp_path: Path) -> None:
+    message = run("up", "--mock", "--secure", "--state", str(tmp_path / "kafka"), code=2).stderr
+    assert "has no TLS and no SASL" in message and not (tmp_path / "kafka").exists()
 
 
-def test_up_is_idempotent_and_down_leaves_nothing(tmp_path: Path) -> None:
+def test_up_is_idempotent_and_down_removes_everything(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka")
     state = tmp_path / "kafka"
-    at = ("--state", str(state))
-    assert run("status", *at, code=4).stdout == "no broker is up\n"
+    options = ("--state", str(state))
+    assert run("status", *options, code=4).stdout == "no broker is up\n"
     try:
-        address = run("up", "--mock", *at).stdout
-        assert run("up", "--mock", *at).stdout == address
-        assert address.strip() in run("status", *at).stdout
-        assert "of another kind is up" in run("up", *at, code=2).stderr
+        address = run("up", "--mock", *options).stdout
+        assert run("up", "--mock", *options).stdout == address
+        assert address.strip() in run("status", *options).stdout
+        assert "of another kind is up" in run("up", *options, code=2).stderr
         pid = json.loads((state / "broker.json").read_text())["pid"]
         assert Path(f"/proc/{pid}/cmdline").read_bytes()
     finally:
-        run("down", *at)
+        run("down", *options)
     assert not state.exists()
     assert not _alive(pid)
-    assert run("down", *at).stdout == ""
+    assert run("down", *options).stdout == ""
 
 
 def _alive(pid: int) -> bool:
@@ -69,23 +69,23 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_the_number_of_another_process_fools_nobody(script: Any, tmp_path: Path) -> None:
+def test_pid_of_another_process_is_ignored(script: Any, tmp_path: Path) -> None:
     (tmp_path / "broker.log").touch()
     (tmp_path / "broker.json").write_text(json.dumps({"pid": os.getpid()}))
     assert script.found(tmp_path) is None
-    script.down(tmp_path)  # this process goes on
+    script.down(tmp_path)  # must not kill this process
     assert not tmp_path.exists()
 
 
 @pytest.mark.parametrize("command", ["up", "down"])
-def test_a_folder_of_something_else_is_left_alone(command: str, tmp_path: Path) -> None:
+def test_unrelated_directory_is_not_touched(command: str, tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
-    told = run(command, "--state", str(tmp_path), code=2).stderr
-    assert "holds something else" in told and told.count("\n") == 1
+    message = run(command, "--state", str(tmp_path), code=2).stderr
+    assert "holds something else" in message and message.count("\n") == 1
     assert (tmp_path / "precious").exists()
 
 
-def test_jars_are_held_to_their_checksums(script: Any, tmp_path: Path) -> None:
+def test_jars_are_verified_by_checksum(script: Any, tmp_path: Path) -> None:
     locked = script.locked()
     assert f"kafka_2.13-{script.kafka_version()}.jar" in locked and len(locked) > 40
     assert not script.whole(tmp_path)
@@ -102,7 +102,9 @@ def test_jars_are_held_to_their_checksums(script: Any, tmp_path: Path) -> None:
     assert not script.whole(tmp_path)
 
 
-def test_without_java_one_line_says_what_to_install(tmp_path: Path) -> None:
-    at = ("--state", str(tmp_path / "kafka"))
-    told = run("up", *at, code=2, PATH=str(tmp_path)).stderr
-    assert "Java 17 or newer" in told and "apt-get install" in told and told.count("\n") == 1
+def test_missing_java_is_a_one_line_error(tmp_path: Path) -> None:
+    options = ("--state", str(tmp_path / "kafka"))
+    message = run("up", *options, code=2, PATH=str(tmp_path)).stderr
+    assert (
+        "Java 17 or newer" in message and "apt-get install" in message and message.count("\n") == 1
+    )

@@ -1,4 +1,4 @@
-"""Topics as sources: what needs no broker."""
+"""Kafka topics as sources: tests that need no broker."""
 
 from __future__ import annotations
 
@@ -36,45 +36,55 @@ class Record(NamedTuple):
 
 
 class Records:
-    """A consumer of records in memory: it hands over a few of some partitions at a time."""
+    """An in-memory consumer that returns a few records of some partitions per poll."""
 
-    def __init__(self, records: dict[int, list[Record]], most: int = 50, seed: int = 0) -> None:
+    def __init__(
+        self, records: dict[int, list[Record]], max_records: int = 50, seed: int = 0
+    ) -> None:
         self.records = records
-        self.most = most
+        self.max_records = max_records
         self.random = random.Random(seed)
-        self.at: dict[TopicPartition, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
         self.assigned: list[list[int]] = []
 
-    def assign(self, parts: list[TopicPartition]) -> None:
-        self.at = dict.fromkeys(parts, -1)
-        self.assigned.append([part.partition for part in parts])
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.positions = dict.fromkeys(partitions, -1)
+        self.assigned.append([partition.partition for partition in partitions])
 
-    def seek(self, part: TopicPartition, offset: int) -> None:
-        self.at[part] = offset
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.positions[partition] = offset
 
-    def position(self, part: TopicPartition) -> int:
-        left = [one for one in self.records[part.partition] if one.offset >= self.at[part]]
-        if not left:  # past what is no record
-            self.at[part] = max(self.at[part], end(self.records[part.partition]))
-        return self.at[part]
+    def position(self, partition: TopicPartition) -> int:
+        remaining = [
+            record
+            for record in self.records[partition.partition]
+            if record.offset >= self.positions[partition]
+        ]
+        if not remaining:  # skip offsets without a record
+            self.positions[partition] = max(
+                self.positions[partition], end_offset(self.records[partition.partition])
+            )
+        return self.positions[partition]
 
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Record]]:
         polled = {}
-        for part, at in self.at.items():
-            n = self.random.randint(0, self.most)
-            left = [one for one in self.records[part.partition] if one.offset >= at][:n]
-            if left:
-                polled[part] = left
-                self.at[part] = left[-1].offset + 1
+        for partition, position in self.positions.items():
+            n = self.random.randint(0, self.max_records)
+            remaining = [
+                record for record in self.records[partition.partition] if record.offset >= position
+            ][:n]
+            if remaining:
+                polled[partition] = remaining
+                self.positions[partition] = remaining[-1].offset + 1
         return polled
 
 
-def end(records: list[Record]) -> int:
-    return records[-1].offset + 2 if records else 1  # each ends with a gap
+def end_offset(records: list[Record]) -> int:
+    return records[-1].offset + 2 if records else 1  # each partition ends with a gap
 
 
-def topic_of(times: list[list[int]], seed: int) -> dict[int, list[Record]]:
-    """Partitions with these timestamps, and gaps between their offsets."""
+def make_topic(times: list[list[int]], seed: int) -> dict[int, list[Record]]:
+    """Return partitions with these timestamps and gaps between their offsets."""
     rng = random.Random(seed)
     records: dict[int, list[Record]] = {}
     for partition, stamps in enumerate(times):
@@ -85,25 +95,29 @@ def topic_of(times: list[list[int]], seed: int) -> dict[int, list[Record]]:
     return records
 
 
-def slowly(records: dict[int, list[Record]]) -> list[Record]:
-    """The merge as it is meant: again and again the earliest of the first records."""
-    queues = {one: list(rest) for one, rest in records.items()}
+def reference_merge(records: dict[int, list[Record]]) -> list[Record]:
+    """Return the expected merge: repeatedly take the earliest of the first records."""
+    queues = {partition: list(queue) for partition, queue in records.items()}
     merged = []
     while any(queues.values()):
-        first = min((rest[0].timestamp, one) for one, rest in queues.items() if rest)[1]
+        first = min(
+            (queue[0].timestamp, partition) for partition, queue in queues.items() if queue
+        )[1]
         merged.append(queues[first].pop(0))
     return merged
 
 
 def read(consumer: Any, starts: dict[int, int], ends: Any, stopped: Any) -> list[Record]:
-    ends = None if ends is None else of_topic(ends)
+    ends = None if ends is None else by_topic_partition(ends)
     return [
-        one for some in merge_partitions(consumer, of_topic(starts), ends, stopped) for one in some
+        record
+        for batch in merge_partitions(consumer, by_topic_partition(starts), ends, stopped)
+        for record in batch
     ]
 
 
-def of_topic(offsets: dict[int, int]) -> dict[TopicPartition, int]:
-    return {TopicPartition("t", one): offset for one, offset in offsets.items()}
+def by_topic_partition(offsets: dict[int, int]) -> dict[TopicPartition, int]:
+    return {TopicPartition("t", partition): offset for partition, offset in offsets.items()}
 
 
 @given(
@@ -111,57 +125,69 @@ def of_topic(offsets: dict[int, int]) -> dict[TopicPartition, int]:
     st.integers(1, 20),
     st.integers(0, 1000),
 )
-def test_the_order_depends_on_nothing_but_the_topic(
-    times: list[list[int]], most: int, seed: int
+def test_merge_order_depends_only_on_the_topic(
+    times: list[list[int]], max_records: int, seed: int
 ) -> None:
-    records = topic_of(times, seed)
-    ends = {one: end(rest) for one, rest in records.items()}
-    consumer = Records(records, most, seed)
-    assert read(consumer, dict.fromkeys(records, 0), ends, lambda: False) == slowly(records)
+    records = make_topic(times, seed)
+    ends = {partition: end_offset(queue) for partition, queue in records.items()}
+    consumer = Records(records, max_records, seed)
+    assert read(consumer, dict.fromkeys(records, 0), ends, lambda: False) == reference_merge(
+        records
+    )
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 60), min_size=3, max_size=3))
-def test_it_goes_on_in_the_same_order(seed: int, starts: list[int]) -> None:
+def test_merge_resumes_in_the_same_order(seed: int, starts: list[int]) -> None:
     rng = random.Random(seed)
-    records = topic_of([[rng.randrange(50) for _ in range(30)] for _ in range(3)], seed)
-    ends = {one: end(rest) for one, rest in records.items()}
-    late = {one: [r for r in rest if r.offset >= starts[one]] for one, rest in records.items()}
+    records = make_topic([[rng.randrange(50) for _ in range(30)] for _ in range(3)], seed)
+    ends = {partition: end_offset(queue) for partition, queue in records.items()}
+    remaining = {
+        partition: [r for r in queue if r.offset >= starts[partition]]
+        for partition, queue in records.items()
+    }
     consumer = Records(records, 7, seed)
-    assert read(consumer, dict(enumerate(starts)), ends, lambda: False) == slowly(late)
+    assert read(consumer, dict(enumerate(starts)), ends, lambda: False) == reference_merge(
+        remaining
+    )
 
 
-def test_a_partition_that_is_ahead_waits() -> None:
+def test_partition_ahead_of_the_others_is_paused() -> None:
     n = 4 * MAX_BUFFERED
-    records = topic_of([list(range(n)), list(range(n, 2 * n)), [5]], 1)
-    ends = {one: end(rest) for one, rest in records.items()}
+    records = make_topic([list(range(n)), list(range(n, 2 * n)), [5]], 1)
+    ends = {record: end_offset(queue) for record, queue in records.items()}
     consumer = Records(records, 2000)
-    held = []
+    n_buffered = []
     seen = {0: 0, 1: 0, 2: 0}
-    at = {0: 0, 1: 0, 2: 0}
-    starts = of_topic(dict.fromkeys(records, 0))
-    for some in merge_partitions(consumer, starts, of_topic(ends), lambda: False):
-        for one in some:
-            seen[one.partition] += 1
-            at |= {part.partition: offset for part, offset in consumer.at.items()}
-            if one.partition == 0 and one.offset % 500 == 0:
-                fetched = sum(r.offset < at[1] for r in records[1])
-                held.append(fetched - seen[1])
+    positions = {0: 0, 1: 0, 2: 0}
+    starts = by_topic_partition(dict.fromkeys(records, 0))
+    for batch in merge_partitions(consumer, starts, by_topic_partition(ends), lambda: False):
+        for record in batch:
+            seen[record.partition] += 1
+            positions |= {
+                topic_partition.partition: offset
+                for topic_partition, offset in consumer.positions.items()
+            }
+            if record.partition == 0 and record.offset % 500 == 0:
+                fetched = sum(r.offset < positions[1] for r in records[1])
+                n_buffered.append(fetched - seen[1])
     assert seen == {0: n, 1: n, 2: 1}
-    assert MAX_BUFFERED < max(held) <= MAX_BUFFERED + 4000
-    assert len(consumer.assigned) < 30, "what is fetched is seldom changed"
+    assert MAX_BUFFERED < max(n_buffered) <= MAX_BUFFERED + 4000
+    assert len(consumer.assigned) < 30, "the assignment must rarely change"
 
 
-def test_without_an_end_everything_comes_at_once() -> None:
-    records = topic_of([[5] * 300, [3] * 200, []], 2)
+def test_live_merge_yields_all_available_records() -> None:
+    records = make_topic([[5] * 300, [3] * 200, []], 2)
     stop = threading.Event()
-    got: list[Record] = []
-    starts = of_topic(dict.fromkeys(records, 0))
-    for some in merge_partitions(Records(records), starts, None, stop.is_set):
-        got += some
-        if not some and len(got) == 500:
+    received: list[Record] = []
+    starts = by_topic_partition(dict.fromkeys(records, 0))
+    for batch in merge_partitions(Records(records), starts, None, stop.is_set):
+        received += batch
+        if not batch and len(received) == 500:
             stop.set()
     for partition in records:
-        assert [one for one in got if one.partition == partition] == records[partition]
+        assert [record for record in received if record.partition == partition] == records[
+            partition
+        ]
 
 
 @pytest.mark.parametrize(
@@ -169,20 +195,20 @@ def test_without_an_end_everything_comes_at_once() -> None:
     ["kafka:", "kafka://", "kafka://h:1", "kafka://h:1/", "kafka:///t", "kafka:h/t",
      "kafka://h:x/t", "kafka://h:1/t/u"],
 )  # fmt: skip
-def test_what_is_no_topic(spec: str) -> None:
+def test_invalid_topic_urls_are_rejected(spec: str) -> None:
     with pytest.raises(SourceError, match="is not a topic URL; use kafka://host:port/topic"):
         open_source(spec)
 
 
-def test_urls() -> None:
+def test_topic_urls() -> None:
     assert Topic("kafka://a,b:1/t").brokers == ["a:9092", "b:1"]
-    one = Topic("kafka://a:1/my.topic-1_x?api_version=2.3")
-    assert (one.name, one.settings) == ("my.topic-1_x", {"api_version": (2, 3)})
+    topic = Topic("kafka://a:1/my.topic-1_x?api_version=2.3")
+    assert (topic.name, topic.settings) == ("my.topic-1_x", {"api_version": (2, 3)})
     assert "kafka" in SOURCES
 
 
 @pytest.mark.parametrize(
-    ("spec", "options", "said"),
+    ("spec", "options", "message"),
     [
         ("kafka://h/t?acks=all", {}, "kafka://h/t: unknown setting acks=...; the only one is"),
         ("kafka://h/t?api_version=x", {}, "unknown setting api_version=..."),
@@ -198,13 +224,15 @@ def test_urls() -> None:
         ("-", {"partitions": [0]}, "apply to kafka://... only, not to -"),
     ],
 )
-def test_options_that_do_not_fit(spec: str, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(SourceError) as told:
+def test_incompatible_options_are_rejected(
+    spec: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SourceError) as error:
         open_source(spec, **options)
-    assert said in str(told.value) and "\n" not in str(told.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_times() -> None:
+def test_start_times() -> None:
     assert parse_start(None) == "earliest" and parse_start("latest") == "latest"
     assert parse_start("1700000000123") == 1_700_000_000_123
     assert parse_start("2023-11-14T22:13:20.123Z") == 1_700_000_000_123
@@ -213,39 +241,39 @@ def test_times() -> None:
     assert parse_start("1960-01-01") == 0
 
 
-def test_a_time_that_kafka_does_not_know() -> None:
+def test_start_time_beyond_64_bits_is_rejected() -> None:
     assert parse_start("9223372036854775807") == 2**63 - 1
     for start in ("9223372036854775808", "9" * 20, "9" * 5000):
         with pytest.raises(SourceError, match="start must be between 0 and 9223372"):
             KafkaSource("kafka://h/t", start=start)
 
 
-def test_errors_are_told_whole() -> None:
+def test_error_messages_are_not_truncated() -> None:
     from kafka import errors
     from kafka.structs import OffsetAndMetadata
 
-    topic, part = Topic("kafka://h/t"), TopicPartition("t", 3)
+    topic, topic_partition = Topic("kafka://h/t"), TopicPartition("t", 3)
     long = "no replica of it has been\nheard of by any broker " + "for an hour " * 20
-    said = str(topic.read_error(errors.UnknownError(long)))
-    assert said.endswith("for an hour") and "been heard of" in said and "..." not in said
-    cut = errors.LogTruncationError({part: OffsetAndMetadata(50, "", 2)})
+    message = str(topic.read_error(errors.UnknownError(long)))
+    assert message.endswith("for an hour") and "been heard of" in message and "..." not in message
+    cut = errors.LogTruncationError({topic_partition: OffsetAndMetadata(50, "", 2)})
     assert str(topic.read_error(cut)) == (
         "t/3 has lost records that were read: its log was truncated to offset 50; start again, "
         "with another directory for checkpoints"
     )
-    none = errors.LogTruncationError({part: None})
+    none = errors.LogTruncationError({topic_partition: None})
     assert "its log was truncated; start again" in str(topic.read_error(none))
 
 
-def test_nobody_connects_before_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_connects_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
     source = KafkaSource("kafka://127.0.0.1:9/t")
     source.set_stop(lambda: True)
     blocks: Iterator[Any] = source.blocks(5, pytest.fail)
     assert list(blocks) == []
 
 
-class Kept(KafkaSource):
-    """A topic of 300 records of ten lines, polled at once, without a broker."""
+class FakeTopicSource(KafkaSource):
+    """A topic of 300 records with ten lines each, polled at once, without a broker."""
 
     def identity(self) -> dict[str, Any]:
         return {"topic": "clicks"}
@@ -253,7 +281,7 @@ class Kept(KafkaSource):
     def begin(self, at: Any) -> Any:
         self._resumable = True
         self._reader.position = {
-            int(one): tuple(there) for one, there in (at or {0: (0, 0)}).items()
+            int(partition): tuple(position) for partition, position in (at or {0: (0, 0)}).items()
         }
         return self.position()
 
@@ -269,34 +297,34 @@ class Kept(KafkaSource):
         pass
 
 
-def test_a_stop_between_two_blocks_of_a_poll_passes_over_nothing(tmp_path: Path) -> None:
+def test_stop_between_blocks_of_a_poll_skips_nothing(tmp_path: Path) -> None:
     signals = Signals()
     blocks: list[int] = []
 
     def advance(n: int) -> None:
         blocks.append(n)
-        signals.number = signal.SIGTERM  # once the run has looked, and before the next block
+        signals.number = signal.SIGTERM  # after the run's check and before the next block
 
     for k in range(1, 4):
-        source = Interruptible(Kept("kafka://h/clicks"), signals, advance)
+        source = Interruptible(FakeTopicSource("kafka://h/clicks"), signals, advance)
         model = ElasticNetClassifier()
         report = progressive(
             model, source, checkpoint=tmp_path / "kept", stop=lambda: signals.number
         )
         signals.number = 0
         assert (len(blocks), report.examples) == (k, 1000 * k)
-        found = load_latest(tmp_path / "kept")
-        assert found is not None and found.learnt == 1000 * k
-        assert found.position == {"0": [100 * k, 0]}
+        saved = load_latest(tmp_path / "kept")
+        assert saved is not None and saved.learnt == 1000 * k
+        assert saved.position == {"0": [100 * k, 0]}
     expected = ElasticNetClassifier()
-    progressive(expected, Kept("kafka://h/clicks"))
+    progressive(expected, FakeTopicSource("kafka://h/clicks"))
     assert model.weights == expected.weights
 
 
-def test_a_stop_before_a_topic_is_gone_on_with_leaves_its_position(
+def test_stop_while_connecting_keeps_the_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked while it looks for the brokers: as it finds none, it knows no position."""
+    """The stop comes while the source looks for brokers, so the position is unknown."""
     stop = threading.Event()
     monkeypatch.setattr(Topic, "identity", lambda *args: {"topic": "clicks"})
     monkeypatch.setattr(Topic, "consumer", lambda *args: stop.set())
@@ -307,40 +335,42 @@ def test_a_stop_before_a_topic_is_gone_on_with_leaves_its_position(
             if not stop.is_set():
                 store.save(model, report, {"topic": "clicks", "source": "kafka"}, {"0": [7, 0]})
             progressive(model, KafkaSource("kafka://h/clicks"), checkpoint=store, stop=stop)
-        found = load_latest(tmp_path / "kept")
-        assert stop.is_set() and found is not None and found.position == {"0": [7, 0]}
+        saved = load_latest(tmp_path / "kept")
+        assert stop.is_set() and saved is not None and saved.position == {"0": [7, 0]}
 
 
-@pytest.mark.parametrize("links", [True, False])
-def test_partitions_that_are_added_are_read_from_their_start(
-    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_links", [True, False])
+def test_added_partitions_start_at_the_earliest_offset(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A note tells how many there were; also on a disk without links."""
+    """A file records the initial number of partitions; it also works without hard links."""
 
-    def no_links(*args: object) -> None:
+    def fail_to_link(*args: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
-    if not links:
-        monkeypatch.setattr("os.link", no_links)
-    there = {0, 1}
+    if not has_links:
+        monkeypatch.setattr("os.link", fail_to_link)
+    partitions = {0, 1}
     group: Any = SimpleNamespace(
         _start="latest", folder=tmp_path, topic=SimpleNamespace(name="clicks"),
-        _member=SimpleNamespace(consumer=SimpleNamespace(partitions_for_topic=lambda name: there)),
+        _member=SimpleNamespace(
+            consumer=SimpleNamespace(partitions_for_topic=lambda name: partitions)
+        ),
     )  # fmt: skip
     assert Group._start_of(group, 1) == "latest"
-    there.add(2)
-    assert [Group._start_of(group, one) for one in (0, 2)] == ["latest", "earliest"]
+    partitions.add(2)
+    assert [Group._start_of(group, partition) for partition in (0, 2)] == ["latest", "earliest"]
     assert [path.name for path in tmp_path.iterdir()] == ["clicks.partitions"]
 
 
-def test_an_error_of_a_poll_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_poll_error_is_a_one_line_message(monkeypatch: pytest.MonkeyPatch) -> None:
     from kafka.errors import CorruptRecordError
 
-    class Failing(Records):
+    class FailingRecords(Records):
         closed = False
 
         def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Record]]:
-            if self.at and max(self.at.values()) > 0:
+            if self.positions and max(self.positions.values()) > 0:
                 raise CorruptRecordError("a checksum\nis wrong")
             return super().poll(timeout_ms)
 
@@ -350,7 +380,7 @@ def test_an_error_of_a_poll_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> 
         def close(self) -> None:
             self.closed = True
 
-    consumer = Failing({0: [Record(0, k, k, b"1 1:1") for k in range(60)]}, most=20)
+    consumer = FailingRecords({0: [Record(0, k, k, b"1 1:1") for k in range(60)]}, max_records=20)
     monkeypatch.setattr(Topic, "consumer", lambda *args: consumer)
     source = KafkaSource("kafka://h/t", until_end=True)
     source._bounds = Bounds({0: 0}, {0: 60})

@@ -1,4 +1,4 @@
-"""The l1 ball, by the wheel and by the tree, against its dense twin, and what must hold of all."""
+"""The l1 ball, with the wheel and with the tree, against its dense twin, and general properties."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ INDEXES = ("wheel", "tree")
 MODELS = (L1BallClassifier, L1BallRegressor)
 
 
-def model_of(loss: str, **params: Any) -> Any:
+def make_model(loss: str, **params: Any) -> Any:
     kind = L1BallClassifier if loss in BINARY else L1BallRegressor
     return kind(loss=loss, **params)
 
 
-def total(model: Any) -> float:
+def l1_norm(model: Any) -> float:
     return sum(map(abs, model.weights.values()))
 
 
 # Against the dense twin
 
-# No round radii: beside an intercept in hundredths they put margins on the corner of the hinge.
+# Radii are not round: with an intercept in hundredths, round ones put margins on the hinge's kink.
 BALLS = {
     "small": {"radius": 0.0512},
     "middle": {"radius": 1.0371},
     "simplex": {"radius": 0.6123, "nonnegative": True},
-    "large": {"radius": 12.345},  # reached by some losses, and late
+    "large": {"radius": 12.345},  # only some losses reach it, after many steps
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
-    """Ten thousand steps of every schedule and some balls, in blocks and one by one."""
+    """Run ten thousand steps per schedule and some balls, in batches and one by one."""
     random = np.random.default_rng(list(CODES).index(loss))
     n = 10_000
     X = rows_of(random, n)
@@ -74,7 +74,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
     y, signed = labels_of(random, X, loss)
     w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
     cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
-    inside = 0
+    n_inside = 0
     for k, (schedule, ball) in enumerate(itertools.product(SCHEDULES, BALLS)):
         if not is_run(loss, k):
             continue
@@ -82,23 +82,25 @@ def test_equals_the_dense_twin(loss: str) -> None:
         if k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
         twin = reference.L1Ball(D, loss=loss, **params)
-        models = [model_of(loss, index=index, **params) for index in INDEXES]
-        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        models = [make_model(loss, index=index, **params) for index in INDEXES]
+        for number, (lo, hi) in enumerate(itertools.pairwise(cuts)):
             expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            found = [learn(m, X, y, w, lo, hi, hi - lo < 100 and part % 2 == 1) for m in models]
+            found = [
+                learn_rows(m, X, y, w, lo, hi, hi - lo < 100 and number % 2 == 1) for m in models
+            ]
             np.testing.assert_allclose(found[0], expected, rtol=0.0, atol=1e-9, err_msg=str(params))
             assert found[0].tobytes() == found[1].tobytes()
             for model in models:
                 assert_equal_twins(model, twin)
-                assert total(model) <= params["radius"] * (1.0 + 1e-15)
+                assert l1_norm(model) <= params["radius"] * (1.0 + 1e-15)
                 model._engine.check()
             assert models[0].weights == models[1].weights
             assert models[0].n_nonzero == len(models[0].weights)
-            inside += total(models[0]) < 0.999 * params["radius"]
-    assert inside > (7 if loss == "logistic" else 0)
+            n_inside += l1_norm(models[0]) < 0.999 * params["radius"]
+    assert n_inside > (7 if loss == "logistic" else 0)
 
 
-def learn(model: Any, X: Any, y: Any, w: Any, lo: int, hi: int, singly: bool) -> Any:
+def learn_rows(model: Any, X: Any, y: Any, w: Any, lo: int, hi: int, singly: bool) -> Any:
     if not singly:
         return model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
     p = np.empty(hi - lo)
@@ -116,7 +118,7 @@ def learn(model: Any, X: Any, y: Any, w: Any, lo: int, hi: int, singly: bool) ->
 @pytest.mark.parametrize(
     ("radius", "lr", "scale"),
     [
-        (1e-3, 0.5, 1.0),  # each step is hundreds of radii
+        (1e-3, 0.5, 1.0),  # each step is hundreds of radii long
         (1e-3, 1e-4, 1.0),
         (0.1, 30.0, 1.0),
         (1e6, 0.3, 1.0),  # never reached: as precise as without a ball
@@ -126,7 +128,7 @@ def learn(model: Any, X: Any, y: Any, w: Any, lo: int, hi: int, singly: bool) ->
         (2e-5, 0.3, 1e-4),
     ],
 )
-def test_radii_and_steps_of_every_size(
+def test_radii_and_steps_of_all_sizes(
     index: str, nonnegative: bool, radius: float, lr: float, scale: float
 ) -> None:
     random = np.random.default_rng(4)
@@ -136,22 +138,24 @@ def test_radii_and_steps_of_every_size(
     params: dict[str, Any] = {"radius": radius, "nonnegative": nonnegative, "lr": lr * scale}
     params |= {"loss": "absolute", "intercept_lr": 0.0}
     model, twin = L1BallRegressor(index=index, **params), reference.L1Ball(D, **params)
-    at = 1e-9 if scale <= 1.0 else 1e-14 * radius
+    max_error = 1e-9 if scale <= 1.0 else 1e-14 * radius
     for lo in range(0, 3_000, 200):
-        part = slice(lo, lo + 200)
-        expected = twin.progressive(X[part], signed[part], np.ones(200))
-        got = model.progressive_many(csr_matrix(X[part]), y[part])
-        np.testing.assert_allclose(got, expected, rtol=0.0, atol=10.0 * at)
-        np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=min(at, radius * 1e-9))
-        assert total(model) <= radius * (1.0 + 1e-14)
+        chunk = slice(lo, lo + 200)
+        expected = twin.progressive(X[chunk], signed[chunk], np.ones(200))
+        predictions = model.progressive_many(csr_matrix(X[chunk]), y[chunk])
+        np.testing.assert_allclose(predictions, expected, rtol=0.0, atol=10.0 * max_error)
+        np.testing.assert_allclose(
+            dense(model), twin.w, rtol=0.0, atol=min(max_error, radius * 1e-9)
+        )
+        assert l1_norm(model) <= radius * (1.0 + 1e-14)
         model._engine.check()
-    assert (radius == total(model)) or total(model) < radius
+    assert (radius == l1_norm(model)) or l1_norm(model) < radius
 
 
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_steps_of_many_radii_among_small_ones(index: str, nonnegative: bool) -> None:
-    """The projection of the row alone, and then of the other weights; with ties."""
+def test_huge_steps_among_small_ones(index: str, nonnegative: bool) -> None:
+    """A huge step projects its row alone, then the other weights; rows have ties."""
     random = np.random.default_rng(6)
     n = 4_000
     X = random.choice([0.0, 0.0, 0.0, 1.0, -1.0, 0.5], size=(n, D))
@@ -164,18 +168,18 @@ def test_steps_of_many_radii_among_small_ones(index: str, nonnegative: bool) -> 
     for i in range(n):
         model.progressive_many(csr_matrix(X[i : i + 1]), y[i : i + 1], w[i : i + 1])
         twin.learn(X[i], y[i], w[i])
-        # Floats as large as the step are as wrong as this.
+        # The rounding error is proportional to the size of the step.
         error = 1e-9 if w[i] < 1e5 else 1e-8
         np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=error)
         twin.w = dense(model)
-        assert total(model) <= 2.0
+        assert l1_norm(model) <= 2.0
         if i % 100 == 0:
             model._engine.check()
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_the_largest_numbers_allowed_stay_finite(index: str) -> None:
-    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any radius."""
+def test_largest_valid_numbers_stay_finite(index: str) -> None:
+    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and all radii."""
     random = np.random.default_rng(0)
     for radius, lr in itertools.product((1e-30, 1.0, 1e30), (1e-5, 1.0, 1e10)):
         model = L1BallRegressor(
@@ -187,24 +191,24 @@ def test_the_largest_numbers_allowed_stay_finite(index: str) -> None:
             intercept_lr=1e10,
         )
         for _ in range(60):
-            places = random.choice(50, size=20, replace=False).tolist()
-            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            ids = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(ids, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
             model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
             assert np.isfinite(model.predict_one(x))
-            assert total(model) <= radius * (1.0 + 1e-14)
+            assert l1_norm(model) <= radius * (1.0 + 1e-14)
             model._engine.check()
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_ties_stay_equal(index: str) -> None:
-    """Equal weights stay equal, for any number of them and any length of the step."""
+def test_tied_weights_stay_equal(index: str) -> None:
+    """Equal weights stay equal, for any number of them and any step size."""
     for lr, k in itertools.product((0.5, 1e4, 1e10), (1, 3, 1000)):
         model = L1BallRegressor(radius=1.0, index=index, loss="absolute", lr=lr, intercept_lr=0.0)
         model.learn_one(dict.fromkeys(range(k), 1.0), 5.0)
         weights = list(model.weights.values())
         assert len(weights) == k and len(set(weights)) == 1
         assert sum(weights) == pytest.approx(min(1.0, lr * k), rel=1e-13)
-        for j in range(k):  # one at a time they go
+        for j in range(k):  # remove them one at a time
             model.learn_one({j: 1.0}, -5.0)
         model._engine.check()
 
@@ -213,8 +217,8 @@ def test_ties_stay_equal(index: str) -> None:
 
 
 @pytest.mark.parametrize("index", INDEXES)
-@pytest.mark.parametrize("by", ["attribute", "mutate"])
-def test_a_changed_radius_acts_from_the_next_step(by: str, index: str) -> None:
+@pytest.mark.parametrize("via", ["attribute", "mutate"])
+def test_radius_change_applies_from_the_next_step(via: str, index: str) -> None:
     random = np.random.default_rng(11)
     radii = [3.0, 0.3, 5.0, 1e4, 2e-3, 0.5, 1e-9, 1e-6, 1.0]
     X = rows_of(random, 300 * len(radii))
@@ -223,25 +227,25 @@ def test_a_changed_radius_acts_from_the_next_step(by: str, index: str) -> None:
     twin = reference.L1Ball(D, lr=0.5)
     for k, radius in enumerate(radii):
         before = model.weights
-        if by == "mutate":
+        if via == "mutate":
             model.mutate({"radius": radius})
         else:
             model.radius = radius
         twin.radius = radius
         assert model.weights == before
         for lo, hi in ((300 * k, 300 * k + 1), (300 * k + 1, 300 * (k + 1))):
-            got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
+            predictions = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
             expected = twin.progressive(X[lo:hi], signed[lo:hi], np.ones(hi - lo))
-            np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+            np.testing.assert_allclose(predictions, expected, rtol=0.0, atol=1e-9)
             assert_equal_twins(model, twin)
-            at = 1e-9 * radius + 1e-15  # the twin takes small differences of large floats
-            np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=at)
-            assert total(model) <= radius * (1.0 + 1e-14)
+            max_error = 1e-9 * radius + 1e-15  # the twin subtracts large floats
+            np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=max_error)
+            assert l1_norm(model) <= radius * (1.0 + 1e-14)
             model._engine.check()
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_an_empty_example_projects_onto_a_smaller_radius(index: str) -> None:
+def test_empty_example_projects_onto_a_smaller_radius(index: str) -> None:
     model = L1BallRegressor(radius=10.0, index=index, loss="absolute", lr=1.0, intercept_lr=0.0)
     model.learn_one({"a": 3.0, "b": -2.0, "c": 0.5}, 9.0)
     assert model.weights == {"a": 3.0, "b": -2.0, "c": 0.5}
@@ -255,8 +259,8 @@ def test_an_empty_example_projects_onto_a_smaller_radius(index: str) -> None:
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_a_radius_may_shrink_by_any_factor_at_once(index: str) -> None:
-    """Then the largest weight is the only one, whatever the unit was."""
+def test_radius_may_shrink_by_any_factor(index: str) -> None:
+    """Only the largest weight remains, regardless of the fixed-point unit."""
     for radius in (1e3, 1e-3, 1e-9, 1e-20, 1e-30):
         model = L1BallRegressor(radius=1e30, index=index, loss="absolute", lr=1.0)
         model.learn_one({"a": 3.0, "b": -5.0, "c": 0.5}, 9e9)
@@ -267,11 +271,11 @@ def test_a_radius_may_shrink_by_any_factor_at_once(index: str) -> None:
         assert model.weights == pytest.approx(expected, rel=1e-14)
         model.learn_one({"c": 1.0}, 9e9)
         model._engine.check()
-        assert total(model) <= radius
+        assert l1_norm(model) <= radius
 
 
 @pytest.mark.parametrize(
-    ("params", "sentence"),
+    ("params", "message"),
     [
         ({"radius": 0.0}, "radius must be a number from 1e-30 to 1e+30, got 0.0"),
         ({"radius": -1}, "radius must be a number from 1e-30 to 1e+30, got -1"),
@@ -282,9 +286,9 @@ def test_a_radius_may_shrink_by_any_factor_at_once(index: str) -> None:
         ({"nonnegative": 1}, "nonnegative must be a bool, got 1"),
     ],
 )
-def test_parameters_out_of_range_are_rejected(params: dict[str, Any], sentence: str) -> None:
+def test_parameters_out_of_range_are_rejected(params: dict[str, Any], message: str) -> None:
     for kind in MODELS:
-        with pytest.raises(ValueError, match=sentence.replace("+", r"\+")):
+        with pytest.raises(ValueError, match=message.replace("+", r"\+")):
             kind(**params)
 
 
@@ -298,7 +302,7 @@ def test_parameters_that_cannot_change() -> None:
     assert model.clone({"index": "tree", "nonnegative": True}).nonnegative
 
 
-# What must hold of any model
+# General properties of models
 
 
 @given(st.permutations(range(12)), st.integers(0, 2**32), st.sampled_from(INDEXES))
@@ -318,7 +322,7 @@ def test_permuting_names_permutes_weights(order: list[int], seed: int, index: st
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_an_unseen_feature_weighs_nothing(index: str) -> None:
+def test_unseen_feature_has_no_weight(index: str) -> None:
     model = L1BallClassifier(radius=0.2, index=index)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -328,7 +332,7 @@ def test_an_unseen_feature_weighs_nothing(index: str) -> None:
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_inside_the_ball_it_is_plain_sgd(index: str) -> None:
+def test_steps_inside_the_ball_are_plain_sgd(index: str) -> None:
     random = np.random.default_rng(3)
     X = rows_of(random, 2_000)
     y = X @ random.normal(size=D)
@@ -340,7 +344,7 @@ def test_inside_the_ball_it_is_plain_sgd(index: str) -> None:
         w -= 0.2 / np.sqrt(i + 1.0) * g * X[i]
         b -= 0.01 * g
     np.testing.assert_allclose(dense(model), w, rtol=0.0, atol=1e-11)
-    assert model._engine.rule.clock[0].awake == 0  # nothing was ever entered
+    assert model._engine.rule.clock[0].awake == 0  # no weight entered the index
 
 
 @pytest.mark.parametrize("loss", CODES)
@@ -348,7 +352,7 @@ def test_inside_the_ball_it_is_plain_sgd(index: str) -> None:
 @pytest.mark.parametrize(
     "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
 )
-def test_poor_data_behaves(loss: str, case: str, index: str) -> None:
+def test_degenerate_data(loss: str, case: str, index: str) -> None:
     random = np.random.default_rng(9)
     n = 500
     X = rows_of(random, n)
@@ -365,10 +369,10 @@ def test_poor_data_behaves(loss: str, case: str, index: str) -> None:
     if case == "weights of zero":
         w[:] = 0.0
     params: dict[str, Any] = {"radius": 0.3123, "lr": 0.3}
-    model = model_of(loss, index=index, **params)
+    model = make_model(loss, index=index, **params)
     twin = reference.L1Ball(D, loss=loss, **params)
-    got = model.progressive_many(csr_matrix(X), y, w)
-    np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
+    predictions = model.progressive_many(csr_matrix(X), y, w)
+    np.testing.assert_allclose(predictions, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
     assert_equal_twins(model, twin)
     assert model.n_iterations == n
     if case == "weights of zero":
@@ -378,8 +382,8 @@ def test_poor_data_behaves(loss: str, case: str, index: str) -> None:
 
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize("before", [0, 1_000, 20_000])
-def test_late_features_pay_nothing_for_the_past(index: str, before: int) -> None:
-    """A late feature in a ball with room gets the weight of its own step."""
+def test_new_features_have_no_past_penalty(index: str, before: int) -> None:
+    """A new feature in a ball with spare radius gets the full weight of its step."""
     model = L1BallClassifier(radius=2.0, index=index, lr=0.1, schedule="constant", intercept_lr=0.0)
     past = csr_matrix((np.ones(before), np.zeros(before, int), np.arange(before + 1)), (before, 1))
     if before:
@@ -388,15 +392,15 @@ def test_late_features_pay_nothing_for_the_past(index: str, before: int) -> None
     assert model.weights["new"] == pytest.approx(0.05, abs=1e-14)
 
 
-def test_the_intercept_is_not_projected() -> None:
+def test_intercept_is_not_projected() -> None:
     model = L1BallRegressor(radius=1e-3, intercept_lr=0.1, intercept_init=7.0)
     for _ in range(500):
         model.learn_one({"x": 1.0}, 40.0)
     assert model.intercept == pytest.approx(40.0, abs=0.01)
-    assert total(model) <= 1e-3
+    assert l1_norm(model) <= 1e-3
 
 
-def test_nonnegative_keeps_no_negative_weight() -> None:
+def test_nonnegative_weights_are_never_negative() -> None:
     random = np.random.default_rng(2)
     X = rows_of(random, 2_000)
     y, _ = labels_of(random, X, "squared")
@@ -412,11 +416,11 @@ def test_nonnegative_keeps_no_negative_weight() -> None:
 
 
 @pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
-def test_no_check_is_skipped() -> None:
+def test_no_river_check_is_skipped() -> None:
     for cls in MODELS:
         assert cls()._unit_test_skips() == set()
 
@@ -434,20 +438,20 @@ def test_copies_resume_bit_identically(index: str, tmp_path: Path) -> None:
     model.save(tmp_path / "m")
     copies = [streaml1.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))]
     copies += [copy.deepcopy(model), model.clone(include_attributes=True)]
-    rest = csr_matrix(X[1_000:])
-    expected = model.progressive_many(rest, y[1_000:])
-    for other in copies:
-        other._engine.check()
-        assert other.index == index
-        assert other.progressive_many(rest, y[1_000:]).tobytes() == expected.tobytes()
-        assert other.weights == model.weights and other.intercept == model.intercept
-    frozen = model.freeze().predict_proba_many(rest)
-    assert frozen.tobytes() == model.predict_proba_many(rest).tobytes()
+    remaining = csr_matrix(X[1_000:])
+    expected = model.progressive_many(remaining, y[1_000:])
+    for duplicate in copies:
+        duplicate._engine.check()
+        assert duplicate.index == index
+        assert duplicate.progressive_many(remaining, y[1_000:]).tobytes() == expected.tobytes()
+        assert duplicate.weights == model.weights and duplicate.intercept == model.intercept
+    frozen = model.freeze().predict_proba_many(remaining)
+    assert frozen.tobytes() == model.predict_proba_many(remaining).tobytes()
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_hashed_and_capped(index: str) -> None:
-    """Ints below the number of slots are their own slots; a binding cap holds."""
+def test_hash_bits_and_max_features(index: str) -> None:
+    """Ints below the number of slots are their own slots, and the limit is respected."""
     random = np.random.default_rng(8)
     X = rows_of(random, 2_000)
     y, _ = labels_of(random, X, "logistic")
@@ -466,7 +470,7 @@ def test_hashed_and_capped(index: str) -> None:
 
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize(
-    "wrong",
+    "corrupt",
     [
         lambda a: a.pop("w"),
         lambda a: a.update(w=a["w"].astype(float)),
@@ -481,89 +485,89 @@ def test_hashed_and_capped(index: str) -> None:
         lambda a: a.update(kept=np.zeros(2, a["kept"].dtype)),
     ],
 )
-def test_invalid_states_are_rejected(index: str, wrong: Callable[[Any], None]) -> None:
+def test_invalid_states_are_rejected(index: str, corrupt: Callable[[Any], None]) -> None:
     model = L1BallRegressor(index=index)
     model.learn_many([{"a": 1.0, "b": 2.0}, {"c": 1.0}], [1.0, -1.0])
     slots, arrays = model._engine.rule.state_dict()
     rule = type(model._engine.rule)
     rule.from_state_dict(5, slots, arrays).check()
-    wrong(arrays)
+    corrupt(arrays)
     with pytest.raises((AssertionError, ValueError)):
         rule.from_state_dict(5, slots, arrays).check()
 
 
 def test_deriving_a_rule_does_not_change_the_old_one() -> None:
-    """The results of reserve, grow and remap may be lost by an interrupt or a lack of memory."""
+    """An interrupt or a memory error may discard the results of reserve, grow and remap."""
     random = np.random.default_rng(8)
     X = rows_of(random, 1_000)
     y, _ = labels_of(random, X, "logistic")
     for index in INDEXES:
-        used, plain = (L1BallClassifier(radius=0.4, index=index, lr=0.5) for _ in range(2))
+        derived, plain = (L1BallClassifier(radius=0.4, index=index, lr=0.5) for _ in range(2))
         for lo in range(0, 1_000, 20):
-            rule = used._engine.rule
+            rule = derived._engine.rule
             rule.reserve(3)
             rule.reserve(10_000)
             rule.grow(rule.size + 3)
             rule.remap(np.arange(rule.size)[::-1].copy(), rule.size)
-            assert used._engine.rule is rule
-            for model in (used, plain):
+            assert derived._engine.rule is rule
+            for model in (derived, plain):
                 model.learn_many(csr_matrix(X[lo : lo + 20]), y[lo : lo + 20])
-            used._engine.check()
-            assert used.weights == plain.weights
+            derived._engine.check()
+            assert derived.weights == plain.weights
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_renormalizing_changes_nothing(index: str) -> None:
-    """In the same unit: so it may happen at any time."""
+def test_renormalizing_changes_no_weight(index: str) -> None:
+    """The unit stays the same, so renormalizing is possible at any time."""
     random = np.random.default_rng(8)
     X = rows_of(random, 600)
     y, _ = labels_of(random, X, "squared")
-    often, never = (L1BallRegressor(radius=0.7, index=index, lr=0.5) for _ in range(2))
+    renormalized, plain = (L1BallRegressor(radius=0.7, index=index, lr=0.5) for _ in range(2))
     for i in range(600):
         x = as_dict(X[i])
-        for model in (often, never):
+        for model in (renormalized, plain):
             model.learn_one(x, float(y[i]))
-        often._engine.rule.renormalize()
-        often._engine.check()
-        assert often._engine.rule.clock[0].Theta == 1
-        assert often.weights == never.weights
-    assert never._engine.rule.clock[0].Theta > 1
+        renormalized._engine.rule.renormalize()
+        renormalized._engine.check()
+        assert renormalized._engine.rule.clock[0].Theta == 1
+        assert renormalized.weights == plain.weights
+    assert plain._engine.rule.clock[0].Theta > 1
 
 
-# The command line
+# Command line
 
 
-def test_on_the_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path) -> None:
     rows = [f"{'+1' if i % 3 else '-1'} {i % 7}:1 {10 + i % 11}:0.5" for i in range(300)]
     source, saved = str(tmp_path / "a.svm"), str(tmp_path / "a.model")
     Path(source).write_text("\n".join(rows) + "\n")
     options = ["--model", "l1-ball", "--radius", "0.2", "--nonnegative", "--index", "tree"]
-    done = CliRunner().invoke(cli, ["learn", source, *options, "--save", saved])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(cli, ["learn", source, *options, "--save", saved])
+    assert result.exit_code == 0, result.output
     model = streaml1.load(saved)
     assert (model.radius, model.nonnegative, model.index) == (0.2, True, "tree")
-    assert 0.0 < total(model) <= 0.2
-    done = CliRunner().invoke(cli, ["learn", source, "--load", saved, "--radius", "0.1"])
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(cli, ["learn", source, "--model", "l1-ball", "--l1", "0.1"])
-    assert done.exit_code == 2
-    assert "--l1 is not an option of l1-ball; its options are --radius" in done.stderr
+    assert 0.0 < l1_norm(model) <= 0.2
+    result = CliRunner().invoke(cli, ["learn", source, "--load", saved, "--radius", "0.1"])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(cli, ["learn", source, "--model", "l1-ball", "--l1", "0.1"])
+    assert result.exit_code == 2
+    assert "--l1 is not an option of l1-ball; its options are --radius" in result.stderr
 
 
-def test_constants_fit() -> None:
-    """|v| stays below 2**62, and S and the largest step together below 2**63."""
+def test_fixed_point_constants_cannot_overflow() -> None:
+    """Keep |v| below 2**62, and S plus the largest step below 2**63."""
     full = int(raw_vector.FULL)
     assert raw_vector.MAX_THETA + 4 * full < 2**62
-    assert raw_vector.COARSE_Z > 2**32  # more than there can be slots
+    assert raw_vector.COARSE_Z > 2**32  # more than the maximum number of slots
     assert full > 4 * raw_vector.MIN_Z
 
 
-# The demo
+# Demo
 
 
 @pytest.mark.slow
-def test_the_demo(tmp_path: Path) -> None:
-    """All contenders learn the same, which the demo checks itself."""
+def test_demo(tmp_path: Path) -> None:
+    """All contenders learn the same model, which the demo asserts itself."""
     demo = runpy.run_path(str(ROOT / "demos" / "ball_sizes.py"))
     lines = [demo["measure"](n, *demo["stream"](n)) for n in (200, 3_000)]
     assert 100 < lines[0].active < 400 and 2_000 < lines[1].active < 4_000
@@ -575,8 +579,8 @@ def test_the_demo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("index", ["wheel", "tree"])
-def test_a_step_much_longer_than_the_radius(index: str) -> None:
-    """The projection leaves one radius of a step of 1e24 radii, not nothing."""
+def test_step_much_longer_than_the_radius(index: str) -> None:
+    """The projection of a step of 1e24 radii has the length of the radius and is not zero."""
     model = streaml1.L1BallRegressor(
         radius=10.0, index=index, loss="absolute", lr=1.0, schedule="constant"
     )

@@ -1,4 +1,4 @@
-"""Labels and weights: what is taken, what is refused, and which row is blamed."""
+"""Labels and sample weights: accepted values, rejected values and the reported row."""
 
 from __future__ import annotations
 
@@ -32,114 +32,123 @@ from streaml1.training.batches import label_block
 
 TRUE = [True, 1, 1.0, np.True_, np.int8(1), np.uint64(1), np.float32(1.0), Decimal(1), Fraction(1)]
 FALSE = [False, 0, 0.0, -0.0, np.False_, np.int64(0), np.float16(0.0), Decimal(0), Fraction(0)]
-NO_NUMBERS: list[Any] = [
+NOT_NUMBERS: list[Any] = [
     *("1", "True", "", b"1", bytearray(b"1"), None, [1], (1,), {1}, {"y": 1}, object(), int),
     *(np.array([1]), np.array([0, 1]), np.str_("1"), np.bytes_(b"1")),
 ]
-NO_LABELS: list[Any] = [-1, 2, 0.5, 10**400, math.nan, math.inf, 1e-300, np.int64(-1), 1j]
-NO_VALUES: list[Any] = [math.nan, math.inf, -math.inf, 1e50, -1e51, 10**50, 10**400, -(10**400)]
-NO_VALUES += [np.float32("nan"), np.float64("inf"), Decimal("nan"), Decimal("1e400"), 1j]
+INVALID_LABELS: list[Any] = [-1, 2, 0.5, 10**400, math.nan, math.inf, 1e-300, np.int64(-1), 1j]
+INVALID_VALUES: list[Any] = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    1e50,
+    -1e51,
+    10**50,
+    10**400,
+    -(10**400),
+]
+INVALID_VALUES += [np.float32("nan"), np.float64("inf"), Decimal("nan"), Decimal("1e400"), 1j]
 VALUES: list[Any] = [0, -3, 2.5, True, np.float32(0.1), np.int8(-5), 9.99e49, 10**49, -0.0, 5e-324]
 VALUES += [Decimal("0.1"), Fraction(1, 3), np.bool_(True)]
-NO_WEIGHTS: list[Any] = [-1, -1e-300, math.nan, math.inf, 1e16, 10**400, 1j, Decimal("nan")]
+INVALID_WEIGHTS: list[Any] = [-1, -1e-300, math.nan, math.inf, 1e16, 10**400, 1j, Decimal("nan")]
 WEIGHTS: list[Any] = [0, 0.0, -0.0, 1, True, 1e15, 10**15, 0.5, np.float32(2), Decimal(3)]
 
 
-def model_of(kind: str) -> Any:
+def make_model(kind: str) -> Any:
     model = ElasticNetClassifier() if kind == "classifier" else ElasticNetRegressor()
     model.learn_one({"a": 1.0}, True)
     return model
 
 
-def shown(v: Any) -> str:
+def short_repr(v: Any) -> str:
     return f"{type(v).__name__} {str(v)[:12]}"
 
 
-@pytest.mark.parametrize("y", TRUE + FALSE, ids=shown)
-def test_labels_of_classifiers(y: Any) -> None:
+@pytest.mark.parametrize("y", TRUE + FALSE, ids=short_repr)
+def test_classifiers_accept_binary_labels(y: Any) -> None:
     sign = 1.0 if y == 1 else -1.0
     assert binary(y) == sign
     assert type(binary(y)) is float
     assert binaries([y], 1).tolist() == [sign]
     assert binaries([True, y, 0], 3).tolist() == [1.0, sign, -1.0]
-    one, plain = model_of("classifier"), model_of("classifier")
-    one.learn_one({"a": 1.0}, y)
-    plain.learn_one({"a": 1.0}, bool(y))
-    assert pickle.dumps(one) == pickle.dumps(plain)
+    model, twin = make_model("classifier"), make_model("classifier")
+    model.learn_one({"a": 1.0}, y)
+    twin.learn_one({"a": 1.0}, bool(y))
+    assert pickle.dumps(model) == pickle.dumps(twin)
 
 
-@pytest.mark.parametrize("y", NO_LABELS + NO_NUMBERS, ids=shown)
-def test_labels_refused_by_classifiers(y: Any) -> None:
-    model = model_of("classifier")
+@pytest.mark.parametrize("y", INVALID_LABELS + NOT_NUMBERS, ids=short_repr)
+def test_classifiers_reject_other_labels(y: Any) -> None:
+    model = make_model("classifier")
     before = pickle.dumps(model)
     for call in (
         lambda: binary(y),
         lambda: model.learn_one({"a": 1.0, "new": 1.0}, y),
     ):
-        with pytest.raises(BadExample) as refused:
+        with pytest.raises(BadExample) as caught:
             call()
-        assert refused.value.row == 0
-        assert "is not a label of a classifier; labels are False, True, 0 or 1" in str(
-            refused.value
-        )
-    for others in ([True, False], [0, 1], [1.0, 0.0], [True, 0], [np.True_, 1.0]):
-        with pytest.raises(BadExample) as refused:
-            model.learn_many([{"a": 1.0}, {"b": 1.0}, {"c": 1.0}], [*others, y])
-        assert refused.value.row == 2
+        assert caught.value.row == 0
+        assert "is not a label of a classifier; labels are False, True, 0 or 1" in str(caught.value)
+    for valid in ([True, False], [0, 1], [1.0, 0.0], [True, 0], [np.True_, 1.0]):
+        with pytest.raises(BadExample) as caught:
+            model.learn_many([{"a": 1.0}, {"b": 1.0}, {"c": 1.0}], [*valid, y])
+        assert caught.value.row == 2
     assert pickle.dumps(model) == before
 
 
-@pytest.mark.parametrize("y", VALUES, ids=shown)
-def test_labels_of_regressors(y: Any) -> None:
+@pytest.mark.parametrize("y", VALUES, ids=short_repr)
+def test_regressors_accept_finite_numbers(y: Any) -> None:
     assert value(y) == float(y)
     assert type(value(y)) is float
     assert values([y], 1).tolist() == [float(y)]
     assert values([0.5, y, 1], 3).tolist() == [0.5, float(y), 1.0]
 
 
-@pytest.mark.parametrize("y", NO_VALUES + NO_NUMBERS, ids=shown)
-def test_labels_refused_by_regressors(y: Any) -> None:
-    model = model_of("regressor")
+@pytest.mark.parametrize("y", INVALID_VALUES + NOT_NUMBERS, ids=short_repr)
+def test_regressors_reject_other_labels(y: Any) -> None:
+    model = make_model("regressor")
     before = pickle.dumps(model)
     for call in (lambda: value(y), lambda: model.learn_one({"a": 1.0, "new": 1.0}, y)):
-        with pytest.raises(BadExample) as refused:
+        with pytest.raises(BadExample) as caught:
             call()
-        assert refused.value.row == 0
-        assert "label" in str(refused.value)
-        assert "\n" not in str(refused.value)
-    for others in ([0.5, 1.0], [1, 2], [True, False], [1, 0.5], [Decimal(1), 2.0]):
-        with pytest.raises(BadExample) as refused:
-            model.learn_many([{"a": 1.0}, {"b": 1.0}, {"c": 1.0}], [*others, y])
-        assert refused.value.row == 2
+        assert caught.value.row == 0
+        assert "label" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    for valid in ([0.5, 1.0], [1, 2], [True, False], [1, 0.5], [Decimal(1), 2.0]):
+        with pytest.raises(BadExample) as caught:
+            model.learn_many([{"a": 1.0}, {"b": 1.0}, {"c": 1.0}], [*valid, y])
+        assert caught.value.row == 2
     assert pickle.dumps(model) == before
 
 
-@pytest.mark.parametrize("w", WEIGHTS, ids=shown)
-def test_weights_taken(w: Any) -> None:
+@pytest.mark.parametrize("w", WEIGHTS, ids=short_repr)
+def test_valid_weights_are_accepted(w: Any) -> None:
     assert weight(w) == float(w)
     assert weights(w, 2).tolist() == [float(w)] * 2
     assert weights([1, w], 2).tolist() == [1.0, float(w)]
-    model = model_of("regressor")
+    model = make_model("regressor")
     model.learn_one({"a": 1e-9}, 1.0, w)
     assert model.n_iterations == 2
 
 
-@pytest.mark.parametrize("w", [*NO_WEIGHTS, *(v for v in NO_NUMBERS if v is not None)], ids=shown)
-def test_weights_refused(w: Any) -> None:
+@pytest.mark.parametrize(
+    "w", [*INVALID_WEIGHTS, *(v for v in NOT_NUMBERS if v is not None)], ids=short_repr
+)
+def test_invalid_weights_are_rejected(w: Any) -> None:
     for kind in ("classifier", "regressor"):
-        model = model_of(kind)
+        model = make_model(kind)
         before = pickle.dumps(model)
         for call in (lambda: weight(w), lambda m=model: m.learn_one({"new": 1.0}, True, w)):
             with pytest.raises(BadExample, match="of the example is not a number from 0 to 1e15"):
                 call()
-        for others in ([1.0, 2.0], [1, 2], [1, 0.5]):
-            with pytest.raises(BadExample) as refused:
-                model.learn_many([{"new": 1.0}] * 3, [True] * 3, [*others, w])
-            assert refused.value.row == 2
+        for valid in ([1.0, 2.0], [1, 2], [1, 0.5]):
+            with pytest.raises(BadExample) as caught:
+                model.learn_many([{"new": 1.0}] * 3, [True] * 3, [*valid, w])
+            assert caught.value.row == 2
         assert pickle.dumps(model) == before
 
 
-def test_no_weight_for_one_example_is_refused() -> None:
+def test_none_is_not_a_weight_of_an_example() -> None:
     with pytest.raises(BadExample, match="the weight None"):
         ElasticNetClassifier().learn_one({"a": 1.0}, True, None)  # type: ignore[arg-type]
 
@@ -153,7 +162,7 @@ def test_no_weight_for_one_example_is_refused() -> None:
         np.void(b"1"),
     ],
 )
-def test_what_numpy_calls_a_number_is_looked_at(y: Any) -> None:
+def test_non_real_numpy_scalars_are_rejected(y: Any) -> None:
     for check in (binary, value, weight):
         with pytest.raises(BadExample):
             check(y)
@@ -168,7 +177,7 @@ COLUMNS: dict[str, Any] = {
     "object array": lambda y: np.array(y, object),
     "series": pd.Series,
     "series of objects": lambda y: pd.Series(y, dtype=object),
-    "index of its own": lambda y: pd.Series(y, index=range(10, 10 + len(y))),
+    "other index": lambda y: pd.Series(y, index=range(10, 10 + len(y))),
     "strided": lambda y: np.repeat(np.array(y), 2)[::2],
     "not writable": lambda y: np.frombuffer(np.array(y).tobytes(), np.array(y).dtype),
     "deque": deque,
@@ -176,23 +185,23 @@ COLUMNS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_columns_of_every_kind(column: str) -> None:
-    make = COLUMNS[column]
-    assert binaries(make([True, False, True]), 3).tolist() == [1.0, -1.0, 1.0]
-    assert binaries(make([1, 0, 1]), 3).tolist() == [1.0, -1.0, 1.0]
-    assert binaries(make([1.0, 0.0, 1.0]), 3).tolist() == [1.0, -1.0, 1.0]
-    assert values(make([1.5, -2.0, 0.0]), 3).tolist() == [1.5, -2.0, 0.0]
-    assert values(make([3, -2, 0]), 3).tolist() == [3.0, -2.0, 0.0]
-    assert weights(make([1.5, 2.0, 0.0]), 3).tolist() == [1.5, 2.0, 0.0]
-    for check, wrong in ((binaries, 2.0), (values, math.nan), (weights, -1.0)):
-        for other in (0.0, 1.0):
-            with pytest.raises(BadExample) as refused:
-                check(make([other, wrong, other]), 3)
-            assert refused.value.row == 1
+def test_column_containers(column: str) -> None:
+    make_column = COLUMNS[column]
+    assert binaries(make_column([True, False, True]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert binaries(make_column([1, 0, 1]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert binaries(make_column([1.0, 0.0, 1.0]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert values(make_column([1.5, -2.0, 0.0]), 3).tolist() == [1.5, -2.0, 0.0]
+    assert values(make_column([3, -2, 0]), 3).tolist() == [3.0, -2.0, 0.0]
+    assert weights(make_column([1.5, 2.0, 0.0]), 3).tolist() == [1.5, 2.0, 0.0]
+    for check, invalid in ((binaries, 2.0), (values, math.nan), (weights, -1.0)):
+        for valid in (0.0, 1.0):
+            with pytest.raises(BadExample) as caught:
+                check(make_column([valid, invalid, valid]), 3)
+            assert caught.value.row == 1
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "u8", "f2", "f4", "f8", ">f8", ">i4"])
-def test_columns_of_every_type(dtype: str) -> None:
+def test_column_dtypes(dtype: str) -> None:
     column = np.array([1, 0, 1], dtype)
     assert binaries(column, 3).tolist() == [1.0, -1.0, 1.0]
     assert values(column, 3).tolist() == [1.0, 0.0, 1.0]
@@ -203,9 +212,9 @@ def test_columns_of_every_type(dtype: str) -> None:
         assert checked.flags.writeable
 
 
-def test_what_is_given_is_not_changed() -> None:
-    for make in (np.array, pd.Series):
-        y, w = make([1.0, 0.0]), make([0.5, 2.0])
+def test_input_columns_are_not_modified() -> None:
+    for make_column in (np.array, pd.Series):
+        y, w = make_column([1.0, 0.0]), make_column([0.5, 2.0])
         model = ElasticNetRegressor()
         model.learn_many([{"a": 1.0}, {"b": 1.0}], y, w)
         assert list(y) == [1.0, 0.0]
@@ -213,13 +222,13 @@ def test_what_is_given_is_not_changed() -> None:
 
 
 @pytest.mark.parametrize("unit", ["ns", "D"])
-@pytest.mark.parametrize("make", [np.datetime64, np.timedelta64])
-def test_times_are_no_numbers(make: Any, unit: str) -> None:
-    """numpy reads those of nanoseconds as ints."""
-    time = make(1, unit)
+@pytest.mark.parametrize("time_type", [np.datetime64, np.timedelta64])
+def test_times_are_rejected(time_type: Any, unit: str) -> None:
+    """numpy converts nanosecond times to ints, so they need a check."""
+    time = time_type(1, unit)
     x = [{"a": 1.0}, {"b": 1.0}]
     for kind in ("classifier", "regressor"):
-        model = model_of(kind)
+        model = make_model(kind)
         before = pickle.dumps(model)
         for learn in (
             lambda model=model: model.learn_one({"a": time}, 1.0),
@@ -236,13 +245,13 @@ def test_times_are_no_numbers(make: Any, unit: str) -> None:
         assert pickle.dumps(model) == before
 
 
-def test_columns_of_kinds_that_numpy_has_not() -> None:
+def test_polars_int128_column() -> None:
     polars = pytest.importorskip("polars")
     assert values(polars.Series([1, 2], dtype=polars.Int128), 2).tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("v", [10**400, 10**5000], ids=["400", "5000"])
-def test_an_int_beyond_floats_is_told_as_it_is(v: int) -> None:
+def test_error_shows_an_int_beyond_float_range(v: int) -> None:
     with pytest.raises(BadExample, match=r"^the value (1000\d+|int\()\.\.\.\)? of .a. is too"):
         ElasticNetClassifier().learn_one({"a": v}, True)
 
@@ -260,27 +269,27 @@ def test_an_int_beyond_floats_is_told_as_it_is(v: int) -> None:
         (["a", "b"], 0),
     ],
 )
-def test_mixed_labels_blame_the_right_row(y: list[Any], row: int) -> None:
+def test_mixed_labels_report_the_right_row(y: list[Any], row: int) -> None:
     for check in (binaries, values):
         if check is values and row == 3:
             continue
         if check is values and y[:2] == [1, 0.5]:
             row = 2
-        with pytest.raises(BadExample) as refused:
+        with pytest.raises(BadExample) as caught:
             check(y, len(y))
-        assert refused.value.row == row
-        assert rows.shown(y[row]) in refused.value.reason
+        assert caught.value.row == row
+        assert rows.shown(y[row]) in caught.value.reason
 
 
-def test_a_mixed_list_is_no_list_of_strings() -> None:
-    """numpy would make all of them strings, and "True" of a bool."""
+def test_mixed_list_is_not_converted_to_strings() -> None:
+    """numpy would convert all items to strings, and a bool to "True"."""
     assert values([1, True, 2.5, Decimal("0.1")], 4).tolist() == [1.0, 1.0, 2.5, 0.1]
     with pytest.raises(BadExample, match="^'2' is not a label"):
         values([1.0, "2"], 2)
 
 
 @pytest.mark.parametrize(
-    "given_",
+    "column",
     [
         [],
         [1.0],
@@ -294,39 +303,43 @@ def test_a_mixed_list_is_no_list_of_strings() -> None:
     ],
     ids=lambda v: f"{type(v).__name__} {np.shape(v)}",
 )
-def test_lengths_and_shapes(given_: Any) -> None:
+def test_wrong_lengths_and_shapes_are_rejected(column: Any) -> None:
     x = [{"a": 1.0}, {"b": 1.0}]
     for kind in ("classifier", "regressor"):
-        model = model_of(kind)
+        model = make_model(kind)
         before = pickle.dumps(model)
         with pytest.raises(ValueError, match=r"^labels have the shape .* beside 2 rows; give 2"):
-            model.learn_many(x, given_)
-        if np.shape(given_):
+            model.learn_many(x, column)
+        if np.shape(column):
             with pytest.raises(ValueError, match=r"^weights have the shape .* beside 2 rows"):
-                model.learn_many(x, [True, False], given_)
+                model.learn_many(x, [True, False], column)
         assert pickle.dumps(model) == before
 
 
-@pytest.mark.parametrize("given_", [True, 1.0, None, "tf"], ids=repr)
-def test_one_label_for_all_is_refused(given_: Any) -> None:
+@pytest.mark.parametrize("label", [True, 1.0, None, "tf"], ids=repr)
+def test_scalar_label_is_rejected(label: Any) -> None:
     with pytest.raises(ValueError):
-        ElasticNetClassifier().learn_many([{"a": 1.0}, {"b": 1.0}], given_)
+        ElasticNetClassifier().learn_many([{"a": 1.0}, {"b": 1.0}], label)
 
 
-def test_one_weight_for_all_or_none() -> None:
+def test_scalar_weight_or_no_weight() -> None:
     x, y = [{"a": 1.0}, {"b": 1.0}], [True, False]
     models = [ElasticNetClassifier() for _ in range(4)]
     for model, w in zip(models, (2, 2.0, np.float32(2), [2, 2]), strict=True):
         model.learn_many(x, y, w)
     assert len({pickle.dumps(model) for model in models}) == 1
-    default, none, one = ElasticNetClassifier(), ElasticNetClassifier(), ElasticNetClassifier()
+    default, without_weight, unit_weight = (
+        ElasticNetClassifier(),
+        ElasticNetClassifier(),
+        ElasticNetClassifier(),
+    )
     default.learn_many(x, y)
-    none.learn_many(x, y, None)
-    one.learn_many(x, y, 1)
-    assert pickle.dumps(default) == pickle.dumps(none) == pickle.dumps(one)
+    without_weight.learn_many(x, y, None)
+    unit_weight.learn_many(x, y, 1)
+    assert pickle.dumps(default) == pickle.dumps(without_weight) == pickle.dumps(unit_weight)
 
 
-def test_no_rows() -> None:
+def test_empty_input_is_a_no_op() -> None:
     model = ElasticNetClassifier()
     before = pickle.dumps(model)
     model.learn_many([], [])
@@ -339,56 +352,56 @@ def test_no_rows() -> None:
 
 
 @given(st.lists(st.one_of(st.booleans(), st.integers(-3, 3), st.floats(), st.none(), st.text())))
-def test_a_batch_of_labels_is_its_labels(ys: list[Any]) -> None:
-    for one, many in ((binary, binaries), (value, values), (weight, weights)):
+def test_batch_checks_equal_single_checks(ys: list[Any]) -> None:
+    for check, check_batch in ((binary, binaries), (value, values), (weight, weights)):
         expected: list[float] = []
-        bad = None
+        first_error = None
         for i, y in enumerate(ys):
             try:
-                expected.append(one(y))
+                expected.append(check(y))
             except BadExample as error:
-                bad = (i, error.reason)
+                first_error = (i, error.reason)
                 break
-        if bad is None:
-            assert many(ys, len(ys)).tolist() == expected
+        if first_error is None:
+            assert check_batch(ys, len(ys)).tolist() == expected
         else:
-            with pytest.raises(BadExample) as refused:
-                many(ys, len(ys))
-            assert (refused.value.row, refused.value.reason) == bad
+            with pytest.raises(BadExample) as caught:
+                check_batch(ys, len(ys))
+            assert (caught.value.row, caught.value.reason) == first_error
 
 
-def test_what_is_no_dict() -> None:
+def test_non_mappings_are_rejected() -> None:
     require_mapping({})
     for x in ("text", [1], None):
         with pytest.raises(BadExample, match="an example is a dict of features, not a"):
             require_mapping(x)
 
 
-# Labels of blocks, which are looked at together
+# Labels of blocks, which are checked as a column
 
-TEXTS = st.sampled_from(["1", "0", "-1", "+1", " true", "2", "nan", "", "x", "1.5", None])
-OTHERS = st.sampled_from([1, 0.0, -1.0, True, 2.0, math.nan, 10**400])
+LABEL_TEXTS = st.sampled_from(["1", "0", "-1", "+1", " true", "2", "nan", "", "x", "1.5", None])
+LABEL_NUMBERS = st.sampled_from([1, 0.0, -1.0, True, 2.0, math.nan, 10**400])
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
-@given(y=st.lists(TEXTS) | st.lists(OTHERS) | st.lists(TEXTS | OTHERS))
-def test_the_labels_of_a_block_are_read_as_one_by_one(y: list[Any], loss: str) -> None:
+@given(y=st.lists(LABEL_TEXTS) | st.lists(LABEL_NUMBERS) | st.lists(LABEL_TEXTS | LABEL_NUMBERS))
+def test_block_labels_equal_single_labels(y: list[Any], loss: str) -> None:
     read = {"logistic": binary_label, "squared": number_label, "softmax": class_label}[loss]
     lines = [*range(1, len(y) + 1)]
     block = Block([{}] * len(y), y, None, "some", lines)
     columns = [block]
-    if y and all(type(one) is float for one in y):
+    if y and all(type(label) is float for label in y):
         columns.append(Block(block.x, np.array(y), None, "some", lines))
-    if all(one is None or type(one) is str for one in y):
+    if all(label is None or type(label) is str for label in y):
         texts = ["another", *set(y)]
-        told = LabelTexts(np.array([texts.index(one) for one in y], int), texts)
-        columns.append(Block(block.x, told, None, "some", lines))
+        label_texts = LabelTexts(np.array([texts.index(label) for label in y], int), texts)
+        columns.append(Block(block.x, label_texts, None, "some", lines))
     for column in columns:
         chunk = label_block(column, loss, class_label)
         faults = dict(chunk.bad_labels)
         assert len(chunk.y) == len(y) and len(faults) == len(chunk.bad_labels)
-        for row, one in enumerate(y):
+        for row, label in enumerate(y):
             try:
-                assert chunk.y[row] == read(one) and row not in faults
+                assert chunk.y[row] == read(label) and row not in faults
             except ValueError as error:
                 assert faults[row] == str(error)

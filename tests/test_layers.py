@@ -1,4 +1,4 @@
-"""Import rules: layers, no cycles, numba in two packages only, heavy libraries on demand."""
+"""Import rules: package layers, no cycles, numba only in two packages, lazy heavy imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import streaml1
 
 PACKAGE = Path(__file__).parent.parent / "streaml1"
 
-FLOORS = (
+LAYERS = (
     ("core",),
     ("text", "optim"),
     ("features",),
@@ -23,17 +23,17 @@ FLOORS = (
     ("training",),
     ("cli",),
 )
-"""Packages from the ground up. A package imports only packages of lower floors."""
+"""Packages from the bottom up. A package imports only packages of lower layers."""
 
-FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
+LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 
 def imports(path: Path, *, at_import: bool = False) -> set[str]:
-    """The full names that a file imports; `at_import`: except those within functions."""
-    found: set[str] = set()
+    """Return the full names that a file imports; with `at_import`, skip function bodies."""
+    names: set[str] = set()
     nodes: list[ast.AST] = [ast.parse(path.read_text())]
     while nodes:
         node = nodes.pop()
@@ -42,13 +42,13 @@ def imports(path: Path, *, at_import: bool = False) -> set[str]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and at_import:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
             assert node.module is not None
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         nodes += ast.iter_child_nodes(node)
-    return found
+    return names
 
 
 MODULES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in FILES}
@@ -56,7 +56,7 @@ MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items(
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Module -> modules of the package that it imports anywhere, functions included."""
+    """Map each module to the package's modules that it imports, including within functions."""
     graph: dict[str, set[str]] = {}
     for module, path in MODULES.items():
         graph[module] = set()
@@ -68,11 +68,11 @@ def import_graph() -> dict[str, set[str]]:
 
 
 def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Strongly connected components of more than one node (Tarjan 1972)."""
+    """Return the strongly connected components of more than one node (Tarjan 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[set[str]] = []
+    components: list[set[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -88,42 +88,46 @@ def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
             component = set(stack[start:])
             del stack[start:]
             if len(component) > 1:
-                found.append(component)
+                components.append(component)
 
     for node in sorted(graph):
         if node not in index:
             visit(node)
-    return found
+    return components
 
 
 def package_of(name: str) -> str | None:
-    """The package a full name lies in; None for the front door and for other distributions."""
-    parts = name.split(".")
-    return parts[1] if parts[0] == "streaml1" and len(parts) > 1 and parts[1] in FLOOR else None
+    """Return the package of a full name; None for top-level names and other distributions."""
+    components = name.split(".")
+    return (
+        components[1]
+        if components[0] == "streaml1" and len(components) > 1 and components[1] in LAYER
+        else None
+    )
 
 
 def owner(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def test_the_top_level_is_the_ten_packages() -> None:
-    assert {owner(path) for path in FILES} == {*FLOOR, "__init__", "__main__"}
-    entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__"}
-    assert entries == {*FLOOR, "__init__.py", "__main__.py", "py.typed"}
-    assert len(entries) <= 13 and len(FLOORS) <= 9
+def test_top_level_has_only_the_listed_packages() -> None:
+    assert {owner(path) for path in FILES} == {*LAYER, "__init__", "__main__"}
+    names = {path.name for path in PACKAGE.iterdir()} - {"__pycache__"}
+    assert names == {*LAYER, "__init__.py", "__main__.py", "py.typed"}
+    assert len(names) <= 13 and len(LAYERS) <= 9
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_go_down(path: Path) -> None:
+def test_imports_point_to_lower_layers(path: Path) -> None:
     name = owner(path)
     if name.startswith("__"):
-        pytest.skip("the front door has a test of its own")
+        pytest.skip("test_public_names covers the top-level modules")
     for imported in imports(path):
         package = package_of(imported)
         if package is not None:
-            assert package == name or FLOOR[package] < FLOOR[name], f"{name} imports {imported}"
+            assert package == name or LAYER[package] < LAYER[name], f"{name} imports {imported}"
         elif imported.split(".")[0] == "streaml1":
-            # The public names are for users; the command line stands where they do.
+            # The public names are for users; the command line is the only user in the package.
             assert name == "cli" or imported == "streaml1.__version__", f"{name} imports {imported}"
 
 
@@ -134,7 +138,7 @@ def test_cycles_are_found() -> None:
 
 
 def test_imports_have_no_cycles() -> None:
-    """Imports within functions and for type checkers count, too."""
+    """Include imports within functions and for type checkers."""
     graph = import_graph()
     assert graph["streaml1.core.simd"] >= {"streaml1.core.simd.bits"}
     assert not cycles(graph)
@@ -144,23 +148,23 @@ BUILT_ON = {"softmax_ball": "l1_ball", "elastic_net_lanes": "elastic_net"}
 
 
 def test_update_rules_do_not_import_each_other() -> None:
-    """Except the rule whose weights it averages, or of which it has one per label or rate."""
+    """Allow a rule that wraps another one: averaged weights, one per label or one per rate."""
     shared = {"__init__", "update_rule", "rule_state", "averaged", "loop", "losses", "tasks"}
     rules = {path.stem for path in (PACKAGE / "optim").glob("*.py")} - shared
     assert {"elastic_net", "l1_ball", "l1_ball_tree"} <= rules
     for path in (PACKAGE / "optim").rglob("*.py"):
-        known = {BUILT_ON.get(path.stem), path.stem.removeprefix("averaged_")}
+        allowed = {BUILT_ON.get(path.stem), path.stem.removeprefix("averaged_")}
         for imported in imports(path):
             if imported.startswith("streaml1.optim."):
-                other = imported.split(".")[2]
-                assert other not in rules or other in known, f"{path.name} imports {imported}"
+                target = imported.split(".")[2]
+                assert target not in rules or target in allowed, f"{path.name} imports {imported}"
         if path.parent.name == "structures":
-            assert "    def gather(" not in path.read_text()
+            assert "    def margin(" not in path.read_text()
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_only_core_imports_numba(path: Path) -> None:
-    """And modules that a first prediction needs do not import it at import time."""
+    """Modules needed for a first prediction must not import it at import time either."""
     light = ("__init__", "lazy_import", "decorators", "cache_dir", "object_cache", "loader")
     if path.parent.name == "jit" and path.stem in light:
         loaded = imports(path, at_import=True)
@@ -180,8 +184,8 @@ def test_heavy_libraries_are_imported_on_demand(path: Path) -> None:
     assert loaded & heavy <= allowed
 
 
-def test_the_front_door() -> None:
-    """It imports nothing by itself and exports names of the public packages."""
+def test_public_names() -> None:
+    """The package imports nothing eagerly and exports names of the public packages."""
     path = PACKAGE / "__init__.py"
     assert {package_of(name) for name in imports(path, at_import=True)} == {None}
     offered = {package_of(name) for name in imports(path)} - {None}
@@ -192,12 +196,12 @@ def test_the_front_door() -> None:
         assert name in import_module(f"streaml1.{home}").__all__
 
 
-OF_REGISTRY = (PACKAGE / "__init__.py", PACKAGE / "models" / "__init__.py")
+WITH_REGISTRY = (PACKAGE / "__init__.py", PACKAGE / "models" / "__init__.py")
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_all_lists_names_of_the_file(path: Path) -> None:
-    """Each name of `__all__` is listed once, and defined or imported in the file."""
+def test_all_lists_defined_names(path: Path) -> None:
+    """Each name in `__all__` occurs once and is defined or imported in the file."""
     tree = ast.parse(path.read_text())
     offered: list[str] = []
     defined: set[str] = set()
@@ -206,11 +210,11 @@ def test_all_lists_names_of_the_file(path: Path) -> None:
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                 defined.add(part.id)
             if isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "__all__":
-                offered = [] if path in OF_REGISTRY else ast.literal_eval(part.value)
+                offered = [] if path in WITH_REGISTRY else ast.literal_eval(part.value)
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             defined.add(node.name)
     defined |= {name.rpartition(".")[2] for name in imports(path)}
-    if path in OF_REGISTRY:  # with the classes of the registry
+    if path in WITH_REGISTRY:  # includes the classes of the registry
         module = import_module(".".join(path.relative_to(PACKAGE.parent).parent.parts))
         offered, defined = (
             module.__all__,
@@ -222,17 +226,17 @@ def test_all_lists_names_of_the_file(path: Path) -> None:
 
 
 def named_tuples(trees: Iterable[ast.AST]) -> set[str]:
-    """The names of all classes that derive from NamedTuple."""
+    """Return the names of all classes that derive from NamedTuple."""
     classes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    return {one.name for one in classes if "NamedTuple" in map(ast.unparse, one.bases)}
+    return {cls.name for cls in classes if "NamedTuple" in map(ast.unparse, cls.bases)}
 
 
 def returned_calls(tree: ast.AST, decorators: set[str]) -> Iterator[tuple[str, str]]:
-    """Each function with one of the decorators, and what it calls in a return statement."""
+    """Yield each function with one of the decorators and the calls in its return statements."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):
             continue
-        used = {ast.unparse(one).partition("(")[0] for one in function.decorator_list}
+        used = {ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list}
         for node in ast.walk(function) if used & decorators else ():
             if isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
                 yield function.name, ast.unparse(node.value.func)
@@ -242,14 +246,14 @@ CALLED_BY_KERNELS_ONLY = {"_parse_other_scalar"}
 
 
 def test_kernels_return_no_named_tuples_to_python() -> None:
-    """numba builds those by code that crashes if a signal arrives: see `streaml1.core.jit`."""
+    """numba's code that builds them crashes if a signal arrives: see `streaml1.core.jit`."""
     trees = [ast.parse(path.read_text()) for path in FILES]
     named = named_tuples(trees)
     assert {"LineCounts", "EpochResult", "JsonScalar"} <= named
-    found = {
+    violations = {
         name
         for tree in trees
         for name, called in returned_calls(tree, {"kernel", "gil_kernel", "row_kernel"})
         if called in named
     }
-    assert found == CALLED_BY_KERNELS_ONLY
+    assert violations == CALLED_BY_KERNELS_ONLY

@@ -1,4 +1,4 @@
-"""Losses: values and derivatives against constants of many digits, and common properties."""
+"""Losses: values and derivatives against high-precision constants, and general properties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streaml1.core.jit import kernel
 from streaml1.core.simd import load_f64x8, store_f64x8
-from streaml1.core.simd import math as eights
+from streaml1.core.simd import math as simd_math
 from streaml1.models.elastic_net import RATES
 from streaml1.optim.losses import (
     ABSOLUTE,
@@ -87,7 +87,7 @@ margins = st.floats(-50.0, 50.0)
 
 
 def python(fn: Any) -> Any:
-    """Return the Python function of a compiled one."""
+    """Return the Python function behind a compiled function."""
     return getattr(fn, "py_func", fn)
 
 
@@ -95,7 +95,7 @@ def bits(x: float) -> int:
     return int(np.float64(x).view(np.int64))
 
 
-def label(name: str, y: float) -> float:
+def valid_label(name: str, y: float) -> float:
     """Return a valid label for the loss."""
     return math.copysign(1.0, y) if name in BINARY else y
 
@@ -110,7 +110,7 @@ def test_logistic_is_exact_to_rounding(a: float, loss: float, slope: float) -> N
 
 
 @pytest.mark.parametrize(("name", "a", "y", "loss", "slope"), CONVENTIONS)
-def test_values_and_subgradients_by_hand(
+def test_values_and_subgradients_at_kinks(
     name: str, a: float, y: float, loss: float, slope: float
 ) -> None:
     assert value(CODES[name], a, y) == loss
@@ -118,56 +118,58 @@ def test_values_and_subgradients_by_hand(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("far", [1e4, 1e150, 1.7e308])
-@pytest.mark.parametrize("of", [lambda fn: fn, python], ids=["compiled", "interpreted"])
-def test_large_margins_neither_overflow_nor_warn(name: str, far: float, of: Any) -> None:
+@pytest.mark.parametrize("size", [1e4, 1e150, 1.7e308])
+@pytest.mark.parametrize("variant", [lambda fn: fn, python], ids=["compiled", "interpreted"])
+def test_large_margins_neither_overflow_nor_warn(name: str, size: float, variant: Any) -> None:
     if name == "squared":
-        far = min(far, 1e150)  # beyond, the square itself is infinite
-    for a, y in ((far, 1.0), (far, -1.0), (-far, 1.0), (-far, -1.0)):
+        size = min(size, 1e150)  # beyond, the square itself is infinite
+    for a, y in ((size, 1.0), (size, -1.0), (-size, 1.0), (-size, -1.0)):
         with np.errstate(all="raise"):
-            loss, slope = of(value)(CODES[name], a, y), of(derivative)(CODES[name], a, y)
-        truth, truth_slope = reference.LOSSES[name]
-        assert loss == pytest.approx(truth(a, y), rel=1e-15)
-        assert slope == pytest.approx(truth_slope(a, y), rel=1e-15)
-        assert 0.0 <= of(sigmoid)(a) <= 1.0
+            loss, slope = variant(value)(CODES[name], a, y), variant(derivative)(CODES[name], a, y)
+        expected, expected_slope = reference.LOSSES[name]
+        assert loss == pytest.approx(expected(a, y), rel=1e-15)
+        assert slope == pytest.approx(expected_slope(a, y), rel=1e-15)
+        assert 0.0 <= variant(sigmoid)(a) <= 1.0
 
 
 @given(names, margins, st.floats(-50.0, 50.0))
-def test_agrees_with_the_reference(name: str, a: float, y: float) -> None:
-    y = label(name, y)
-    truth, truth_slope = reference.LOSSES[name]
-    assert value(CODES[name], a, y) == pytest.approx(truth(a, y), rel=1e-14, abs=1e-300)
-    assert derivative(CODES[name], a, y) == pytest.approx(truth_slope(a, y), rel=1e-13, abs=1e-300)
+def test_matches_the_reference(name: str, a: float, y: float) -> None:
+    y = valid_label(name, y)
+    expected, expected_slope = reference.LOSSES[name]
+    assert value(CODES[name], a, y) == pytest.approx(expected(a, y), rel=1e-14, abs=1e-300)
+    assert derivative(CODES[name], a, y) == pytest.approx(
+        expected_slope(a, y), rel=1e-13, abs=1e-300
+    )
 
 
 @given(names, st.floats(-20.0, 20.0), st.floats(-20.0, 20.0))
-def test_derivative_is_that_of_the_value(name: str, a: float, y: float) -> None:
-    """Finite differences of fourth order, away from kinks of the first and second derivative."""
-    y = label(name, y)
+def test_derivative_matches_finite_differences(name: str, a: float, y: float) -> None:
+    """Use fourth-order differences away from kinks of the first and second derivative."""
+    y = valid_label(name, y)
     kinks = {"hinge": [y], "smoothed_hinge": [y, 0.0], "absolute": [y]}.get(name, [])
     h = 1e-3
     if any(abs(a - kink) <= 3.0 * h for kink in kinks):
         return
     f = [value(CODES[name], a + k * h, y) for k in (-2, -1, 1, 2)]
     slope = (f[0] - 8.0 * f[1] + 8.0 * f[2] - f[3]) / (12.0 * h)
-    # The fifth derivative's part is below 1e-13; the rest is rounding of a and f, divided by h.
+    # The truncation error is below 1e-13; the rest is the rounding of a and f, divided by h.
     assert derivative(CODES[name], a, y) == pytest.approx(slope, abs=1e-11 * (1.0 + max(f)))
 
 
 @given(names, margins, margins, st.floats(0.0, 1.0), st.floats(-50.0, 50.0))
-def test_convex(name: str, a: float, b: float, share: float, y: float) -> None:
-    y, code = label(name, y), CODES[name]
+def test_losses_are_convex(name: str, a: float, b: float, share: float, y: float) -> None:
+    y, code = valid_label(name, y), CODES[name]
     mean = value(code, share * a + (1.0 - share) * b, y)
     chord = share * value(code, a, y) + (1.0 - share) * value(code, b, y)
     assert mean <= chord + 1e-12 * (1.0 + chord)
-    # A subgradient at a supports the loss everywhere, so at b: at kinks too.
+    # A subgradient at a, including a kink, is a global lower bound of the loss, so also at b.
     support = value(code, a, y) + derivative(code, a, y) * (b - a)
     assert support <= value(code, b, y) + 1e-12 * (1.0 + abs(support))
 
 
 @given(names, st.lists(margins, min_size=2, max_size=20), st.floats(-50.0, 50.0))
-def test_derivative_never_falls(name: str, points: list[float], y: float) -> None:
-    y = label(name, y)
+def test_derivative_is_nondecreasing(name: str, points: list[float], y: float) -> None:
+    y = valid_label(name, y)
     slopes = [derivative(CODES[name], a, y) for a in sorted(points)]
     assert slopes == sorted(slopes)
 
@@ -182,7 +184,7 @@ def test_sigmoid_is_a_probability(a: float) -> None:
 
 @given(names, st.floats(-800.0, 800.0), st.floats(-50.0, 50.0))
 def test_combined_functions_return_the_same_floats(name: str, a: float, y: float) -> None:
-    y = label(name, y)
+    y = valid_label(name, y)
     p, g = output_and_derivative(CODES[name], a, y)
     assert bits(p) == bits(output(CODES[name], a))
     assert bits(g) == bits(derivative(CODES[name], a, y))
@@ -194,28 +196,28 @@ def _same_bits(fn: Any, name: str, a: float, y: float) -> bool:
 
 @given(names, st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
 def test_compiled_and_interpreted_are_bit_identical(name: str, a: float, y: float) -> None:
-    assert _same_bits(derivative, name, a, label(name, y))
+    assert _same_bits(derivative, name, a, valid_label(name, y))
     assert bits(sigmoid(a)) == bits(python(sigmoid)(a))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fn", [derivative, value], ids=["derivative", "value"])
-def test_compiled_and_interpreted_agree_at_random(fn: Any, name: str) -> None:
+def test_compiled_and_interpreted_agree_on_random_input(fn: Any, name: str) -> None:
     random = np.random.default_rng(7)
     for a, y in random.normal(size=(20_000, 2)).tolist():
-        assert _same_bits(fn, name, a, label(name, y)), (a, y)
+        assert _same_bits(fn, name, a, valid_label(name, y)), (a, y)
 
 
-def test_codes_match_the_table() -> None:
+def test_codes_match_the_reference() -> None:
     assert list(CODES.values()) == [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE]
     assert list(reference.LOSSES) == list(CODES)
 
 
-def test_the_table_of_losses_is_what_kernels_compute() -> None:
+def test_loss_objects_match_the_kernels() -> None:
     random = np.random.default_rng(11)
     for loss in LOSSES:
         for a, y in random.normal(size=(200, 2)).tolist():
-            y = label(loss.name, y)
+            y = valid_label(loss.name, y)
             assert bits(value(loss.code, a, y)) == bits(loss.value(a, y))
             assert bits(derivative(loss.code, a, y)) == bits(loss.derivative(a, y))
     assert tuple(loss.name for loss in LOSSES if loss.name in BINARY) == CLASSIFICATION == BINARY
@@ -239,15 +241,15 @@ def test_every_loss_has_automatic_rates() -> None:
 
 
 @kernel
-def each_eight(x: Any, decays: Any, logs: Any) -> None:
-    """Compute `exp_neg` of all x, and `log1p` of that, eight at a time."""
+def exp_neg_and_log1p(x: Any, decays: Any, logs: Any) -> None:
+    """Compute `exp_neg` of all x and `log1p` of the results, eight at a time."""
     for k in range(np.uint64(0), np.uint64(8 * len(x)), np.uint64(64)):
-        e = eights.exp_neg(load_f64x8(np.uint64(x.ctypes.data) + k))
+        e = simd_math.exp_neg(load_f64x8(np.uint64(x.ctypes.data) + k))
         store_f64x8(np.uint64(decays.ctypes.data) + k, e)
-        store_f64x8(np.uint64(logs.ctypes.data) + k, eights.log1p(e))
+        store_f64x8(np.uint64(logs.ctypes.data) + k, simd_math.log1p(e))
 
 
-def test_eight_exponentials_and_logarithms_are_near() -> None:
+def test_simd_exp_and_log_are_accurate() -> None:
     rng = np.random.default_rng(0)
     edges = [0.0, 5e-324, 1e-300, 1e-17, 0.3465, 0.3466, 1.0397, 37.0, 699.99, 700.0]
     drawn = [
@@ -257,19 +259,19 @@ def test_eight_exponentials_and_logarithms_are_near() -> None:
     ]
     x = np.concatenate([edges, *drawn])
     decays, logs = np.empty(len(x)), np.empty(len(x))
-    each_eight(x, decays, logs)
+    exp_neg_and_log1p(x, decays, logs)
     with localcontext() as context:
         context.prec = 340  # 1 + exp(-700) has 305 digits
-        for of, e, told in zip(x.tolist(), decays.tolist(), logs.tolist(), strict=True):
-            exact = (-Decimal(of)).exp()
+        for argument, e, log in zip(x.tolist(), decays.tolist(), logs.tolist(), strict=True):
+            exact = (-Decimal(argument)).exp()
             assert abs(Decimal(e) / exact - 1) < Decimal(1e-15)
-            assert abs(Decimal(told) / (1 + Decimal(e)).ln() - 1) < Decimal(1e-15)
+            assert abs(Decimal(log) / (1 + Decimal(e)).ln() - 1) < Decimal(1e-15)
 
 
-def test_eight_exponentials_of_large_values_and_nan() -> None:
+def test_simd_exp_of_large_values_and_nan() -> None:
     x = np.array([math.inf, 1e300, 750.0, 700.0, math.nan, 0.0, 1.0, 2.0])
     decays, logs = np.empty(8), np.empty(8)
-    each_eight(x, decays, logs)
+    exp_neg_and_log1p(x, decays, logs)
     assert set(decays[:4].tolist()) == {decays[3]}
     assert decays[3] == pytest.approx(math.exp(-700.0), rel=1e-15)
     assert decays[5] == 1.0

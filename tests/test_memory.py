@@ -1,4 +1,4 @@
-"""What a model holds: zeros give their slots back, caps, hashes, copies, births and deaths."""
+"""Memory of a model: slot reuse, weight limits, hashed slots, copies and change tracking."""
 
 from __future__ import annotations
 
@@ -35,27 +35,31 @@ from tests import reference
 
 
 class Dict(dict):  # type: ignore[type-arg]
-    """A dict, but no exact one: it is read in Python."""
+    """A dict subclass, which the compiled dict reader leaves to the Python fallback."""
 
 
-@pytest.mark.parametrize(("n", "left", "size"), [(482, 30, 1024), (483, 40, 2048), (2, 30, 1024)])
-def test_zeros_are_given_back_where_that_is_room_enough(n: int, left: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "remaining", "size"), [(482, 30, 1024), (483, 40, 2048), (2, 30, 1024)]
+)
+def test_capacity_grows_only_if_freeing_zero_weights_is_not_enough(
+    n: int, remaining: int, size: int
+) -> None:
     model = ElasticNetClassifier(l1=0.01, lr=0.1, schedule="constant")
-    often = {f"often {k}": 1.0 for k in range(30)}
+    frequent = {f"often {k}": 1.0 for k in range(30)}
     for k in range(10):
         model.learn_one({f"rare {k}": 1.0}, True)
     for t in range(200):
-        model.learn_one(often, t % 3 > 0)
+        model.learn_one(frequent, t % 3 > 0)
     assert model.n_nonzero == 30
     with model._engine.exclusive():
         model._engine._make_room(n)
-    assert (len(model._engine.vocabulary), model._engine.rule.size) == (left, size)
+    assert (len(model._engine.vocabulary), model._engine.rule.size) == (remaining, size)
     model._engine.check()
     assert model.n_features_seen == 40
 
 
-def test_ints_have_slots_to_spare() -> None:
-    """A stream of ids that rise a little does not move all weights with every block."""
+def test_int_slots_have_headroom() -> None:
+    """Slowly rising ids must not reallocate all weights with every block."""
     model = ElasticNetClassifier()
     sizes = []
     for top in (100_000, 105_000, 112_000):
@@ -66,10 +70,12 @@ def test_ints_have_slots_to_spare() -> None:
     assert sizes == [112_501] * 3
 
 
-# An endless vocabulary
+# Unbounded vocabularies
 
 
-def endless(model: Any, examples: int, name: Callable[[int], Any], start: int = 0) -> None:
+def learn_unbounded_stream(
+    model: Any, examples: int, name: Callable[[int], Any], start: int = 0
+) -> None:
     for i in range(start, start + examples):
         x = {name(5 * i + j): 0.05 for j in range(4)} | {name(-1 - i % 10): 1.0}
         model.learn_one(x, i % 10 < 5)
@@ -85,26 +91,26 @@ def endless(model: Any, examples: int, name: Callable[[int], Any], start: int = 
         lambda k: 2**20 * (k + 10),
     ],
 )
-def test_memory_follows_what_is_not_zero(name: Callable[[int], Any]) -> None:
+def test_memory_is_proportional_to_nonzero_weights(name: Callable[[int], Any]) -> None:
     model = ElasticNetClassifier(l1=0.02, lr=0.5, schedule="constant")
-    endless(model, 1_000, name)
+    learn_unbounded_stream(model, 1_000, name)
     model.predict_one({name(0): 1.0})
     size, nbytes = model._engine.rule.size, model._raw_memory_usage
     tracemalloc.start()
-    endless(model, 12_000, name, start=1_000)
-    grown = tracemalloc.get_traced_memory()[0]
+    learn_unbounded_stream(model, 12_000, name, start=1_000)
+    growth = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert model._engine.rule.size <= 2 * size <= 8192
     assert model._raw_memory_usage <= 2 * nbytes + 2**18
-    assert grown < 2**20
+    assert growth < 2**20
     assert 5 <= model.n_nonzero < 100
     seen = 13_000 * 4 + 10
     assert model.n_features_seen == pytest.approx(seen, rel=4 * 1.04 / 64)
     model._engine.check()
 
 
-def test_ints_far_apart_are_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are slots while they are close together; far apart they stand in the table."""
+def test_widely_spread_ints_are_interned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dense int ids map directly to slots; widely spread ids go through the hash table."""
     d = 2**25
     model, twin = ElasticNetClassifier(l1=1e-3), ElasticNetClassifier(l1=1e-3)
     rng = np.random.default_rng(5)
@@ -114,30 +120,34 @@ def test_ints_far_apart_are_names(monkeypatch: pytest.MonkeyPatch) -> None:
     y = rng.random(200) < 0.5
     p = model.progressive_many(X, y)
     assert isinstance(model._engine.vocabulary, InternedVocabulary)
-    places = {j: k for k, j in enumerate(np.unique(X.indices).tolist())}
-    close = csr_matrix((X.data, [places[j] for j in X.indices.tolist()], X.indptr))
-    assert p.tobytes() == twin.progressive_many(close, y).tobytes()
+    ranks = {j: k for k, j in enumerate(np.unique(X.indices).tolist())}
+    compact = csr_matrix((X.data, [ranks[j] for j in X.indices.tolist()], X.indptr))
+    assert p.tobytes() == twin.progressive_many(compact, y).tobytes()
     assert isinstance(twin._engine.vocabulary, IntVocabulary)
-    assert {places[j]: w for j, w in model.weights.items()} == twin.weights
+    assert {ranks[j]: w for j, w in model.weights.items()} == twin.weights
 
 
-def rows_of(ids: Any) -> tuple[Any, Any]:
-    """Rows of ones of 20 ids each, and their labels."""
+def random_csr(ids: Any) -> tuple[Any, Any]:
+    """Return rows with 20 ids each, all values 1.0, and their labels."""
     n = len(ids) // 20
     X = csr_matrix((np.ones(len(ids)), ids, np.arange(n + 1) * 20))
     X.sum_duplicates()
     return X, np.arange(n) % 3 == 0
 
 
-@pytest.mark.parametrize(("pool", "kind"), [(400_000, IntVocabulary), (20_000, InternedVocabulary)])
-def test_the_columns_of_a_large_matrix_are_counted(pool: int, kind: type) -> None:
-    """Whether columns are slots depends on how many of them are met, not on the first rows."""
+@pytest.mark.parametrize(
+    ("n_columns", "vocabulary_type"), [(400_000, IntVocabulary), (20_000, InternedVocabulary)]
+)
+def test_large_matrix_chooses_slots_by_distinct_columns(
+    n_columns: int, vocabulary_type: type
+) -> None:
+    """The choice depends on the number of distinct columns, not on the first rows."""
     rng = np.random.default_rng(6)
-    columns = rng.choice(5_000_000, pool, replace=False).astype(np.int32)
-    X, y = rows_of(columns[rng.integers(0, pool, 800_000)])
+    columns = rng.choice(5_000_000, n_columns, replace=False).astype(np.int32)
+    X, y = random_csr(columns[rng.integers(0, n_columns, 800_000)])
     model, twin = (ElasticNetClassifier(l1=1e-5) for _ in range(2))
     p = model.progressive_many(X, y)
-    assert isinstance(model._engine.vocabulary, kind)
+    assert isinstance(model._engine.vocabulary, vocabulary_type)
     rows = (
         twin.progressive_many(X[lo : lo + 500], y[lo : lo + 500]) for lo in range(0, 40_000, 500)
     )
@@ -145,10 +155,10 @@ def test_the_columns_of_a_large_matrix_are_counted(pool: int, kind: type) -> Non
     assert model.weights == twin.weights
 
 
-def test_ints_are_slots_once_enough_of_them_are_known() -> None:
-    """Blocks of a few rows bring them to a table; when that has to grow, they leave it."""
+def test_interned_ints_become_slots_when_the_table_grows() -> None:
+    """Small blocks start in a hash table; the ids move to direct slots when it has to grow."""
     rng = np.random.default_rng(7)
-    X, y = rows_of(rng.integers(0, 4_500_000, 600_000).astype(np.int32))
+    X, y = random_csr(rng.integers(0, 4_500_000, 600_000).astype(np.int32))
     model, twin = (ElasticNetClassifier(l1=1e-5) for _ in range(2))
     kinds, p = [], []
     for lo in range(0, 30_000, 1_000):
@@ -163,16 +173,16 @@ def test_ints_are_slots_once_enough_of_them_are_known() -> None:
 
 
 @given(st.lists(st.integers(0, 40), max_size=60))
-def test_ints_that_ascend_are_those_of_numpy(ints: list[int]) -> None:
+def test_sorted_unique_matches_numpy(ints: list[int]) -> None:
     assert sorted_unique(np.array(ints, np.uint32)).tolist() == np.unique(ints).tolist()
 
 
-# Late features
+# Features that first occur late
 
 
 @pytest.mark.parametrize("unrelated", [0, 1_000, 20_000])
-def test_a_late_feature_pays_nothing_for_the_past(unrelated: int) -> None:
-    """The first example with it moves its weight from zero, whatever was learnt before."""
+def test_new_feature_has_no_past_penalty(unrelated: int) -> None:
+    """The first example of a feature moves its weight from zero, regardless of earlier steps."""
     for update in ("fobos", "sgd"):
         model = ElasticNetClassifier(l1=1e-3, l2=1e-3, update=update, lr=0.1, schedule="constant")
         for t in range(unrelated):
@@ -182,34 +192,36 @@ def test_a_late_feature_pays_nothing_for_the_past(unrelated: int) -> None:
         assert model.weights["new"] == pytest.approx(0.1 * (g - 1e-3), rel=2e-2)
 
 
-# The most that may be non-zero
+# max_features
 
 
-def most_of(model: Any, x: Any, y: bool) -> int:
+def learn_and_count(model: Any, x: Any, y: bool) -> int:
     model.learn_one(x, y)
     return int(model.n_nonzero)
 
 
 @given(
-    most=st.integers(1, 30),
+    limit=st.integers(1, 30),
     rows=st.lists(
         st.tuples(st.sets(st.integers(0, 60), max_size=12), st.booleans()), min_size=1, max_size=40
     ),
     l1=st.sampled_from([0.0, 0.01]),
 )
-def test_never_more_than_the_most(most: int, rows: list[tuple[set[int], bool]], l1: float) -> None:
-    params: dict[str, Any] = {"l1": l1, "lr": 0.3, "max_features": most}
-    by_ints, by_words = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
-    read, together = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
+def test_max_features_is_never_exceeded(
+    limit: int, rows: list[tuple[set[int], bool]], l1: float
+) -> None:
+    params: dict[str, Any] = {"l1": l1, "lr": 0.3, "max_features": limit}
+    by_ints, by_strings = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
+    fallback, batch = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
     xs = [{f"w{j}": 1.0 + j / 100 for j in sorted(row)} for row, _ in rows]
     for x, (row, y) in zip(xs, rows, strict=True):
-        assert most_of(by_ints, {j: 1.0 + j / 100 for j in sorted(row)}, y) <= most
-        assert most_of(by_words, x, y) <= most
-        assert most_of(read, Dict(x), y) <= most
-    together.learn_many(xs, [y for _, y in rows])
-    assert by_words.weights == read.weights == together.weights
-    assert by_words.n_cut == read.n_cut == together.n_cut
-    for model in (by_ints, by_words, read, together):
+        assert learn_and_count(by_ints, {j: 1.0 + j / 100 for j in sorted(row)}, y) <= limit
+        assert learn_and_count(by_strings, x, y) <= limit
+        assert learn_and_count(fallback, Dict(x), y) <= limit
+    batch.learn_many(xs, [y for _, y in rows])
+    assert by_strings.weights == fallback.weights == batch.weights
+    assert by_strings.n_cut == fallback.n_cut == batch.n_cut
+    for model in (by_ints, by_strings, fallback, batch):
         model._engine.check()
 
 
@@ -231,21 +243,21 @@ CAPPED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def test_of_equal_weights_those_go_whose_names_have_the_smaller_hash() -> None:
-    slots, names = np.arange(6, dtype=np.uint32), IntVocabulary()
+def test_pruning_breaks_ties_by_name_hash() -> None:
+    slots, vocabulary = np.arange(6, dtype=np.uint32), IntVocabulary()
     sizes = np.array([2.0, 1.0, 2.0, 3.0, 2.0, 0.5])
-    ties = sorted((0, 2, 4), key=lambda slot: int(names.hashes(slots)[slot]))
+    ties = sorted((0, 2, 4), key=lambda slot: int(vocabulary.hashes(slots)[slot]))
     for n, expected in ((1, [5]), (2, [5, 1]), (3, [5, 1, *ties[:1]]), (4, [5, 1, *ties[:2]])):
-        assert sorted(smallest(slots, sizes, n, names).tolist()) == sorted(expected)
+        assert sorted(smallest(slots, sizes, n, vocabulary).tolist()) == sorted(expected)
 
 
 @pytest.mark.parametrize("case", CAPPED)
-def test_a_step_goes_on_from_what_is_left(case: str) -> None:
-    """After the smallest have gone, it is the dense step of the others."""
-    make, new_twin, params = CAPPED[case]
-    model = make(max_features=10, **params)
-    twin = new_twin(40, **{name: v for name, v in params.items() if name != "index"})
-    rng, cut = np.random.default_rng(1), 0
+def test_step_after_pruning_equals_dense_step(case: str) -> None:
+    """After pruning, the next step equals the dense step from the remaining weights."""
+    make_model, make_twin, params = CAPPED[case]
+    model = make_model(max_features=10, **params)
+    twin = make_twin(40, **{name: v for name, v in params.items() if name != "index"})
+    rng, n_cut = np.random.default_rng(1), 0
     for _ in range(2000):
         ids, values = rng.choice(40, 3, replace=False), 5.0 * rng.normal(size=3)
         row, y = np.zeros(40), bool(rng.integers(2))
@@ -255,18 +267,18 @@ def test_a_step_goes_on_from_what_is_left(case: str) -> None:
             twin.w[j] = w
         twin.learn(row, 1.0 if y else -1.0)
         model.learn_one(dict(zip(ids.tolist(), values.tolist(), strict=True)), y)
-        left = model.weights
-        gone = set(np.flatnonzero(twin.w).tolist()) - set(left)
-        assert len(left) <= 10 and len(gone) <= model.n_cut - cut
-        cut = model.n_cut
-        for j, w in left.items():
+        remaining = model.weights
+        removed = set(np.flatnonzero(twin.w).tolist()) - set(remaining)
+        assert len(remaining) <= 10 and len(removed) <= model.n_cut - n_cut
+        n_cut = model.n_cut
+        for j, w in remaining.items():
             assert w == pytest.approx(twin.w[j], rel=1e-9, abs=1e-12)
-    assert cut > 500
+    assert n_cut > 500
     model._engine.check()
 
 
-def test_the_smallest_go() -> None:
-    """With values all different, what is left is what a sort leaves."""
+def test_smallest_weights_are_pruned() -> None:
+    """With distinct values, pruning keeps exactly the weights that sorting by size would keep."""
     rng = np.random.default_rng(3)
     values = rng.permutation(np.arange(1.0, 101.0))
     model = ElasticNetRegressor(
@@ -274,28 +286,28 @@ def test_the_smallest_go() -> None:
     )
     for k, v in enumerate(values):
         model.learn_one({f"w{k}": 1.0}, v)  # its weight is about v / 10
-    kept = {int(name[1:]) for name in model.weights}
-    assert 35 <= len(kept) <= 40
-    assert model.n_cut == 100 - len(kept)
+    retained = {int(name[1:]) for name in model.weights}
+    assert 35 <= len(retained) <= 40
+    assert model.n_cut == 100 - len(retained)
     order = np.argsort(-values)
-    assert set(order[:30].tolist()) <= kept  # these were never among the smallest
-    copied = pickle.loads(pickle.dumps(model))
-    assert copied.n_cut == model.n_cut and copied.weights == model.weights
-    copied._engine.check()
+    assert set(order[:30].tolist()) <= retained  # these were never among the smallest
+    unpickled = pickle.loads(pickle.dumps(model))
+    assert unpickled.n_cut == model.n_cut and unpickled.weights == model.weights
+    unpickled._engine.check()
 
 
-def test_equal_weights_are_told_apart_by_name(tmp_path: Path) -> None:
-    """Not by their slots, which depend on what was given back; nor all of them go."""
-    kept = []
+def test_ties_do_not_depend_on_slot_order(tmp_path: Path) -> None:
+    """Break ties by name, since slots depend on reuse, and do not drop all tied weights."""
+    retained = []
     for order in (range(64), reversed(range(64))):
         model = ElasticNetClassifier(lr=0.5, schedule="constant", max_features=63)
         model.learn_one({f"w{j}": 1.0 for j in order}, True)
         assert model.n_cut == 64 - 56
-        kept.append(set(model.weights))
-    assert kept[0] == kept[1]
+        retained.append(set(model.weights))
+    assert retained[0] == retained[1]
 
 
-def test_the_most_may_change() -> None:
+def test_max_features_can_change() -> None:
     model = ElasticNetClassifier(lr=0.5)
     model.learn_one({j: 1.0 + j for j in range(100)}, True)
     model.mutate({"max_features": 50})
@@ -312,8 +324,8 @@ def test_the_most_may_change() -> None:
 # Hashes
 
 
-def test_the_hash_is_that_of_murmur() -> None:
-    """As the author's C prints it (MurmurHash64A, seed 0)."""
+def test_name_hash_is_murmurhash64a() -> None:
+    """Expected values are printed by the reference C implementation (MurmurHash64A, seed 0)."""
     expected = {"": 0, "a": 510903276987443985, "site=news": 7537057699728869816}
     expected["12345678"] = 8471103573108904450
     for name, h in expected.items():
@@ -322,28 +334,28 @@ def test_the_hash_is_that_of_murmur() -> None:
 
 
 @given(st.lists(st.text(max_size=40) | st.integers(-(2**70), 2**70) | st.binary(max_size=9)))
-def test_hashes_of_many_are_those_of_each(names: list[Any]) -> None:
+def test_batch_hashes_equal_single_hashes(names: list[Any]) -> None:
     assert hashing.name_hashes(names).tolist() == [hashing.name_hash(name) for name in names]
     texts = [name for name in names if isinstance(name, str)]
     assert hashing.name_hashes(texts).tolist() == [hashing.name_hash(name) for name in texts]
 
 
-def test_names_of_one_key_have_one_hash() -> None:
-    alike: list[list[Any]] = [[1, 1.0, True, np.int64(1), np.float32(1)], [2**70, float(2**70)]]
-    alike += [[0.5, np.float64(0.5)], [(1, "a"), (True, "a")], ["a", np.str_("a")]]
-    for same in alike:
+def test_equal_keys_have_equal_hashes() -> None:
+    groups: list[list[Any]] = [[1, 1.0, True, np.int64(1), np.float32(1)], [2**70, float(2**70)]]
+    groups += [[0.5, np.float64(0.5)], [(1, "a"), (True, "a")], ["a", np.str_("a")]]
+    for same in groups:
         assert len({hashing.name_hash(name) for name in same}) == 1
 
 
-def test_hashed_slots_are_the_same_everywhere(python: Callable[..., str]) -> None:
+def test_hashed_slots_do_not_depend_on_the_process(python: Callable[..., str]) -> None:
     script = (
         "from streaml1 import ElasticNetClassifier as M\n"
         "m = M(hash_bits=12)\n"
         "print([m.slot(n) for n in ('a', 'site=n', 7, 5000, -3, 0.5, ('a', 1), None, b'x', 'é')])"
     )
-    first = python("-c", script, PYTHONHASHSEED="1")
-    assert first == python("-c", script, PYTHONHASHSEED="2", NUMBA_DISABLE_JIT="1")
-    assert "7," in first  # an int below 2**bits is its own slot
+    compiled = python("-c", script, PYTHONHASHSEED="1")
+    assert compiled == python("-c", script, PYTHONHASHSEED="2", NUMBA_DISABLE_JIT="1")
+    assert "7," in compiled  # an int below 2**bits is its own slot
 
 
 values = st.sampled_from([1.0, -1.0, 2.5, True, 3, 0.0, None, "x", "y=z", "", "é", "\ud800"])
@@ -358,7 +370,9 @@ hashed_names = (
     ),
     st.sampled_from([1, 3, 5, 12]),
 )
-def test_hashed_roads_end_in_the_same_bits(rows: list[tuple[dict[Any, Any], bool]], b: int) -> None:
+def test_hashed_learning_is_bit_identical_on_all_paths(
+    rows: list[tuple[dict[Any, Any], bool]], b: int
+) -> None:
     models = [ElasticNetClassifier(l1=1e-3, l2=1e-2, hash_bits=b) for _ in range(3)]
     for x, y in rows:
         assert models[0].predict_proba_one(x) == models[1].predict_proba_one(Dict(x))
@@ -371,8 +385,8 @@ def test_hashed_roads_end_in_the_same_bits(rows: list[tuple[dict[Any, Any], bool
         model._engine.check()
 
 
-def test_hashed_matrices() -> None:
-    """Columns below 2**bits are slots; of a wider matrix the others are hashed."""
+def test_hashed_matrix_equals_hashed_dicts() -> None:
+    """Columns below 2**bits are slots; columns from 2**bits are hashed."""
     rng = np.random.default_rng(1)
     for d, b in ((50, 6), (5_000, 6), (5_000, 10)):
         X = csr_matrix(rng.normal(size=(300, d)) * (rng.random((300, d)) < 20 / d))
@@ -389,30 +403,30 @@ def test_hashed_matrices() -> None:
         assert model.weights == twin.weights
 
 
-def test_what_shares_a_slot_shares_its_weight() -> None:
+def test_colliding_names_share_a_weight() -> None:
     model = ElasticNetClassifier(hash_bits=4)
     names = [f"w{k}" for k in range(100)]
-    same = model.collisions("w0", names)
-    assert same and "w0" not in same
-    assert {model.slot(name) for name in same} == {model.slot("w0")}
+    colliding = model.collisions("w0", names)
+    assert colliding and "w0" not in colliding
+    assert {model.slot(name) for name in colliding} == {model.slot("w0")}
     model.learn_one({"w0": 1.0}, True)
     assert model.weights == {model.slot("w0"): pytest.approx(0.05)}
-    assert model._margin({same[0]: 1.0}) == model._margin({"w0": 1.0})
-    model.learn_one({"w0": 1.0, same[0]: -1.0}, True)  # nothing is left of the two
+    assert model._margin({colliding[0]: 1.0}) == model._margin({"w0": 1.0})
+    model.learn_one({"w0": 1.0, colliding[0]: -1.0}, True)  # the values cancel
     assert model.n_features_seen == 1
     with pytest.raises(AttributeError, match="hash_bits=None"):
         ElasticNetClassifier().slot("w0")
     with pytest.raises(BadExample, match="no hash that is the same in every process"):
         model.learn_one({frozenset({1}): 1.0}, True)
     with pytest.raises(BadExample, match="too large"):
-        model.learn_one({"w0": 9e49, same[0]: 9e49}, True)
+        model.learn_one({"w0": 9e49, colliding[0]: 9e49}, True)
     with pytest.raises(BadExample, match="share a slot"):
-        model.learn_many([{"w0": 9e49, same[0]: 9e49}], [True])
+        model.learn_many([{"w0": 9e49, colliding[0]: 9e49}], [True])
     with pytest.raises(ValueError, match="hash_bits cannot change"):
         model.hash_bits = 5
 
 
-def test_features_seen_are_guessed_from_slots() -> None:
+def test_features_seen_are_estimated_with_hashing() -> None:
     model = ElasticNetClassifier(hash_bits=14, l1=0.5)
     for i in range(200):
         model.learn_one({f"w{i * 50 + j}": 1.0 for j in range(50)}, i % 2 == 0)
@@ -422,36 +436,38 @@ def test_features_seen_are_guessed_from_slots() -> None:
 # Names with equal hashes
 
 
-@pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dicts are not walked here")
-def test_names_of_one_hash_are_one_feature_on_every_road(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 bits are too many to search: here 8 of them count."""
+@pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dict kernels are not available")
+def test_names_with_equal_hashes_are_one_feature_on_all_paths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Finding 64-bit collisions is infeasible, so only 8 bits of the hash are used."""
     monkeypatch.setattr(keys, "HASH", 255)
     models = [ElasticNetClassifier(l1=1e-3, lr=0.3) for _ in range(3)]
     rng = np.random.default_rng(2)
     for i in range(300):
         x = {f"w{k}": 1.5 - k / 4000 for k in rng.integers(0, 2_000, i % 9).tolist()}
         x |= {int(k): 0.5 for k in rng.integers(0, 1_000, i % 3).tolist()}
-        # Of two names of one hash in one row, only the road in Python adds up the values first.
+        # If two names in a row collide, only the Python path sums their values first.
         hashes = keys.hashes_of(list(x))[0].tolist()
         x = {name: v for k, (name, v) in enumerate(x.items()) if hashes[k] not in hashes[:k]}
         y = bool(rng.random() < 0.5)
-        walked, read, many = models
-        assert walked.predict_proba_one(x) == read.predict_proba_one(Dict(x))
-        walked.learn_one(x, y)
-        read.learn_one(Dict(x), y)
-        many.learn_many([x], [y])
-    assert walked.weights == read.weights == many.weights
-    assert 100 < len(walked.weights) <= 256
+        compiled, fallback, batch = models
+        assert compiled.predict_proba_one(x) == fallback.predict_proba_one(Dict(x))
+        compiled.learn_one(x, y)
+        fallback.learn_one(Dict(x), y)
+        batch.learn_many([x], [y])
+    assert compiled.weights == fallback.weights == batch.weights
+    assert 100 < len(compiled.weights) <= 256
 
 
-@pytest.mark.parametrize("other", [("t", 1), "t1"])
-def test_names_of_text_beside_others_that_are_no_strings(other: Any) -> None:
-    """Zeros are given back as new names come: all slots move."""
+@pytest.mark.parametrize("special", [("t", 1), "t1"])
+def test_interned_bytes_coexist_with_non_string_names(special: Any) -> None:
+    """New names evict zero weights, so all slots move."""
     models = [ElasticNetClassifier(l1=0.2, lr=1.0, schedule="constant") for _ in range(2)]
     for model in models:
         for n in range(10):
             model.learn_one({f"z{n}-{k}": 1e-3 for k in range(97)}, True)
-        model.learn_one({other: 3.0}, True)
+        model.learn_one({special: 3.0}, True)
         model.learn_one({"keep": 3.0, "k2": -2.0}, True)
     names = " ".join(f"n{k}:3" for k in range(300))
     models[0].learn_many(VwParser().read(f"-1 | keep k2:-1 {names}\n".encode()).x, [False])
@@ -460,17 +476,17 @@ def test_names_of_text_beside_others_that_are_no_strings(other: Any) -> None:
     models[0]._engine.check()
 
 
-def test_an_arena_that_finds_no_memory_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    arena, grown, asked = NameArena(), byte_interning._grown, []
+def test_arena_is_unchanged_after_a_memory_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    arena, grown, calls = NameArena(), byte_interning._grown, []
 
-    def once(*args: Any) -> Any:
-        asked.append(args)
-        if len(asked) == 2:
+    def fail_once(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 2:
             raise MemoryError
         return grown(*args)
 
     before = len(arena.hashes)
-    monkeypatch.setattr(byte_interning, "_grown", once)
+    monkeypatch.setattr(byte_interning, "_grown", fail_once)
     with pytest.raises(MemoryError):
         arena.reserve(1000, 10)
     assert len(arena.hashes) == before == len(arena.ends) - 1
@@ -478,105 +494,109 @@ def test_an_arena_that_finds_no_memory_is_as_it_was(monkeypatch: pytest.MonkeyPa
     assert 1000 <= len(arena.hashes) == len(arena.ends) - 1
 
 
-# Some want the same line of a table, more than it has places; and 0, which free places have too.
+# Some hashes collide on one bucket and overflow it; 0 is also the marker of a free entry.
 HASHES = st.integers(0, 2**64 - 1) | st.builds(
     lambda line, k: line + k * 2**40, st.sampled_from([0, 1, 15]), st.integers(0, 20)
 )
 
 
 @given(st.lists(HASHES, max_size=120), st.integers(0, 50), st.sampled_from([1, 7, 120]))
-def test_a_table_of_bytes_is_a_dict(hashes: list[int], most: int, step: int) -> None:
-    """Entered, admitted some at a time, and found."""
-    table, arena, twin = HashIndex(), NameArena(), dict[int, int]()
+def test_hash_index_matches_a_dict(hashes: list[int], limit: int, step: int) -> None:
+    """Insert known names, intern in steps up to the limit, then look up all hashes."""
+    index, arena, twin = HashIndex(), NameArena(), dict[int, int]()
     letters, spans = np.zeros(0, np.uint8), np.zeros(len(hashes), np.uint64)
-    known = list(dict.fromkeys(hashes))[: most // 2]
-    table.enter(np.array(known, np.uint64), np.arange(len(known), dtype=np.uint32))
-    table.n = len(known)
+    known = list(dict.fromkeys(hashes))[: limit // 2]
+    index.enter(np.array(known, np.uint64), np.arange(len(known), dtype=np.uint32))
+    index.n = len(known)
     twin.update((h, slot) for slot, h in enumerate(known))
     for lo in range(0, len(hashes), step):
-        some = np.array(hashes[lo : lo + step], np.uint64)
-        slots = np.full(len(some), 77, np.uint32)
-        at = table.intern(some, slots, letters, spans, arena, most)
-        for k, h in enumerate(some.tolist()):
-            if h not in twin and len(twin) >= most:
-                assert at == k
+        chunk = np.array(hashes[lo : lo + step], np.uint64)
+        slots = np.full(len(chunk), 77, np.uint32)
+        pos = index.intern(chunk, slots, letters, spans, arena, limit)
+        for k, h in enumerate(chunk.tolist()):
+            if h not in twin and len(twin) >= limit:
+                assert pos == k
                 break
             assert slots[k] == twin.setdefault(h, len(twin))
         else:
-            assert at == len(some)
-        assert (slots[at:] == 77).all()
-        assert table.n == table.used[0] == len(twin)
-        assert 4 * len(twin) <= len(table.entries)
-    slots, places = table.find(np.array(hashes, np.uint64))
+            assert pos == len(chunk)
+        assert (slots[pos:] == 77).all()
+        assert index.n == index.used[0] == len(twin)
+        assert 4 * len(twin) <= len(index.entries)
+    slots, missing = index.find(np.array(hashes, np.uint64))
     assert slots.tolist() == [twin.get(h, MISSING) for h in hashes]
-    assert places.tolist() == [k for k, h in enumerate(hashes) if h not in twin]
+    assert missing.tolist() == [k for k, h in enumerate(hashes) if h not in twin]
 
 
 @given(st.dictionaries(HASHES, st.integers(0, 99)), st.sets(st.integers(0, 99)))
-def test_a_table_of_bytes_is_left_with_those_that_are_kept(
-    entries: dict[int, int], gone: set[int]
-) -> None:
-    """However many slots it is said to hold: a table of crossed features holds some of them."""
-    table = HashIndex()
-    hashes = np.array(list(entries), np.uint64)
-    table.enter(hashes, np.array(list(entries.values()), np.uint32))
-    new_slots = np.array([-1 if j in gone else 2 * j for j in range(100)])
-    left = table.remapped(new_slots)
-    expected = [2 * j for j in entries.values() if j not in gone]
-    slots, places = left.find(hashes)
-    assert len(places) == len(entries) - len(expected)
+def test_hash_index_remap_keeps_retained_slots(slot_of: dict[int, int], dropped: set[int]) -> None:
+    """The slots may be a subset, as in the table of crossed features."""
+    index = HashIndex()
+    hashes = np.array(list(slot_of), np.uint64)
+    index.enter(hashes, np.array(list(slot_of.values()), np.uint32))
+    new_slots = np.array([-1 if j in dropped else 2 * j for j in range(100)])
+    remapped = index.remapped(new_slots)
+    expected = [2 * j for j in slot_of.values() if j not in dropped]
+    slots, missing = remapped.find(hashes)
+    assert len(missing) == len(slot_of) - len(expected)
     assert slots[slots != MISSING].tolist() == expected
-    assert 4 * len(expected) <= len(left.entries)
+    assert 4 * len(expected) <= len(remapped.entries)
 
 
-# Births and deaths
+# Change tracking
 
 
 @given(
     st.lists(st.integers(0, 5) | st.sampled_from([2**40, 2**63, 3 + 2**50]), max_size=80), st.data()
 )
-def test_names_are_told_apart_by_their_hashes(hashes: list[int], data: st.DataObject) -> None:
-    """Those of zero too, and those that would stand in one place."""
-    places = [k for k in range(len(hashes)) if data.draw(st.booleans())]
-    unknown = distinct(np.array(hashes, np.uint64), np.array(places, np.int64))
+def test_distinct_finds_first_positions(hashes: list[int], data: st.DataObject) -> None:
+    """Zero hashes and hashes that share a bucket are distinguished as well."""
+    positions = [k for k in range(len(hashes)) if data.draw(st.booleans())]
+    unknown = distinct(np.array(hashes, np.uint64), np.array(positions, np.int64))
     firsts: dict[int, int] = {}
-    for k in places:
+    for k in positions:
         firsts.setdefault(hashes[k], k)
     assert unknown.first_positions.tolist() == [*firsts.values()]
     known = [hashes[unknown.first_positions[n]] for n in unknown.order.tolist()]
-    assert known == [hashes[k] for k in places]
+    assert known == [hashes[k] for k in positions]
     slots = np.zeros(len(hashes), np.uint32)
     unknown.fill(slots, np.arange(1, len(firsts) + 1, dtype=np.uint32))
     numbers = {h: n + 1 for n, h in enumerate(firsts)}
-    chosen = set(places)
+    chosen = set(positions)
     assert slots.tolist() == [numbers[h] if k in chosen else 0 for k, h in enumerate(hashes)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=60), st.integers(0, 40))
-def test_names_are_kept_as_they_were(pieces: list[tuple[int, int]], behind: int) -> None:
-    """Copied by words, or byte by byte where no more may be read."""
-    letters = np.random.default_rng(7).integers(0, 256, 80 + behind).astype(np.uint8)
+def test_arena_stores_names_unchanged(pieces: list[tuple[int, int]], padding: int) -> None:
+    """Names are copied in words, or bytewise where reading past the end is not allowed."""
+    letters = np.random.default_rng(7).integers(0, 256, 80 + padding).astype(np.uint8)
     spans = np.array([(begin << 32) | size for begin, size in pieces], np.uint64)
     hashes = np.arange(1, len(pieces) + 1, dtype=np.uint64)
-    table, arena, slots = HashIndex(), NameArena(), np.empty(len(pieces), np.uint32)
-    exact = letters[: max((begin + size for begin, size in pieces), default=0) + behind]
-    at = 0
-    for most in (len(pieces) // 3, len(pieces) // 2, MISSING):  # it goes on where it ended
-        at = table.intern(hashes, slots, exact, spans, arena, most, at)
-        assert at == min(most, len(pieces)) == len(arena) == table.n
-        assert 4 * int(table.used[0]) <= len(table.entries)
+    index, arena, slots = HashIndex(), NameArena(), np.empty(len(pieces), np.uint32)
+    exact = letters[: max((begin + size for begin, size in pieces), default=0) + padding]
+    pos = 0
+    # Each call resumes where the last one stopped.
+    for limit in (len(pieces) // 3, len(pieces) // 2, MISSING):
+        pos = index.intern(hashes, slots, exact, spans, arena, limit, pos)
+        assert pos == min(limit, len(pieces)) == len(arena) == index.n
+        assert 4 * int(index.used[0]) <= len(index.entries)
     assert slots.tolist() == list(range(len(pieces)))
     raw = [arena.bytes[arena.ends[k] : arena.ends[k + 1]].tobytes() for k in range(len(arena))]
     assert raw == [letters[begin : begin + size].tobytes() for begin, size in pieces]
-    kept = np.arange(len(pieces)) % 3 > 0
-    left = arena.retained(kept)
-    raw_left = [left.bytes[left.ends[k] : left.ends[k + 1]].tobytes() for k in range(len(left))]
-    assert raw_left == [one for one, is_kept in zip(raw, kept, strict=True) if is_kept]
+    retained = np.arange(len(pieces)) % 3 > 0
+    remaining = arena.retained(retained)
+    raw_remaining = [
+        remaining.bytes[remaining.ends[k] : remaining.ends[k + 1]].tobytes()
+        for k in range(len(remaining))
+    ]
+    assert raw_remaining == [
+        name for name, is_retained in zip(raw, retained, strict=True) if is_retained
+    ]
 
 
-def test_births_and_deaths() -> None:
+def test_changes_list_added_and_dropped_features() -> None:
     model = ElasticNetClassifier(l1=0.1, lr=1.0, schedule="constant", intercept_lr=0.0)
-    watch, other = model.watch(), model.watch()
+    watch, second_watch = model.watch(), model.watch()
     model.learn_one({"a": 1.0, "b": 0.5}, True)
     assert [name for name, _ in watch.changes().born] == ["a", "b"]
     assert watch.changes() == ([], [])
@@ -584,23 +604,23 @@ def test_births_and_deaths() -> None:
         model.learn_one({"c": 1.0}, False)
     born, died = watch.changes()
     assert [name for name, _ in born] == ["c"] and [name for name, _ in died] == ["b"]
-    model._engine._reserve_entries(5_000)  # zeros go, all slots move
+    model._engine._reserve_entries(5_000)  # evicts zeros, which moves all slots
     for _ in range(3):
         model.learn_one({}, False)
     assert [name for name, _ in watch.changes().died] == ["a"]
-    assert [name for name, _ in other.changes().born] == ["c"]
+    assert [name for name, _ in second_watch.changes().born] == ["c"]
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12)), max_size=60),
     st.sampled_from([(), [("w", "x")]]),
 )
-def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]], cross: Any) -> None:
-    """Against the difference of `weights`, through evictions, cuts and refused batches."""
+def test_changes_match_differences_of_weights(plan: list[tuple[int, int]], cross: Any) -> None:
+    """Compare with differences of `weights`, through evictions, pruning and rejected batches."""
     options = {"l1": 0.05, "lr": 1.0, "schedule": "constant", "max_features": 8}
     model = ElasticNetClassifier(cross=cross, **options)
-    watch, few, before = model.watch(), model.watch(), dict[Any, float]()
-    earlier: Any = None
+    watch, limited, before = model.watch(), model.watch(), dict[Any, float]()
+    previous: Any = None
     for event, k in plan:
         if event == 0:
             model.learn_one({f"w{k}": 1.0, k: 0.5}, k % 2 == 0)
@@ -614,54 +634,54 @@ def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]], cross: An
             with pytest.raises(BadExample):
                 model.learn_many([{f"v{k}": 1.0}, {"bad": math.nan}], [True, False])
         else:
-            now = model.weights
+            current = model.weights
             born, died = watch.changes()
-            if earlier is not None:  # whatever was learnt since, and wherever slots have moved
-                assert earlier[0].told(2) == earlier[1]
-            look = few.look()
-            named, counts = look.told(2), look.counts
-            earlier = look, named
+            if previous is not None:  # later learning and moved slots must not matter
+                assert previous[0].told(2) == previous[1]
+            look = limited.look()
+            names, counts = look.told(2), look.counts
+            previous = look, names
             assert counts == (len(born), len(died))
-            for some, every in zip(named, (born, died), strict=True):
-                assert set(some) <= set(every) and len(some) >= min(2, len(every))
-                assert [abs(w) for _, w in some] == [abs(w) for _, w in every[: len(some)]]
-            assert dict(born) == {name: w for name, w in now.items() if name not in before}
-            assert dict(died) == {name: w for name, w in before.items() if name not in now}
-            before = now
+            for shown, all_changes in zip(names, (born, died), strict=True):
+                assert set(shown) <= set(all_changes) and len(shown) >= min(2, len(all_changes))
+                assert [abs(w) for _, w in shown] == [abs(w) for _, w in all_changes[: len(shown)]]
+            assert dict(born) == {name: w for name, w in current.items() if name not in before}
+            assert dict(died) == {name: w for name, w in before.items() if name not in current}
+            before = current
 
 
-@pytest.mark.parametrize("most", [5, None])
-def test_only_names_that_are_told_are_made_strings(
-    most: int | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limit", [5, None])
+def test_only_reported_names_are_decoded(
+    limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where slots were given back since, too."""
+    """Also after slots were reused."""
     model = ElasticNetClassifier(l1=1e-3, lr=1.0, schedule="constant", intercept_lr=0.0)
     watch = model.watch()
-    told, name = [], NameArena.name
-    monkeypatch.setattr(NameArena, "name", lambda arena, k: told.append(k) or name(arena, k))
-    for head, label in ((b"a", True), (b"b", False)):
-        lines = b"".join(b"1 | %s%d\n" % (head, k) for k in range(2_000))
+    decoded, name = [], NameArena.name
+    monkeypatch.setattr(NameArena, "name", lambda arena, k: decoded.append(k) or name(arena, k))
+    for prefix, label in ((b"a", True), (b"b", False)):
+        lines = b"".join(b"1 | %s%d\n" % (prefix, k) for k in range(2_000))
         model.learn_many(VwParser().read(lines).x, [label] * 2_000)
         born = watch.look().counts[0]
         assert born > 100
     model.learn_many(VwParser().read(b"-1 |\n" * 200).x, [False] * 200)
-    told.clear()
+    decoded.clear()
     with model._engine.exclusive():
         model._engine._make_room(5_000)
-    assert not told
+    assert not decoded
     look = watch.look()
-    changes, (born, died) = look.told(most), look.counts
+    changes, (born, died) = look.told(limit), look.counts
     assert not born and died > 100
-    assert len(told) == len(changes.died) == min(died, most or died)
+    assert len(decoded) == len(changes.died) == min(died, limit or died)
 
 
 @given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
-def test_what_is_at_one_of_two_looks_alone(a: set[int], b: set[int]) -> None:
-    looks = [
-        TrackedWeights(np.array(sorted(one), np.int64), np.array(sorted(one), np.float64))
-        for one in (a, b)
+def test_symmetric_difference_of_tracked_weights(a: set[int], b: set[int]) -> None:
+    snapshots = [
+        TrackedWeights(np.array(sorted(slots_at), np.int64), np.array(sorted(slots_at), np.float64))
+        for slots_at in (a, b)
     ]
-    for (slots, w), expected in zip(_symmetric_difference(*looks), (a - b, b - a), strict=True):
+    for (slots, w), expected in zip(_symmetric_difference(*snapshots), (a - b, b - a), strict=True):
         assert slots.tolist() == w.tolist() == sorted(expected)
 
 
@@ -671,36 +691,34 @@ def test_what_is_at_one_of_two_looks_alone(a: set[int], b: set[int]) -> None:
     slots=st.sets(st.integers(0, 39), max_size=6),
     l1=st.sampled_from([0.0, 0.4]),
 )
-def test_the_weights_of_a_line_are_all_that_there_are(
-    lr: Any, size: int, slots: set[int], l1: float
-) -> None:
-    """Slots that nothing has touched are passed over by eights."""
+def test_nonzero_weights_finds_all_weights(lr: Any, size: int, slots: set[int], l1: float) -> None:
+    """The kernel skips blocks of eight untouched slots."""
     model = ElasticNetClassifier(l1=l1, lr=lr, intercept_lr=0.0)
     model.learn_one({j: 1.0 + j % 3 for j in slots if j < size}, True)
     rule = type(model._engine.rule).from_state_dict(size, *model._engine.rule.state_dict())
-    every, found, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
-    n = loop.nonzero_weights(rule, found, w)
-    assert found[:n].tolist() == np.flatnonzero(every).tolist()
-    assert w[:n].tolist() == every[found[:n]].tolist()
+    weights, live_slots, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
+    n = loop.nonzero_weights(rule, live_slots, w)
+    assert live_slots[:n].tolist() == np.flatnonzero(weights).tolist()
+    assert w[:n].tolist() == weights[live_slots[:n]].tolist()
 
 
-def test_a_line_looks_up_no_names_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
+def test_report_lines_resolve_names_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups: list[int] = []
     names_at = InternedVocabulary.names_at
     monkeypatch.setattr(
         InternedVocabulary,
         "names_at",
-        lambda table, slots: told.append(len(slots)) or names_at(table, slots),
+        lambda vocabulary, slots: lookups.append(len(slots)) or names_at(vocabulary, slots),
     )
     stream = (({f"w{k % 97}": 1.0}, k % 3 == 0) for k in range(500))
     report = progressive(ElasticNetClassifier(), stream, every=100)
-    assert [line.born for line in report.lines] == [97, 0, 0, 0, 0] and not told
+    assert [line.born for line in report.lines] == [97, 0, 0, 0, 0] and not lookups
     assert report.changes == ([], [])
     report = progressive(ElasticNetClassifier(), [({"a": 1.0}, True)])
-    assert [name for name, _ in report.changes.born] == ["a"] and sum(told) == 1
+    assert [name for name, _ in report.changes.born] == ["a"] and sum(lookups) == 1
 
 
-def test_a_refused_matrix_takes_nothing_from_a_watch() -> None:
+def test_rejected_matrix_reports_no_changes() -> None:
     model = ElasticNetClassifier(l1=1e-4)
     model.learn_one({3: 1.0, 2**22: 1.0}, True)
     watch = model.watch()
@@ -719,8 +737,8 @@ def test_a_refused_matrix_takes_nothing_from_a_watch() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["columns", "words"])
-def test_copies_are_as_small_as_what_is_alive(kind: str) -> None:
-    """A hundred copies of a model that has seen 10^6 features and kept 1,000: 200 kB each."""
+def test_copies_store_only_nonzero_weights(kind: str) -> None:
+    """A hundred copies of a model with 10^6 seen and 1,000 live features take 200 kB each."""
     model = ElasticNetClassifier(l1=1e-4, lr=0.1, schedule="constant")
     name = (lambda j: j) if kind == "columns" else (lambda j: f"word {j}")
     rng = np.random.default_rng(0)
@@ -738,19 +756,21 @@ def test_copies_are_as_small_as_what_is_alive(kind: str) -> None:
     x = dict.fromkeys(chosen[:80], 1.0)
     expected = model.predict_proba_one(x)
     assert len(pickle.dumps(model)) < 60_000
-    for one in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert one.predict_proba_one(x) == expected  # what it takes is compiled now
+    for duplicate in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert duplicate.predict_proba_one(x) == expected  # also compiles what copies need
     tracemalloc.start()
     copies = [
         copy.deepcopy(model) if k % 2 else pickle.loads(pickle.dumps(model)) for k in range(100)
     ]
-    assert [one.predict_proba_one(x) for one in copies] == [expected] * 100
+    assert [duplicate.predict_proba_one(x) for duplicate in copies] == [expected] * 100
     assert tracemalloc.get_traced_memory()[0] < 100 * 200_000
     tracemalloc.stop()
-    assert all(one.n_features_seen == pytest.approx(d, rel=4 * 1.04 / 64) for one in copies[:3])
+    assert all(
+        duplicate.n_features_seen == pytest.approx(d, rel=4 * 1.04 / 64) for duplicate in copies[:3]
+    )
 
 
-def test_a_cap_and_hashes_are_saved(tmp_path: Path) -> None:
+def test_max_features_and_hash_bits_are_saved(tmp_path: Path) -> None:
     for params in ({"max_features": 9}, {"hash_bits": 6}, {"max_features": 9, "hash_bits": 6}):
         model = ElasticNetClassifier(l1=1e-3, **params)
         for i in range(50):
@@ -758,8 +778,8 @@ def test_a_cap_and_hashes_are_saved(tmp_path: Path) -> None:
         model.save(tmp_path / "m")
         loaded = streaml1.load(tmp_path / "m")
         for i in range(50):
-            for one in (model, loaded):
-                one.learn_one({f"w{i % 23}": 1.0, "c": f"{i % 7}"}, i % 3 == 0)
+            for instance in (model, loaded):
+                instance.learn_one({f"w{i % 23}": 1.0, "c": f"{i % 7}"}, i % 3 == 0)
         assert loaded.weights == model.weights
         assert (loaded.n_cut, loaded.max_features) == (model.n_cut, model.max_features)
         assert loaded.freeze().predict_proba_one({"w1": 1.0}) == model.predict_proba_one(
@@ -767,7 +787,7 @@ def test_a_cap_and_hashes_are_saved(tmp_path: Path) -> None:
         )
 
 
-def test_interpreted_hashes_are_the_same() -> None:
+def test_interpreted_hash_equals_compiled_hash() -> None:
     if jit.COMPILED:
         data = np.frombuffer(bytearray("ein längerer text".encode()), np.uint8)
         with np.errstate(over="ignore"):
@@ -775,10 +795,10 @@ def test_interpreted_hashes_are_the_same() -> None:
         assert int(h) == hashing.name_hash("ein längerer text")
 
 
-# Names of other classes
+# Names of custom classes
 
 
-def test_a_name_of_another_class_may_be_an_int_of_a_matrix() -> None:
+def test_custom_key_equal_to_an_int_is_the_same_feature() -> None:
     class Five:
         def __hash__(self) -> int:
             return hash(5)
@@ -796,7 +816,7 @@ def test_a_name_of_another_class_may_be_an_int_of_a_matrix() -> None:
         model._engine.check()
 
 
-def test_two_keys_of_one_name_are_one_feature() -> None:
+def test_distinct_keys_with_one_name_are_one_feature() -> None:
     class Own(str):
         def __eq__(self, other: object) -> bool:
             return self is other
@@ -812,48 +832,48 @@ def test_two_keys_of_one_name_are_one_feature() -> None:
     model._engine.check()
 
 
-def test_surrogates_are_kept_apart_in_a_file(tmp_path: Path) -> None:
+def test_saved_model_distinguishes_surrogates(tmp_path: Path) -> None:
     model = ElasticNetRegressor()
     model.learn_one({"\ud83d\ude00": 1.0, "\U0001f600": -1.0, "\ud800": 2.0}, 1.0)
     model.save(tmp_path / "m")
     assert streaml1.load(tmp_path / "m").weights == model.weights
 
 
-# Frames
+# Kernel contexts
 
 
-@pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dicts are not walked here")
-def test_a_replaced_frame_is_closed() -> None:
-    """A thread may still hold it."""
+@pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dict kernels are not available")
+def test_replaced_kernel_context_is_closed() -> None:
+    """Another thread may still hold a reference to the old context."""
     model = ElasticNetClassifier()
     model.learn_one({"a": 1.0}, True)
     model.learn_one({"a": 1.0}, True)
-    held = model._engine._context
+    old_context = model._engine._context
     model.predict_one({f"w{k}": 1.0 for k in range(600)})
-    assert model._engine._context is not held
-    assert not held.is_open and model._engine._context.is_open
+    assert model._engine._context is not old_context
+    assert not old_context.is_open and model._engine._context.is_open
     assert model._engine._context.learns
     x = {"new": 1.0}
-    assert held.learn(held.address, id(x), 1.0, 1.0, 0.1) == dict_reader.FALLBACK
+    assert old_context.learn(old_context.address, id(x), 1.0, 1.0, 0.1) == dict_reader.FALLBACK
     assert model.n_features_seen == 1
 
 
-def test_long_rows_take_no_square_of_time() -> None:
+def test_long_rows_take_linear_time() -> None:
     x: dict[str, Any] = {f"w{k}": 1.0 for k in range(3_000)} | {"c": "d"}
     for params in ({}, {"hash_bits": 8}):
-        one, other = (ElasticNetClassifier(l1=1e-3, **params) for _ in range(2))
+        compiled, fallback = (ElasticNetClassifier(l1=1e-3, **params) for _ in range(2))
         for y in (True, False, True):
-            one.learn_one(x, y)
-            other.learn_one(Dict(x), y)
-            one.learn_one({"c=d": 1.0}, y)
-            other.learn_one({"c=d": 1.0}, y)
-        assert one.weights == other.weights
+            compiled.learn_one(x, y)
+            fallback.learn_one(Dict(x), y)
+            compiled.learn_one({"c=d": 1.0}, y)
+            fallback.learn_one({"c=d": 1.0}, y)
+        assert compiled.weights == fallback.weights
 
 
-def test_an_interrupted_change_of_the_most_loses_nothing() -> None:
+def test_interrupted_change_of_max_features_loses_nothing() -> None:
     model = ElasticNetClassifier(max_features=5)
     model.learn_one({"a": 1.0, "b": 1.0}, True)
-    model._engine.online[0].most = 0  # and no further
+    model._engine.online[0].most = 0  # simulates the interrupt after this assignment
     model.learn_one({"a": 1.0}, True)
     assert len(model.weights) == 2
     model._engine.check()

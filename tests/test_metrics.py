@@ -1,4 +1,4 @@
-"""What /metrics and /health say, and what is logged, against counts made by hand."""
+"""Metrics, health and log events of a run, checked against counts made in the test."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPERATING = ROOT / "docs" / "operating.md"
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Time that passes only when asked to."""
+    """Replace the monotonic clock by one that a test advances."""
     now = [1000.0]
     monkeypatch.setattr(gauges_module.time, "monotonic", lambda: now[0])
 
@@ -48,40 +48,40 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return wait
 
 
-def fetched(metrics: MetricsServer, path: str) -> tuple[int, str, str]:
+def fetch(metrics: MetricsServer, path: str) -> tuple[int, str, str]:
     try:
-        with urllib.request.urlopen(f"http://{metrics.address}{path}", timeout=10) as answer:
-            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        with urllib.request.urlopen(f"http://{metrics.address}{path}", timeout=10) as response:
+            return response.status, response.headers["Content-Type"], response.read().decode()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def read(metrics: MetricsServer) -> dict[str, Any]:
-    """Samples by name; those of partitions as a dict."""
-    code, kind, text = fetched(metrics, "/metrics")
+def read_metrics(metrics: MetricsServer) -> dict[str, Any]:
+    """Return samples by name; samples with partitions are dicts."""
+    code, kind, text = fetch(metrics, "/metrics")
     assert code == 200 and kind.startswith("text/plain")
-    told: dict[str, Any] = {}
+    samples: dict[str, Any] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation and family.type in ("counter", "gauge")
         for sample in family.samples:
             assert sample.name.endswith("_total") == (family.type == "counter")
             if sample.labels:
                 [(label, value)] = sample.labels.items()
-                told.setdefault(sample.name, {})[f"{label}={value}"] = sample.value
+                samples.setdefault(sample.name, {})[f"{label}={value}"] = sample.value
             else:
-                told[sample.name] = sample.value
-    return told
+                samples[sample.name] = sample.value
+    return samples
 
 
 def health(metrics: MetricsServer) -> tuple[int, dict[str, Any]]:
-    code, kind, text = fetched(metrics, "/health")
+    code, kind, text = fetch(metrics, "/health")
     assert kind == "application/json"
     return code, json.loads(text)
 
 
-class Fed:
-    """A source of blocks, each handed over when the test has looked."""
+class ScriptedSource:
+    """A source that calls a function of the test after each block."""
 
     name = "fed"
 
@@ -89,10 +89,10 @@ class Fed:
         self._blocks = blocks
         self.ends = {0: sum(map(len, blocks)), 1: 7}
         self.done = 0
-        self.looks: list[Callable[[], None]] = []
+        self.callbacks: list[Callable[[], None]] = []
 
     def blocks(self, size: int, refuse: Any) -> Iterator[Block]:
-        for block, look in zip(self._blocks, [*self.looks, lambda: None], strict=False):
+        for block, look in zip(self._blocks, [*self.callbacks, lambda: None], strict=False):
             first = self.done + 1
             self.done += len(block)
             x, y = map(list, zip(*block, strict=True))
@@ -123,18 +123,18 @@ def run(source: Any, metrics: MetricsServer, **options: Any) -> Any:
     return model, progressive(model, source, observers=[metrics], **options)
 
 
-# Numbers
+# Metrics
 
 
-def test_numbers_are_those_of_the_run(clock: Callable[[float], None]) -> None:
+def test_metrics_match_the_run(clock: Callable[[float], None]) -> None:
     blocks = [examples(30, 1), [*examples(9, 2), ({1: math.nan}, True)], examples(20, 3)]
-    source = Fed(blocks)
-    told: list[dict[str, Any]] = []
+    source = ScriptedSource(blocks)
+    scrapes: list[dict[str, Any]] = []
     twin = streaml1.ElasticNetClassifier(l1=1e-3)
     losses: list[float] = []
 
-    def loss_of(some: list[Any]) -> None:
-        for x, y in some:
+    def learn_and_record_loss(examples_of_block: list[Any]) -> None:
+        for x, y in examples_of_block:
             if all(map(math.isfinite, x.values())):
                 p = min(max(twin.predict_proba_one(x)[True], 1e-15), 1 - 1e-15)
                 losses.append(-math.log(p if y else 1 - p))
@@ -142,152 +142,158 @@ def test_numbers_are_those_of_the_run(clock: Callable[[float], None]) -> None:
 
     with MetricsServer() as metrics:
 
-        def look() -> None:
-            told.append(read(metrics))
-            loss_of(blocks[len(told) - 1])
-            now = told[-1]
-            assert now["streaml1_loss"] == pytest.approx(np.mean(losses), rel=1e-9)
-            assert now["streaml1_nonzero_weights"] == twin.n_nonzero
+        def scrape() -> None:
+            scrapes.append(read_metrics(metrics))
+            learn_and_record_loss(blocks[len(scrapes) - 1])
+            latest = scrapes[-1]
+            assert latest["streaml1_loss"] == pytest.approx(np.mean(losses), rel=1e-9)
+            assert latest["streaml1_nonzero_weights"] == twin.n_nonzero
             clock(45.0)
 
-        source.looks = [look, look, look]
+        source.callbacks = [scrape, scrape, scrape]
         model, report = run(source, metrics, bad="skip")
         assert report.examples == 59 and report.refused == 1
-    assert [one["streaml1_examples_total"] for one in told] == [30, 39, 59]
-    assert [one["streaml1_refused_total"] for one in told] == [0, 1, 1]
-    assert [one["streaml1_lag"] for one in told] == [
-        {"partition=0": left, "partition=1": 7} for left in (30, 20, 0)
+    assert [sample["streaml1_examples_total"] for sample in scrapes] == [30, 39, 59]
+    assert [sample["streaml1_refused_total"] for sample in scrapes] == [0, 1, 1]
+    assert [sample["streaml1_lag"] for sample in scrapes] == [
+        {"partition=0": unread, "partition=1": 7} for unread in (30, 20, 0)
     ]
-    assert [one["streaml1_healthy"] for one in told] == [1, 1, 1]
-    # A minute goes back to the start, to the start, and to the first block.
-    assert [one.get("streaml1_examples_per_second") for one in told] == pytest.approx(
+    assert [sample["streaml1_healthy"] for sample in scrapes] == [1, 1, 1]
+    # The window of a minute reaches back to the start twice, then to the first block.
+    assert [sample.get("streaml1_examples_per_second") for sample in scrapes] == pytest.approx(
         [0.0, 39 / 45, 59 / 90], rel=1e-9
     )
-    assert told[1]["streaml1_recent_loss"] == pytest.approx(np.mean(losses[:39]), rel=1e-9)
-    assert "streaml1_checkpoints_total" not in told[0]
+    assert scrapes[1]["streaml1_recent_loss"] == pytest.approx(np.mean(losses[:39]), rel=1e-9)
+    assert "streaml1_checkpoints_total" not in scrapes[0]
     assert model.n_iterations == 59
 
 
-def test_what_is_recent_is_a_minute(clock: Callable[[float], None]) -> None:
+def test_recent_window_is_one_minute(clock: Callable[[float], None]) -> None:
     blocks = [examples(10, seed) for seed in range(8)]
-    source = Fed(blocks)
-    told: list[dict[str, Any]] = []
+    source = ScriptedSource(blocks)
+    scrapes: list[dict[str, Any]] = []
     twin = streaml1.ElasticNetClassifier(l1=1e-3)
     losses: list[float] = []
-    for x, y in (one for block in blocks for one in block):
+    for x, y in (example for block in blocks for example in block):
         p = twin.predict_proba_one(x)[True]
         losses.append(-math.log(p if y else 1 - p))
         twin.learn_one(x, y)
     with MetricsServer() as metrics:
 
-        def look() -> None:
-            told.append(read(metrics))
+        def scrape() -> None:
+            scrapes.append(read_metrics(metrics))
             clock(20.0)
 
-        source.looks = [look] * 8
+        source.callbacks = [scrape] * 8
         run(source, metrics)
-    # Blocks come at 0, 20, 40 ... seconds; a minute before 140 is the block of 80.
-    assert told[7]["streaml1_examples_per_second"] == pytest.approx(30 / 60)
-    assert told[7]["streaml1_recent_loss"] == pytest.approx(np.mean(losses[50:80]), rel=1e-9)
-    assert told[7]["streaml1_loss"] == pytest.approx(np.mean(losses), rel=1e-9)
+    # Blocks arrive at 0, 20, 40, ... s; one minute before 140 s is the block at 80 s.
+    assert scrapes[7]["streaml1_examples_per_second"] == pytest.approx(30 / 60)
+    assert scrapes[7]["streaml1_recent_loss"] == pytest.approx(np.mean(losses[50:80]), rel=1e-9)
+    assert scrapes[7]["streaml1_loss"] == pytest.approx(np.mean(losses), rel=1e-9)
 
 
-def test_checkpoints_and_what_other_outs_tell(
+def test_metrics_of_checkpoints_and_observers(
     tmp_path: Path, clock: Callable[[float], None]
 ) -> None:
-    class Waiting(Observer):
+    class WaitingObserver(Observer):
         def metrics(self) -> dict[str, float]:
             return {"waiting_labels": 3.0, "dead_letters_total": 2.0}
 
-    source = Fed([examples(5, 1), examples(5, 2)])
-    told: list[dict[str, Any]] = []
+    source = ScriptedSource([examples(5, 1), examples(5, 2)])
+    scrapes: list[dict[str, Any]] = []
     with MetricsServer() as metrics, Checkpoints(tmp_path / "kept", seconds=0) as store:
 
-        def look() -> None:
+        def scrape() -> None:
             clock(4.0)
-            told.append(read(metrics))
+            scrapes.append(read_metrics(metrics))
 
-        source.looks = [look, look]
+        source.callbacks = [scrape, scrape]
         model = streaml1.ElasticNetClassifier()
-        progressive(model, source, observers=[Waiting(), metrics], checkpoint=store)
+        progressive(model, source, observers=[WaitingObserver(), metrics], checkpoint=store)
         size = max(path.stat().st_size for path in (tmp_path / "kept").glob("*.checkpoint"))
-        last = read(metrics)
-    assert [one["streaml1_checkpoint_age_seconds"] for one in told] == [4.0, 4.0]
-    assert last["streaml1_checkpoint_bytes"] == size
-    assert told[1]["streaml1_checkpoints_total"] == told[0]["streaml1_checkpoints_total"] + 1
-    assert last["streaml1_waiting_labels"] == 3 and last["streaml1_dead_letters_total"] == 2
+        final = read_metrics(metrics)
+    assert [sample["streaml1_checkpoint_age_seconds"] for sample in scrapes] == [4.0, 4.0]
+    assert final["streaml1_checkpoint_bytes"] == size
+    assert scrapes[1]["streaml1_checkpoints_total"] == scrapes[0]["streaml1_checkpoints_total"] + 1
+    assert final["streaml1_waiting_labels"] == 3 and final["streaml1_dead_letters_total"] == 2
 
 
-def test_a_run_that_goes_on_counts_its_own(tmp_path: Path) -> None:
-    """A counter that fell by the examples of a crash would look like a restart at a million."""
+def test_resumed_run_counts_only_its_own_examples(tmp_path: Path) -> None:
+    """A counter that decreases after a crash would look like a restart with a large increase."""
     (tmp_path / "a.svm").write_text("1 1:1\n0 2:1\n" * 50)
-    source, kept = str(tmp_path / "a.svm"), tmp_path / "kept"
-    progressive(streaml1.ElasticNetClassifier(), source, limit=60, checkpoint=kept)
+    source, directory = str(tmp_path / "a.svm"), tmp_path / "kept"
+    progressive(streaml1.ElasticNetClassifier(), source, limit=60, checkpoint=directory)
     with MetricsServer() as metrics:
-        progressive(streaml1.ElasticNetClassifier(), source, checkpoint=kept, observers=[metrics])
-        told = read(metrics)
-    assert told["streaml1_examples_total"] == 40 and told["streaml1_model_examples"] == 100
+        progressive(
+            streaml1.ElasticNetClassifier(), source, checkpoint=directory, observers=[metrics]
+        )
+        samples = read_metrics(metrics)
+    assert samples["streaml1_examples_total"] == 40 and samples["streaml1_model_examples"] == 100
 
 
-def test_every_name_is_in_the_table_and_every_row_is_served(tmp_path: Path) -> None:
-    rows = {
+def test_documented_metrics_are_exactly_those_served(tmp_path: Path) -> None:
+    documented = {
         line.split("`")[1].partition("{")[0]
         for line in OPERATING.read_text().splitlines()
         if line.startswith("| `streaml1_")
     }
-    source = Fed([examples(5, 1), examples(5, 2)])
+    source = ScriptedSource([examples(5, 1), examples(5, 2)])
     with MetricsServer() as metrics:
         run(source, metrics, checkpoint=Checkpoints(tmp_path / "kept", seconds=0))
-        served = {name for name in read(metrics) if name.startswith("streaml1_")}
-    of_others = {name for name in rows if name in OTHERS}
-    assert served == rows - of_others
+        served = {name for name in read_metrics(metrics) if name.startswith("streaml1_")}
+    of_other_observers = {name for name in documented if name in OTHER_OBSERVERS}
+    assert served == documented - of_other_observers
 
 
-OTHERS: set[str] = {"streaml1_dead_letters_total"}
-"""What outs that this run has not would add."""
+OTHER_OBSERVERS: set[str] = {"streaml1_dead_letters_total"}
+"""Metrics of observers that this run does not have."""
 
 
 # Health
 
 
-def test_before_the_run_it_is_starting() -> None:
+def test_health_is_starting_before_the_run() -> None:
     with MetricsServer() as metrics:
         assert health(metrics) == (200, {"status": "starting", "reasons": []})
-        assert not any(name.startswith("streaml1_") for name in read(metrics))
+        assert not any(name.startswith("streaml1_") for name in read_metrics(metrics))
 
 
-def test_red_where_nothing_moves_although_records_wait(clock: Callable[[float], None]) -> None:
-    source = Fed([examples(5, 1), examples(5, 2)])
-    seen: list[tuple[int, dict[str, Any]]] = []
+def test_unhealthy_if_stalled_with_unread_records(clock: Callable[[float], None]) -> None:
+    source = ScriptedSource([examples(5, 1), examples(5, 2)])
+    responses: list[tuple[int, dict[str, Any]]] = []
     with MetricsServer(stalled_seconds=30.0) as metrics:
 
-        def look() -> None:
+        def check_stall() -> None:
             for seconds in (29.0, 2.0):
                 clock(seconds)
-                seen.append(health(metrics))
-            assert read(metrics)["streaml1_healthy"] == 0.0
+                responses.append(health(metrics))
+            assert read_metrics(metrics)["streaml1_healthy"] == 0.0
 
         def caught_up() -> None:
             assert health(metrics)[0] == 200
             source.ends[1] = 0
             clock(1000.0)
-            seen.append(health(metrics))
+            responses.append(health(metrics))
 
-        source.looks = [look, caught_up]
+        source.callbacks = [check_stall, caught_up]
         run(source, metrics)
-    assert [code for code, _ in seen] == [200, 503, 200]
-    assert seen[1][1]["reasons"] == ["no example was learned for 31 s, and 12 records are unread"]
-    assert seen[1][1]["status"] == "red" and seen[1][1]["lag"] == 12
+    assert [code for code, _ in responses] == [200, 503, 200]
+    assert responses[1][1]["reasons"] == [
+        "no example was learned for 31 s, and 12 records are unread"
+    ]
+    assert responses[1][1]["status"] == "red" and responses[1][1]["lag"] == 12
 
 
 @pytest.mark.parametrize("fault", [None, "no broker answers", "refuses user 'ann'"])
-def test_red_where_no_news_is_no_broker(fault: str | None, clock: Callable[[float], None]) -> None:
-    source: Any = Fed([examples(5, 1)])
+def test_unhealthy_if_idle_and_the_broker_is_unreachable(
+    fault: str | None, clock: Callable[[float], None]
+) -> None:
+    source: Any = ScriptedSource([examples(5, 1)])
     source.ends = {0: 5, 1: 0}
-    asked = []
+    probes = []
 
     def is_reachable() -> bool:
-        asked.append(True)
+        probes.append(True)
         if fault is not None and fault.startswith("refuses"):
             raise streaml1.sources.SourceError(fault)
         return fault is None
@@ -295,41 +301,43 @@ def test_red_where_no_news_is_no_broker(fault: str | None, clock: Callable[[floa
     source.is_reachable = is_reachable
     with MetricsServer(stalled_seconds=30.0) as metrics:
 
-        def look() -> None:
-            assert health(metrics)[0] == 200 and not asked
+        def check_health() -> None:
+            assert health(metrics)[0] == 200 and not probes
             clock(31.0)
             for _ in range(3):
-                code, about = health(metrics)
+                code, body = health(metrics)
                 assert code == (200 if fault is None else 503)
-                assert about["reasons"] == ([] if fault is None else [fault])
-            assert len(asked) == 1  # a broker is not asked at each look
+                assert body["reasons"] == ([] if fault is None else [fault])
+            assert len(probes) == 1  # the result of a probe is cached
 
-        source.looks = [look]
+        source.callbacks = [check_health]
         run(source, metrics)
 
 
-def test_red_where_the_loss_is_not_finite() -> None:
+def test_unhealthy_if_the_loss_is_not_finite() -> None:
     model = linear_model.LinearRegression(optim.SGD(1e9), clip_gradient=1e300)
     data = [({"a": 1e9 * (-1) ** k}, 1.0) for k in range(60)]
     with MetricsServer() as metrics:
         report = progressive(model, data, observers=[metrics])
         assert not math.isfinite(report.lines[-1].loss or 0.0)
-        code, about = health(metrics)
-        assert read(metrics)["streaml1_healthy"] == 0.0
-    assert code == 503 and about["reasons"] == ["the loss is not finite: the model has diverged"]
+        code, body = health(metrics)
+        assert read_metrics(metrics)["streaml1_healthy"] == 0.0
+    assert code == 503 and body["reasons"] == ["the loss is not finite: the model has diverged"]
 
 
-def test_red_where_checkpoints_are_late(tmp_path: Path, clock: Callable[[float], None]) -> None:
-    source = Fed([examples(5, k) for k in range(4)])
+def test_unhealthy_if_checkpoints_are_overdue(
+    tmp_path: Path, clock: Callable[[float], None]
+) -> None:
+    source = ScriptedSource([examples(5, k) for k in range(4)])
     codes = []
     with MetricsServer() as metrics, Checkpoints(tmp_path / "kept", seconds=10.0) as store:
         store.__class__ = type("Late", (Checkpoints,), {"is_due": False})
 
-        def look() -> None:
+        def record_health() -> None:
             codes.append(health(metrics)[0])
             clock(16.0)
 
-        source.looks = [look] * 4
+        source.callbacks = [record_health] * 4
         progressive(streaml1.ElasticNetClassifier(), source, observers=[metrics], checkpoint=store)
         assert health(metrics)[0] == 200  # saved at the end
     assert codes == [200, 200, 503, 503]
@@ -338,70 +346,70 @@ def test_red_where_checkpoints_are_late(tmp_path: Path, clock: Callable[[float],
 # The server
 
 
-def test_head_tells_what_get_does_without_the_body() -> None:
+def test_head_requests_have_no_body() -> None:
     with MetricsServer() as metrics:
         for path in ("/health", "/metrics"):
-            get = http.client.HTTPConnection(metrics.address, timeout=10)
-            get.request("HEAD", path)
-            answer = get.getresponse()
-            assert (answer.status, answer.read()) == (200, b"")
-            assert int(answer.headers["Content-Length"]) > 0
-            get.close()
+            connection = http.client.HTTPConnection(metrics.address, timeout=10)
+            connection.request("HEAD", path)
+            response = connection.getresponse()
+            assert (response.status, response.read()) == (200, b"")
+            assert int(response.headers["Content-Length"]) > 0
+            connection.close()
 
 
-def test_other_paths_and_addresses() -> None:
+def test_unknown_paths_and_invalid_addresses() -> None:
     with MetricsServer("::1") as metrics:
         assert metrics.address.startswith("[::1]:")
-        assert fetched(metrics, "/")[0] == 404 and health(metrics)[0] == 200
+        assert fetch(metrics, "/")[0] == 404 and health(metrics)[0] == 200
     with MetricsServer() as metrics:
         assert metrics.address.startswith("127.0.0.1:")
         with pytest.raises(MetricsError, match="cannot listen at 127.0.0.1:.*in use") as error:
             MetricsServer(port=int(metrics.address.rpartition(":")[2]))
         assert error.value.exit_code == 75
-    assert "streaml1-metrics" not in {one.name for one in threading.enumerate()}
+    assert "streaml1-metrics" not in {thread.name for thread in threading.enumerate()}
     with pytest.raises(MetricsError) as error:
         MetricsServer("192.0.2.1")
     assert error.value.exit_code == 2
-    for wrong in ("x", "-1", "65536", ":9", "a:b", ""):
+    for invalid in ("x", "-1", "65536", ":9", "a:b", ""):
         with pytest.raises(MetricsError, match="must be a port .9100. or HOST:PORT, got"):
-            parse_address(wrong)
+            parse_address(invalid)
     assert parse_address("0.0.0.0:1") == ("0.0.0.0", 1)
 
 
-def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MetricsError, match=r"pip install 'streaml1\[metrics\]'"):
         MetricsServer()
 
 
-def test_many_looks_while_it_learns() -> None:
-    """Readers beside the one that learns see counts that only grow."""
-    source = Fed([examples(200, seed) for seed in range(60)])
-    seen: list[float] = []
-    over = threading.Event()
+def test_concurrent_scrapes_see_monotonic_counters() -> None:
+    """Scrape from another thread while the model learns."""
+    source = ScriptedSource([examples(200, seed) for seed in range(60)])
+    counts: list[float] = []
+    finished = threading.Event()
     with MetricsServer() as metrics:
 
         def watch() -> None:
-            while not over.is_set():
-                told = read(metrics)
-                if "streaml1_examples_total" in told:
-                    seen.append(told["streaml1_examples_total"])
+            while not finished.is_set():
+                samples = read_metrics(metrics)
+                if "streaml1_examples_total" in samples:
+                    counts.append(samples["streaml1_examples_total"])
 
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
             run(source, metrics)
         finally:
-            over.set()
+            finished.set()
             watcher.join()
-    assert seen == sorted(seen)
+    assert counts == sorted(counts)
 
 
-# As a program
+# As a process
 
 
 @pytest.mark.kafka
-def test_a_topic_as_a_program(tmp_path: Path) -> None:
+def test_metrics_of_a_process_reading_a_topic(tmp_path: Path) -> None:
     broker: Broker = connect_or_skip()
     topic = broker.topic(2)
     broker.send(topic, [f"{k % 2} {k % 5}:1" for k in range(90)], (0, 1))
@@ -416,14 +424,14 @@ def test_a_topic_as_a_program(tmp_path: Path) -> None:
         events = [json.loads(process.stderr.readline())]
         assert events[0]["event"] == "metrics"
         metrics: Any = type("At", (), {"address": events[0]["address"]})
-        _until(lambda: read(metrics).get("streaml1_examples_total") == 90)
+        _until(lambda: read_metrics(metrics).get("streaml1_examples_total") == 90)
         broker.send(topic, ["spam", "1 3:1"], (1,))
-        _until(lambda: read(metrics)["streaml1_refused_total"] == 1)
-        _until(lambda: read(metrics)["streaml1_checkpoint_bytes"] > 0)
-        told = read(metrics)
-        assert told["streaml1_lag"]["partition=0"] == told["streaml1_lag"]["partition=1"] == 0
-        assert told["streaml1_examples_total"] == 91
-        assert told["process_resident_memory_bytes"] > 1e6
+        _until(lambda: read_metrics(metrics)["streaml1_refused_total"] == 1)
+        _until(lambda: read_metrics(metrics)["streaml1_checkpoint_bytes"] > 0)
+        samples = read_metrics(metrics)
+        assert samples["streaml1_lag"]["partition=0"] == samples["streaml1_lag"]["partition=1"] == 0
+        assert samples["streaml1_examples_total"] == 91
+        assert samples["process_resident_memory_bytes"] > 1e6
         assert health(metrics)[0] == 200
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=30)
@@ -433,11 +441,11 @@ def test_a_topic_as_a_program(tmp_path: Path) -> None:
         broker.close()
     assert process.returncode == 143, rest
     events += [json.loads(line) for line in rest.splitlines()]
-    for one in events:
-        assert list(one)[:4] == ["time", "level", "event", "message"]
-        assert one["time"].endswith("Z") and one["level"] in ("info", "warning", "error")
-    by_name = {one["event"]: one for one in events}
-    assert [one["examples"] for one in events if one["event"] == "line"] == [30, 60, 90, 91]
+    for event in events:
+        assert list(event)[:4] == ["time", "level", "event", "message"]
+        assert event["time"].endswith("Z") and event["level"] in ("info", "warning", "error")
+    by_name = {event["event"]: event for event in events}
+    assert [event["examples"] for event in events if event["event"] == "line"] == [30, 60, 90, 91]
     assert by_name["run_begins"]["resumed"] is False
     assert by_name["example_refused"]["place"] == f"{topic}/1@45"
     assert by_name["checkpoint_saved"]["bytes"] > 0
@@ -447,16 +455,16 @@ def test_a_topic_as_a_program(tmp_path: Path) -> None:
     assert by_name["interrupted"]["signal"] == 15
 
 
-def _until(there: Callable[[], bool], seconds: float = 60.0) -> None:
-    limit = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < limit
+def _until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 @pytest.mark.kafka
-def test_lag_is_what_is_left_to_be_read() -> None:
-    """Markers of transactions have offsets too, and are never read."""
+def test_lag_counts_unread_records() -> None:
+    """Transaction markers also occupy offsets, but are never read."""
     broker: Broker = connect_or_skip()
     broker.require_real()
     topic = broker.topic(3)
@@ -469,40 +477,40 @@ def test_lag_is_what_is_left_to_be_read() -> None:
         producer.commit_transaction()
     producer.close()
     source = KafkaSource(broker.url(topic))
-    over = threading.Event()
-    source.set_stop(over.is_set)
+    finished = threading.Event()
+    source.set_stop(finished.is_set)
     assert source.lag() == {}
     lags = []
-    limit = time.monotonic() + 30.0
+    deadline = time.monotonic() + 30.0
     for block in source.blocks(10, pytest.fail):
         lags.append(source.lag())
         if not len(block) and lags[-1] == {0: 0, 1: 0, 2: 0}:
-            over.set()
-        assert time.monotonic() < limit, lags[-1]
+            finished.set()
+        assert time.monotonic() < deadline, lags[-1]
     broker.close()
     assert sum(lags[0].values()) >= 40 and lags[0][2] == 0
     totals = [sum(lag.values()) for lag in lags]
     assert totals == sorted(totals, reverse=True) and totals[-1] == 0
 
 
-def test_partitions_with_runs_of_their_own(clock: Callable[[float], None]) -> None:
+def test_metrics_per_partition(clock: Callable[[float], None]) -> None:
     with MetricsServer(stalled_seconds=30.0) as metrics:
         for partition, n in ((3, 20), (1, 12)):
-            source: Any = Fed([examples(n, n)])
+            source: Any = ScriptedSource([examples(n, n)])
             source.ends = {partition: n + partition, 9: 0}
             source.lag = lambda source=source, p=partition: {p: source.ends[p] - source.done}
             model = streaml1.ElasticNetClassifier()
             progressive(model, source, observers=[metrics.add_partition(partition)])
-        told = read(metrics)
-        assert told["streaml1_examples_total"] == {"partition=1": 12, "partition=3": 20}
-        assert told["streaml1_lag"] == {"partition=1": 1, "partition=3": 3}
+        samples = read_metrics(metrics)
+        assert samples["streaml1_examples_total"] == {"partition=1": 12, "partition=3": 20}
+        assert samples["streaml1_lag"] == {"partition=1": 1, "partition=3": 3}
         assert health(metrics) == (
             200, {"status": "green", "reasons": [], "examples": 32, "partitions": 2}
         )  # fmt: skip
         clock(31.0)
-        metrics.add_partition(1)  # another run begins over it
-        code, about = health(metrics)
-        assert code == 503 and about["reasons"] == [
+        metrics.add_partition(1)  # a new run replaces it
+        code, body = health(metrics)
+        assert code == 503 and body["reasons"] == [
             "partition 3: no example was learned for 31 s, and 3 records are unread"
         ]
         metrics.drop_partition(3)

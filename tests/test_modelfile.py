@@ -1,7 +1,8 @@
-"""Models in files: small, exact, and refused in one sentence where anything is wrong.
+"""Model files: small, exact, and rejected with a one-line error if anything is wrong.
 
-`python tests/test_modelfile.py --write` writes the models of `tests/fixtures` anew; do it only
-where a new version of the format is meant.
+
+`python tests/test_modelfile.py --write` rewrites the models in `tests/fixtures`; do this only for a
+new version of the format.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ FIXTURES = Path(__file__).parent / "fixtures"
 HEAD = struct.Struct("<8sIQ32s")
 
 
-def refusal(path: Path) -> str:
-    """The sentence a file is refused with; anything but ModelFileError fails the test."""
+def load_error(path: Path) -> str:
+    """Return the error message of loading `path`, which must be one line of ModelFileError."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(ModelFileError) as refused:
+        with pytest.raises(ModelFileError) as error:
             load(path)
-    sentence = str(refused.value)
-    assert sentence
-    assert "\n" not in sentence
-    assert str(path) in sentence
-    return sentence
+    message = str(error.value)
+    assert message
+    assert "\n" not in message
+    assert str(path) in message
+    return message
 
 
 def rows(n: int, name_of: Callable[[int], Any], seed: int = 0) -> Iterator[tuple[Any, bool]]:
@@ -56,7 +57,7 @@ def rows(n: int, name_of: Callable[[int], Any], seed: int = 0) -> Iterator[tuple
         yield x, chance.random() < 0.5
 
 
-def learnt(model: Any, name_of: Callable[[int], Any], n: int = 200, seed: int = 0) -> Any:
+def trained(model: Any, name_of: Callable[[int], Any], n: int = 200, seed: int = 0) -> Any:
     for x, y in rows(n, name_of, seed):
         model.learn_one(x, y)
     return model
@@ -87,7 +88,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "scheduler": lambda: ElasticNetRegressor(
         l1=1e-3, loss="absolute", lr=optim.schedulers.InverseScaling(0.3, 0.7)
     ),
-    "odd parameters": lambda: ElasticNetRegressor(
+    "unusual parameters": lambda: ElasticNetRegressor(
         l1=np.float32(0.1), l2=0, lr=1, intercept_lr=np.int64(0), clip_gradient=0.1 + 0.2
     ),
 }
@@ -96,61 +97,61 @@ MODELS: dict[str, Callable[[], Any]] = {
 MODEL_NAMES = list(MODELS)
 
 
-# What is written is what is read
+# Round trips
 
 
-def kinds(model: Any) -> set[tuple[Any, type]]:
-    """Names with their types; numpy's come back as Python's."""
+def typed_names(model: Any) -> set[tuple[Any, type]]:
+    """Return feature names with their types; numpy scalars are read back as Python scalars."""
     plain = (n.item() if isinstance(n, np.generic) else n for n in model.weights)
     return {(name, type(name)) for name in plain}
 
 
 def assert_same(a: Any, b: Any) -> None:
     assert a.weights == b.weights
-    assert kinds(a) == kinds(b)
+    assert typed_names(a) == typed_names(b)
     assert a.intercept == b.intercept
     assert a.n_iterations == b.n_iterations
     assert a.n_nonzero == b.n_nonzero
 
 
-@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("naming", NAMES)
 @pytest.mark.parametrize("model", MODEL_NAMES)
-def test_a_saved_model_resumes_bit_for_bit(model: str, names: str, tmp_path: Path) -> None:
-    name_of, path = NAMES[names], tmp_path / "model.streaml1"
-    saved = learnt(MODELS[model](), name_of)
+def test_saved_model_resumes_bit_identically(model: str, naming: str, tmp_path: Path) -> None:
+    name_of, path = NAMES[naming], tmp_path / "model.streaml1"
+    saved = trained(MODELS[model](), name_of)
     saved.save(path)
-    read = load(str(path))
-    assert type(read) is type(saved)
-    assert read._get_params() == saved._get_params()
-    assert_same(read, saved)
-    read._engine.check()
+    loaded = load(str(path))
+    assert type(loaded) is type(saved)
+    assert loaded._get_params() == saved._get_params()
+    assert_same(loaded, saved)
+    loaded._engine.check()
     for x, y in rows(150, lambda j: name_of(j) if j < 45 else ("new", j), seed=1):
-        assert read.predict_one(x) == saved.predict_one(x)
-        assert read._margin(x) == saved._margin(x)
-        for m in (read, saved):
+        assert loaded.predict_one(x) == saved.predict_one(x)
+        assert loaded._margin(x) == saved._margin(x)
+        for m in (loaded, saved):
             m.learn_one(x, y)
-    assert_same(read, saved)
-    for m in (read, saved):
+    assert_same(loaded, saved)
+    for m in (loaded, saved):
         m.mutate({"l1": 0.05, "lr": 0.2})
         m.learn_many(*map(list, zip(*rows(50, name_of, seed=2), strict=True)))
-    assert_same(read, saved)
-    read._engine.check()
+    assert_same(loaded, saved)
+    loaded._engine.check()
 
 
 @pytest.mark.parametrize("model", MODEL_NAMES)
-def test_a_model_that_learnt_nothing(model: str, tmp_path: Path) -> None:
+def test_untrained_model_round_trip(model: str, tmp_path: Path) -> None:
     path = tmp_path / "m"
     saved = MODELS[model]()
     saved.save(path)
-    read = load(path)
-    assert_same(read, saved)
-    for m in (read, saved):
-        learnt(m, NAMES["mixed"], 50)
-    assert_same(read, saved)
+    loaded = load(path)
+    assert_same(loaded, saved)
+    for m in (loaded, saved):
+        trained(m, NAMES["mixed"], 50)
+    assert_same(loaded, saved)
 
 
-def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
-    model = learnt(MODELS["classifier"](), NAMES["str"])
+def test_saving_is_deterministic(tmp_path: Path) -> None:
+    model = trained(MODELS["classifier"](), NAMES["str"])
     first, second, third = (tmp_path / name for name in "abc")
     model.save(first)
     model.save(second)
@@ -159,7 +160,7 @@ def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def shrunk_model() -> Any:
-    """131 weights that are not zero of 46,876 features."""
+    """Return a model with 131 non-zero weights out of 46,876 features."""
     model = ElasticNetClassifier(l1=0.01, schedule="constant")
     names = [f"feature {k}" for k in range(46_876)]
     model.learn_many([dict.fromkeys(names[i::1000], 1.0) for i in range(1000)], [True] * 1000)
@@ -170,35 +171,35 @@ def shrunk_model() -> Any:
     return model
 
 
-def test_zeros_are_left_out(tmp_path: Path) -> None:
+def test_zero_weights_are_not_stored(tmp_path: Path) -> None:
     model = shrunk_model()
     assert model.n_features_seen == 46_876
     assert model.n_nonzero == 131
     model.save(tmp_path / "m")
     assert (tmp_path / "m").stat().st_size < 10_000
-    read = load(tmp_path / "m")
-    assert read.weights == model.weights
-    assert abs(read.n_features_seen - 46_876) < 0.05 * 46_876
-    read.learn_one({"feature 5000": 1.0}, True)  # seen before
-    assert abs(read.n_features_seen - 46_876) < 0.05 * 46_876
-    read.learn_many([{f"new {k}": 1.0} for k in range(20_000)], [True] * 20_000)
-    assert abs(read.n_features_seen - 66_876) < 0.05 * 66_876
+    loaded = load(tmp_path / "m")
+    assert loaded.weights == model.weights
+    assert abs(loaded.n_features_seen - 46_876) < 0.05 * 46_876
+    loaded.learn_one({"feature 5000": 1.0}, True)  # seen before
+    assert abs(loaded.n_features_seen - 46_876) < 0.05 * 46_876
+    loaded.learn_many([{f"new {k}": 1.0} for k in range(20_000)], [True] * 20_000)
+    assert abs(loaded.n_features_seen - 66_876) < 0.05 * 66_876
     assert len(pickle.dumps(model)) < 15_000
 
 
-def test_features_seen_are_never_fewer_than_weights(tmp_path: Path) -> None:
-    below = 0
+def test_features_seen_are_at_least_the_weights(tmp_path: Path) -> None:
+    n_clamped = 0
     for k in range(8):
         model = ElasticNetClassifier(l1=0.5, schedule="constant")
         model.learn_many([{"gone": 1e-6}, {f"{k} {j}": 99.0 for j in range(3000)}], [True, True])
         model.save(tmp_path / "m")
-        read = load(tmp_path / "m")
-        assert read.n_nonzero == 3000 <= read.n_features_seen
-        below += read.n_features_seen == 3000
-    assert 0 < below < 8  # an estimate from above stays one
+        loaded = load(tmp_path / "m")
+        assert loaded.n_nonzero == 3000 <= loaded.n_features_seen
+        n_clamped += loaded.n_features_seen == 3000
+    assert 0 < n_clamped < 8  # an estimate above the bound is not clamped
 
 
-def test_features_seen_after_loading_many_times(tmp_path: Path) -> None:
+def test_features_seen_survive_repeated_loading(tmp_path: Path) -> None:
     model = ElasticNetClassifier(l1=0.5, schedule="constant")
     for k in range(20):
         model.learn_many([{f"n{k} {j}": 1.0} for j in range(500)], [True] * 500)
@@ -207,16 +208,16 @@ def test_features_seen_after_loading_many_times(tmp_path: Path) -> None:
         assert abs(model.n_features_seen - 500 * (k + 1)) < 0.05 * 500 * (k + 1)
 
 
-def test_the_largest_int_that_is_a_slot(tmp_path: Path) -> None:
+def test_largest_int_slot(tmp_path: Path) -> None:
     model = ElasticNetClassifier()
     model.learn_one({2**26 - 1: 1.0, 3: 1.0}, True)
     model.save(tmp_path / "m")
     assert (tmp_path / "m").stat().st_size < 3000
-    read = load(tmp_path / "m")
-    assert read.weights == {3: 0.05, 2**26 - 1: 0.05}
+    loaded = load(tmp_path / "m")
+    assert loaded.weights == {3: 0.05, 2**26 - 1: 0.05}
 
 
-# Parameters that a file can hold
+# Parameters that a file can and cannot store
 
 
 @pytest.mark.parametrize(
@@ -228,119 +229,119 @@ def test_the_largest_int_that_is_a_slot(tmp_path: Path) -> None:
     ],
     ids=repr,
 )
-def test_rivers_schedulers_are_kept(scheduler: Any, tmp_path: Path) -> None:
-    model = learnt(ElasticNetClassifier(lr=scheduler), NAMES["str"], 50)
+def test_river_schedulers_are_saved(scheduler: Any, tmp_path: Path) -> None:
+    model = trained(ElasticNetClassifier(lr=scheduler), NAMES["str"], 50)
     model.save(tmp_path / "m")
-    read = load(tmp_path / "m")
-    assert type(read.lr) is type(scheduler)
-    assert read.lr._get_params() == scheduler._get_params()
-    assert_same(learnt(read, NAMES["str"]), learnt(model, NAMES["str"]))
+    loaded = load(tmp_path / "m")
+    assert type(loaded.lr) is type(scheduler)
+    assert loaded.lr._get_params() == scheduler._get_params()
+    assert_same(trained(loaded, NAMES["str"]), trained(model, NAMES["str"]))
 
 
-class Mine(optim.base.Scheduler):
-    """A scheduler that is not river's."""
+class CustomScheduler(optim.base.Scheduler):
+    """A scheduler that is not part of river."""
 
     def get(self, t: int) -> float:
         return 0.1
 
 
-class MyName:
-    """A name that a file cannot hold."""
+class CustomName:
+    """A feature name that a file cannot store."""
 
 
 @pytest.mark.parametrize(
-    ("lr", "told"),
+    ("lr", "expected"),
     [
-        pytest.param(Mine(), "Mine"),
+        pytest.param(CustomScheduler(), "CustomScheduler"),
         pytest.param(optim.schedulers.Optimal(optim.losses.Log()), "Log"),
     ],
-    ids=["own", "with a loss"],
+    ids=["custom", "with a loss"],
 )
-def test_schedulers_that_a_file_cannot_hold(lr: Any, told: str, tmp_path: Path) -> None:
+def test_unsupported_schedulers_are_rejected(lr: Any, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "m"
     path.write_bytes(b"as it was")
-    with pytest.raises(ModelFileError, match="cannot be stored in a model file") as refused:
+    with pytest.raises(ModelFileError, match="cannot be stored in a model file") as error:
         ElasticNetClassifier(lr=lr).save(path)
-    assert told in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert expected in str(error.value)
+    assert "\n" not in str(error.value)
     assert path.read_bytes() == b"as it was"
     assert os.listdir(tmp_path) == ["m"]
 
 
 @pytest.mark.parametrize(
     "name",
-    [MyName(), date(2000, 1, 1), frozenset({1}), ("a", MyName()), 1j, range(3), MyName],
+    [CustomName(), date(2000, 1, 1), frozenset({1}), ("a", CustomName()), 1j, range(3), CustomName],
     ids=lambda name: type(name).__name__,
 )
-def test_names_that_a_file_cannot_hold(name: Any, tmp_path: Path) -> None:
+def test_unsupported_names_are_rejected(name: Any, tmp_path: Path) -> None:
     path = tmp_path / "m"
     model = ElasticNetClassifier()
     model.save(path)
     before = path.read_bytes()
     model.learn_one({"a": 1.0, name: 1.0}, True)
-    with pytest.raises(ModelFileError, match="cannot be stored in a model file") as refused:
+    with pytest.raises(ModelFileError, match="cannot be stored in a model file") as error:
         model.save(path)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["m"]
     assert load(path).n_iterations == 0
     assert model.predict_one({name: 1.0}) is True
 
 
-def test_a_name_that_is_not_a_number(tmp_path: Path) -> None:
-    """A NaN is a name only as itself: what comes back is another."""
+def test_nan_names_are_distinct(tmp_path: Path) -> None:
+    """NaN keys compare by identity, so a loaded NaN is a new name."""
     model = ElasticNetClassifier()
     model.learn_one({float("nan"): 1.0, "a": 1.0}, True)
     model.save(tmp_path / "m")
     assert len(load(tmp_path / "m").weights) == 2
 
 
-# Files that are refused
+# Rejected files
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def file_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("whole") / "m"
-    model = learnt(MODELS["classifier"](), NAMES["str"])
+    model = trained(MODELS["classifier"](), NAMES["str"])
     model.learn_many([{f"gone {k}": 1e-9} for k in range(50)], [True] * 50)
     model.save(path)
     return path.read_bytes()
 
 
-def test_torn_files(whole: bytes, tmp_path: Path) -> None:
+def test_truncated_files(file_bytes: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m"
-    lengths = [*range(1, 80), *range(80, len(whole), 37), len(whole) - 1]
+    lengths = [*range(1, 80), *range(80, len(file_bytes), 37), len(file_bytes) - 1]
     for length in lengths:
-        path.write_bytes(whole[:length])
-        assert "is truncated" in refusal(path), length
+        path.write_bytes(file_bytes[:length])
+        assert "is truncated" in load_error(path), length
     path.write_bytes(b"")
-    assert "is not a streaml1 model" in refusal(path)
+    assert "is not a streaml1 model" in load_error(path)
 
 
-def test_altered_files(whole: bytes, tmp_path: Path) -> None:
+def test_modified_files(file_bytes: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m"
-    places = [*range(60), *range(60, len(whole), 41), len(whole) - 1]
-    for place in places:
+    positions = [*range(60), *range(60, len(file_bytes), 41), len(file_bytes) - 1]
+    for pos in positions:
         for flip in (0x01, 0x80, 0xFF):
-            data = bytearray(whole)
-            data[place] ^= flip
+            data = bytearray(file_bytes)
+            data[pos] ^= flip
             path.write_bytes(bytes(data))
-            refusal(path)
-    for tail in (b"\0", b"\n", whole):
-        path.write_bytes(whole + tail)
-        assert "was modified" in refusal(path)
+            load_error(path)
+    for tail in (b"\0", b"\n", file_bytes):
+        path.write_bytes(file_bytes + tail)
+        assert "was modified" in load_error(path)
 
 
-def test_newer_files(whole: bytes, tmp_path: Path) -> None:
+def test_newer_format_versions(file_bytes: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m"
-    body = whole[HEAD.size :]
+    body = file_bytes[HEAD.size :]
     for version in (FORMAT + 1, 2**32 - 1):
-        path.write_bytes(packed(body, version))
-        sentence = refusal(path)
-        assert f"has format {version}, but this version of streaml1 supports {FORMAT}" in sentence
-        assert "upgrade" in sentence
-    path.write_bytes(packed(body, 0))
-    refusal(path)
+        path.write_bytes(with_header(body, version))
+        message = load_error(path)
+        assert f"has format {version}, but this version of streaml1 supports {FORMAT}" in message
+        assert "upgrade" in message
+    path.write_bytes(with_header(body, 0))
+    load_error(path)
 
 
 def saved_npz() -> bytes:
@@ -356,31 +357,31 @@ FOREIGN = {
     "pickle of a model": pickle.dumps(ElasticNetClassifier()),
     "npz": saved_npz(),
     "text": b"1 2:0.5\n",
-    "nearly": b"streaml2" + bytes(100),
+    "almost": b"streaml2" + bytes(100),
     "zeros": bytes(1000),
 }
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_foreign_files(kind: str, tmp_path: Path) -> None:
+def test_other_file_types(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "m"
     path.write_bytes(FOREIGN[kind])
-    assert "is not a streaml1 model" in refusal(path)
+    assert "is not a streaml1 model" in load_error(path)
 
 
-def test_no_files(tmp_path: Path) -> None:
-    assert "no such file" in refusal(tmp_path / "missing")
-    assert "is a directory" in refusal(tmp_path)
-    assert "not a directory" in refusal(Path(__file__) / "m")
-    if os.geteuid():  # root reads everything
+def test_unreadable_paths(tmp_path: Path) -> None:
+    assert "no such file" in load_error(tmp_path / "missing")
+    assert "is a directory" in load_error(tmp_path)
+    assert "not a directory" in load_error(Path(__file__) / "m")
+    if os.geteuid():  # root may read any file
         path = tmp_path / "m"
         path.write_bytes(b"x")
         path.chmod(0)
-        assert "permission denied" in refusal(path)
+        assert "permission denied" in load_error(path)
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800"], ids=ascii)
-def test_paths_that_are_none(path: str, tmp_path: Path) -> None:
+def test_invalid_paths(path: str, tmp_path: Path) -> None:
     with pytest.raises((ModelFileError, ValueError)):
         load(tmp_path / path)
     with pytest.raises((ModelFileError, ValueError)):
@@ -388,19 +389,19 @@ def test_paths_that_are_none(path: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-# Crafted: the digest is right, the content wrong
+# Crafted files: valid digest, invalid content
 
 
-def packed(body: bytes, version: int = FORMAT) -> bytes:
+def with_header(body: bytes, version: int = FORMAT) -> bytes:
     digest = hashlib.sha256(struct.pack("<IQ", version, len(body)) + body).digest()
     return HEAD.pack(b"streaml1", version, len(body), digest) + body
 
 
-class Craft:
-    """The parts of a file, to be changed."""
+class CraftedFile:
+    """The contents of a file, to be modified."""
 
-    def __init__(self, whole: bytes) -> None:
-        with np.load(io.BytesIO(whole[HEAD.size :])) as archive:
+    def __init__(self, file_bytes: bytes) -> None:
+        with np.load(io.BytesIO(file_bytes[HEAD.size :])) as archive:
             self.arrays = {name: archive[name] for name in archive.files}
         self.header = json.loads(self.arrays["header"].tobytes())
         self.names = json.loads(self.arrays["names"].tobytes())
@@ -412,22 +413,22 @@ class Craft:
                 self.arrays[name] = np.frombuffer(json.dumps(value).encode(), np.uint8)
         file = io.BytesIO()
         np.savez(file, **self.arrays)
-        return packed(file.getvalue())
+        return with_header(file.getvalue())
 
 
-def array(name: str, change: Any) -> Callable[[Craft], Any]:
-    def craft(c: Craft) -> None:
+def set_array(name: str, change: Any) -> Callable[[CraftedFile], Any]:
+    def craft(c: CraftedFile) -> None:
         c.arrays[name] = change(c.arrays.get(name)) if callable(change) else change
 
     return craft
 
 
-def without(name: str) -> Callable[[Craft], Any]:
+def drop_array(name: str) -> Callable[[CraftedFile], Any]:
     return lambda c: c.arrays.pop(name)
 
 
-def field(name: str, **fields: Any) -> Callable[[Craft], Any]:
-    def craft(c: Craft) -> None:
+def set_fields(name: str, **fields: Any) -> Callable[[CraftedFile], Any]:
+    def craft(c: CraftedFile) -> None:
         c.arrays[name] = c.arrays[name].copy()
         for key, value in fields.items():
             c.arrays[name][key] = value
@@ -435,24 +436,24 @@ def field(name: str, **fields: Any) -> Callable[[Craft], Any]:
     return craft
 
 
-def head(name: str, value: Any) -> Callable[[Craft], Any]:
+def set_header(name: str, value: Any) -> Callable[[CraftedFile], Any]:
     return lambda c: c.header.__setitem__(name, value)
 
 
-def param(name: str, value: Any) -> Callable[[Craft], Any]:
+def set_param(name: str, value: Any) -> Callable[[CraftedFile], Any]:
     return lambda c: c.header["params"].__setitem__(name, value)
 
 
-def scheduler(kind: Any, params: Any) -> Callable[[Craft], Any]:
-    return param("lr", {"scheduler": kind, "params": params})
+def set_scheduler(kind: Any, params: Any) -> Callable[[CraftedFile], Any]:
+    return set_param("lr", {"scheduler": kind, "params": params})
 
 
-def first_name(value: Any) -> Callable[[Craft], Any]:
+def set_first_name(value: Any) -> Callable[[CraftedFile], Any]:
     return lambda c: c.names.__setitem__(0, value)
 
 
-def ints(slots_of: Callable[[int], Any]) -> Callable[[Craft], Any]:
-    def craft(c: Craft) -> None:
+def use_ints(slots_of: Callable[[int], Any]) -> Callable[[CraftedFile], Any]:
+    def craft(c: CraftedFile) -> None:
         c.header["names"] = {"kind": "ints"}
         del c.arrays["names"], c.arrays["joints"]
         c.arrays["slots"] = slots_of(c.n)
@@ -460,143 +461,142 @@ def ints(slots_of: Callable[[int], Any]) -> Callable[[Craft], Any]:
     return craft
 
 
-def whole_header(value: Any) -> Callable[[Craft], Any]:
+def replace_header(value: Any) -> Callable[[CraftedFile], Any]:
     return lambda c: setattr(c, "header", value)
 
 
-def all_names(value: Any) -> Callable[[Craft], Any]:
+def replace_names(value: Any) -> Callable[[CraftedFile], Any]:
     return lambda c: setattr(c, "names", value)
 
 
 U32 = np.uint32
-CRAFTED: dict[str, Callable[[Craft], Any]] = {
-    **{f"no {n}": without(n) for n in ("header", "names", "online", "rule.u", "rule.clock")},
-    "u NaN": array("rule.u", lambda u: np.where(np.arange(len(u)) == 1, np.nan, u)),
-    "u infinite": array("rule.u", lambda u: u * np.inf),
-    "u short": array("rule.u", lambda u: u[:-1]),
-    "u long": array("rule.u", lambda u: np.append(u, 1.0)),
-    "u int": array("rule.u", lambda u: u.astype(int)),
-    "u float32": array("rule.u", lambda u: u.astype("f4")),
-    "u big-endian": array("rule.u", lambda u: u.astype(">f8")),
-    "u str": array("rule.u", lambda u: u.astype(str)),
-    "u complex": array("rule.u", lambda u: u.astype(complex)),
-    "u two dimensions": array("rule.u", lambda u: u[:, None]),
-    "u no dimension": array("rule.u", np.array(1.0)),
-    "u huge": array("rule.u", lambda u: u + 1e308),
-    "ledger plain": array("rule.clock", np.ones(1)),
-    "ledger empty": array("rule.clock", lambda c: c[:0]),
-    "ledger double": array("rule.clock", lambda c: np.concatenate([c, c])),
-    "ledger no dimension": array("rule.clock", lambda c: c.reshape(())),
-    **{f"P {v}": field("rule.clock", P=v) for v in (0.0, -1.0, np.nan, np.inf, 2.0, 1e-300)},
-    **{f"A {v}": field("rule.clock", A=v) for v in (0.0, -1.0, np.nan, np.inf, 1e300)},
-    **{f"A_low {v}": field("rule.clock", A_low=v) for v in (np.nan, np.inf, 1.0)},
-    "sgd 7": field("rule.clock", sgd=7),
-    **{f"t {t}": field("online", t=t) for t in (-1, -5, -(2**63))},
-    **{f"intercept {b}": field("online", b=b) for b in (np.nan, np.inf, 1e200)},
-    "record plain": array("online", np.ones(1)),
-    "record empty": array("online", lambda o: o[:0]),
-    "record double": array("online", lambda o: np.concatenate([o, o])),
-    "record two dimensions": array("online", lambda o: o.reshape(1, 1)),
-    "record no dimension": array("online", lambda o: o.reshape(())),
-    "slots float": ints(lambda n: np.arange(n) + 0.5),
-    "slots int64": ints(lambda n: np.arange(n)),
-    "slots negative": ints(lambda n: np.arange(n) - 3),
-    "slots twice": ints(lambda n: np.zeros(n, U32)),
-    "slots str": ints(lambda n: np.arange(n).astype(str)),
-    "slots short": ints(lambda n: np.arange(n - 1, dtype=U32)),
-    "slots long": ints(lambda n: np.arange(n + 1, dtype=U32)),
-    "slots two dimensions": ints(lambda n: np.arange(n, dtype=U32)[:, None]),
-    "slots bool": ints(lambda n: np.ones(n, bool)),
-    "slots too large": ints(lambda n: np.arange(n, dtype=U32) + U32(2**26 - 1)),
-    "slots largest": ints(lambda n: np.arange(n, dtype=U32) + U32(2**32 - 1 - n)),
-    "model unknown": head("model", "Nope"),
-    "model of another kind": head("model", "ElasticNetRegressor"),
-    "model list": head("model", ["ElasticNetClassifier"]),
-    "model none": head("model", None),
-    "params list": head("params", [1]),
-    "params none": head("params", None),
-    "ints said of names": head("names", {"kind": "ints"}),
-    "header list": whole_header([1]),
-    "header none": whole_header(None),
-    "header empty": whole_header({}),
-    "l1 negative": param("l1", -1),
-    "l1 huge": param("l1", 10**400),
-    "l1 infinite": param("l1", {"float": "inf"}),
-    "l1 beyond floats": param("l1", {"float": "0x1p99999"}),
-    "l1 no hex": param("l1", {"float": "zz"}),
-    "l1 list in float": param("l1", {"float": [1]}),
-    "param unknown": param("zzz", 1),
-    "param of self": param("self", 1),
-    "lr list": param("lr", [1]),
-    "lr empty": param("lr", {}),
-    "loss unknown": param("loss", "log"),
-    "loss of regressors": param("loss", "squared"),
-    "scheduler dunder": scheduler("__class__", {}),
-    "scheduler module": scheduler("base", {}),
-    "scheduler all": scheduler("__all__", {}),
-    "scheduler builtin": scheduler("__builtins__", {}),
-    "scheduler missing": scheduler("Nope", {}),
-    "scheduler dotted": scheduler("base.Scheduler", {}),
-    "scheduler abstract": scheduler("Scheduler", {}),
-    "scheduler number": scheduler(1, {}),
-    "scheduler param": scheduler("Constant", {"zz": 1}),
-    "scheduler params list": scheduler("Constant", [1]),
-    "scheduler no params": param("lr", {"scheduler": "Constant"}),
-    "name list": first_name([1]),
-    "name bare bool": first_name(True),
-    "name bare float": first_name(1.5),
-    "name float beyond": first_name({"float": "0x1p99999"}),
-    "name no bytes": first_name({"bytes": "zz"}),
-    "name of two kinds": first_name({"a": 1, "b": 2}),
-    "name empty": first_name({}),
-    "name of no kind": first_name({"zz": 1}),
-    "name tuple of int": first_name({"tuple": 5}),
-    "name tuple of none": first_name({"tuple": None}),
+CRAFTED: dict[str, Callable[[CraftedFile], Any]] = {
+    **{f"no {n}": drop_array(n) for n in ("header", "names", "online", "rule.u", "rule.clock")},
+    "u NaN": set_array("rule.u", lambda u: np.where(np.arange(len(u)) == 1, np.nan, u)),
+    "u infinite": set_array("rule.u", lambda u: u * np.inf),
+    "u short": set_array("rule.u", lambda u: u[:-1]),
+    "u long": set_array("rule.u", lambda u: np.append(u, 1.0)),
+    "u int": set_array("rule.u", lambda u: u.astype(int)),
+    "u float32": set_array("rule.u", lambda u: u.astype("f4")),
+    "u big-endian": set_array("rule.u", lambda u: u.astype(">f8")),
+    "u str": set_array("rule.u", lambda u: u.astype(str)),
+    "u complex": set_array("rule.u", lambda u: u.astype(complex)),
+    "u two dimensions": set_array("rule.u", lambda u: u[:, None]),
+    "u no dimension": set_array("rule.u", np.array(1.0)),
+    "u huge": set_array("rule.u", lambda u: u + 1e308),
+    "ledger plain": set_array("rule.clock", np.ones(1)),
+    "ledger empty": set_array("rule.clock", lambda c: c[:0]),
+    "ledger double": set_array("rule.clock", lambda c: np.concatenate([c, c])),
+    "ledger no dimension": set_array("rule.clock", lambda c: c.reshape(())),
+    **{f"P {v}": set_fields("rule.clock", P=v) for v in (0.0, -1.0, np.nan, np.inf, 2.0, 1e-300)},
+    **{f"A {v}": set_fields("rule.clock", A=v) for v in (0.0, -1.0, np.nan, np.inf, 1e300)},
+    **{f"A_low {v}": set_fields("rule.clock", A_low=v) for v in (np.nan, np.inf, 1.0)},
+    "sgd 7": set_fields("rule.clock", sgd=7),
+    **{f"t {t}": set_fields("online", t=t) for t in (-1, -5, -(2**63))},
+    **{f"intercept {b}": set_fields("online", b=b) for b in (np.nan, np.inf, 1e200)},
+    "record plain": set_array("online", np.ones(1)),
+    "record empty": set_array("online", lambda o: o[:0]),
+    "record double": set_array("online", lambda o: np.concatenate([o, o])),
+    "record two dimensions": set_array("online", lambda o: o.reshape(1, 1)),
+    "record no dimension": set_array("online", lambda o: o.reshape(())),
+    "slots float": use_ints(lambda n: np.arange(n) + 0.5),
+    "slots int64": use_ints(lambda n: np.arange(n)),
+    "slots negative": use_ints(lambda n: np.arange(n) - 3),
+    "slots twice": use_ints(lambda n: np.zeros(n, U32)),
+    "slots str": use_ints(lambda n: np.arange(n).astype(str)),
+    "slots short": use_ints(lambda n: np.arange(n - 1, dtype=U32)),
+    "slots long": use_ints(lambda n: np.arange(n + 1, dtype=U32)),
+    "slots two dimensions": use_ints(lambda n: np.arange(n, dtype=U32)[:, None]),
+    "slots bool": use_ints(lambda n: np.ones(n, bool)),
+    "slots too large": use_ints(lambda n: np.arange(n, dtype=U32) + U32(2**26 - 1)),
+    "slots largest": use_ints(lambda n: np.arange(n, dtype=U32) + U32(2**32 - 1 - n)),
+    "model unknown": set_header("model", "Nope"),
+    "model of another kind": set_header("model", "ElasticNetRegressor"),
+    "model list": set_header("model", ["ElasticNetClassifier"]),
+    "model none": set_header("model", None),
+    "params list": set_header("params", [1]),
+    "params none": set_header("params", None),
+    "names declared as ints": set_header("names", {"kind": "ints"}),
+    "header list": replace_header([1]),
+    "header none": replace_header(None),
+    "header empty": replace_header({}),
+    "l1 negative": set_param("l1", -1),
+    "l1 huge": set_param("l1", 10**400),
+    "l1 infinite": set_param("l1", {"float": "inf"}),
+    "l1 beyond floats": set_param("l1", {"float": "0x1p99999"}),
+    "l1 no hex": set_param("l1", {"float": "zz"}),
+    "l1 list in float": set_param("l1", {"float": [1]}),
+    "param unknown": set_param("zzz", 1),
+    "param of self": set_param("self", 1),
+    "lr list": set_param("lr", [1]),
+    "lr empty": set_param("lr", {}),
+    "loss unknown": set_param("loss", "log"),
+    "loss of regressors": set_param("loss", "squared"),
+    "scheduler dunder": set_scheduler("__class__", {}),
+    "scheduler module": set_scheduler("base", {}),
+    "scheduler all": set_scheduler("__all__", {}),
+    "scheduler builtin": set_scheduler("__builtins__", {}),
+    "scheduler missing": set_scheduler("Nope", {}),
+    "scheduler dotted": set_scheduler("base.Scheduler", {}),
+    "scheduler abstract": set_scheduler("Scheduler", {}),
+    "scheduler number": set_scheduler(1, {}),
+    "scheduler param": set_scheduler("Constant", {"zz": 1}),
+    "scheduler params list": set_scheduler("Constant", [1]),
+    "scheduler no params": set_param("lr", {"scheduler": "Constant"}),
+    "name list": set_first_name([1]),
+    "name bare bool": set_first_name(True),
+    "name bare float": set_first_name(1.5),
+    "name float beyond": set_first_name({"float": "0x1p99999"}),
+    "name no bytes": set_first_name({"bytes": "zz"}),
+    "name of two kinds": set_first_name({"a": 1, "b": 2}),
+    "name empty": set_first_name({}),
+    "name of no kind": set_first_name({"zz": 1}),
+    "name tuple of int": set_first_name({"tuple": 5}),
+    "name tuple of none": set_first_name({"tuple": None}),
     "name twice": lambda c: c.names.__setitem__(0, c.names[1]),
     "names missing one": lambda c: c.names.pop(),
     "names one more": lambda c: c.names.append("one more"),
-    "names none": all_names(None),
-    "names dict": all_names({"a": 1}),
-    "names number": all_names(5),
-    "names deep": first_name(eval("{'tuple':[" * 80 + "]}" * 80)),
-    "sketch float": array("forgotten", np.ones(4096)),
-    "sketch short": array("forgotten", np.ones(10, np.uint8)),
-    "sketch out of range": array("forgotten", np.full(4096, 255, np.uint8)),
-    "sketch str": array("forgotten", np.array(["a"] * 4096)),
-    "sketch two dimensions": array("forgotten", np.ones((64, 64), np.uint8)),
-    "array too many": array("zzz", np.ones(3)),
-    "array of the rule too many": array("rule.zzz", np.ones(3)),
+    "names none": replace_names(None),
+    "names dict": replace_names({"a": 1}),
+    "names number": replace_names(5),
+    "names deep": set_first_name(eval("{'tuple':[" * 80 + "]}" * 80)),
+    "sketch float": set_array("forgotten", np.ones(4096)),
+    "sketch short": set_array("forgotten", np.ones(10, np.uint8)),
+    "sketch out of range": set_array("forgotten", np.full(4096, 255, np.uint8)),
+    "sketch str": set_array("forgotten", np.array(["a"] * 4096)),
+    "sketch two dimensions": set_array("forgotten", np.ones((64, 64), np.uint8)),
+    "extra array": set_array("zzz", np.ones(3)),
+    "extra array of the rule": set_array("rule.zzz", np.ones(3)),
 }
-# What is no harm: the same model, or another whole one.
+# These cases load the same model or another valid one.
 HARMLESS = {
     "names deep",
-    "sgd 7",  # the parameters say it again
+    "sgd 7",  # the parameters override it
     "ledger no dimension",
     "record two dimensions",
     "record no dimension",
 }
 
 
-# What is loaded that should be refused, or is said of another thing.
 def cases() -> list[str]:
     return list(CRAFTED)
 
 
-def test_crafting_changes_nothing_else(whole: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(whole)
-    (tmp_path / "b").write_bytes(Craft(whole).packed())
+def test_crafting_without_a_change_keeps_the_model(file_bytes: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(file_bytes)
+    (tmp_path / "b").write_bytes(CraftedFile(file_bytes).packed())
     assert pickle.dumps(load(tmp_path / "a")) == pickle.dumps(load(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("case", cases())
-def test_crafted_files(case: str, whole: bytes, tmp_path: Path) -> None:
-    path, craft = tmp_path / "m", Craft(whole)
+def test_crafted_files_are_rejected(case: str, file_bytes: bytes, tmp_path: Path) -> None:
+    path, craft = tmp_path / "m", CraftedFile(file_bytes)
     CRAFTED[case](craft)
     path.write_bytes(craft.packed())
     if case in HARMLESS:
         load(path)._engine.check()
     else:
-        refusal(path)
+        load_error(path)
 
 
 BODIES = {
@@ -604,41 +604,41 @@ BODIES = {
     "text": b"hello",
     "pickle": pickle.dumps([1]),
     "npz of other things": saved_npz(),
-    "zip that is none": b"PK\x03\x04" + bytes(50),
+    "invalid zip": b"PK\x03\x04" + bytes(50),
 }
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_bodies_that_are_no_archive(body: str, tmp_path: Path) -> None:
-    (tmp_path / "m").write_bytes(packed(BODIES[body]))
-    refusal(tmp_path / "m")
+def test_bodies_that_are_not_archives(body: str, tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(with_header(BODIES[body]))
+    load_error(tmp_path / "m")
 
 
-def test_objects_in_an_archive_are_not_unpickled(whole: bytes, tmp_path: Path) -> None:
+def test_pickled_objects_are_not_loaded(file_bytes: bytes, tmp_path: Path) -> None:
     witness = tmp_path / "witness"
 
-    class Harm:
+    class Payload:
         def __reduce__(self) -> Any:
             return (Path.touch, (witness,))
 
     for name in ("online", "rule.u", "header", "names", "extra"):
-        craft = Craft(whole)
-        craft.arrays[name] = np.array([Harm()], object)
+        craft = CraftedFile(file_bytes)
+        craft.arrays[name] = np.array([Payload()], object)
         file = io.BytesIO()
         np.savez(file, **craft.arrays)
-        (tmp_path / "m").write_bytes(packed(file.getvalue()))
-        refusal(tmp_path / "m")
+        (tmp_path / "m").write_bytes(with_header(file.getvalue()))
+        load_error(tmp_path / "m")
     assert not witness.exists()
 
 
-def test_random_bytes_with_a_right_digest(whole: bytes, tmp_path: Path) -> None:
-    """Loaded or refused in a sentence, and what is loaded works."""
+def test_random_bytes_with_a_valid_digest(file_bytes: bytes, tmp_path: Path) -> None:
+    """Loading either fails with ModelFileError or returns a working model."""
     path, chance = tmp_path / "m", random.Random(2)
     for _ in range(400):
-        body = bytearray(whole[HEAD.size :])
+        body = bytearray(file_bytes[HEAD.size :])
         for _ in range(chance.choice([1, 1, 2, 5])):
             body[chance.randrange(len(body))] = chance.randrange(256)
-        path.write_bytes(packed(bytes(body)))
+        path.write_bytes(with_header(bytes(body)))
         try:
             model = load(path)
         except ModelFileError:
@@ -651,44 +651,40 @@ def test_random_bytes_with_a_right_digest(whole: bytes, tmp_path: Path) -> None:
 # Writing
 
 
-def test_a_failing_write_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "m"
-    model = learnt(MODELS["classifier"](), NAMES["str"], 50)
+    model = trained(MODELS["classifier"](), NAMES["str"], 50)
     model.save(path)
     before = path.read_bytes()
     model.learn_one({"more": 1.0}, True)
 
-    def full(*args: Any) -> Any:
+    def fail_with_full_disk(*args: Any) -> Any:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for function in ("fsync", "replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(os, function, full)
-            with pytest.raises(
-                ModelFileError, match=r"cannot be written \(no space left"
-            ) as refused:
+            patch.setattr(os, function, fail_with_full_disk)
+            with pytest.raises(ModelFileError, match=r"cannot be written \(no space left") as error:
                 model.save(path)
-        assert str(path) in str(refused.value)
+        assert str(path) in str(error.value)
         assert path.read_bytes() == before
         assert os.listdir(tmp_path) == ["m"]
     model.save(path)
     assert load(path).n_iterations == 51
 
 
-def test_an_interrupt_leaves_what_was_there(
+def test_interrupted_write_keeps_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "m"
     path.write_bytes(b"as it was")
 
-    def interrupted(*args: Any) -> Any:
+    def interrupt(*args: Any) -> Any:
         raise KeyboardInterrupt
 
     for function in ("fsync", "replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(os, function, interrupted)
+            patch.setattr(os, function, interrupt)
             with pytest.raises(KeyboardInterrupt):
                 ElasticNetClassifier().save(path)
         assert path.read_bytes() == b"as it was"
@@ -705,7 +701,7 @@ def test_permissions_follow_the_umask(umask: int, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == 0o666 & ~umask
 
 
-def test_links_go_on_pointing(tmp_path: Path) -> None:
+def test_symlinks_are_followed(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     target, link = tmp_path / "far" / "model", tmp_path / "link"
     target.write_bytes(b"old")
@@ -721,41 +717,41 @@ def test_links_go_on_pointing(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "far")) == ["model", "other"]
 
 
-def cannot_be_written(path: Path) -> None:
-    with pytest.raises(ModelFileError, match="cannot be written") as refused:
+def assert_cannot_be_written(path: Path) -> None:
+    with pytest.raises(ModelFileError, match="cannot be written") as error:
         ElasticNetClassifier().save(path)
-    assert "\n" not in str(refused.value)
-    assert str(path) in str(refused.value)
+    assert "\n" not in str(error.value)
+    assert str(path) in str(error.value)
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+def test_special_files_are_rejected(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    cannot_be_written(fifo)
-    cannot_be_written(Path("/dev/null"))
-    cannot_be_written(tmp_path)
+    assert_cannot_be_written(fifo)
+    assert_cannot_be_written(Path("/dev/null"))
+    assert_cannot_be_written(tmp_path)
     assert fifo.is_fifo()
     assert Path("/dev/null").is_char_device()
     assert os.listdir(tmp_path) == ["fifo"]
 
 
-def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
-    cannot_be_written(tmp_path / "missing" / "m")
-    cannot_be_written(tmp_path / "missing" / "deeper" / "m")
-    cannot_be_written(Path(__file__) / "m")
+def test_missing_directory_is_a_one_line_error(tmp_path: Path) -> None:
+    assert_cannot_be_written(tmp_path / "missing" / "m")
+    assert_cannot_be_written(tmp_path / "missing" / "deeper" / "m")
+    assert_cannot_be_written(Path(__file__) / "m")
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="resolved without an error since 3.13")
-def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+def test_self_referencing_link_is_rejected(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    cannot_be_written(loop)
+    assert_cannot_be_written(loop)
 
 
-def test_threads_saving_to_one_path(tmp_path: Path) -> None:
+def test_threads_saving_to_the_same_path(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    models = [learnt(ElasticNetClassifier(), NAMES["str"], 10 * k + 1) for k in range(4)]
+    models = [trained(ElasticNetClassifier(), NAMES["str"], 10 * k + 1) for k in range(4)]
 
     def save(model: Any) -> None:
         for _ in range(10):
@@ -774,19 +770,21 @@ def test_threads_saving_to_one_path(tmp_path: Path) -> None:
 # Files of earlier versions
 
 
-def fixtures() -> dict[str, Any]:
-    def shrunk(model: Any, name_of: Callable[[int], Any]) -> Any:
-        learnt(model, name_of, 400, seed=5)
+def make_fixtures() -> dict[str, Any]:
+    def trained_and_shrunk(model: Any, name_of: Callable[[int], Any]) -> Any:
+        trained(model, name_of, 400, seed=5)
         for _ in range(20):
             model.learn_one({}, True, 0.0)
         return model
 
     return {
-        "classifier_str": shrunk(ElasticNetClassifier(l1=5e-3, l2=1e-2), lambda j: f"word {j}"),
-        "classifier_int": shrunk(
+        "classifier_str": trained_and_shrunk(
+            ElasticNetClassifier(l1=5e-3, l2=1e-2), lambda j: f"word {j}"
+        ),
+        "classifier_int": trained_and_shrunk(
             ElasticNetClassifier(l1=5e-3, loss="smoothed_hinge", lr=0.5), lambda j: j * 31
         ),
-        "regressor_mixed": shrunk(
+        "regressor_mixed": trained_and_shrunk(
             ElasticNetRegressor(
                 l1=5e-3,
                 l2=0.1,
@@ -799,25 +797,25 @@ def fixtures() -> dict[str, Any]:
     }
 
 
-def told(model: Any) -> dict[str, Any]:
-    """What a model says, floats to the bit."""
-    of: Any = lambda j: f"word {j}" if "word 1" in model.weights else j * 31  # noqa: E731
+def describe(model: Any) -> dict[str, Any]:
+    """Return parameters, weights, predictions and later predictions, with floats in hex."""
+    name_of: Any = lambda j: f"word {j}" if "word 1" in model.weights else j * 31  # noqa: E731
     if isinstance(model, ElasticNetRegressor):
-        of = NAMES["mixed"]
+        name_of = NAMES["mixed"]
     params = {name: getattr(model, name) for name in model._get_params()}
     params["lr"] = params["lr"].get(7) if hasattr(params["lr"], "get") else params["lr"]
-    out: dict[str, Any] = {
+    description: dict[str, Any] = {
         "model": type(model).__name__,
         "params": params,
         "t": model.n_iterations,
         "seen": model.n_features_seen,
         "intercept": model.intercept.hex(),
         "weights": [[repr(name), w.hex()] for name, w in model.weights.items()],
-        "margins": [model._margin(x).hex() for x, _ in rows(20, of, seed=6)],
+        "margins": [model._margin(x).hex() for x, _ in rows(20, name_of, seed=6)],
     }
-    learnt(model, of, 100, seed=7)
-    out["later"] = [model._margin(x).hex() for x, _ in rows(20, of, seed=6)]
-    return out
+    trained(model, name_of, 100, seed=7)
+    description["later"] = [model._margin(x).hex() for x, _ in rows(20, name_of, seed=6)]
+    return description
 
 
 @pytest.mark.parametrize(
@@ -828,26 +826,26 @@ def told(model: Any) -> dict[str, Any]:
         "regressor_mixed",
     ],
 )
-def test_fixtures_are_read(name: str) -> None:
+def test_fixtures_of_earlier_versions_load(name: str) -> None:
     expected = json.loads((FIXTURES / f"{name}.json").read_text())
-    found = told(load(FIXTURES / f"{name}.streaml1"))
-    # Parameters that have come since the file was written are not in it.
-    found["params"] = {n: found["params"][n] for n in expected["params"]}
-    for what, value in expected.items():
-        assert found[what] == value, what
+    description = describe(load(FIXTURES / f"{name}.streaml1"))
+    # Parameters added since are not in the fixture.
+    description["params"] = {n: description["params"][n] for n in expected["params"]}
+    for key, value in expected.items():
+        assert description[key] == value, key
     assert (FIXTURES / f"{name}.streaml1").read_bytes()[:12] == b"streaml1" + struct.pack("<I", 1)
 
 
 def write_fixtures() -> None:
     FIXTURES.mkdir(exist_ok=True)
-    for name, model in fixtures().items():
+    for name, model in make_fixtures().items():
         path = FIXTURES / f"{name}.streaml1"
         model.save(path)
-        text = json.dumps(told(load(path)), indent=1)
+        text = json.dumps(describe(load(path)), indent=1)
         (FIXTURES / f"{name}.json").write_text(text + "\n")
 
 
-def test_the_fixtures_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixtures_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "FIXTURES", tmp_path)
     write_fixtures()
     assert len(os.listdir(tmp_path)) == 6

@@ -1,4 +1,4 @@
-"""The models as river's estimators: its own checks, and what those do not look at."""
+"""River estimator behaviour: river's own checks and properties they do not cover."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ MODELS = [ElasticNetClassifier, ElasticNetRegressor]
 
 
 def state(model: Any) -> bytes:
-    """All that counts for what is learnt later."""
+    """Return the pickled model, which contains everything that affects later learning."""
     return pickle.dumps(model)
 
 
 def examples(n: int, seed: int = 0, d: int = 50) -> Iterator[tuple[dict[str, float], bool]]:
-    """Words of a stream; those with even numbers speak for True."""
+    """Yield `n` examples; features with an even number vote for True."""
     random = np.random.default_rng(seed)
     for _ in range(n):
         ids = random.choice(d, 6, replace=False).tolist()
@@ -52,7 +52,7 @@ def examples(n: int, seed: int = 0, d: int = 50) -> Iterator[tuple[dict[str, flo
         yield x, margin > 0.0
 
 
-def learnt(model: Any, n: int = 200, seed: int = 0) -> Any:
+def trained(model: Any, n: int = 200, seed: int = 0) -> Any:
     for x, y in examples(n, seed):
         model.learn_one(x, y)
     return model
@@ -66,22 +66,22 @@ def models() -> list[Any]:
     ]
 
 
-# river's own
+# river's own checks
 
 
 @pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
-def test_no_check_is_skipped_and_batches_are_checked() -> None:
+def test_no_river_check_is_skipped() -> None:
     for cls in MODELS:
         assert cls()._unit_test_skips() == set()
         names = {check.__name__ for check in checks.yield_checks(cls())}
         assert {"check_learn_many_matches_learn_one", "check_pickling"} <= names
 
 
-# What they do not look at: prediction is pure
+# Properties that river's checks do not cover: prediction has no side effects
 
 
 READS: dict[str, Callable[[Any, Any], Any]] = {
@@ -107,42 +107,42 @@ PROBABILITIES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("new", models())
-def test_reading_changes_nothing(new: Callable[[], Any], tmp_path: Path) -> None:
-    model = learnt(new())
+@pytest.mark.parametrize("make_model", models())
+def test_read_operations_do_not_change_state(make_model: Callable[[], Any], tmp_path: Path) -> None:
+    model = trained(make_model())
     x = {"word 1": 1.0, "never seen": 2.0, "word 2": "a string", "word 3": None, 7: 1.0}
     reads = READS | (PROBABILITIES if isinstance(model, base.Classifier) else {})
     reads["save"] = lambda m, x: m.save(tmp_path / "m")
     before, seen = state(model), model.n_features_seen
-    for what, read in reads.items():
+    for operation, read in reads.items():
         for _ in range(2):
             read(model, x)
-        assert state(model) == before, what
-        assert model.n_features_seen == seen, what
+        assert state(model) == before, operation
+        assert model.n_features_seen == seen, operation
     assert x == {"word 1": 1.0, "never seen": 2.0, "word 2": "a string", "word 3": None, 7: 1.0}
 
 
-def test_an_example_is_not_changed_nor_kept() -> None:
+def test_examples_are_neither_modified_nor_referenced() -> None:
     model = ElasticNetClassifier()
     x: dict[Any, Any] = {"a": 0.0, "b": None, "c": "d", 1: True, ("e", "f"): 2}
-    given_ = dict(x)
+    original = dict(x)
     for _ in range(3):
         model.learn_one(x, True)
         model.predict_one(x)
         model.learn_many([x], [False])
-    assert x == given_
-    assert list(x) == list(given_)
+    assert x == original
+    assert list(x) == list(original)
     before = state(model)
     x["a"] = 5.0
     x.clear()
     assert state(model) == before
 
 
-# Copies resume
+# Copies resume training
 
 
 @pytest.mark.parametrize(
-    "copied",
+    "clone_of",
     [
         lambda m: pickle.loads(pickle.dumps(m)),
         lambda m: pickle.loads(pickle.dumps(m, protocol=2)),
@@ -152,71 +152,73 @@ def test_an_example_is_not_changed_nor_kept() -> None:
     ],
     ids=["pickle", "pickle 2", "deepcopy", "copy", "clone"],
 )
-@pytest.mark.parametrize("new", models())
-def test_a_copy_goes_on_bit_for_bit(new: Callable[[], Any], copied: Callable[[Any], Any]) -> None:
-    model = learnt(new(), 150)
-    other = copied(model)
-    for m in (model, other):
-        learnt(m, 150, seed=1)
+@pytest.mark.parametrize("make_model", models())
+def test_copies_resume_bit_identically(
+    make_model: Callable[[], Any], clone_of: Callable[[Any], Any]
+) -> None:
+    model = trained(make_model(), 150)
+    duplicate = clone_of(model)
+    for m in (model, duplicate):
+        trained(m, 150, seed=1)
     x = next(examples(1, seed=2))[0]
-    assert other.weights == model.weights
-    assert other.intercept == model.intercept
-    assert other.predict_one(x) == model.predict_one(x)
-    assert other.n_iterations == model.n_iterations
+    assert duplicate.weights == model.weights
+    assert duplicate.intercept == model.intercept
+    assert duplicate.predict_one(x) == model.predict_one(x)
+    assert duplicate.n_iterations == model.n_iterations
 
 
-@pytest.mark.parametrize("new", models())
-def test_a_clone_with_its_state_is_independent(new: Callable[[], Any]) -> None:
-    model = learnt(new(), 100)
-    other = model.clone(include_attributes=True)
-    assert other.weights == model.weights
+@pytest.mark.parametrize("make_model", models())
+def test_clone_with_attributes_is_independent(make_model: Callable[[], Any]) -> None:
+    model = trained(make_model(), 100)
+    clone = model.clone(include_attributes=True)
+    assert clone.weights == model.weights
     before = state(model)
-    learnt(other, 3000, seed=3)
-    other.learn_one({f"many {k}": 1.0 for k in range(3000)}, True)
-    other.l1 = 0.5
+    trained(clone, 3000, seed=3)
+    clone.learn_one({f"many {k}": 1.0 for k in range(3000)}, True)
+    clone.l1 = 0.5
     assert state(model) == before
-    before = state(other)
-    learnt(model, 100, seed=4)
+    before = state(clone)
+    trained(model, 100, seed=4)
     del model
-    assert state(other) == before
-    other._engine.check()
+    assert state(clone) == before
+    clone._engine.check()
 
 
-def test_a_clone_with_its_state_and_new_parameters_uses_them() -> None:
-    model = learnt(ElasticNetClassifier(l1=0.0), 100)
-    other = model.clone({"l1": 0.01}, include_attributes=True)
-    twin = learnt(ElasticNetClassifier(l1=0.0), 100)
+def test_clone_with_attributes_and_new_parameters_uses_them() -> None:
+    model = trained(ElasticNetClassifier(l1=0.0), 100)
+    clone = model.clone({"l1": 0.01}, include_attributes=True)
+    twin = trained(ElasticNetClassifier(l1=0.0), 100)
     twin.l1 = 0.01
-    assert other.l1 == 0.01
-    learnt(other, 100, seed=1)
-    learnt(twin, 100, seed=1)
-    assert other.weights == twin.weights
+    assert clone.l1 == 0.01
+    trained(clone, 100, seed=1)
+    trained(twin, 100, seed=1)
+    assert clone.weights == twin.weights
 
 
-def test_a_clone_is_new() -> None:
-    model = learnt(ElasticNetClassifier(l1=1e-3, lr=optim.schedulers.InverseScaling(0.3)))
-    other = model.clone()
-    assert other.weights == {}
-    assert other.n_iterations == 0
-    assert repr(other) == repr(model)
-    assert other.lr is not model.lr
-    assert state(learnt(other)) == state(model)
+def test_clone_is_untrained() -> None:
+    model = trained(ElasticNetClassifier(l1=1e-3, lr=optim.schedulers.InverseScaling(0.3)))
+    clone = model.clone()
+    assert clone.weights == {}
+    assert clone.n_iterations == 0
+    assert repr(clone) == repr(model)
+    assert clone.lr is not model.lr
+    assert state(trained(clone)) == state(model)
 
 
 # Delayed labels
 
 
-def test_a_label_may_come_long_after_its_prediction() -> None:
-    late, prompt = ElasticNetClassifier(l1=1e-3), ElasticNetClassifier(l1=1e-3)
-    waiting = []
+def test_delayed_labels_give_the_same_model() -> None:
+    delayed, immediate = ElasticNetClassifier(l1=1e-3), ElasticNetClassifier(l1=1e-3)
+    pending = []
     for x, y in examples(300):
-        late.predict_proba_one(x)
-        waiting.append((x, y))
-        if len(waiting) > 40:
-            late.learn_one(*waiting.pop(0))
-    for x, y in waiting:
-        late.learn_one(x, y)
-    assert state(late) == state(learnt(prompt, 300))
+        delayed.predict_proba_one(x)
+        pending.append((x, y))
+        if len(pending) > 40:
+            delayed.learn_one(*pending.pop(0))
+    for x, y in pending:
+        delayed.learn_one(x, y)
+    assert state(delayed) == state(trained(immediate, 300))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_a_label_may_come_long_after_its_prediction() -> None:
     ],
     ids=["examples", "days", "by example"],
 )
-def test_rivers_delayed_evaluation(moment: Any, delay: Any) -> None:
+def test_delayed_progressive_evaluation_matches_manual_replay(moment: Any, delay: Any) -> None:
     if moment is not None:
         delay = datetime.timedelta(delay)
 
@@ -245,23 +247,23 @@ def test_rivers_delayed_evaluation(moment: Any, delay: Any) -> None:
     assert state(model) == state(twin)
 
 
-# Examples of every kind
+# Kinds of examples
 
 
-def test_labels_of_numpy() -> None:
+def test_numpy_labels_match_python_labels() -> None:
     plain, numpy = ElasticNetClassifier(), ElasticNetClassifier()
     for x, y in examples(100):
         plain.learn_one(x, y)
         numpy.learn_one(x, np.bool_(y))
     assert state(plain) == state(numpy)
-    number, numpy_number = ElasticNetRegressor(), ElasticNetRegressor()
+    regressor, numpy_regressor = ElasticNetRegressor(), ElasticNetRegressor()
     for x, y in examples(100):
-        number.learn_one(x, 2.5 * y)
-        numpy_number.learn_one(x, np.float32(2.5 * y))
-    assert state(number) == state(numpy_number)
+        regressor.learn_one(x, 2.5 * y)
+        numpy_regressor.learn_one(x, np.float32(2.5 * y))
+    assert state(regressor) == state(numpy_regressor)
 
 
-def test_an_empty_example_moves_the_intercept_alone() -> None:
+def test_empty_example_updates_only_the_intercept() -> None:
     model = ElasticNetClassifier(intercept_lr=0.5)
     assert model.predict_proba_one({}) == {False: 0.5, True: 0.5}
     assert model.predict_one({}) is False
@@ -274,7 +276,7 @@ def test_an_empty_example_moves_the_intercept_alone() -> None:
     assert model.n_features_seen == 0
 
 
-def test_names_of_every_kind_side_by_side() -> None:
+def test_feature_names_of_mixed_types() -> None:
     names = ["a", "", 1, -1, 2**70, 0.5, ("a", "b"), ("a", 1, None), None, b"a", frozenset({1})]
     names += [datetime.date(2000, 1, 1), True + 1, "1", "-1", 2**26, "ä\ud800"]
     model = ElasticNetClassifier(lr=1.0, schedule="constant")
@@ -289,42 +291,42 @@ def test_names_of_every_kind_side_by_side() -> None:
     model._engine.check()
 
 
-def test_names_that_begin_as_ints() -> None:
-    early, late = ElasticNetClassifier(l1=1e-3), ElasticNetClassifier(l1=1e-3)
-    late.learn_one({"zero": 0.0}, True, 0.0)
-    early.learn_one({}, True, 0.0)
+def test_switch_from_int_names_to_mixed_names() -> None:
+    ints_first, string_first = ElasticNetClassifier(l1=1e-3), ElasticNetClassifier(l1=1e-3)
+    string_first.learn_one({"zero": 0.0}, True, 0.0)
+    ints_first.learn_one({}, True, 0.0)
     for x, y in examples(200):
         x = {int(name[5:]) if int(name[5:]) < 30 else name: v for name, v in x.items()}
-        for model in (early, late):
+        for model in (ints_first, string_first):
             model.learn_one(x, y)
-    assert early.weights == late.weights
-    assert early.n_features_seen == late.n_features_seen == 50
+    assert ints_first.weights == string_first.weights
+    assert ints_first.n_features_seen == string_first.n_features_seen == 50
 
 
-def test_one_against_the_rest() -> None:
+def test_one_vs_rest() -> None:
     data = datasets.ImageSegments().take(600)
-    one = ElasticNetClassifier(l1=1e-4, lr=0.3)
-    model = preprocessing.StandardScaler() | multiclass.OneVsRestClassifier(one)
+    binary = ElasticNetClassifier(l1=1e-4, lr=0.3)
+    model = preprocessing.StandardScaler() | multiclass.OneVsRestClassifier(binary)
     accuracy = evaluate.progressive_val_score(data, model, metrics.Accuracy())
     assert accuracy.get() > 0.75
-    assert one.n_iterations == 0
-    copied = pickle.loads(pickle.dumps(model))
+    assert binary.n_iterations == 0
+    unpickled = pickle.loads(pickle.dumps(model))
     x, _ = next(iter(datasets.ImageSegments()))
-    assert copied.predict_proba_one(x) == model.predict_proba_one(x)
+    assert unpickled.predict_proba_one(x) == model.predict_proba_one(x)
 
 
-def test_one_against_the_rest_in_batches() -> None:
+def test_one_vs_rest_in_batches() -> None:
     frame = pd.DataFrame([x for x, _ in datasets.ImageSegments().take(100)])
     y = pd.Series([y for _, y in datasets.ImageSegments().take(100)], name="segment")
-    many = multiclass.OneVsRestClassifier(ElasticNetClassifier())
-    many.learn_many(frame, y)
-    predicted = many.predict_many(frame)
+    model = multiclass.OneVsRestClassifier(ElasticNetClassifier())
+    model.learn_many(frame, y)
+    predicted = model.predict_many(frame)
     assert set(predicted) <= set(y)
     assert list(predicted.index) == list(frame.index)
 
 
 @pytest.mark.parametrize("grams", [(1, 1), (1, 2), (2, 2)])
-def test_a_bag_of_words_in_front(grams: tuple[int, int]) -> None:
+def test_pipeline_with_bag_of_words(grams: tuple[int, int]) -> None:
     texts = [("buy cheap pills now", True), ("see you at lunch", False)] * 40
     bag = feature_extraction.BagOfWords(lowercase=True, ngram_range=grams)
     model = bag | ElasticNetClassifier(l1=1e-3)
@@ -338,20 +340,20 @@ def test_a_bag_of_words_in_front(grams: tuple[int, int]) -> None:
     assert model.predict_one("cheap pills now") is True
 
 
-def test_a_frame_of_words_learns_as_its_texts_do() -> None:
+def test_bag_of_words_batch_equals_single_texts() -> None:
     texts = pd.Series(["aa bb bb", "bb cc", "", "cc cc cc aa"] * 5)
     y = pd.Series([True, False, True, False] * 5, name="spam")
-    many = feature_extraction.BagOfWords() | ElasticNetClassifier(l1=1e-3)
-    one = many.clone()
-    many.learn_many(texts, y)
+    batch = feature_extraction.BagOfWords() | ElasticNetClassifier(l1=1e-3)
+    single = batch.clone()
+    batch.learn_many(texts, y)
     for text, label in zip(texts, y, strict=True):
-        one.learn_one(text, label)
-    many, one = many["ElasticNetClassifier"], one["ElasticNetClassifier"]
-    assert many.weights == one.weights
-    assert many.n_features_seen == one.n_features_seen == 3
+        single.learn_one(text, label)
+    batch, single = batch["ElasticNetClassifier"], single["ElasticNetClassifier"]
+    assert batch.weights == single.weights
+    assert batch.n_features_seen == single.n_features_seen == 3
 
 
-def test_in_a_pipeline() -> None:
+def test_pipeline() -> None:
     model = preprocessing.MaxAbsScaler() | ElasticNetClassifier(l1=1e-3)
     evaluate.progressive_val_score(datasets.Phishing().take(300), model, metrics.ROCAUC())
     learner = model["ElasticNetClassifier"]
@@ -364,7 +366,7 @@ def test_in_a_pipeline() -> None:
     assert "ElasticNetClassifier" in model.debug_one(next(iter(datasets.Phishing()))[0])
 
 
-def test_the_same_features_twice_in_a_union() -> None:
+def test_transformer_union() -> None:
     union = compose.Prefixer("raw ") + preprocessing.StandardScaler()
     model = union | ElasticNetClassifier()
     for x, y in datasets.Phishing().take(50):
@@ -376,22 +378,22 @@ def test_the_same_features_twice_in_a_union() -> None:
 
 
 @pytest.mark.parametrize("cls", MODELS)
-def test_prediction_swallows_no_argument(cls: Any) -> None:
+def test_unknown_keyword_arguments_are_rejected(cls: Any) -> None:
     for method in ("predict_one", "predict_many", *cls.__name__.endswith("r") * ["learn_one"]):
         arguments: tuple[Any, ...] = ({},) if method != "learn_one" else ({}, 1)
         with pytest.raises(TypeError, match="unexpected keyword"):
             getattr(cls(), method)(*arguments, t=1)
 
 
-def test_learning_returns_none() -> None:
+def test_learn_methods_return_none() -> None:
     for cls in MODELS:
         assert cls().learn_one({"a": 1}, 1) is None
         assert cls().learn_one(x={"a": 1}, y=1, w=2.0) is None
         assert cls().learn_many(X=[{"a": 1}], y=[1], w=[2.0]) is None
 
 
-def test_predictions_are_plain() -> None:
-    model, regressor = learnt(ElasticNetClassifier()), learnt(ElasticNetRegressor())
+def test_predictions_are_builtin_types() -> None:
+    model, regressor = trained(ElasticNetClassifier()), trained(ElasticNetRegressor())
     for x in ({"word 1": 1.0}, {}, {"word 1": np.float32(1.0)}, OrderedDict(a=1)):
         p = model.predict_proba_one(x)
         assert list(p) == [False, True]
@@ -405,20 +407,20 @@ def test_predictions_are_plain() -> None:
     assert type(model.n_features_seen) is int
 
 
-def test_a_margin_of_zero_is_false() -> None:
+def test_zero_margin_predicts_false() -> None:
     assert ElasticNetClassifier().predict_one({"a": 1.0}) is False
     assert ElasticNetClassifier(intercept_init=1e-300).predict_one({}) is True
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "smoothed_hinge"])
 def test_probabilities_are_the_sigmoid_of_the_margin(loss: str) -> None:
-    model = learnt(ElasticNetClassifier(loss=loss))
+    model = trained(ElasticNetClassifier(loss=loss))
     for x, _ in examples(20, seed=5):
         a = model.freeze().margin(x)
         assert model.predict_proba_one(x)[True] == pytest.approx(1 / (1 + np.exp(-a)), abs=1e-12)
 
 
-def test_batches_answer_like_frames() -> None:
+def test_frame_predictions_keep_index_and_columns() -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "v"]}, index=["p", "q"])
     model = ElasticNetClassifier()
     model.learn_many(frame, pd.Series([True, False], name="spam"))
@@ -431,23 +433,23 @@ def test_batches_answer_like_frames() -> None:
     assert model.predict_proba_many([{"a": 1.0}]).shape == (1, 2)
 
 
-@pytest.mark.parametrize("given_", ["text", [1], None, 5, {"a"}, object(), dict])
-def test_what_is_no_dict_is_refused(given_: Any) -> None:
+@pytest.mark.parametrize("example", ["text", [1], None, 5, {"a"}, object(), dict])
+def test_non_dict_examples_are_rejected(example: Any) -> None:
     for cls in MODELS:
-        for begin in ({}, {"a": 1.0}):
+        for first in ({}, {"a": 1.0}):
             model = cls()
-            model.learn_one(begin, True)
+            model.learn_one(first, True)
             before = state(model)
-            for call in (lambda m: m.learn_one(given_, True), lambda m: m.predict_one(given_)):
+            for call in (lambda m: m.learn_one(example, True), lambda m: m.predict_one(example)):
                 with pytest.raises(BadExample, match="an example is a dict of features, not a"):
                     call(model)
             assert state(model) == before
 
 
-# The weight of an example
+# Sample weights
 
 
-def test_weights_multiply_the_gradient_alone() -> None:
+def test_sample_weight_scales_only_the_gradient() -> None:
     model = ElasticNetRegressor(l1=0.05, l2=0.1, lr=0.3, clip_gradient=2.0)
     twin = reference.ElasticNet(4, l1=0.05, l2=0.1, loss="squared", lr=0.3, clip_gradient=2.0)
     random = np.random.default_rng(1)
@@ -459,8 +461,8 @@ def test_weights_multiply_the_gradient_alone() -> None:
     assert model.intercept == pytest.approx(twin.b, abs=1e-9)
 
 
-def test_a_weight_of_zero_is_a_step() -> None:
-    model = learnt(ElasticNetClassifier(l1=1e-2), 50)
+def test_zero_sample_weight_still_advances_the_step() -> None:
+    model = trained(ElasticNetClassifier(l1=1e-2), 50)
     before, b = model.weights, model.intercept
     model.learn_one({"word 1": 1.0, "new": 1.0}, True, 0.0)
     assert model.n_iterations == 51
@@ -471,17 +473,17 @@ def test_a_weight_of_zero_is_a_step() -> None:
         assert abs(w) < abs(before[name])
 
 
-def test_weights_of_rivers_data() -> None:
+def test_sample_weights_in_river_datasets() -> None:
     rows = [(x, y, {"w": 2}) for x, y in datasets.Phishing().take(200)]
     model, twin = ElasticNetClassifier(), ElasticNetClassifier()
     evaluate.progressive_val_score(rows, model, metrics.Accuracy())
     for x, y, _ in rows:
         twin.learn_one(x, y, 2)
     assert state(model) == state(twin)
-    assert model.weights != learnt_plainly(rows).weights
+    assert model.weights != trained_unweighted(rows).weights
 
 
-def learnt_plainly(rows: Any) -> Any:
+def trained_unweighted(rows: Any) -> Any:
     model = ElasticNetClassifier()
     for x, y, _ in rows:
         model.learn_one(x, y)
@@ -489,18 +491,18 @@ def learnt_plainly(rows: Any) -> Any:
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 3]), min_size=1, max_size=20))
-def test_a_batch_takes_weights(ws: list[float]) -> None:
+def test_batch_with_sample_weights_equals_single_steps(ws: list[float]) -> None:
     rows = list(examples(len(ws)))
-    one, many = ElasticNetClassifier(l1=0.01), ElasticNetClassifier(l1=0.01)
+    single, batch = ElasticNetClassifier(l1=0.01), ElasticNetClassifier(l1=0.01)
     for (x, y), w in zip(rows, ws, strict=True):
-        one.learn_one(x, y, w)
-    many.learn_many([x for x, _ in rows], [y for _, y in rows], ws)
-    assert state(one) == state(many)
+        single.learn_one(x, y, w)
+    batch.learn_many([x for x, _ in rows], [y for _, y in rows], ws)
+    assert state(single) == state(batch)
 
 
 # Parameters
 
-REFUSED: list[tuple[str, Any, str]] = [
+INVALID: list[tuple[str, Any, str]] = [
     (name, value, rule)
     for name, rule in [
         ("l1", "from 0 to 1e+30"),
@@ -510,12 +512,12 @@ REFUSED: list[tuple[str, Any, str]] = [
     ]
     for value in (-1e-9, -1, float("nan"), float("inf"), 1.1e30, 10**400, np.float64("nan"))
 ]
-REFUSED += [
+INVALID += [
     (name, value, "")
     for name in ("l1", "l2", "lr", "intercept_lr", "intercept_init", "clip_gradient")
     for value in ("0.1", None, 1j, [0.1], (), {}, np.array([0.1, 0.2]), object(), "Auto", b"1")
 ]
-REFUSED += [
+INVALID += [
     ("clip_gradient", 0.0, "above 0"),
     ("clip_gradient", -1.0, "above 0"),
     ("clip_gradient", float("inf"), "at most 1e+30"),
@@ -527,20 +529,20 @@ REFUSED += [
 ]
 
 
-def ids_of(cases: list[tuple[str, Any, str]]) -> list[str]:
+def case_ids(cases: list[tuple[str, Any, str]]) -> list[str]:
     return [f"{name}={str(value)[:12]}" for name, value, _ in cases]
 
 
-@pytest.mark.parametrize(("name", "value", "rule"), REFUSED, ids=ids_of(REFUSED))
+@pytest.mark.parametrize(("name", "value", "rule"), INVALID, ids=case_ids(INVALID))
 @pytest.mark.parametrize("cls", MODELS)
-def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
-    with pytest.raises(ValueError) as made:
+def test_invalid_parameters_are_rejected(cls: Any, name: str, value: Any, rule: str) -> None:
+    with pytest.raises(ValueError) as error:
         cls(**{name: value})
-    sentence = str(made.value)
-    assert sentence.startswith(f"{name} must be")
-    assert rule in sentence
-    assert "\n" not in sentence
-    model = learnt(cls(l1=1e-3), 30)
+    message = str(error.value)
+    assert message.startswith(f"{name} must be")
+    assert rule in message
+    assert "\n" not in message
+    model = trained(cls(l1=1e-3), 30)
     before = state(model)
     with pytest.raises(ValueError, match=f"^{name} must be"):
         setattr(model, name, value)
@@ -555,8 +557,8 @@ def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
                 dict([(name, value), *({"l1": 0.5, "l2": 0.5}.items() - {name: 0.5}.items())])
             )
         assert state(model) == before
-        twin = learnt(cls(l1=1e-3), 30)
-        assert state(learnt(model, 30, seed=1)) == state(learnt(twin, 30, seed=1))
+        twin = trained(cls(l1=1e-3), 30)
+        assert state(trained(model, 30, seed=1)) == state(trained(twin, 30, seed=1))
 
 
 @pytest.mark.parametrize(
@@ -568,16 +570,16 @@ def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
         {"l1": 1e30, "l2": 1e30, "lr": 1e10, "intercept_lr": 1e10, "clip_gradient": 1e30},
     ],
 )
-def test_parameters_taken(params: dict[str, Any]) -> None:
+def test_valid_parameters_are_accepted(params: dict[str, Any]) -> None:
     for cls in MODELS:
-        model = learnt(cls(**params))
+        model = trained(cls(**params))
         assert all(getattr(model, name) == value for name, value in params.items())
         assert np.isfinite(list(model.weights.values())).all()
         model._engine.check()
         assert model._get_params() == cls(**params)._get_params()
 
 
-def test_each_loss_belongs_to_its_kind() -> None:
+def test_losses_of_classifiers_and_regressors_are_disjoint() -> None:
     for loss in ("squared", "absolute"):
         assert ElasticNetRegressor(loss=loss).loss == loss
         with pytest.raises(ValueError, match='one of "logistic", "hinge", "smoothed_hinge"'):
@@ -588,7 +590,7 @@ def test_each_loss_belongs_to_its_kind() -> None:
             ElasticNetRegressor(loss=loss)
 
 
-def test_parameters_are_named() -> None:
+def test_parameters_are_keyword_only() -> None:
     with pytest.raises(TypeError):
         ElasticNetClassifier(0.1)
     with pytest.raises(TypeError):
@@ -603,12 +605,12 @@ def test_repr_shows_the_parameters() -> None:
     )
     assert "Constant" in shown
     assert "0.5" in shown
-    plain = ElasticNetRegressor(l1=0.25, schedule="inverse", clip_gradient=3.0)
-    copied = eval(repr(plain), {"ElasticNetRegressor": ElasticNetRegressor})
-    assert copied._get_params() == plain._get_params()
+    regressor = ElasticNetRegressor(l1=0.25, schedule="inverse", clip_gradient=3.0)
+    rebuilt = eval(repr(regressor), {"ElasticNetRegressor": ElasticNetRegressor})
+    assert rebuilt._get_params() == regressor._get_params()
 
 
-@pytest.mark.parametrize("by", ["mutate", "attribute"])
+@pytest.mark.parametrize("via", ["mutate", "attribute"])
 @pytest.mark.parametrize(
     "change",
     [
@@ -624,17 +626,17 @@ def test_repr_shows_the_parameters() -> None:
     ],
     ids=str,
 )
-def test_changes_act_from_the_next_step(change: dict[str, Any], by: str) -> None:
+def test_parameter_changes_apply_from_the_next_step(change: dict[str, Any], via: str) -> None:
     params: dict[str, Any] = {"l1": 0.01, "l2": 0.05, "lr": 0.3}
     model, twin = ElasticNetClassifier(**params), reference.ElasticNet(6, **params)
     random = np.random.default_rng(2)
     X = random.normal(size=(200, 6)) * (random.random((200, 6)) < 0.4)
     for i, x in enumerate(X):
         if i == 100:
-            if by == "mutate":
+            if via == "mutate":
                 model.mutate(change)
             for name, value in change.items():
-                if by == "attribute":
+                if via == "attribute":
                     setattr(model, name, value)
                 setattr(twin, name, value)
         y = bool(x.sum() > 0)
@@ -646,8 +648,8 @@ def test_changes_act_from_the_next_step(change: dict[str, Any], by: str) -> None
             assert model.intercept == pytest.approx(twin.b, abs=1e-9)
 
 
-def test_what_cannot_change_is_refused() -> None:
-    model = learnt(ElasticNetClassifier(), 20)
+def test_immutable_parameters_cannot_change() -> None:
+    model = trained(ElasticNetClassifier(), 20)
     before = state(model)
     for change in ({"intercept_init": 1.0}, {"no_such": 1}):
         with pytest.raises(ValueError, match="cannot change"):
@@ -659,15 +661,15 @@ def test_what_cannot_change_is_refused() -> None:
 
 
 @pytest.mark.parametrize("change", [{"intercept_init": 1.0}, {"no_such": 1}])
-def test_nothing_changes_where_a_name_is_refused(change: dict[str, Any]) -> None:
-    model = learnt(ElasticNetClassifier(), 20)
+def test_rejected_mutation_changes_nothing(change: dict[str, Any]) -> None:
+    model = trained(ElasticNetClassifier(), 20)
     before = state(model)
     with pytest.raises(ValueError, match="cannot change"):
         model.mutate({"l1": 0.5, **change})
     assert state(model) == before
 
 
-def test_a_scheduler_is_mutated_in_place() -> None:
+def test_scheduler_is_mutated_in_place() -> None:
     class Rate(optim.base.Scheduler):
         def __init__(self, start: float = 0.1) -> None:
             self.start = start
@@ -681,34 +683,34 @@ def test_a_scheduler_is_mutated_in_place() -> None:
 
     model, twin = ElasticNetClassifier(lr=Rate()), ElasticNetClassifier(lr=Rate(0.5))
     model.mutate({"lr": {"start": 0.5}})
-    assert learnt(model, 50).weights == learnt(twin, 50).weights
+    assert trained(model, 50).weights == trained(twin, 50).weights
 
 
 @pytest.mark.parametrize(
-    ("model", "within", "beside"),
+    ("model", "scheduler_change", "model_change"),
     [
         (SoftmaxClassifier(penalty="ball", lr=optim.schedulers.Constant(0.1)), {}, {"l2": 0.5}),
         (ElasticNetClassifier(lr=optim.schedulers.Constant(0.1)), {"no_such": 1}, {"l2": 0.5}),
     ],
     ids=["incompatible with the ball", "no attribute of the scheduler"],
 )
-def test_no_scheduler_changes_where_another_parameter_is_refused(
-    model: Any, within: dict[str, Any], beside: dict[str, Any]
+def test_rejected_mutation_does_not_change_the_scheduler(
+    model: Any, scheduler_change: dict[str, Any], model_change: dict[str, Any]
 ) -> None:
     with pytest.raises(ValueError):
-        model.mutate({"lr": {"learning_rate": 0.7, **within}, **beside})
+        model.mutate({"lr": {"learning_rate": 0.7, **scheduler_change}, **model_change})
     assert (model.lr.learning_rate, model.l2) == (0.1, 0.0)
 
 
 @pytest.mark.parametrize(
     "eta", [-1.0, float("nan"), float("inf"), 1e11, None, "a", pytest.param(10**400, id="10**400")]
 )
-def test_a_schedulers_rate_is_looked_at(eta: Any) -> None:
+def test_invalid_scheduler_rates_are_rejected(eta: Any) -> None:
     class Rate(optim.base.Scheduler):
         def get(self, t: int) -> Any:
             return eta if t >= 3 else 0.1
 
-    model = learnt(ElasticNetClassifier(lr=Rate()), 3)
+    model = trained(ElasticNetClassifier(lr=Rate()), 3)
     before = model.weights
     with pytest.raises(ValueError, match="must be from 0 to 1e10, got .* from Rate for step 3"):
         model.learn_one({"a": 1.0}, True)
@@ -716,11 +718,11 @@ def test_a_schedulers_rate_is_looked_at(eta: Any) -> None:
         model.learn_many([{"a": 1.0}] * 5, [True] * 5)
     assert model.weights == before
     assert model.n_iterations == 3
-    early = ElasticNetClassifier(lr=Rate())
+    untrained = ElasticNetClassifier(lr=Rate())
     with pytest.raises(ValueError, match="step 3"):
-        early.learn_many([{"a": 1.0}] * 5, [True] * 5)
-    assert early.n_iterations == 0
-    assert early.weights == {}
+        untrained.learn_many([{"a": 1.0}] * 5, [True] * 5)
+    assert untrained.n_iterations == 0
+    assert untrained.weights == {}
 
 
 @pytest.mark.parametrize(
@@ -732,28 +734,28 @@ def test_a_schedulers_rate_is_looked_at(eta: Any) -> None:
     ],
     ids=lambda s: type(s).__name__,
 )
-def test_rivers_schedulers(scheduler: Any) -> None:
+def test_river_schedulers(scheduler: Any) -> None:
     model = ElasticNetRegressor(l1=1e-3, lr=scheduler, clip_gradient=10.0)
-    many = model.clone()
+    batch = model.clone()
     twin = reference.ElasticNet(6, l1=1e-3, loss="squared", lr=scheduler, clip_gradient=10.0)
     X = np.random.default_rng(3).normal(size=(60, 6)) * 0.3
     for x in X:
         model.learn_one(dict(enumerate(x.tolist())), x.sum())
         twin.learn(x, x.sum())
-    many.learn_many(X, X.sum(axis=1))
-    # rates near 1e3 amplify the rounding of sums
+    batch.learn_many(X, X.sum(axis=1))
+    # Rates near 1e3 amplify the rounding errors of sums, so compare relative to the scale.
     scale = 1.0 + np.abs(twin.w).max()
     assert [model.weights.get(j, 0.0) / scale for j in range(6)] == pytest.approx(
         twin.w / scale, abs=1e-9
     )
-    assert many.weights == pytest.approx(model.weights, abs=1e-9 * scale)
+    assert batch.weights == pytest.approx(model.weights, abs=1e-9 * scale)
 
 
-# What is told of a model
+# Introspection
 
 
-def test_top_weights_are_the_farthest_from_zero() -> None:
-    model = learnt(ElasticNetClassifier(l1=1e-3), 300)
+def test_top_weights_have_the_largest_magnitude() -> None:
+    model = trained(ElasticNetClassifier(l1=1e-3), 300)
     ordered = sorted(model.weights.items(), key=lambda item: -abs(item[1]))
     assert model.top_weights(5) == ordered[:5]
     assert model.top_weights(10**6) == ordered
@@ -763,20 +765,20 @@ def test_top_weights_are_the_farthest_from_zero() -> None:
 
 
 def test_counts() -> None:
-    model = learnt(ElasticNetClassifier(l1=0.1, lr=0.3, schedule="constant"), 300)
+    model = trained(ElasticNetClassifier(l1=0.1, lr=0.3, schedule="constant"), 300)
     weights = model.weights
     assert 0 < model.n_nonzero == len(weights) < model.n_features_seen == 50
     assert 0.0 not in weights.values()
     assert model.n_iterations == 300
 
 
-# Frozen
+# Frozen models
 
 
-@pytest.mark.parametrize("new", models())
-def test_frozen_predicts_what_the_model_does(new: Callable[[], Any]) -> None:
-    """To the bit where l2 is 0: else the model multiplies the sum by a scalar, not each weight."""
-    model = learnt(new())
+@pytest.mark.parametrize("make_model", models())
+def test_frozen_model_predicts_like_the_model(make_model: Callable[[], Any]) -> None:
+    """Bit-identical if l2 is 0; otherwise the model scales the sum instead of each weight."""
+    model = trained(make_model())
     frozen = model.freeze()
     assert dict(frozen.weights) == model.weights
     assert frozen.intercept == model.intercept
@@ -794,20 +796,20 @@ def test_frozen_predicts_what_the_model_does(new: Callable[[], Any]) -> None:
             assert frozen.predict_one(x) == a
 
 
-def test_frozen_probabilities_are_bit_equal() -> None:
-    model = learnt(ElasticNetClassifier(l1=1e-3))
+def test_frozen_probabilities_are_bit_identical() -> None:
+    model = trained(ElasticNetClassifier(l1=1e-3))
     frozen = model.freeze()
     for x, _ in examples(500, seed=7):
         assert frozen.predict_proba_one(x) == model.predict_proba_one(x)
 
 
-@pytest.mark.parametrize("new", models())
-def test_frozen_stays_as_it_is(new: Callable[[], Any]) -> None:
-    model = learnt(new())
+@pytest.mark.parametrize("make_model", models())
+def test_frozen_model_is_immutable(make_model: Callable[[], Any]) -> None:
+    model = trained(make_model())
     frozen = model.freeze()
     x = next(examples(1, seed=8))[0]
     before, weights = frozen.predict_one(x), dict(frozen.weights)
-    learnt(model, 100, seed=9)
+    trained(model, 100, seed=9)
     assert frozen.predict_one(x) == before
     for name in ("_weights", "_intercept", "intercept", "anything"):
         with pytest.raises(AttributeError, match="a frozen model is immutable"):
@@ -817,47 +819,47 @@ def test_frozen_stays_as_it_is(new: Callable[[], Any]) -> None:
     with pytest.raises(TypeError):
         frozen.weights["word 1"] = 5.0
     assert dict(frozen.weights) == weights
-    for copied in (pickle.loads(pickle.dumps(frozen)), copy.deepcopy(frozen), copy.copy(frozen)):
-        assert copied.predict_one(x) == before
-        assert copied.weights == frozen.weights
+    for duplicate in (pickle.loads(pickle.dumps(frozen)), copy.deepcopy(frozen), copy.copy(frozen)):
+        assert duplicate.predict_one(x) == before
+        assert duplicate.weights == frozen.weights
     assert repr(frozen) == f"Frozen({len(weights)} weights)"
 
 
-def test_frozen_refuses_what_models_do() -> None:
-    frozen = learnt(ElasticNetClassifier()).freeze()
-    for wrong in ({"a": float("nan")}, {"a": b"1"}, {"a": 1e60}, "text", None):
+def test_frozen_model_rejects_invalid_examples() -> None:
+    frozen = trained(ElasticNetClassifier()).freeze()
+    for invalid in ({"a": float("nan")}, {"a": b"1"}, {"a": 1e60}, "text", None):
         with pytest.raises(BadExample):
-            frozen.predict_one(wrong)  # type: ignore[arg-type]
+            frozen.predict_one(invalid)  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match="use predict_one"):
-        learnt(ElasticNetRegressor()).freeze().predict_proba_one({})
+        trained(ElasticNetRegressor()).freeze().predict_proba_one({})
 
 
-def test_frozen_is_small_and_free_of_the_model() -> None:
+def test_frozen_model_pickles_only_nonzero_weights() -> None:
     model = ElasticNetClassifier(l1=0.5, lr=0.5, schedule="constant")
     model.learn_many([{f"n{j}": 1.0 for j in range(k, k + 20)} for k in range(2000)], [True] * 2000)
     frozen = model.freeze()
     assert len(pickle.dumps(frozen)) < 1000 + 40 * (model.n_nonzero + 1)
 
 
-def test_frozen_in_threads() -> None:
-    model = learnt(ElasticNetClassifier())
+def test_frozen_model_is_thread_safe() -> None:
+    model = trained(ElasticNetClassifier())
     frozen = model.freeze()
     xs = [x for x, _ in examples(200, seed=10)]
     expected = [frozen.predict_proba_one(x) for x in xs]
-    found: list[Any] = []
+    results: list[Any] = []
 
     def predict() -> None:
-        found.append([frozen.predict_proba_one(x) for x in xs])
+        results.append([frozen.predict_proba_one(x) for x in xs])
 
     threads = [threading.Thread(target=predict) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [expected] * 4
+    assert results == [expected] * 4
 
 
-def test_models_are_found_by_river() -> None:
+def test_models_have_river_types_and_parameter_grids() -> None:
     assert issubclass(ElasticNetClassifier, base.MiniBatchClassifier)
     assert issubclass(ElasticNetRegressor, base.MiniBatchRegressor)
     assert streaml1.ElasticNetClassifier()._multiclass is False

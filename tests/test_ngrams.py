@@ -1,6 +1,7 @@
-"""Raw text: words and n-grams, beside a count that a reader believes at sight.
+"""Word n-grams of raw text, checked against a simple count in Python.
 
-And what kernels make of texts, beside `Words.of`, which makes strings of them.
+
+The compiled kernels are compared with `NGrams.of`, which builds strings.
 """
 
 from __future__ import annotations
@@ -31,95 +32,99 @@ from streaml1.sources.readers.jsonl import JsonParser
 compiled = pytest.mark.skipif(not COMPILED, reason="kernels read raw memory")
 
 
-def counted(x: dict[str, Any], names: list[str], ngrams: int) -> dict[str, Any]:
-    """An example whose words were counted by hand."""
-    whole = {name: v for name, v in x.items() if not (name in names and isinstance(v, str))}
+def with_ngram_counts(x: dict[str, Any], names: list[str], ngrams: int) -> dict[str, Any]:
+    """Return the example with its n-grams counted in plain Python."""
+    features = {name: v for name, v in x.items() if not (name in names and isinstance(v, str))}
     for name in names:
         if not isinstance(x.get(name), str):
             continue
-        letters = "".join(c if c.isalnum() or c == "_" else " " for c in x[name].lower())
-        words = letters.split()
+        cleaned = "".join(c if c.isalnum() or c == "_" else " " for c in x[name].lower())
+        tokens = cleaned.split()
         for n in range(1, ngrams + 1):
-            for k in range(len(words) - n + 1):
-                feature = f"{name}={' '.join(words[k : k + n])}"
-                whole[feature] = (whole.get(feature) or 0.0) + 1.0
-    return whole
+            for k in range(len(tokens) - n + 1):
+                feature = f"{name}={' '.join(tokens[k : k + n])}"
+                features[feature] = (features.get(feature) or 0.0) + 1.0
+    return features
 
 
 @given(
     text=st.text(st.sampled_from("ab_ 1.,'\xe9\xdf\u0130\u4e2d\u0663\n-"), max_size=30),
     ngrams=st.integers(1, 4),
 )
-def test_words_are_counted(text: str, ngrams: int) -> None:
+def test_ngrams_are_counted(text: str, ngrams: int) -> None:
     x = {"age": 3, "message": text, "title": 5, "none": None}
     names = ["message", "title", "none", "absent"]
-    found = NGrams(names, ngrams).of(x)
-    assert list(found.items()) == list(counted(x, names, ngrams).items())
+    counts = NGrams(names, ngrams).of(x)
+    assert list(counts.items()) == list(with_ngram_counts(x, names, ngrams).items())
 
 
-def test_a_word() -> None:
+def test_tokenize() -> None:
     assert tokenize("Don't PAY 9.99, \xc9T\xc9_1!") == ["don", "t", "pay", "9", "99", "\xe9t\xe9_1"]
 
 
-def rows_of(n: int) -> tuple[list[dict[str, Any]], list[bool]]:
+def random_rows(n: int) -> tuple[list[dict[str, Any]], list[bool]]:
     chance = random.Random(2)
-    words = ["Cheap", "pills", "now", "see", "you", "at", "Noon"]
+    ngram_spec = ["Cheap", "pills", "now", "see", "you", "at", "Noon"]
     rows = []
     for _ in range(n):
-        text = " ".join(chance.choices(words, k=chance.randrange(9)))
+        text = " ".join(chance.choices(ngram_spec, k=chance.randrange(9)))
         rows.append({"site": chance.choice(["x", "y"]), "message": text, "age": 2.5})
     return rows, [chance.random() < 0.5 for _ in range(n)]
 
 
-ASKED: dict[str, Any] = {"text": ["message"], "ngrams": 3}
+NGRAM_PARAMS: dict[str, Any] = {"text": ["message"], "ngrams": 3}
 CROSS = [("site", "message")]
 
 
 @pytest.mark.parametrize("bits", [None, 12])
-def test_every_road(tmp_path: Path, bits: int | None) -> None:
+def test_all_input_paths_agree(tmp_path: Path, bits: int | None) -> None:
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    rows, y = rows_of(80)
+    rows, y = random_rows(80)
     params: dict[str, Any] = {"l1": 1e-3, "cross": CROSS, "hash_bits": bits}
     twin = ElasticNetClassifier(**params)
-    told = []
+    expected = []
     for x, label in zip(rows, y, strict=True):
-        plain = counted(x, ["message"], 3)
-        told.append(twin.predict_proba_one(plain)[True])
+        plain = with_ngram_counts(x, ["message"], 3)
+        expected.append(twin.predict_proba_one(plain)[True])
         twin.learn_one(plain, label)
     for X in (rows, pandas.DataFrame(rows), polars.DataFrame(rows)):
-        model = ElasticNetClassifier(**ASKED, **params)
-        assert model.progressive_many(X, y).tolist() == told
+        model = ElasticNetClassifier(**NGRAM_PARAMS, **params)
+        assert model.progressive_many(X, y).tolist() == expected
         assert model.weights == twin.weights
         proba = np.asarray(model.predict_proba_many(X))[:, 1].tolist()
         assert proba == [model.predict_proba_one(x)[True] for x in rows]
-    one = ElasticNetClassifier(**ASKED, **params)
-    for x, label, p in zip(rows, y, told, strict=True):
-        assert one.predict_proba_one(x)[True] == p
-        one.learn_one(x, label)
-    assert one.weights == twin.weights
+    single = ElasticNetClassifier(**NGRAM_PARAMS, **params)
+    for x, label, p in zip(rows, y, expected, strict=True):
+        assert single.predict_proba_one(x)[True] == p
+        single.learn_one(x, label)
+    assert single.weights == twin.weights
     lines = tmp_path / "rows.jsonl"
     lines.write_text("".join(json.dumps({"x": x, "y": label}) + "\n"
                              for x, label in zip(rows, y, strict=True)))  # fmt: skip
-    model = ElasticNetClassifier(**ASKED, **params)
+    model = ElasticNetClassifier(**NGRAM_PARAMS, **params)
     streaml1.progressive(model, str(lines))
     assert model.weights == twin.weights
-    one.save(tmp_path / "model")
-    for again in (streaml1.load(tmp_path / "model"), pickle.loads(pickle.dumps(one)), one.freeze()):
-        assert [again.predict_one(x) for x in rows] == one.predict_many(rows).tolist()
+    single.save(tmp_path / "model")
+    for restored in (
+        streaml1.load(tmp_path / "model"),
+        pickle.loads(pickle.dumps(single)),
+        single.freeze(),
+    ):
+        assert [restored.predict_one(x) for x in rows] == single.predict_many(rows).tolist()
 
 
-def test_what_is_given_both_ways_is_summed() -> None:
+def test_ngram_and_explicit_feature_are_summed() -> None:
     model = ElasticNetClassifier(text=["m"], l1=0.0)
     twin = ElasticNetClassifier(l1=0.0)
     model.learn_one({"m": "a a b", "m=a": 0.5}, True)
     twin.learn_one({"m=a": 2.5, "m=b": 1.0}, True)
     assert model.weights == twin.weights
-    with pytest.raises(BadExample, match="NaN") as found:
+    with pytest.raises(BadExample, match="NaN") as error:
         model.learn_many([{"m": "a"}, {"m": "a", "m=a": float("nan")}], [True, False])
-    assert found.value.row == 1
+    assert error.value.row == 1
 
 
-def test_frames_with_gaps() -> None:
+def test_frames_with_missing_text() -> None:
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     columns = {"m": ["a b", None, ""], "n": [1.0, 2.0, 0.0]}
     twin = ElasticNetClassifier(text=["m"])
@@ -128,17 +133,17 @@ def test_frames_with_gaps() -> None:
         model = ElasticNetClassifier(text=["m"])
         model.learn_many(frame, [1, 0, 1])
         assert model.weights == twin.weights
-    alone = ElasticNetClassifier(text=["m"])
-    alone.learn_many(pandas.DataFrame({"m": ["a"]}), [1])
-    assert set(alone.weights) == {"m=a"}
+    text_only = ElasticNetClassifier(text=["m"])
+    text_only.learn_many(pandas.DataFrame({"m": ["a"]}), [1])
+    assert set(text_only.weights) == {"m=a"}
 
 
 @pytest.mark.parametrize(
-    "asked", [{"text": "m"}, {"text": [1]}, {"text": 5}, {"text": ["m", ""]}, {"ngrams": 0}]
+    "params", [{"text": "m"}, {"text": [1]}, {"text": 5}, {"text": ["m", ""]}, {"ngrams": 0}]
 )
-def test_what_is_refused(asked: Any) -> None:
+def test_invalid_parameters_are_rejected(params: Any) -> None:
     with pytest.raises(ValueError, match="text|ngrams"):
-        ElasticNetClassifier(**asked)
+        ElasticNetClassifier(**params)
 
 
 LETTERS = (
@@ -161,35 +166,35 @@ some_row = st.fixed_dictionaries(
 )
 
 
-def told(words: NGrams, X: Any) -> list[list[tuple[str, float]]]:
-    """Names and values of the rows of X, as kernels count their words."""
-    batch = ngram_batch(words, X)
+def kernel_counts(ngram_spec: NGrams, X: Any) -> list[list[tuple[str, float]]]:
+    """Return the names and values of each row as counted by the kernels."""
+    batch = ngram_batch(ngram_spec, X)
     texts = batch.texts
     assert texts is not None
     hashes, values, indptr = texts.csr()
     names = texts.feature_names(np.arange(len(hashes)))
-    some = slice(0, 1000)  # in Python that is slow
-    assert hashes[some].tolist() == [name_hash(name) for name in names[some]]
+    checked = slice(0, 1000)  # hashing in Python is slow
+    assert hashes[checked].tolist() == [name_hash(name) for name in names[checked]]
     pairs = list(zip(names, values.tolist(), strict=True))
     return [pairs[lo:hi] for lo, hi in zip(indptr[:-1], indptr[1:], strict=True)]
 
 
-def expected(words: NGrams, X: list[dict[str, Any]]) -> list[list[tuple[Any, float]]]:
-    return [list(numeric_features(words.of(x)).items()) for x in X]
+def python_counts(ngram_spec: NGrams, X: list[dict[str, Any]]) -> list[list[tuple[Any, float]]]:
+    return [list(numeric_features(ngram_spec.of(x)).items()) for x in X]
 
 
 @compiled
 @given(X=st.lists(some_row, max_size=5), ngrams=st.sampled_from([1, 2, 3, 40]))
-def test_kernels_count_what_python_does(X: list[dict[str, Any]], ngrams: int) -> None:
-    words = NGrams(["m", "title"], ngrams)
-    assert told(words, X) == expected(words, X)
+def test_kernel_counts_equal_python_counts(X: list[dict[str, Any]], ngrams: int) -> None:
+    ngram_spec = NGrams(["m", "title"], ngrams)
+    assert kernel_counts(ngram_spec, X) == python_counts(ngram_spec, X)
     lines = [json.dumps({"x": x, "y": 1}, ensure_ascii=k % 2 == 0) for k, x in enumerate(X)]
     parsed = JsonParser().read("".join(f"{line}\n" for line in lines).encode())
     assert not parsed.faults
-    if "site=x" not in {name for x in X for name in x}:  # which may come twice in a row there
-        parts = [told(words, parsed.x[k : k + 1])[0] for k in range(len(X))]
-        assert parts == expected(words, X)
-        assert not X or told(words, parsed.x) == expected(words, X)
+    if "site=x" not in {name for x in X for name in x}:  # which would occur twice in a row of JSON
+        counts = [kernel_counts(ngram_spec, parsed.x[k : k + 1])[0] for k in range(len(X))]
+        assert counts == python_counts(ngram_spec, X)
+        assert not X or kernel_counts(ngram_spec, parsed.x) == python_counts(ngram_spec, X)
 
 
 long_text = st.lists(
@@ -202,16 +207,18 @@ long_text = st.lists(
 @compiled
 @given(
     texts=st.lists(long_text, min_size=1, max_size=4), ngrams=st.integers(1, 3),
-    again=st.booleans(),
+    is_repeated=st.booleans(),
 )  # fmt: skip
-def test_long_texts(texts: list[str], ngrams: int, again: bool) -> None:
-    """What is cleaned 64 bytes at a time, up to the first letter that is not ASCII."""
-    words = NGrams(["m"], ngrams)
-    X = [{"m": text * (1 + again)} for text in texts]
-    assert told(words, X) == expected(words, X)
-    model, twin = (ElasticNetClassifier(text=given, ngrams=ngrams) for given in (["m"], None))
+def test_long_texts(texts: list[str], ngrams: int, is_repeated: bool) -> None:
+    """Kernels clean 64 bytes at a time up to the first non-ASCII byte."""
+    ngram_spec = NGrams(["m"], ngrams)
+    X = [{"m": text * (1 + is_repeated)} for text in texts]
+    assert kernel_counts(ngram_spec, X) == python_counts(ngram_spec, X)
+    model, twin = (
+        ElasticNetClassifier(text=text_features, ngrams=ngrams) for text_features in (["m"], None)
+    )
     for x in X:
-        plain = words.of(x)
+        plain = ngram_spec.of(x)
         assert model.predict_proba_one(x) == twin.predict_proba_one(plain)
         model.learn_one(x, True)
         twin.learn_one(plain, True)
@@ -219,45 +226,53 @@ def test_long_texts(texts: list[str], ngrams: int, again: bool) -> None:
 
 
 @compiled
-def test_every_character() -> None:
+def test_all_characters() -> None:
     letters = [chr(c) for c in range(0x20400) if not 0xD800 <= c < 0xE000]
     texts = [f"A{c} {c}b" for c in letters]
-    words = NGrams(["m"], 1)
-    assert told(words, [{"m": text} for text in texts]) == expected(
-        words, [{"m": t} for t in texts]
+    ngram_spec = NGrams(["m"], 1)
+    assert kernel_counts(ngram_spec, [{"m": text} for text in texts]) == python_counts(
+        ngram_spec, [{"m": t} for t in texts]
     )
 
 
 @compiled
 @pytest.mark.parametrize("size", [2, 7, 8, 9, 17])
-def test_names_of_any_length(size: int) -> None:
-    words = NGrams(["m" * size], 3)
+def test_feature_names_of_various_lengths(size: int) -> None:
+    ngram_spec = NGrams(["m" * size], 3)
     chance = random.Random(size)
     texts = [" ".join("w" * chance.randrange(1, 20) for _ in range(9)) for _ in range(40)]
     X = [{"m" * size: text} for text in texts]
-    assert told(words, X) == expected(words, X)
+    assert kernel_counts(ngram_spec, X) == python_counts(ngram_spec, X)
 
 
-ODD = ["\xc9t\xe9 now", "\u03a3\u0391\u03a3", "I\u0130", "\U0001d400 x", "", "...", "a\ud800b"]
+UNUSUAL_TEXTS = [
+    "\xc9t\xe9 now",
+    "\u03a3\u0391\u03a3",
+    "I\u0130",
+    "\U0001d400 x",
+    "",
+    "...",
+    "a\ud800b",
+]
 
 
 @pytest.mark.parametrize("bits", [None, 10])
-def test_dicts_one_by_one(bits: int | None) -> None:
-    """Beside a model that is given the words by name, with all that makes strings of names."""
+def test_single_dicts(bits: int | None) -> None:
+    """Compare with a model that receives the n-grams as named features."""
     chance = random.Random(4)
     model = ElasticNetClassifier(text=["m", "t"], ngrams=2, hash_bits=bits, l1=1e-3)
     twin = ElasticNetClassifier(hash_bits=bits, l1=1e-3)
-    words = NGrams(["m", "t"], 2)
+    ngram_spec = NGrams(["m", "t"], 2)
     for k in range(300):
         x: dict[Any, Any] = {"site": chance.choice("xyz"), "age": chance.choice([None, 0, 2.5])}
         x["m"] = " ".join(f"w{int(chance.paretovariate(0.7)) % 5000}" for _ in range(k % 40))
         if k % 7 == 0:
-            x["m" if k % 2 else "t"] = chance.choice([*ODD, 2.0, None])
+            x["m" if k % 2 else "t"] = chance.choice([*UNUSUAL_TEXTS, 2.0, None])
         if k % 11 == 0:
             x |= chance.choice([{"m=w1": 0.5}, {"m=w1": None}, {"site=x": 1.0}, {7: 1.5}])
         if k == 150:
             x["t"] = " ".join(f"Long{j}" for j in range(3000))
-        plain, y = words.of(x), chance.random() < 0.5
+        plain, y = ngram_spec.of(x), chance.random() < 0.5
         assert model.predict_proba_one(x) == twin.predict_proba_one(plain)
         model.learn_one(x, y)
         twin.learn_one(plain, y)
@@ -265,30 +280,30 @@ def test_dicts_one_by_one(bits: int | None) -> None:
             assert model.weights == twin.weights
             assert model.predict_many([x, {}]).tolist() == twin.predict_many([plain, {}]).tolist()
         if k % 90 == 0:
-            many = [{"m": f"w{j} n{k}"} for j in range(9)]
-            model.learn_many(many, [True] * 9)
-            twin.learn_many([words.of(one) for one in many], [True] * 9)
+            batch = [{"m": f"w{j} n{k}"} for j in range(9)]
+            model.learn_many(batch, [True] * 9)
+            twin.learn_many([ngram_spec.of(row) for row in batch], [True] * 9)
             model._engine.check()
     assert model.weights == twin.weights
     frozen = model.freeze()
     for x in ({"m": "w1 w2 unknown w3"}, {"t": "Long1 Long2", "m": "\u03a3"}, {"m": 5}, {}):
-        plain = words.of(x)
+        plain = ngram_spec.of(x)
         assert frozen.predict_proba_one(x) == twin.predict_proba_one(plain)
 
 
 @compiled
-def test_words_are_no_strings() -> None:
+def test_ngrams_are_not_decoded_to_strings() -> None:
     model = ElasticNetClassifier(text=["m"], ngrams=2)
     for k in range(2000):
         model.learn_one({"m": f"a{k} b{k} c", "site": "x"}, k % 2 == 0)
     model.learn_many([{"m": "d e", "site": "y"}], [1])
-    names = model._engine.vocabulary
-    assert not names.keys and len(names) == 4 * 2000 + 6
+    vocabulary = model._engine.vocabulary
+    assert not vocabulary.keys and len(vocabulary) == 4 * 2000 + 6
     assert model.weights.keys() >= {"m=c", "site=x", "site=y", "m=d e"}
 
 
-def test_columns_and_lines(tmp_path: Path) -> None:
-    """CSV and JSON lines with quotes, escapes and letters beyond ASCII, beside their words."""
+def test_csv_and_json_files(tmp_path: Path) -> None:
+    """Files contain quotes, escapes and non-ASCII letters."""
     texts = ["a b", 'say ""a"", b', "\xe9 A", "", "b\na", "a=b m=a"]
     rows = "".join(f'{k % 2},{k},"{text}"\n' for k, text in enumerate(texts))
     (tmp_path / "x.csv").write_text("y,n,m\n" + rows)
@@ -298,9 +313,9 @@ def test_columns_and_lines(tmp_path: Path) -> None:
     twin = ElasticNetClassifier()
     for k, x in enumerate(plain):
         twin.learn_one(NGrams(["m"], 2).of(x), k % 2)
-    for name, how in (("x.csv", {"target": "y"}), ("x.jsonl", {})):
+    for name, options in (("x.csv", {"target": "y"}), ("x.jsonl", {})):
         model = ElasticNetClassifier(text=["m"], ngrams=2)
-        streaml1.progressive(model, str(tmp_path / name), **how)
+        streaml1.progressive(model, str(tmp_path / name), **options)
         assert model.weights == twin.weights
 
 
@@ -314,33 +329,33 @@ FRAMES = [
 
 @pytest.mark.parametrize("bits", [None, 12])
 @pytest.mark.parametrize("frame", FRAMES)
-def test_a_missing_text_of_a_frame_is_absent(frame: Any, bits: int | None) -> None:
-    one, other = (ElasticNetClassifier(text=["m"], hash_bits=bits) for _ in range(2))
-    one.learn_many(frame(["a b", None, "b"]), [True, False, True])
-    other.learn_many([{"m": "a b"}, {"m": None}, {"m": "b"}], [True, False, True])
-    assert one.weights == other.weights and one.n_iterations == 3
+def test_missing_text_in_a_frame_is_absent(frame: Any, bits: int | None) -> None:
+    from_frame, from_dicts = (ElasticNetClassifier(text=["m"], hash_bits=bits) for _ in range(2))
+    from_frame.learn_many(frame(["a b", None, "b"]), [True, False, True])
+    from_dicts.learn_many([{"m": "a b"}, {"m": None}, {"m": "b"}], [True, False, True])
+    assert from_frame.weights == from_dicts.weights and from_frame.n_iterations == 3
 
 
 @pytest.mark.parametrize("values", [[1.0, math.nan], ["a", math.nan]])
-def test_nan_is_no_text(values: list[Any]) -> None:
+def test_nan_text_is_rejected(values: list[Any]) -> None:
     frame = pd.DataFrame({"m": pd.Series(values, dtype=object if "a" in values else float)})
     model = ElasticNetClassifier(text=["m"])
-    with pytest.raises(BadExample, match="'m' is NaN") as found:
+    with pytest.raises(BadExample, match="'m' is NaN") as error:
         model.learn_many(frame, [True, False])
-    assert found.value.row == 1 and not model.weights
+    assert error.value.row == 1 and not model.weights
 
 
-def test_a_category_may_be_called_like_a_word() -> None:
+def test_category_named_like_an_ngram() -> None:
     x = {"m": "spam", "m=spam": "q", "m=spam=q": 2.0}
-    for how in ("one", "many"):
+    for method in ("one", "many"):
         model = ElasticNetClassifier(text=["m"], lr=1.0)
-        model.learn_one(x, True) if how == "one" else model.learn_many([x], [True])
+        model.learn_one(x, True) if method == "one" else model.learn_many([x], [True])
         assert model.weights == {"m=spam": 0.5, "m=spam=q": 1.5}
 
 
-@pytest.mark.parametrize(("bad", "said"), [({"a": math.nan}, "'a' is NaN"), (5, "not a int")])
-def test_of_several_rows_the_first_that_is_refused_is_told(bad: Any, said: str) -> None:
+@pytest.mark.parametrize(("bad", "message"), [({"a": math.nan}, "'a' is NaN"), (5, "not a int")])
+def test_first_rejected_row_is_reported(bad: Any, message: str) -> None:
     xs = [{"a": 1.0}, bad, {"m": "spam", "m=spam": math.nan}]
-    with pytest.raises(BadExample, match=said) as found:
+    with pytest.raises(BadExample, match=message) as error:
         ElasticNetClassifier(text=["m"]).learn_many(xs, [True] * 3)
-    assert found.value.row == 1
+    assert error.value.row == 1

@@ -1,4 +1,4 @@
-"""Kernels with one signature, cached as object files: right with and without numba."""
+"""Kernels with one signature, cached as object files: correct with and without numba."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def address(o: Any) -> Any:
 
 @typed_kernel("int64", "object", "float64[]")
 def needs_memory(n: int, o: Any, a: Any) -> float:
-    """Allocates memory through numba, so its object file is not self-contained."""
+    """Allocate memory through numba, so the object file is not self-contained."""
     b = np.arange(n)
     return float(b.sum()) + a[0] + (np.uint64(o) & np.uint64(7))
 
@@ -105,7 +105,7 @@ def test_arrays_are_written_and_nothing_is_returned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "raised"),
+    ("arguments", "error"),
     [
         ((), TypeError),
         ((np.zeros(2),), TypeError),
@@ -116,9 +116,9 @@ def test_arrays_are_written_and_nothing_is_returned() -> None:
     ],
     ids=["none", "few", "many", "text", "list", "strided"],
 )
-def test_wrong_arguments_are_rejected(wrong: tuple[Any, ...], raised: Any) -> None:
-    with pytest.raises(raised):
-        fill(*wrong)
+def test_wrong_arguments_are_rejected(arguments: tuple[Any, ...], error: Any) -> None:
+    with pytest.raises(error):
+        fill(*arguments)
     with pytest.raises(OverflowError):
         same_int(2**63)
 
@@ -135,16 +135,16 @@ def test_buffers_are_released_after_an_error() -> None:
 def test_kernels_that_need_numba_are_called_through_it() -> None:
     for _ in range(2):
         assert needs_memory(5, {}, np.full(1, 0.5)) == 10.5  # objects are aligned to 8 bytes
-    assert not cached("needs_memory")
+    assert not cached_files("needs_memory")
 
 
-def cached(name: str) -> list[Path]:
+def cached_files(name: str) -> list[Path]:
     folder = cache_dir.cache_folders().writable
     assert folder is not None
     return list(folder.glob(f"test_object_files.{name}-*.code"))
 
 
-def key(content: bytes) -> str:
+def cache_key(content: bytes) -> str:
     """Return the cache key in the header of an object file."""
     header: dict[str, str] = json.loads(content.partition(b"\n")[0])
     return header["for"]
@@ -155,43 +155,43 @@ def twice(v: float) -> float:
 
 
 @pytest.mark.parametrize(
-    "change",
+    "corrupt",
     [
         lambda data: data[:-1],
         lambda data: data[:40],
         lambda data: b"",
-        lambda data: data.replace(key(data).encode(), b"0"),
+        lambda data: data.replace(cache_key(data).encode(), b"0"),
         lambda data: data[:-9] + bytes(9),
     ],
     ids=["short", "header", "empty", "another key", "damaged"],
 )
-def test_a_damaged_file_is_written_again(change: Callable[[bytes], bytes]) -> None:
-    for path in cached("twice"):  # those of older versions of this file, too
+def test_damaged_file_is_rewritten(corrupt: Callable[[bytes], bytes]) -> None:
+    for path in cached_files("twice"):  # includes files of older versions of this test
         path.unlink()
     assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
-    [path] = cached("twice")
+    [path] = cached_files("twice")
     original = path.read_bytes()
-    path.write_bytes(change(original))
+    path.write_bytes(corrupt(original))
     assert path.read_bytes() != original
     assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
-    assert key(path.read_bytes()) == key(original)
+    assert cache_key(path.read_bytes()) == cache_key(original)
 
 
-def test_a_kernel_with_another_body_is_not_used() -> None:
+def test_kernel_with_another_body_is_not_reused() -> None:
     assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
 
-    def other(v: float) -> float:
+    def thrice(v: float) -> float:
         return v + v + v
 
-    other.__qualname__ = "twice"
-    assert object_cache.load_or_compile(other, ["float64"])(1.5) == 4.5
+    thrice.__qualname__ = "twice"
+    assert object_cache.load_or_compile(thrice, ["float64"])(1.5) == 4.5
     assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
 
 
 @pytest.mark.parametrize(
     "setting", [{"NUMBA_OPT": "1"}, {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}]
 )
-def test_settings_of_numba_are_part_of_the_cache_key(
+def test_numba_settings_are_part_of_the_cache_key(
     python: Callable[..., str], setting: dict[str, str]
 ) -> None:
     code = """
@@ -201,11 +201,11 @@ from streaml1.features.vocabulary.probing import empty_entries
 import numpy as np
 print(hash_keys.find(empty_entries(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules)
 """
-    none = "[4294967295, 4294967295]"
-    assert python("-c", code) == f"{none} True\n"
-    assert python("-c", code) == f"{none} False\n"
-    assert python("-c", code, **setting) == f"{none} True\n"
-    assert python("-c", code, **setting) == f"{none} False\n"
+    missing = "[4294967295, 4294967295]"
+    assert python("-c", code) == f"{missing} True\n"
+    assert python("-c", code) == f"{missing} False\n"
+    assert python("-c", code, **setting) == f"{missing} True\n"
+    assert python("-c", code, **setting) == f"{missing} False\n"
 
 
 LEARN = """
@@ -226,10 +226,10 @@ assert bool(loader._loaded) == (sys.argv[1] == "object files")
 """
 
 
-def test_without_self_contained_code(python: Callable[..., str], tmp_path: Path) -> None:
+def test_fallback_without_self_contained_code(python: Callable[..., str], tmp_path: Path) -> None:
     expected = python("-c", LEARN, "object files", **WARM)
-    other = str(tmp_path / "other")
-    assert python("-c", LEARN, "numba", NUMBA_CACHE_DIR=other) == expected
+    other_cache = str(tmp_path / "other")
+    assert python("-c", LEARN, "numba", NUMBA_CACHE_DIR=other_cache) == expected
     assert not list((tmp_path / "other").rglob("*.code"))
 
 
@@ -256,7 +256,7 @@ print(results == 9 * [0.5], any(thread.is_alive() for thread in threads))
 
 
 def test_threads_load_kernels_concurrently(python: Callable[..., str]) -> None:
-    for _ in range(2):  # compiles them, then loads them from disk
+    for _ in range(2):  # compiles the kernels, then loads them from disk
         assert python("-c", THREADS) == "True False\n"
 
 

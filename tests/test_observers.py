@@ -1,4 +1,4 @@
-"""Observers of a run: one that fails is detached, unless a promise hangs on it."""
+"""Observers of a run: a failing observer is detached unless it is essential."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def model() -> streaml1.ElasticNetClassifier:
 
 
 class Recorder(Observer):
-    """Notes what it is told."""
+    """An observer that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -104,15 +104,15 @@ class Recorder(Observer):
         return {"calls_total": float(len(self.calls))}
 
 
-def failing(method: str, error: BaseException, essential: bool = False) -> Recorder:
-    """A recorder that raises in one method, each time it is called."""
+def failing_recorder(method: str, error: BaseException, essential: bool = False) -> Recorder:
+    """Return a recorder that raises whenever the given method is called."""
 
     def fail(self: Any, *args: Any) -> Any:
         self.calls.append(method)
         raise error
 
-    kind = type("Failing", (Recorder,), {method: fail, "essential": essential})
-    recorder: Recorder = kind()
+    failing_type = type("Failing", (Recorder,), {method: fail, "essential": essential})
+    recorder: Recorder = failing_type()
     return recorder
 
 
@@ -124,30 +124,30 @@ def source(folder: Path) -> str:
 
 
 def run(folder: Path, observers: list[Observer]) -> tuple[Any, Any]:
-    one = model()
+    trained = model()
     with Checkpoints(folder / "kept", seconds=0) as store:
         config = RunConfig(
             every=10, bad="skip", passes=2, checkpoint=store, observers=observers,
             on_line=lambda line: [
-                each.start.metrics() for each in observers
-                if isinstance(each, Recorder) and each.start is not None
+                observer.start.metrics() for observer in observers
+                if isinstance(observer, Recorder) and observer.start is not None
             ],
         )  # fmt: skip
-        return one, progressive(one, source(folder), config)
+        return trained, progressive(trained, source(folder), config)
 
 
-def state(one: Any) -> Any:
-    return dict(one.weights), one.intercept, one.n_iterations
+def state(model: Any) -> Any:
+    return dict(model.weights), model.intercept, model.n_iterations
 
 
-def test_an_observer_is_told_everything(tmp_path: Path) -> None:
+def test_observer_receives_all_events(tmp_path: Path) -> None:
     recorder = Recorder()
-    one, report = run(tmp_path, [recorder])
+    trained, report = run(tmp_path, [recorder])
     assert set(recorder.calls) == set(METHODS)
     assert recorder.calls[:2] == ["set_stop", "flush"] or recorder.calls[0] == "set_stop"
     assert recorder.calls[-1] == "on_end"
     start = recorder.start
-    assert start is not None and (start.model, start.learner) == (one, one)
+    assert start is not None and (start.model, start.learner) == (trained, trained)
     assert start.report is report and start.checkpoint_seconds == 0 and start.epoch == 1
     assert start.passes_done == 0 and start.source.name.endswith("a.svm")
     assert recorder.checkpoints[-1].examples == report.examples == 80
@@ -155,43 +155,43 @@ def test_an_observer_is_told_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_observer_that_raises_is_logged_and_detached(
+def test_failing_observer_is_logged_and_detached(
     method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad, other = failing(method, RuntimeError("oops")), Recorder()
+    failing, recorder = failing_recorder(method, RuntimeError("oops")), Recorder()
     (tmp_path / "alone").mkdir()
     expected, _ = run(tmp_path / "alone", [])
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "streaml1"):
-        one, report = run(tmp_path, [bad, other])
-    assert state(one) == state(expected) and report.examples == 80
-    assert bad.calls.count(method) == 1 and bad.calls[-1] == method
-    assert other.calls.count("on_batch") == 8 and other.calls[-1] == "on_end"
-    warned = [r for r in caplog.records if getattr(r, "event", "") == "observer_detached"]
-    assert [r.getMessage() for r in warned] == [
+        trained, report = run(tmp_path, [failing, recorder])
+    assert state(trained) == state(expected) and report.examples == 80
+    assert failing.calls.count(method) == 1 and failing.calls[-1] == method
+    assert recorder.calls.count("on_batch") == 8 and recorder.calls[-1] == "on_end"
+    warnings = [r for r in caplog.records if getattr(r, "event", "") == "observer_detached"]
+    assert [r.getMessage() for r in warnings] == [
         f"observer Failing raised RuntimeError in {method} and is detached; the run continues: oops"
     ]
-    assert warned[0].levelno == logging.WARNING and warned[0].exc_info is None
+    assert warnings[0].levelno == logging.WARNING and warnings[0].exc_info is None
     debug = [r for r in caplog.records if r.exc_info and "oops" in str(r.exc_info[1])]
     assert [r.levelno for r in debug] == [logging.DEBUG]
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "metrics"])
-def test_an_essential_observer_that_raises_ends_the_run(method: str, tmp_path: Path) -> None:
+def test_failing_essential_observer_ends_the_run(method: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="^oops$"):
-        run(tmp_path, [failing(method, SourceError("oops"), essential=True)])
+        run(tmp_path, [failing_recorder(method, SourceError("oops"), essential=True)])
 
 
-def test_a_checkpoint_never_passes_a_sink_that_cannot_be_flushed(tmp_path: Path) -> None:
+def test_no_checkpoint_if_a_sink_cannot_be_flushed(tmp_path: Path) -> None:
     with pytest.raises(SourceError):
-        run(tmp_path, [failing("flush", SourceError("oops"), essential=True)])
+        run(tmp_path, [failing_recorder("flush", SourceError("oops"), essential=True)])
     assert not [*(tmp_path / "kept").glob("*.checkpoint")]
 
 
-def test_metrics_that_fail_cost_an_essential_observer_nothing_else(
+def test_failing_metrics_do_not_detach_an_essential_observer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sink = failing("metrics", RuntimeError("oops"), essential=True)
+    sink = failing_recorder("metrics", RuntimeError("oops"), essential=True)
     _, report = run(tmp_path, [sink])
     assert report.examples == 80 and sink.calls[-1] == "on_end"
     assert "raised RuntimeError in metrics" in caplog.text
@@ -201,20 +201,18 @@ def test_metrics_that_fail_cost_an_essential_observer_nothing_else(
 @pytest.mark.parametrize("method", ["on_start", "on_batch", "flush"])
 def test_interrupts_end_a_run(method: str, error: type[BaseException], tmp_path: Path) -> None:
     with pytest.raises(error):
-        run(tmp_path, [failing(method, error())])
+        run(tmp_path, [failing_recorder(method, error())])
 
 
-def test_who_is_essential() -> None:
-    """Whoever writes what a checkpoint passes, and whoever is there to end a run."""
+def test_essential_observers() -> None:
+    """Observers that write output covered by checkpoints, or that may end a run, are essential."""
     for kind in (DeadLetters, PredictionRecords, ModelPublisher, BadShare, RegretObserver):
         assert kind.essential
     assert not Observer.essential
 
 
 @pytest.mark.parametrize("name", ["on_line", "on_start"])
-def test_a_callback_that_raises_is_not_called_again(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_callback_is_detached(name: str, caplog: pytest.LogCaptureFixture) -> None:
     calls = []
 
     def fail(*args: Any) -> None:
@@ -244,12 +242,12 @@ def test_interrupts_of_callbacks_end_a_run(name: str, error: type[BaseException]
         progressive(model(), EXAMPLES, **options)
 
 
-def test_no_callback() -> None:
+def test_missing_callback_is_a_no_op() -> None:
     GuardedCallback("on_line", None)(1)
 
 
-def test_predictions_are_announced_and_a_failure_is_detached() -> None:
-    class Heard(Observer):
+def test_prediction_observers_are_notified_or_detached() -> None:
+    class Counter(Observer):
         rows, models, ends = 0, 0, 0
 
         def on_predict_start(self, model: Any) -> None:
@@ -262,19 +260,19 @@ def test_predictions_are_announced_and_a_failure_is_detached() -> None:
         def on_end(self) -> None:
             self.ends += 1
 
-    heard = Heard()
-    bad = failing("on_predict_start", RuntimeError("oops"))
-    found = list(predictions(model(), EXAMPLES, observers=[bad, heard]))
-    assert len(found) == 40 and (heard.rows, heard.models, heard.ends) == (40, 1, 1)
-    assert bad.calls == ["on_predict_start"]
+    counter = Counter()
+    failing = failing_recorder("on_predict_start", RuntimeError("oops"))
+    predicted = list(predictions(model(), EXAMPLES, observers=[failing, counter]))
+    assert len(predicted) == 40 and (counter.rows, counter.models, counter.ends) == (40, 1, 1)
+    assert failing.calls == ["on_predict_start"]
 
 
-def test_a_rejected_example_still_ends_a_run_that_does_not_skip(tmp_path: Path) -> None:
+def test_rejected_example_ends_a_run_that_does_not_skip(tmp_path: Path) -> None:
     with pytest.raises(BadExample):
         progressive(model(), source(tmp_path), observers=[Recorder()])
 
 
-def test_of_keeps_a_collection() -> None:
+def test_of_returns_a_collection_unchanged() -> None:
     observers = Observers([Recorder()])
     assert Observers.of(observers) is observers and len([*Observers.of([*observers])]) == 1
     assert not Observers() and Observers().max_rows() == 2**62

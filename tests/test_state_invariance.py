@@ -1,9 +1,10 @@
-"""The law of state: operations that do not learn change no float of what is learnt later.
+"""State invariance: operations that do not learn change no float of what is learned later.
 
-Growing, giving back the slots of zeros, converting ints to names and back, sweeping, predicting,
-rejecting, pickling, copying and saving at any row, in any capacity, compiled or interpreted, end in
-the same bits as one long run with room for everything. The tests cover the simplest rule (an array
-and a ledger) and the most complex (the balls: timers in chunks of a pool that runs out, a tree).
+
+Grow, release zero slots, convert ints to names and back, compact, predict, reject, pickle, copy and
+save at any row, in any capacity, compiled or interpreted. The result is bit-identical to one long
+run that has capacity for everything. The tests cover the simplest rule (an array and a ledger) and
+the most complex ones (the balls: timers in chunks of a pool that runs out, and a tree).
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ from streaml1.optim.l1_ball import L1Ball
 from streaml1.optim.l1_ball_tree import L1BallTree
 
 N, D = 400, 40
-EXAMPLES = max(3, settings.default.max_examples // 3)  # each is a run of its own
+EXAMPLES = max(3, settings.default.max_examples // 3)  # each example is a complete run
 
 
-# Each is made so that what is rare comes often: P underflows and A passes its limit many times in
-# 400 steps; the pool of chunks, or that of leaves, runs out.
+# The parameters make rare events frequent: within 400 steps P underflows and A passes its limit
+# many times, and the pool of chunks or leaves runs out.
 LABELS = [2, 0, 3, 1]
 LEARNERS: dict[str, Callable[[], Any]] = {
     "fobos": lambda: ElasticNetRegressor(l1=1.0, l2=1e-3, lr=0.4, schedule="constant"),
@@ -138,7 +139,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 }
 
 
-# What is done does not depend on how features are called, but for ties at a cap and for hashes.
+# These learners depend on feature names: ties at max_features, and hashes.
 CAPPED = (
     *("capped", "capped mean", "capped linf", "capped l2", "capped ball", "capped tree"),
     *("capped rows", "capped smidas", "capped eg", "hashed", "crowded"),
@@ -148,8 +149,8 @@ BINARY = (
     *("l2, often zero", "linf, often zero", "mixed lanes"),
 )
 BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
-MANY = ("rows", "balls", "sharp rows", "capped rows")
-# What falls when a rule starts its ledger anew.
+MULTICLASS = ("rows", "balls", "sharp rows", "capped rows")
+# The clock field that decreases when a rule renormalizes its ledger.
 LEDGER = {
     **{
         "stamps": "now",
@@ -164,11 +165,11 @@ LEDGER = {
     **{"linf norm": "strength", "linf, often zero": "strength", "capped linf": "strength"},
     "balls": "radius",
 }
-NEVER = (
+NEVER_RENORMALIZED = (
     *("balls", "ftrl", "classifier", "seldom", "linf norm", "linf, often zero"),
     "mixed lanes",
 )
-LANES = ("lanes", "mixed lanes")
+MIXTURES = ("lanes", "mixed lanes")
 
 
 class Stream(NamedTuple):
@@ -187,7 +188,7 @@ class Stream(NamedTuple):
 
 
 def stream(kind: str) -> Stream:
-    """Rows of up to 12 of 40 features with gaps between their numbers; scales far apart."""
+    """Return rows of up to 12 of 40 features with gaps between ids and widely different scales."""
     random = np.random.default_rng(8)
     numbers = np.sort(random.choice(900, D, replace=False)).astype(np.int32)
     rows = [
@@ -206,7 +207,7 @@ STREAMS = {kind: stream(kind) for kind in ("values", "binary", "many")}
 
 
 class Bits(NamedTuple):
-    """Return all bits of what was learnt and predicted."""
+    """All bits of what was learned and predicted."""
 
     predictions: bytes
     weights: dict[Any, float]
@@ -218,10 +219,10 @@ def bits_of(model: Any, predictions: Any) -> Bits:
 
 
 def stream_of(learner: str) -> Stream:
-    return STREAMS["binary" if learner in BINARY else "many" if learner in MANY else "values"]
+    return STREAMS["binary" if learner in BINARY else "many" if learner in MULTICLASS else "values"]
 
 
-def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
+def reference_run(learner: str, mutations: dict[int, int]) -> Bits:
     """Learn all rows in one batch, with enough slots and chunks from the start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predictor, "MIN_SLOTS", 5_000)
@@ -252,18 +253,18 @@ def mutate(model: Any, k: int) -> None:
     model.mutate({n: v for n, v in MUTATIONS[k].items() if n in model._mutable_attributes})
 
 
-TRUTH: dict[Any, Bits] = {}
+EXPECTED: dict[Any, Bits] = {}
 
 
-def truth(learner: str, mutations: dict[int, int] | None = None) -> Bits:
+def expected_bits(learner: str, mutations: dict[int, int] | None = None) -> Bits:
     mutations = mutations or {}
     key = learner, *sorted(mutations.items())
-    if key not in TRUTH:
-        TRUTH[key] = one_long_run(learner, mutations)
-    return TRUTH[key]
+    if key not in EXPECTED:
+        EXPECTED[key] = reference_run(learner, mutations)
+    return EXPECTED[key]
 
 
-# What may come between two rows. Each takes a model and returns the one to go on with.
+# Operations between two rows. Each takes a model and returns the model to continue with.
 
 
 def read(model: Any, folder: Path) -> Any:
@@ -277,7 +278,7 @@ def read(model: Any, folder: Path) -> Any:
     return model
 
 
-def refuse(model: Any, folder: Path) -> Any:
+def reject(model: Any, folder: Path) -> Any:
     bad: list[Any] = [
         ({1: 1.0, "unheard": 1.0, 5: float("nan")}, 1),
         ({"unheard of": float("inf")}, 0),
@@ -304,34 +305,34 @@ def grow(model: Any, folder: Path) -> Any:
     return model
 
 
-def widen(model: Any, folder: Path) -> Any:
+def enlarge_context(model: Any, folder: Path) -> Any:
     if dict_reader.AVAILABLE:
         with model._engine.exclusive():
             model._engine._new_context(300, learns=True)
     return model
 
 
-def name(model: Any, folder: Path) -> Any:
-    """Give the slots of ints to names: every weight moves."""
+def switch_to_names(model: Any, folder: Path) -> Any:
+    """Move ints to the vocabulary of names, which moves every weight."""
     if isinstance(model._engine.vocabulary, IntVocabulary):
         with model._engine.exclusive():
             model._engine._switch_to_names()
     return model
 
 
-def give_back(model: Any, folder: Path) -> Any:
-    """Give back the slots of zeros, and compact the others."""
+def release_zeros(model: Any, folder: Path) -> Any:
+    """Release the slots of zeros and compact the others."""
     state = model._engine
     if not isinstance(state.vocabulary, HashedVocabulary):
         with state.exclusive():
-            name(model, folder)
+            switch_to_names(model, folder)
             state._release_zeros(state.rule.live_mask(), state.rule.size)
         if isinstance(state.vocabulary, InternedVocabulary):
             assert state.rule.live_mask()[: len(state.vocabulary)].all()
     return model
 
 
-def sweep(model: Any, folder: Path) -> Any:
+def reserve_capacity(model: Any, folder: Path) -> Any:
     with model._engine.exclusive():
         model._engine._set_rule(model._engine.rule.reserve(3))
     return model
@@ -342,24 +343,24 @@ def save(model: Any, folder: Path) -> Any:
     return streaml1.load(folder / "model")
 
 
-BETWEEN: list[Callable[[Any, Path], Any]] = [
+OPERATIONS: list[Callable[[Any, Path], Any]] = [
     read,
-    refuse,
+    reject,
     grow,
-    widen,
-    name,
-    give_back,
-    sweep,
+    enlarge_context,
+    switch_to_names,
+    release_zeros,
+    reserve_capacity,
     save,
     lambda model, folder: pickle.loads(pickle.dumps(model)),
     lambda model, folder: copy.deepcopy(model),
     lambda model, folder: model.clone(include_attributes=True),
 ]
 
-# How rows may be learnt. Each returns the predictions.
+# Ways to learn rows. Each returns the predictions.
 
 
-def predicted(model: Any, x: Any) -> Any:
+def predict(model: Any, x: Any) -> Any:
     if isinstance(model, SoftmaxClassifier):
         return list(model.predict_proba_one(x).values())
     return model._margin(x, model.loss == "logistic")
@@ -368,7 +369,7 @@ def predicted(model: Any, x: Any) -> Any:
 def learn_one(model: Any, s: Stream, lo: int, hi: int) -> list[float]:
     p = []
     for x, y, w in zip(s.dicts(lo, hi), s.y[lo:hi].tolist(), s.w[lo:hi].tolist(), strict=True):
-        p.append(predicted(model, x))
+        p.append(predict(model, x))
         model.learn_one(x, y, w)
     return p
 
@@ -387,14 +388,14 @@ def learn_long_matrix(model: Any, s: Stream, lo: int, hi: int) -> Any:
     return model.progressive_many(X, s.y[lo:hi], s.w[lo:hi])
 
 
-LEARN: list[Callable[..., Any]] = [learn_one, learn_dicts, learn_matrix, learn_long_matrix]
+LEARN_PATHS: list[Callable[..., Any]] = [learn_one, learn_dicts, learn_matrix, learn_long_matrix]
 
 Plan = list[tuple[int, int, list[int]]]
 plans = st.lists(
     st.tuples(
-        st.integers(0, len(LEARN) - 1),
+        st.integers(0, len(LEARN_PATHS) - 1),
         st.integers(1, 120),
-        st.lists(st.integers(0, len(BETWEEN) - 1), max_size=3),
+        st.lists(st.integers(0, len(OPERATIONS) - 1), max_size=3),
     ),
     min_size=1,
     max_size=8,
@@ -403,41 +404,41 @@ mutations_at = st.dictionaries(
     st.integers(1, N - 1), st.integers(0, len(MUTATIONS) - 1), max_size=2
 )
 
-# When ints are slots: nearly always, back as soon as may be, as late as may be.
-PATIENCE = {"usual": (2**14, 16, 2**22), "back at once": (0, 10**4, 2**22), "seldom": (0, 2, 0)}
+# When ints are direct slots: nearly always, as soon as possible, as late as possible.
+SLOT_POLICIES = {"usual": (2**14, 16, 2**22), "eager": (0, 10**4, 2**22), "lazy": (0, 2, 0)}
 
 
-def with_patience(patch: pytest.MonkeyPatch, patience: str, least_size: int) -> None:
-    copy_slots, sparse, slots = PATIENCE[patience]
+def set_slot_policy(patch: pytest.MonkeyPatch, slot_policy: str, min_slots: int) -> None:
+    copy_slots, sparse, slots = SLOT_POLICIES[slot_policy]
     for module in (capacity, restore):
         patch.setattr(module, "COPY_SLOTS", copy_slots)
         patch.setattr(module, "SPARSE", sparse)
     patch.setattr(capacity, "SLOTS", slots)
-    patch.setattr(predictor, "MIN_SLOTS", least_size)
+    patch.setattr(predictor, "MIN_SLOTS", min_slots)
 
 
-def by_plan(
+def run_plan(
     learner: str,
     plan: Plan,
-    least_size: int,
+    min_slots: int,
     folder: Path,
-    patience: str = "usual",
+    slot_policy: str = "usual",
     mutations: dict[int, int] | None = None,
 ) -> Bits:
     s = stream_of(learner)
     predictions: list[float] = []
     mutations = mutations or {}
     with pytest.MonkeyPatch.context() as patch:
-        with_patience(patch, patience, least_size)
+        set_slot_policy(patch, slot_policy, min_slots)
         model, lo, k = LEARNERS[learner](), 0, 0
         while lo < N:
-            way, length, between = plan[k % len(plan)]
-            hi = min([N, lo + length, *(row for row in mutations if row > lo)])
+            path_index, n_rows, operations = plan[k % len(plan)]
+            hi = min([N, lo + n_rows, *(row for row in mutations if row > lo)])
             if lo in mutations:
                 mutate(model, mutations[lo])
-            predictions += list(LEARN[way](model, s, lo, hi))
-            for event in between:
-                model = BETWEEN[event](model, folder)
+            predictions += list(LEARN_PATHS[path_index](model, s, lo, hi))
+            for operation in operations:
+                model = OPERATIONS[operation](model, folder)
             lo, k = hi, k + 1
         model._engine.check()
         return bits_of(model, predictions)
@@ -448,73 +449,84 @@ def by_plan(
 @settings(max_examples=EXAMPLES)
 @given(
     plan=plans,
-    least_size=st.sampled_from([1, 7, 1_024, 3_000]),
-    patience=st.sampled_from(list(PATIENCE)),
+    min_slots=st.sampled_from([1, 7, 1_024, 3_000]),
+    slot_policy=st.sampled_from(list(SLOT_POLICIES)),
     mutations=mutations_at,
 )
-def test_the_law(
+def test_any_plan_equals_one_long_run(
     learner: str,
     plan: Plan,
-    least_size: int,
-    patience: str,
+    min_slots: int,
+    slot_policy: str,
     mutations: dict[int, int],
     tmp_path: Path,
 ) -> None:
-    found = by_plan(learner, plan, least_size, tmp_path, patience, mutations)
-    assert found == truth(learner, mutations)
+    bits = run_plan(learner, plan, min_slots, tmp_path, slot_policy, mutations)
+    assert bits == expected_bits(learner, mutations)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize("event", range(len(BETWEEN)))
-def test_the_law_every_few_rows(learner: str, event: int, tmp_path: Path) -> None:
-    """The same event after rows, learnt singly or as dicts, or as a matrix of either kind."""
-    way = (event + list(LEARNERS).index(learner)) % len(LEARN)  # each with each takes four times
-    # The disk is slow, and so are hundreds of rows that are learnt to be taken back.
-    step = 20 if BETWEEN[event] in (save, refuse) else 3 if way == 0 else 7
-    assert by_plan(learner, [(way, step, [event])], 1, tmp_path) == truth(learner)
+@pytest.mark.parametrize("operation", range(len(OPERATIONS)))
+def test_frequent_operations_equal_one_long_run(
+    learner: str, operation: int, tmp_path: Path
+) -> None:
+    """Repeat one operation after a few rows, with each way of learning."""
+    # All combinations of operations and paths would take four times as long.
+    path_index = (operation + list(LEARNERS).index(learner)) % len(LEARN_PATHS)
+    # Saving is slow, and so is learning hundreds of rows that are rolled back.
+    step = 20 if OPERATIONS[operation] in (save, reject) else 3 if path_index == 0 else 7
+    assert run_plan(learner, [(path_index, step, [operation])], 1, tmp_path) == expected_bits(
+        learner
+    )
 
 
-# Dicts of strings: walked, read in Python, and in lists; a category whole or in its parts.
+# Dicts with string names: read by the kernel, by the Python fallback and in batches; categories as
+# one name or as name and value.
 
 
 class Dict(dict):  # type: ignore[type-arg]
-    """A subclass of dict."""
+    """A dict subclass, which the dict kernel does not read."""
 
 
-def worded(x: dict[int, float], i: int) -> dict[str, Any]:
+def with_string_names(x: dict[int, float], i: int) -> dict[str, Any]:
     return {f"f{j}": v for j, v in x.items()} | {"c": f"{i % 11}", "d=e": f"{i * i % 50}"}
 
 
-def whole(x: dict[str, Any]) -> dict[str, float]:
+def with_joined_categories(x: dict[str, Any]) -> dict[str, float]:
     return {f"{n}={v}" if isinstance(v, str) else n: 1.0 if isinstance(v, str) else v
             for n, v in x.items()}  # fmt: skip
 
 
-FORMS: list[Callable[[dict[str, Any]], Any]] = [dict, Dict, whole, lambda x: Dict(whole(x))]
+FORMS: list[Callable[[dict[str, Any]], Any]] = [
+    dict,
+    Dict,
+    with_joined_categories,
+    lambda x: Dict(with_joined_categories(x)),
+]
 
 
-def learn_words(model: Any, s: Stream, lo: int, hi: int, form: int, singly: bool) -> list[float]:
-    xs = [FORMS[form](worded(x, lo + i)) for i, x in enumerate(s.dicts(lo, hi))]
+def learn_strings(model: Any, s: Stream, lo: int, hi: int, form: int, singly: bool) -> list[float]:
+    xs = [FORMS[form](with_string_names(x, lo + i)) for i, x in enumerate(s.dicts(lo, hi))]
     if not singly:
         return list(model.progressive_many(xs, s.y[lo:hi], s.w[lo:hi]))
     p = []
     for x, y, w in zip(xs, s.y[lo:hi].tolist(), s.w[lo:hi].tolist(), strict=True):
-        p.append(predicted(model, x))
+        p.append(predict(model, x))
         model.learn_one(x, y, w)
     return p
 
 
-WORDS: dict[str, Bits] = {}
+EXPECTED_OF_STRINGS: dict[str, Bits] = {}
 
 
-def truth_of_words(learner: str) -> Bits:
-    if learner not in WORDS:
+def expected_bits_of_strings(learner: str) -> Bits:
+    if learner not in EXPECTED_OF_STRINGS:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(predictor, "MIN_SLOTS", 5_000)
             model = LEARNERS[learner]()
-            p = learn_words(model, stream_of(learner), 0, N, 3, False)
-            WORDS[learner] = bits_of(model, p)
-    return WORDS[learner]
+            p = learn_strings(model, stream_of(learner), 0, N, 3, False)
+            EXPECTED_OF_STRINGS[learner] = bits_of(model, p)
+    return EXPECTED_OF_STRINGS[learner]
 
 
 @pytest.mark.slow
@@ -526,26 +538,28 @@ def truth_of_words(learner: str) -> Bits:
             st.integers(0, len(FORMS) - 1),
             st.booleans(),
             st.integers(1, 120),
-            st.lists(st.integers(0, len(BETWEEN) - 1), max_size=3),
+            st.lists(st.integers(0, len(OPERATIONS) - 1), max_size=3),
         ),
         min_size=1,
         max_size=8,
     ),
-    least_size=st.sampled_from([1, 7, 1_024]),
+    min_slots=st.sampled_from([1, 7, 1_024]),
 )
-def test_the_law_for_ngrams(learner: str, plan: Any, least_size: int, tmp_path: Path) -> None:
+def test_any_plan_with_string_names_equals_one_long_run(
+    learner: str, plan: Any, min_slots: int, tmp_path: Path
+) -> None:
     s, lo, k = stream_of(learner), 0, 0
     predictions: list[float] = []
-    expected = truth_of_words(learner)
+    expected = expected_bits_of_strings(learner)
     with pytest.MonkeyPatch.context() as patch:
-        with_patience(patch, "usual", least_size)
+        set_slot_policy(patch, "usual", min_slots)
         model = LEARNERS[learner]()
         while lo < N:
-            form, singly, length, between = plan[k % len(plan)]
-            hi = min(N, lo + length)
-            predictions += learn_words(model, s, lo, hi, form, singly)
-            for event in between:
-                model = BETWEEN[event](model, tmp_path)
+            form, singly, n_rows, operations = plan[k % len(plan)]
+            hi = min(N, lo + n_rows)
+            predictions += learn_strings(model, s, lo, hi, form, singly)
+            for operation in operations:
+                model = OPERATIONS[operation](model, tmp_path)
             lo, k = hi, k + 1
         model._engine.check()
     assert bits_of(model, predictions) == expected
@@ -553,75 +567,81 @@ def test_the_law_for_ngrams(learner: str, plan: Any, least_size: int, tmp_path: 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_rare_events_are_frequent_in_the_streams(learner: str) -> None:
-    """The streams above trigger what they are designed to trigger."""
+    """Check that the streams above trigger the rare events they are designed to trigger."""
     model, s = LEARNERS[learner](), stream_of(learner)
-    rebased, projected, roomless, last, alive = 0, 0, 0, 0.0, []
+    renormalized, projected, n_reserves, last, alive = 0, 0, 0, 0.0, []
     reserve = {kind: kind.reserve for kind in (L1Ball, L1BallTree)}
 
-    def counted(rule: Any, nnz: int) -> Any:
-        nonlocal roomless
-        roomless += 1
+    def counting_reserve(rule: Any, nnz: int) -> Any:
+        nonlocal n_reserves
+        n_reserves += 1
         return reserve[type(rule)](rule, nnz)
 
     with pytest.MonkeyPatch.context() as patch:
         for kind in reserve:
-            patch.setattr(kind, "reserve", counted)
+            patch.setattr(kind, "reserve", counting_reserve)
         patch.setattr(predictor, "MIN_SLOTS", 1)
         model = LEARNERS[learner]()
         for i in range(N):
             learn_one(model, s, i, i + 1)
             rule = model._engine.rule
-            # Of the lanes, the A of the one with the highest rate.
-            clock = {"A": rule.lanes[15]} if learner in LANES else rule.clock[0]
-            now = float(clock[LEDGER.get(learner, "A")])
-            rebased += now < last
-            projected += learner in BALLS and now > last
-            last = now
+            # Of the mixture's lanes, take A of the one with the highest rate.
+            clock = {"A": rule.lanes[15]} if learner in MIXTURES else rule.clock[0]
+            value = float(clock[LEDGER.get(learner, "A")])
+            renormalized += value < last
+            projected += learner in BALLS and value > last
+            last = value
             alive.append(len(model.weights))
     state = model._engine
     assert state.rule.size > 512 or learner == "crowded"  # has grown from one slot
     assert np.mean(alive) > 3.0 and min(alive[20:]) < D
-    assert learner in (*CAPPED, *BALLS) or (rebased > 0) == (learner not in NEVER)
+    assert learner in (*CAPPED, *BALLS) or (renormalized > 0) == (learner not in NEVER_RENORMALIZED)
     assert learner not in BALLS or projected > 50
-    assert roomless > 2 or not isinstance(state.rule, L1Ball)
-    assert roomless > 0 or not isinstance(state.rule, L1BallTree)
+    assert n_reserves > 2 or not isinstance(state.rule, L1Ball)
+    assert n_reserves > 0 or not isinstance(state.rule, L1BallTree)
     assert (model.n_cut > 20) == (model.max_features is not None)
     assert max(alive) <= (model.max_features or D)
 
 
-@pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in CAPPED])
-def test_names_are_only_names(learner: str) -> None:
-    """Strings from the start, read by a kernel, and other names learn what ints do."""
+@pytest.mark.parametrize(
+    "learner", [switch_to_names for switch_to_names in LEARNERS if switch_to_names not in CAPPED]
+)
+def test_feature_names_do_not_affect_learning(learner: str) -> None:
+    """Strings read by a kernel and other names learn the same floats as ints."""
     s = stream_of(learner)
-    rename: list[Callable[[int], Any]] = [
+    new_names: list[Callable[[int], Any]] = [
         lambda j: f"f{j}",
         lambda j: (j, "f"),
         lambda j: -1 - j,
         lambda j: f"f{j}" if j % 2 else j,
     ]
-    for to in rename:
+    for new_name in new_names:
         model = LEARNERS[learner]()
         p = []
         for x, y, w in zip(s.dicts(0, N), s.y.tolist(), s.w.tolist(), strict=True):
-            x = {to(j): v for j, v in x.items()}
-            p.append(predicted(model, x))
+            x = {new_name(j): v for j, v in x.items()}
+            p.append(predict(model, x))
             model.learn_one(x, y, w)
-        expected = truth(learner)
+        expected = expected_bits(learner)
         assert np.asarray(p).tobytes() == expected.predictions
-        assert model.weights == {to(j): w for j, w in expected.weights.items()}
+        assert model.weights == {new_name(j): w for j, w in expected.weights.items()}
         assert model.intercept == expected.intercept
         model._engine.check()
 
 
 def arrays_of(model: Any) -> dict[str, bytes]:
-    """Return all arrays of the rule, except what `margin` passes to `apply_gradient`."""
+    """Return all arrays of the rule except the scratch that `margin` passes to `apply_gradient`."""
     fields = model._engine.rule._asdict()
-    return {name: a.tobytes() for name, a in fields.items() if name != "scratch"}
+    return {
+        switch_to_names: a.tobytes()
+        for switch_to_names, a in fields.items()
+        if switch_to_names != "scratch"
+    }
 
 
-def test_reading_writes_nothing() -> None:
-    for learner, begin in LEARNERS.items():
-        model = begin()
+def test_reading_modifies_no_array() -> None:
+    for learner, make_learner in LEARNERS.items():
+        model = make_learner()
         learn_matrix(model, stream_of(learner), 0, 200)
         before = pickle.dumps(model)
         arrays = arrays_of(model)
@@ -631,60 +651,60 @@ def test_reading_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_weight_and_weights_are_equal(learner: str) -> None:
-    """One slot after the other in a kernel, and all at once: the same floats."""
+def test_live_weights_equal_weights(learner: str) -> None:
+    """A kernel that visits slot by slot returns the same floats as the vectorized one."""
     model, s = LEARNERS[learner](), stream_of(learner)
     for lo in range(0, N, 50):
         learn_matrix(model, s, lo, lo + 50)
         slots, w = model._engine.live_weights()
-        told = model._engine.rule.weights()
-        assert slots.tolist() == np.flatnonzero(told).tolist()
-        assert w.tobytes() == told[slots].tobytes()
+        weights = model._engine.rule.weights()
+        assert slots.tolist() == np.flatnonzero(weights).tolist()
+        assert w.tobytes() == weights[slots].tobytes()
 
 
-def test_a_copy_shares_nothing() -> None:
-    for learner, begin in LEARNERS.items():
-        model, s = begin(), stream_of(learner)
+def test_copies_share_no_state() -> None:
+    for learner, make_learner in LEARNERS.items():
+        model, s = make_learner(), stream_of(learner)
         learn_one(model, s, 0, 100)
         copies = [copy.deepcopy(model), model.clone(include_attributes=True)]
         before = bits_of(model, [])
-        for other in copies:
-            learn_one(other, s, 100, 300)
+        for duplicate in copies:
+            learn_one(duplicate, s, 100, 300)
         assert bits_of(model, []) == before
         learn_one(model, s, 100, 300)
-        for other in copies:
-            assert bits_of(other, []) == bits_of(model, [])
+        for duplicate in copies:
+            assert bits_of(duplicate, []) == bits_of(model, [])
         assert model.clone().weights == {} and model.clone().n_iterations == 0
 
 
-def test_weights_that_underflow_are_retained() -> None:
+def test_underflowing_weights_are_retained() -> None:
     """A weight may underflow while its stored number does not; a large value reveals it."""
     model = ElasticNetRegressor(l2=1.0, lr=1.0, schedule="constant", intercept_lr=0.0)
     model.learn_one({1: 1.0}, 1.0)
     for _ in range(1_100):
         model.learn_one({2: 1.0}, 0.0)
-    copied = pickle.loads(pickle.dumps(model))
+    unpickled = pickle.loads(pickle.dumps(model))
     x = {1: 1e49}
-    assert model.predict_one(x) == copied.predict_one(x)
+    assert model.predict_one(x) == unpickled.predict_one(x)
 
 
-# Compiled and interpreted
+# Compiled and interpreted runs
 
 
 def trace() -> str:
-    """Return a digest of all bits of one run of each learner, in blocks and one by one."""
+    """Return a digest of all bits of one run of each learner, in batches and row by row."""
     digest = hashlib.sha256()
-    for learner, begin in LEARNERS.items():
-        model, s = begin(), stream_of(learner)
+    for learner, make_learner in LEARNERS.items():
+        model, s = make_learner(), stream_of(learner)
         p = [*learn_matrix(model, s, 0, 30), *learn_one(model, s, 30, 40)]
-        name(model, Path())
+        switch_to_names(model, Path())
         p += [*learn_dicts(model, s, 40, 50), *learn_one(model, s, 50, 60)]
         model = pickle.loads(pickle.dumps(model))
         p += [*learn_matrix(model, s, 60, 75)]
         digest.update(np.array(p).tobytes())
         digest.update(repr((model.weights, model.intercept)).encode())
         digest.update(np.asarray(model.predict_many(s.X[200:220])).tobytes())
-        named = begin()
+        named = make_learner()
         for x, y in zip(s.dicts(0, 20), s.y.tolist(), strict=False):
             named.learn_one({f"f{j}": v for j, v in x.items()}, y)
         digest.update(repr((named.weights, named.intercept)).encode())
@@ -692,44 +712,44 @@ def trace() -> str:
 
 
 def test_interpreted_and_compiled_are_bit_identical(python: Any) -> None:
-    script = "from tests import test_law_of_state as t; print(t.trace(), t.jit.COMPILED)"
+    script = "from tests import test_state_invariance as t; print(t.trace(), t.jit.COMPILED)"
     interpreted, compiled = python("-c", script, NUMBA_DISABLE_JIT="1").split()
     assert compiled == "False"
     assert interpreted == trace()
 
 
-def test_a_saved_model_resumes_in_another_process(python: Any, tmp_path: Path) -> None:
-    """In a process with another hash seed, and interpreted."""
+def test_saved_model_resumes_in_another_process(python: Any, tmp_path: Path) -> None:
+    """Resume in a process with another hash seed, interpreted."""
     s = stream_of("fobos")
     model = LEARNERS["fobos"]()
     for x, y in zip(s.dicts(0, 150), s.y.tolist(), strict=False):
         model.learn_one({f"f{j}": v for j, v in x.items()}, y)
     model.save(tmp_path / "model")
     script = (
-        "import sys, streaml1; from tests.test_law_of_state import stream_of\n"
+        "import sys, streaml1; from tests.test_state_invariance import stream_of\n"
         "s, model = stream_of('fobos'), streaml1.load(sys.argv[1])\n"
         "for x, y in zip(s.dicts(150, 200), s.y[150:200].tolist(), strict=True):\n"
         "    model.learn_one({f'f{j}': v for j, v in x.items()}, y)\n"
         "print((model.weights, model.intercept))"
     )
-    there = python("-c", script, str(tmp_path / "model"), NUMBA_DISABLE_JIT="1")
+    output = python("-c", script, str(tmp_path / "model"), NUMBA_DISABLE_JIT="1")
     for x, y in zip(s.dicts(150, 200), s.y[150:200].tolist(), strict=True):
         model.learn_one({f"f{j}": v for j, v in x.items()}, y)
-    assert there.strip() == repr((model.weights, model.intercept))
+    assert output.strip() == repr((model.weights, model.intercept))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not jit.COMPILED, reason="this is that run")
-def test_the_law_holds_interpreted(python: Any) -> None:
-    # What a rule computes interpreted is compared above, for each; here it is the engine's roads.
-    some = "(test_the_law and not few_rows or names_are) and [pegasos"
+@pytest.mark.skipif(not jit.COMPILED, reason="this run is interpreted already")
+def test_state_invariance_interpreted(python: Any) -> None:
+    # Rules are compared above for each learner; this run covers the engine's input paths.
+    selection = "(any_plan or feature_names) and [pegasos"
     python(
-        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", some),
+        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", selection),
         NUMBA_DISABLE_JIT="1",
         STREAML1_EXAMPLES="3",
         timeout=400.0,
     )
 
 
-def test_dicts_are_read_by_kernels_if_compiled() -> None:
+def test_dict_kernels_are_available_if_compiled() -> None:
     assert dict_reader.AVAILABLE == jit.COMPILED

@@ -1,4 +1,4 @@
-"""Consumer groups that learn: partitions and their models move, and every example counts once."""
+"""Consumer groups that learn: partitions move with their models; each example counts once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def model() -> Any:
 
 
 class Worker(threading.Thread):
-    """A process of a group, as a thread."""
+    """A thread that acts as one process of a consumer group."""
 
     def __init__(self, url: str, folder: Path, name: str = "g", **options: Any) -> None:
         super().__init__(daemon=True)
@@ -76,9 +76,9 @@ class Worker(threading.Thread):
         except BaseException as error:
             self.error = error
 
-    def until(self, done: Callable[[], bool], seconds: float = 30.0) -> Worker:
-        """Let it work until something is so, or it fails."""
-        wait(lambda: done() or not self.is_alive(), seconds)
+    def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> Worker:
+        """Wait until a condition holds or the worker fails."""
+        wait(lambda: condition() or not self.is_alive(), seconds)
         return self
 
     def end(self) -> Worker:
@@ -90,79 +90,83 @@ class Worker(threading.Thread):
         return self
 
 
-def wait(done: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     limit = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < limit, "it takes too long"
+    while not condition():
+        assert time.monotonic() < limit, "timed out"
         time.sleep(0.02)
 
 
-def learnt(workers: list[Worker]) -> int:
-    reports = [report for one in workers for report in list(one.group.reports.values())]
+def count_examples(workers: list[Worker]) -> int:
+    reports = [report for worker in workers for report in list(worker.group.reports.values())]
     return sum(report.examples + report.refused for report in reports)
 
 
-def grouped(url: str, folder: Path, n: int, **options: Any) -> Worker:
-    """One worker, until it has seen so many examples; then it ends."""
-    one = Worker(url, folder, **options)
-    one.start()
-    return one.until(lambda: learnt([one]) >= n).end()
+def run_worker(url: str, folder: Path, n: int, **options: Any) -> Worker:
+    """Run one worker until it has processed `n` examples."""
+    worker = Worker(url, folder, **options)
+    worker.start()
+    return worker.until(lambda: count_examples([worker]) >= n).end()
 
 
-def states(folder: Path, url: str, partitions: int) -> list[Any]:
-    """What is kept of each partition."""
+def saved_states(folder: Path, url: str, partitions: int) -> list[Any]:
+    """Return the saved model state of each partition."""
     topic = url.rpartition("/")[2]
-    found = [load_latest(partition_folder(folder, topic, one)) for one in range(partitions)]
+    checkpoints = [
+        load_latest(partition_folder(folder, topic, checkpoint)) for checkpoint in range(partitions)
+    ]
     return [
-        None if one is None else (one.model.weights, one.model.intercept, one.model.n_iterations)
-        for one in found
+        None
+        if checkpoint is None
+        else (checkpoint.model.weights, checkpoint.model.intercept, checkpoint.model.n_iterations)
+        for checkpoint in checkpoints
     ]
 
 
-def alone(url: str, partitions: int, **options: Any) -> list[Any]:
-    """What one run over each partition learns."""
-    told = []
-    for one in range(partitions):
+def separate_runs(url: str, partitions: int, **options: Any) -> list[Any]:
+    """Learn each partition in a separate run and return the states."""
+    states = []
+    for partition in range(partitions):
         learner = model()
         progressive(
             learner,
             url,
             until_end=True,
-            partitions=[one],
+            partitions=[partition],
             **{"bad": "skip", "every": 50, **options},
         )
-        told.append((learner.weights, learner.intercept, learner.n_iterations))
-    return told
+        states.append((learner.weights, learner.intercept, learner.n_iterations))
+    return states
 
 
 # Partitions and their models
 
 
-def test_each_partition_has_a_model(broker: Broker, tmp_path: Path) -> None:
+def test_each_partition_has_its_own_model(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(4)
     broker.send(topic, rows(600), [0, 1, 3])
-    told: list[Any] = []
-    one = grouped(
-        broker.url(topic), tmp_path, 600, on_line=lambda p, report, line: told.append((p, line))
+    lines: list[Any] = []
+    worker = run_worker(
+        broker.url(topic), tmp_path, 600, on_line=lambda p, report, line: lines.append((p, line))
     )
-    assert states(tmp_path, broker.url(topic), 4) == alone(broker.url(topic), 4)
-    assert {p: report.examples for p, report in one.group.reports.items()} == {
+    assert saved_states(tmp_path, broker.url(topic), 4) == separate_runs(broker.url(topic), 4)
+    assert {p: report.examples for p, report in worker.group.reports.items()} == {
         **dict.fromkeys((0, 1, 3), 200),
         2: 0,
     }
-    assert [line.examples for p, line in told if p == 3] == [50, 100, 150, 200]
+    assert [line.examples for p, line in lines if p == 3] == [50, 100, 150, 200]
     broker.send(topic, rows(300, 1), [0, 1, 2])
-    grouped(broker.url(topic), tmp_path, 900)
-    assert states(tmp_path, broker.url(topic), 4) == alone(broker.url(topic), 4)
+    run_worker(broker.url(topic), tmp_path, 900)
+    assert saved_states(tmp_path, broker.url(topic), 4) == separate_runs(broker.url(topic), 4)
 
 
-def test_partitions_move_to_those_who_come_and_stay(broker: Broker, tmp_path: Path) -> None:
+def test_partitions_are_rebalanced_between_workers(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(4)
     url = broker.url(topic)
     broker.send(topic, rows(400), [0, 1, 2, 3])
     first = Worker(url, tmp_path)
     first.start()
-    first.until(lambda: learnt([first]) == 400)
+    first.until(lambda: count_examples([first]) == 400)
     second, third = Worker(url, tmp_path), Worker(url, tmp_path)
     second.start()
     wait(lambda: len(second.group._runs) == 2)
@@ -174,40 +178,40 @@ def test_partitions_move_to_those_who_come_and_stay(broker: Broker, tmp_path: Pa
     first.end()
     wait(lambda: len(second.group._runs) == len(third.group._runs) == 2)
     broker.send(topic, rows(200, 2), [0, 1, 2, 3])
-    wait(lambda: sum(run._run.report.examples for one in workers[1:]
-                     for run in list(one.group._runs.values())) == 1000)  # fmt: skip
+    wait(lambda: sum(run._run.report.examples for worker in workers[1:]
+                     for run in list(worker.group._runs.values())) == 1000)  # fmt: skip
     second.end()
     third.end()
-    assert states(tmp_path, url, 4) == alone(url, 4)
+    assert saved_states(tmp_path, url, 4) == separate_runs(url, 4)
 
 
 def test_more_workers_than_partitions(broker: Broker, tmp_path: Path) -> None:
-    """The first assignment of one of them is empty."""
+    """The first assignment of one worker is empty."""
     topic = broker.topic(1)
     url = broker.url(topic)
     broker.send(topic, rows(100))
     workers = [Worker(url, tmp_path) for _ in range(2)]
-    for one in workers:
-        one.start()
-    wait(lambda: learnt(workers) >= 100)
-    owner = next(one for one in workers if one.group._runs)
-    other = workers[1 - workers.index(owner)]
+    for worker in workers:
+        worker.start()
+    wait(lambda: count_examples(workers) >= 100)
+    owner = next(worker for worker in workers if worker.group._runs)
+    standby = workers[1 - workers.index(owner)]
     owner.end()
-    wait(lambda: bool(other.group._runs))
+    wait(lambda: bool(standby.group._runs))
     broker.send(topic, rows(50, 1))
-    wait(lambda: learnt([other]) == 150)
-    other.end()
-    assert states(tmp_path, url, 1) == alone(url, 1)
+    wait(lambda: count_examples([standby]) == 150)
+    standby.end()
+    assert saved_states(tmp_path, url, 1) == separate_runs(url, 1)
 
 
-def test_partitions_that_are_added(broker: Broker, tmp_path: Path) -> None:
-    """Those that are there at the start are read from the latest, those added from their start."""
+def test_added_partitions(broker: Broker, tmp_path: Path) -> None:
+    """Initial partitions start at the latest offset, added partitions at the earliest."""
     topic = broker.topic(1)
     url = broker.url(topic)
     broker.send(topic, rows(30))
-    one = Worker(url, tmp_path, start="latest")
-    one.start()
-    one.until(lambda: bool(one.group._runs)).end()
+    worker = Worker(url, tmp_path, start="latest")
+    worker.start()
+    worker.until(lambda: bool(worker.group._runs)).end()
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     admin.create_partitions({topic: 2})
     admin.close()
@@ -215,16 +219,16 @@ def test_partitions_that_are_added(broker: Broker, tmp_path: Path) -> None:
         broker.producer._metadata.request_update()
         time.sleep(0.1)
     broker.send(topic, rows(40, 1), [0, 1])
-    one = grouped(url, tmp_path, 40, start="latest")
-    assert {p: report.examples for p, report in one.group.reports.items()} == {0: 20, 1: 20}
-    assert states(tmp_path, url, 2)[1] == alone(url, 2)[1]
+    worker = run_worker(url, tmp_path, 40, start="latest")
+    assert {p: report.examples for p, report in worker.group.reports.items()} == {0: 20, 1: 20}
+    assert saved_states(tmp_path, url, 2)[1] == separate_runs(url, 2)[1]
 
 
-# What topics hold
+# Contents of topics
 
 
 @pytest.mark.parametrize("where", ["first", "last", "only"])
-def test_poison(broker: Broker, tmp_path: Path, where: str) -> None:
+def test_bad_record(broker: Broker, tmp_path: Path, where: str) -> None:
     topic, good = broker.topic(1), rows(40)
     url = broker.url(topic)
     values = {"first": ["spam", *good], "last": [*good, "spam"], "only": ["spam"]}[where]
@@ -233,10 +237,10 @@ def test_poison(broker: Broker, tmp_path: Path, where: str) -> None:
     failing.start()
     failing.join(30)
     assert isinstance(failing.error, BadExample) and f"{topic}/0@" in str(failing.error)
-    assert states(tmp_path / "a", url, 1)[0][2] == 0, "what came before it is learnt again"
-    one = grouped(url, tmp_path / "b", len(values))
-    assert one.group.reports[0].refused == 1
-    assert states(tmp_path / "b", url, 1) == alone(url, 1)
+    assert saved_states(tmp_path / "a", url, 1)[0][2] == 0, "earlier records must be learned again"
+    worker = run_worker(url, tmp_path / "b", len(values))
+    assert worker.group.reports[0].refused == 1
+    assert saved_states(tmp_path / "b", url, 1) == separate_runs(url, 1)
 
 
 def test_aborted_transactions(broker: Broker, tmp_path: Path) -> None:
@@ -255,12 +259,14 @@ def test_aborted_transactions(broker: Broker, tmp_path: Path) -> None:
             producer.commit_transaction()
     producer.close()
     for n in (30, 60):
-        grouped(url, tmp_path, n)
-    assert states(tmp_path, url, 2) == alone(url, 2)
+        run_worker(url, tmp_path, n)
+    assert saved_states(tmp_path, url, 2) == separate_runs(url, 2)
 
 
-@pytest.mark.skipif("STREAML1_STORM" not in os.environ, reason="the broker takes its time")
-def test_gaps_of_compaction(broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    "STREAML1_STORM" not in os.environ, reason="compaction takes minutes; set STREAML1_STORM"
+)
+def test_compacted_topic(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1, **{
         "cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "100",
         "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "1", "min.compaction.lag.ms":
@@ -272,22 +278,22 @@ def test_gaps_of_compaction(broker: Broker, tmp_path: Path) -> None:
         if k % 50 == 49:
             broker.producer.flush()
             time.sleep(0.2)
-    one = Worker(url, tmp_path)
-    one.start()
-    one.until(lambda: learnt([one]) >= 200).end()
-    wait(lambda: (broker.send(topic, rows(1)), alone(url, 1)[0][2] < 390)[1], 90)  # type: ignore
-    n = alone(url, 1)[0][2]
+    worker = Worker(url, tmp_path)
+    worker.start()
+    worker.until(lambda: count_examples([worker]) >= 200).end()
+    wait(lambda: (broker.send(topic, rows(1)), separate_runs(url, 1)[0][2] < 390)[1], 90)  # type: ignore
+    n = separate_runs(url, 1)[0][2]
     assert 37 <= n < 390
-    grouped(url, tmp_path / "anew", n)
-    assert states(tmp_path / "anew", url, 1) == alone(url, 1)
+    run_worker(url, tmp_path / "anew", n)
+    assert saved_states(tmp_path / "anew", url, 1) == separate_runs(url, 1)
 
 
-def test_offsets_that_are_gone(broker: Broker, tmp_path: Path) -> None:
+def test_deleted_offset_is_an_error(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     url = broker.url(topic)
     broker.send(topic, rows(20))
-    grouped(url, tmp_path, 20)
-    before = states(tmp_path, url, 1)
+    run_worker(url, tmp_path, 20)
+    before = saved_states(tmp_path, url, 1)
     broker.send(topic, rows(60, 1))
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     admin.delete_records({kafka.TopicPartition(topic, 0): 50})
@@ -295,51 +301,51 @@ def test_offsets_that_are_gone(broker: Broker, tmp_path: Path) -> None:
     with pytest.raises(
         SourceError, match=rf"^{topic}/0@20 no longer exists: the topic has deleted"
     ):
-        grouped(url, tmp_path, 80)
-    assert states(tmp_path, url, 1) == before
+        run_worker(url, tmp_path, 80)
+    assert saved_states(tmp_path, url, 1) == before
 
 
-def test_a_checkpoint_beyond_the_end(
+def test_checkpoint_beyond_the_end_of_the_log(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = broker.topic(1)
     url, save = broker.url(topic), CheckpointManager._save
     broker.send(topic, rows(20))
 
-    def ahead(self: Any, in_background: bool = False) -> None:
+    def save_ahead(self: Any, in_background: bool = False) -> None:
         self._progress = self._progress._replace(position={0: (300, 0)})
         save(self, in_background)
 
     with monkeypatch.context() as patched:
-        patched.setattr(CheckpointManager, "_save", ahead)
-        grouped(url, tmp_path, 20)
+        patched.setattr(CheckpointManager, "_save", save_ahead)
+        run_worker(url, tmp_path, 20)
     with pytest.raises(
         Lost, match="at offset 300 of partition 0, beyond the end of the log at 20:"
     ):
-        grouped(url, tmp_path, 40)
+        run_worker(url, tmp_path, 40)
 
 
-def test_a_topic_that_is_made_anew_while_it_is_read(broker: Broker, tmp_path: Path) -> None:
+def test_topic_recreated_while_reading(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     url = broker.url(topic)
     broker.send(topic, rows(20))
-    one = Worker(url, tmp_path)
-    one.start()
-    one.until(lambda: learnt([one]) >= 20)
+    worker = Worker(url, tmp_path)
+    worker.start()
+    worker.until(lambda: count_examples([worker]) >= 20)
     broker.delete(topic)
     broker.topic(1, topic)
     broker.send(topic, rows(30))
-    one.until(lambda: not one.is_alive())
+    worker.until(lambda: not worker.is_alive())
     with pytest.raises(Lost, match=f"^{url} was deleted and recreated: its id is "):
-        one.end()
-    assert states(tmp_path, url, 1)[0][2] <= 20
+        worker.end()
+    assert saved_states(tmp_path, url, 1)[0][2] <= 20
 
 
-def test_a_topic_that_was_made_anew(broker: Broker, tmp_path: Path) -> None:
+def test_topic_recreated_between_runs(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     url = broker.url(topic)
     broker.send(topic, rows(20))
-    grouped(url, tmp_path, 20)
+    run_worker(url, tmp_path, 20)
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     admin.delete_topics([topic])
     while topic in admin.list_topics():
@@ -348,112 +354,110 @@ def test_a_topic_that_was_made_anew(broker: Broker, tmp_path: Path) -> None:
     admin.close()
     broker.send(topic, rows(30))
     with pytest.raises(CheckpointError, match="belongs to another source: its topic id is "):
-        grouped(url, tmp_path, 30)
+        run_worker(url, tmp_path, 30)
 
 
-def test_a_clock_that_jumps(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_jumps(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = broker.topic(1)
     url, clock, rng = broker.url(topic), time.time, random.Random(1)
     broker.send(topic, rows(100), first=1_790_000_000_000)
     broker.send(topic, rows(100, 1), first=1_000_000_000_000)
     monkeypatch.setattr("time.time", lambda: clock() + rng.choice((-1e8, 1e8)))
-    grouped(url, tmp_path, 100)
-    grouped(url, tmp_path, 200)
+    run_worker(url, tmp_path, 100)
+    run_worker(url, tmp_path, 200)
     monkeypatch.undo()
-    assert states(tmp_path, url, 1) == alone(url, 1)
+    assert saved_states(tmp_path, url, 1) == separate_runs(url, 1)
 
 
-# What goes wrong
+# Failures
 
 
-def test_a_listener_that_fails(
+def test_failing_rebalance_listener_ends_the_run(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full as a partition is to be saved for another: the run ends, nothing is lost."""
+    """The disk is full when a partition is revoked: the run ends and loses nothing."""
     topic = broker.topic(2)
     url = broker.url(topic)
     broker.send(topic, rows(200), [0, 1])
     first = Worker(url, tmp_path, seconds=1000.0)
     first.start()
-    first.until(lambda: learnt([first]) == 200)
+    first.until(lambda: count_examples([first]) == 200)
 
-    def full(*args: object) -> None:
+    def fail_with_full_disk(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", full)
+        patch.setattr("os.fsync", fail_with_full_disk)
         second = Worker(url, tmp_path)
         second.start()
         first.join(30)
     assert "cannot be written: no space left on device" in str(first.error)
     second.stop.set()
     second.join(20)
-    grouped(url, tmp_path, 200)
-    assert states(tmp_path, url, 2) == alone(url, 2)
+    run_worker(url, tmp_path, 200)
+    assert saved_states(tmp_path, url, 2) == separate_runs(url, 2)
 
 
-def test_what_is_lost_is_not_saved(broker: Broker, tmp_path: Path) -> None:
+def test_lost_partition_is_not_saved(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     url = broker.url(topic)
     broker.send(topic, rows(100))
-    one = Worker(url, tmp_path, seconds=1000.0)
-    one.start()
-    one.until(lambda: learnt([one]) == 100)
-    before = one.group._runs[0]
-    # As if the brokers had heard nothing for too long.
-    one.group._member.consumer._coordinator.reset_generation()
-    one.until(lambda: one.group._runs.get(0, before) is not before)
-    wait(lambda: learnt([one]) == 100)
-    found = load_latest(partition_folder(tmp_path, topic, 0))
-    assert found is not None and found.learnt == 0, "it was learnt again, and not saved"
-    assert one.end().group.reports[0].examples == 100
-    assert states(tmp_path, url, 1) == alone(url, 1)
-    found = load_latest(partition_folder(tmp_path, topic, 0))
-    assert found is not None and found.learnt == 100
+    worker = Worker(url, tmp_path, seconds=1000.0)
+    worker.start()
+    worker.until(lambda: count_examples([worker]) == 100)
+    before = worker.group._runs[0]
+    # Simulate an expired session.
+    worker.group._member.consumer._coordinator.reset_generation()
+    worker.until(lambda: worker.group._runs.get(0, before) is not before)
+    wait(lambda: count_examples([worker]) == 100)
+    checkpoint = load_latest(partition_folder(tmp_path, topic, 0))
+    assert checkpoint is not None and checkpoint.learnt == 0, "must be learned again and not saved"
+    assert worker.end().group.reports[0].examples == 100
+    assert saved_states(tmp_path, url, 1) == separate_runs(url, 1)
+    checkpoint = load_latest(partition_folder(tmp_path, topic, 0))
+    assert checkpoint is not None and checkpoint.learnt == 100
 
 
-def test_another_claims_a_partition_of_ours(broker: Broker, tmp_path: Path) -> None:
+def test_partition_claimed_by_another_process(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     url = broker.url(topic)
     broker.send(topic, rows(50))
-    one = Worker(url, tmp_path)
-    one.start()
-    one.until(lambda: learnt([one]) == 50)
-    with Checkpoints(partition_folder(tmp_path, topic, 0), alone=False) as other:
-        other.latest()
+    worker = Worker(url, tmp_path)
+    worker.start()
+    worker.until(lambda: count_examples([worker]) == 50)
+    with Checkpoints(partition_folder(tmp_path, topic, 0), alone=False) as other_store:
+        other_store.latest()
         broker.send(topic, rows(50, 1))
-        one.join(30)
-        assert isinstance(one.error, TakenOver)
-    grouped(url, tmp_path, 100)
-    assert states(tmp_path, url, 1) == alone(url, 1)
+        worker.join(30)
+        assert isinstance(worker.error, TakenOver)
+    run_worker(url, tmp_path, 100)
+    assert saved_states(tmp_path, url, 1) == separate_runs(url, 1)
 
 
-def test_a_folder_that_cannot_be_written(broker: Broker, tmp_path: Path) -> None:
+def test_unwritable_directory_is_an_error(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     (tmp_path / "kept").touch()
     with pytest.raises(CheckpointError, match=rf"kept/{topic}-0 cannot be written: not a dir"):
-        grouped(broker.url(topic), tmp_path / "kept", 1)
+        run_worker(broker.url(topic), tmp_path / "kept", 1)
 
 
-def test_another_model(broker: Broker, tmp_path: Path) -> None:
+def test_model_with_other_parameters_is_rejected(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     broker.send(topic, rows(10))
-    grouped(broker.url(topic), tmp_path, 10)
-    one = Worker(broker.url(topic), tmp_path)
-    one.group._model = streaml1.ElasticNetClassifier(l1=0.5)
-    one.start()
-    one.join(30)
+    run_worker(broker.url(topic), tmp_path, 10)
+    worker = Worker(broker.url(topic), tmp_path)
+    worker.group._model = streaml1.ElasticNetClassifier(l1=0.5)
+    worker.start()
+    worker.join(30)
     assert isinstance(
-        one.error, CheckpointError
-    ) and "resume with a model of these parameters" in str(one.error)
+        worker.error, CheckpointError
+    ) and "resume with a model of these parameters" in str(worker.error)
 
 
-# On the command line
+# Command line
 
 
-def test_the_command_line(broker: Broker, tmp_path: Path) -> None:
+def test_command_line(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(2)
     url = broker.url(topic)
     broker.send(topic, rows(300), [0, 1])
@@ -478,18 +482,20 @@ def test_the_command_line(broker: Broker, tmp_path: Path) -> None:
     assert process.returncode == 128 + signal.SIGTERM, err
     assert f"{topic}/1: 150 examples: log-loss" in out and "2 partitions: 300 examples: log" in out
     assert err == "streaml1: interrupted; kept was written\n"
-    assert states(tmp_path / "kept", url, 2) == alone(url, 2)
+    assert saved_states(tmp_path / "kept", url, 2) == separate_runs(url, 2)
     shown = CliRunner().invoke(cli, ["partitions", str(tmp_path / "kept")])
     assert f"{topic}-1  150" in shown.output and f"{process.pid} on " in shown.output
     assert "2 partitions, 300 examples, " in shown.output
     consumer = kafka.KafkaConsumer(**broker.settings, group_id=topic, enable_auto_commit=False)
-    told = [consumer.committed(kafka.TopicPartition(topic, k), timeout_ms=5000) for k in (0, 1)]
+    committed = [
+        consumer.committed(kafka.TopicPartition(topic, k), timeout_ms=5000) for k in (0, 1)
+    ]
     consumer.close()
-    assert told == [150, 150]
+    assert committed == [150, 150]
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
         (["--per-partition"], "--per-partition requires --group and --checkpoint"),
         (["--per-partition", "--group", "g", "--checkpoint", "k", "--save", "m"],
@@ -497,62 +503,62 @@ def test_the_command_line(broker: Broker, tmp_path: Path) -> None:
         (["--per-partition", "--group", "g", "--checkpoint", "k", "--until-end"], "--until-end"),
     ],
 )  # fmt: skip
-def test_options_that_do_not_fit(options: list[str], sentence: str) -> None:
+def test_incompatible_options_are_rejected(options: list[str], message: str) -> None:
     result = CliRunner().invoke(cli, ["learn", "kafka://127.0.0.1:9/t", *options])
-    assert result.exit_code == 2 and sentence in result.stderr
+    assert result.exit_code == 2 and message in result.stderr
     result = CliRunner().invoke(cli, ["partitions", str(ROOT / "docs")])
     assert result.exit_code == 2 and "docs holds no models per partition" in result.stderr
 
 
-# Storms
+# Storm tests
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_a_short_storm(broker: Broker, tmp_path: Path, workers: int) -> None:
-    """`scripts/test --storm` has a long one, in which the broker is killed too."""
+def test_short_storm(broker: Broker, tmp_path: Path, workers: int) -> None:
+    """`scripts/test --storm` runs a long storm that also kills the broker."""
     count = storm.run(broker.address, workers, 3, tmp_path, seed=workers)
     assert count["killed"] + count["died in a save"] >= 3, json.dumps(count)
 
 
-def test_folders_of_one_model_and_of_a_group_are_told_apart(broker: Broker, tmp_path: Path) -> None:
+def test_single_and_per_partition_checkpoints_differ(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
-    url, one, group = broker.url(topic), str(tmp_path / "one"), tmp_path / "group"
+    url, single, per_partition = broker.url(topic), str(tmp_path / "one"), tmp_path / "group"
     broker.send(topic, rows(10))
-    grouped(url, group, 10)
-    own = ("learn", url, "--until-end", "--checkpoint")
-    done = CliRunner().invoke(cli, [*own, str(group)])
-    assert (done.exit_code, done.stderr) == (2, (
-        f"streaml1: {group} holds models per partition, such as {topic}-0: use --per-partition "
-        "or another directory\n"
+    run_worker(url, per_partition, 10)
+    single_options = ("learn", url, "--until-end", "--checkpoint")
+    result = CliRunner().invoke(cli, [*single_options, str(per_partition)])
+    assert (result.exit_code, result.stderr) == (2, (
+        f"streaml1: {per_partition} holds models per partition, such as {topic}-0: use "
+        "--per-partition or another directory\n"
     ))  # fmt: skip
-    assert not list(group.glob("*.checkpoint"))
-    assert CliRunner().invoke(cli, [*own, one]).exit_code == 0
-    done = CliRunner().invoke(
-        cli, ["learn", url, "--per-partition", "--group", topic, "--checkpoint", one]
+    assert not list(per_partition.glob("*.checkpoint"))
+    assert CliRunner().invoke(cli, [*single_options, single]).exit_code == 0
+    result = CliRunner().invoke(
+        cli, ["learn", url, "--per-partition", "--group", topic, "--checkpoint", single]
     )
-    assert (done.exit_code, done.stderr) == (2, (
-        f"streaml1: {one} holds the checkpoints of a single model: omit --per-partition or use "
+    assert (result.exit_code, result.stderr) == (2, (
+        f"streaml1: {single} holds the checkpoints of a single model: omit --per-partition or use "
         "another directory\n"
     ))  # fmt: skip
 
 
-def test_sigterm_while_who_takes_predictions_is_away(broker: Broker, tmp_path: Path) -> None:
-    """Each partition is tried, and none has a checkpoint that passes what was not written."""
-    topic, told = broker.topic(2), broker.topic()
+def test_sigterm_while_the_prediction_sink_is_down(broker: Broker, tmp_path: Path) -> None:
+    """Try each partition; no checkpoint may pass predictions that were not written."""
+    topic, predictions_topic = broker.topic(2), broker.topic()
     broker.send(topic, rows(300), [0, 1])
-    between = BrokerProxy(broker.address)
+    proxy = BrokerProxy(broker.address)
     process = subprocess.Popen(
         [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--per-partition", "--group",
          topic, "--checkpoint", "kept", "--checkpoint-every", "3600", "--every", "150",
-         "--predictions", f"kafka://{between.address}/{told}"],
+         "--predictions", f"kafka://{proxy.address}/{predictions_topic}"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    with stopping(process, between):
+    with stopping(process, proxy):
         assert process.stdout is not None
         for _ in range(4):
             process.stdout.readline()
-        between.stop()
+        proxy.stop()
         broker.send(topic, rows(600), [0, 1])
         for _ in range(4):
             process.stdout.readline()
@@ -560,8 +566,8 @@ def test_sigterm_while_who_takes_predictions_is_away(broker: Broker, tmp_path: P
         out, err = process.communicate(timeout=30)
     assert process.returncode == 75, err
     assert "2 partitions: 900 examples: log" in out
-    said = err.splitlines()[-1]
+    message = err.splitlines()[-1]
     for k in (0, 1):
-        assert f"kept/{topic}-{k} keeps the checkpoint before" in said
-        found = load_latest(tmp_path / "kept" / f"{topic}-{k}")
-        assert found is not None and found.learnt == 0
+        assert f"kept/{topic}-{k} keeps the checkpoint before" in message
+        checkpoint = load_latest(tmp_path / "kept" / f"{topic}-{k}")
+        assert checkpoint is not None and checkpoint.learnt == 0
