@@ -617,9 +617,9 @@ def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]], cross: An
             now = model.weights
             born, died = watch.changes()
             if earlier is not None:  # whatever was learnt since, and wherever slots have moved
-                assert earlier[0].told(2) == earlier[1]
+                assert earlier[0].named(2) == earlier[1]
             look = few.look()
-            named, counts = look.told(2), look.counts
+            named, counts = look.named(2), look.counts
             earlier = look, named
             assert counts == (len(born), len(died))
             for some, every in zip(named, (born, died), strict=True):
@@ -650,7 +650,7 @@ def test_only_names_that_are_told_are_made_strings(
         model._engine._make_room(5_000)
     assert not told
     look = watch.look()
-    changes, (born, died) = look.told(most), look.counts
+    changes, (born, died) = look.named(most), look.counts
     assert not born and died > 100
     assert len(told) == len(changes.died) == min(died, most or died)
 
