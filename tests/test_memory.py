@@ -26,7 +26,7 @@ from streaml1.features.vocabulary import hash_keys as keys
 from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena, distinct
 from streaml1.features.vocabulary.probing import MISSING
 from streaml1.models.state.change_tracking import TrackedWeights, _symmetric_difference
-from streaml1.models.state.pruning import smallest
+from streaml1.models.state.pruning import smallest_slots
 from streaml1.optim import loop
 from streaml1.sources.readers.vw import VwParser
 from streaml1.text.parsed_rows import IntRows
@@ -236,7 +236,7 @@ def test_of_equal_weights_those_go_whose_names_have_the_smaller_hash() -> None:
     sizes = np.array([2.0, 1.0, 2.0, 3.0, 2.0, 0.5])
     ties = sorted((0, 2, 4), key=lambda slot: int(names.hashes(slots)[slot]))
     for n, expected in ((1, [5]), (2, [5, 1]), (3, [5, 1, *ties[:1]]), (4, [5, 1, *ties[:2]])):
-        assert sorted(smallest(slots, sizes, n, names).tolist()) == sorted(expected)
+        assert sorted(smallest_slots(slots, sizes, n, names).tolist()) == sorted(expected)
 
 
 @pytest.mark.parametrize("case", CAPPED)
