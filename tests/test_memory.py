@@ -26,7 +26,7 @@ from streaml1.features.vocabulary import hash_keys as keys
 from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena, distinct
 from streaml1.features.vocabulary.probing import MISSING
 from streaml1.models.state.change_tracking import TrackedWeights, _symmetric_difference
-from streaml1.models.state.pruning import smallest
+from streaml1.models.state.pruning import smallest_slots
 from streaml1.optim import loop
 from streaml1.sources.readers.vw import VwParser
 from streaml1.text.parsed_rows import IntRows
@@ -248,7 +248,7 @@ def test_pruning_breaks_ties_by_name_hash() -> None:
     sizes = np.array([2.0, 1.0, 2.0, 3.0, 2.0, 0.5])
     ties = sorted((0, 2, 4), key=lambda slot: int(vocabulary.hashes(slots)[slot]))
     for n, expected in ((1, [5]), (2, [5, 1]), (3, [5, 1, *ties[:1]]), (4, [5, 1, *ties[:2]])):
-        assert sorted(smallest(slots, sizes, n, vocabulary).tolist()) == sorted(expected)
+        assert sorted(smallest_slots(slots, sizes, n, vocabulary).tolist()) == sorted(expected)
 
 
 @pytest.mark.parametrize("case", CAPPED)
@@ -637,9 +637,9 @@ def test_changes_match_differences_of_weights(plan: list[tuple[int, int]], cross
             current = model.weights
             born, died = watch.changes()
             if previous is not None:  # later learning and moved slots must not matter
-                assert previous[0].told(2) == previous[1]
+                assert previous[0].named(2) == previous[1]
             look = limited.look()
-            names, counts = look.told(2), look.counts
+            names, counts = look.named(2), look.counts
             previous = look, names
             assert counts == (len(born), len(died))
             for shown, all_changes in zip(names, (born, died), strict=True):
@@ -670,7 +670,7 @@ def test_only_reported_names_are_decoded(
         model._engine._make_room(5_000)
     assert not decoded
     look = watch.look()
-    changes, (born, died) = look.told(limit), look.counts
+    changes, (born, died) = look.named(limit), look.counts
     assert not born and died > 100
     assert len(decoded) == len(changes.died) == min(died, limit or died)
 

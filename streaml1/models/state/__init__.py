@@ -1,16 +1,16 @@
-"""One model's state, and the calls into the kernels that change it.
+"""State of one model: its rule, vocabulary and online record, and the calls into the kernels.
 
-Nothing numerical happens here, and nothing is validated but the examples themselves. Each class
-stands on the one above it:
+No numerical work happens here, and only the examples are validated. Each class extends the one
+above it:
 
-| class | what it knows |
+| class | adds |
 |---|---|
-| `reader.Predictor` | predictions |
-| `state.LockedState` | who may change the state, and copies of it |
-| `room.GrowableState` | slots and names: what is given them, given back, moved |
-| `weights.WeightedState` | which weights there are, and how many there may be |
-| `many.BatchLearner` | many examples: rows are learnt, or none of them |
-| `engine.ModelState` | one example; all of it |
+| `predictor.Predictor` | prediction |
+| `locking.LockedState` | the lock, backups and copies |
+| `capacity.GrowableState` | slots: allocation, release, remapping |
+| `weight_counts.WeightedState` | queries of the weights, pruning to `max_features` |
+| `batch_learning.BatchLearner` | batches, learnt whole or not at all |
+| `model_state.ModelState` | learning of single examples |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many examples: their rows are learnt one after the other, or none of them."""
+"""Learning of batches: row by row in order, and whole or not at all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from streaml1.optim.update_rule import features_left
 
 __all__ = ["BatchLearner"]
 
-SLOW_BLOCK = 1024  # rows at a time that are sorted out in Python
+SLOW_BLOCK = 1024  # rows that are converted at once in Python
 
 
 class BatchLearner(WeightedState):
@@ -47,7 +47,7 @@ class BatchLearner(WeightedState):
             return super().margins(batch, out, stride)
 
     def progressive(self, batch: Batch, y: Any, w: Any, eta: Any, k: int = 1) -> Any:
-        """Predict each row, then learn it, or none of them.
+        """Predict each row, then learn it. On an error, nothing is learnt.
 
         Returns
         -------
@@ -67,8 +67,8 @@ class BatchLearner(WeightedState):
             self._require_features(rows)
             self._learn_rows(rows, y, w, eta, p)
             return p
-        # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
-        before = self._backup()
+        # Validate while learning: a backup of the state is cheaper than a second pass.
+        backup = self._backup()
         self._reserve_columns(batch.rows.ids, width)
         try:
             i = 0
@@ -78,16 +78,16 @@ class BatchLearner(WeightedState):
                 if i < len(y):
                     i = self._learn_block(batch, i, y, w, eta, p)
         except BaseException:
-            self._restore_backup(before)
+            self._restore_backup(backup)
             raise
         return p
 
     def _floats(self) -> int:
-        """What a copy of the state costs; tables may be most of it."""
+        """Return the size of a copy of the rule, in floats."""
         return int(self.rule.nbytes) >> 3
 
     def _direct(self, width: int) -> bool:
-        """Whether the ids of a matrix of so many columns are slots."""
+        """Return whether the column ids of a matrix of `width` columns are slots."""
         if isinstance(self.vocabulary, HashedVocabulary):
             return width <= int(self.rule.size)
         return isinstance(self.vocabulary, IntVocabulary) and width <= INTS
@@ -95,7 +95,7 @@ class BatchLearner(WeightedState):
     def _learn_rows(
         self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0
     ) -> int:
-        """Learn the rows from the i-th; returns n, or where a block begins that is not plain."""
+        """Learn rows from the i-th; return n, or the first row that needs conversion."""
         w, eta = scalar_or_column(w), scalar_or_column(eta)
         while True:
             status, i = loop.learn(
@@ -105,14 +105,14 @@ class BatchLearner(WeightedState):
                 nnz = int(rows.indptr[i + 1] - rows.indptr[i])
                 self._set_rule(self.rule.reserve(nnz))
             elif status == loop.TOO_MANY_FEATURES:
-                raise self._crowded(int(i))
+                raise self._too_many_features(int(i))
             elif status == loop.OVER_CAP:
                 self._prune()
             else:
                 return int(i)
 
     def _learn_block(self, batch: Batch, i: int, y: Any, w: Any, eta: Any, p: Any) -> int:
-        """Learn rows from the i-th, which want a slower look; returns the next."""
+        """Convert and learn a block of rows from the i-th; return the row after it."""
         j = min(i + self._rows_at_once(), len(y))
         indptr = batch.rows.indptr[i : j + 1]
         lo, hi = int(indptr[0]), int(indptr[-1])
@@ -126,48 +126,48 @@ class BatchLearner(WeightedState):
         return j
 
     def _rows_at_once(self) -> int:
-        """How many rows are sorted out together: few where few weights may be kept."""
-        most = int(self.online[0].most)
-        return min(max(most // 64, 16), SLOW_BLOCK) if most else SLOW_BLOCK
+        """Return the number of rows of a block: fewer if `max_features` is small."""
+        max_nonzero = int(self.online[0].most)
+        return min(max(max_nonzero // 64, 16), SLOW_BLOCK) if max_nonzero else SLOW_BLOCK
 
     def _reserve_columns(self, ids: Any, width: int) -> None:
-        """Have slots for the columns of a large matrix at once, where that is worth it."""
+        """Allocate slots for all columns of a large matrix at once, if they are dense enough."""
         n = len(ids)
         if width > n:
             width = max_id(ids) + 1
-            # Few are had as they come; of many it is to be known how many are met.
+            # A few columns are added one by one. For many, count the distinct ones first.
             if width > INTS or self._fits_ints(width, 0) or not self._fits_ints(width, n):
                 return
-            met = np.zeros(width, bool)
-            met[ids] = True
-            n = int(np.count_nonzero(met))
+            used = np.zeros(width, bool)
+            used[ids] = True
+            n = int(np.count_nonzero(used))
         if self._fits_ints(width, n):
             self._grow_to(width)
 
-    # What is refused
+    # Limit on the number of features
 
     def _require_features(self, rows: Rows) -> None:
-        """Refuse the first row that has a feature more than the rule may see."""
-        left = features_left(self.rule)
-        if left >= len(rows.ids):
+        """Raise BadExample for the first row that exceeds the feature limit of the rule."""
+        remaining = features_left(self.rule)
+        if remaining >= len(rows.ids):
             return
         new = np.flatnonzero(~self.rule.seen_mask()[rows.ids])
         first = np.sort(np.unique(rows.ids[new], return_index=True)[1])
-        if len(first) > left:
-            raise self._crowded(row_of_entry(rows, int(new[first[int(left)]])))
+        if len(first) > remaining:
+            raise self._too_many_features(row_of_entry(rows, int(new[first[int(remaining)]])))
 
-    def _crowded(self, row: int) -> BadExample:
-        most = features_left(self.rule) + np.count_nonzero(self.rule.seen_mask())
+    def _too_many_features(self, row: int) -> BadExample:
+        limit = features_left(self.rule) + np.count_nonzero(self.rule.seen_mask())
         return BadExample(
-            f"a new feature comes after n_features={most:.0f} others; make the model with a "
+            f"a new feature comes after n_features={limit:.0f} others; make the model with a "
             "larger n_features",
             row,
         )
 
-    # Slots of rows
+    # Conversion of rows
 
     def _rows(self, batch: Batch) -> Rows:
-        """A plain batch as rows of slots, all of which the rule has."""
+        """Convert a plain batch to rows of slots, adding unseen names."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
             return self._of_texts(rows, batch.texts, self._intern_texts)
@@ -183,7 +183,7 @@ class BatchLearner(WeightedState):
             if needed is None:
                 needed = max_id(rows.ids) + 1 if len(rows.ids) else 0
             if self._fits_ints(needed, len(rows.ids)):
-                self._grow_to(needed, spare=needed // 8)  # larger ones are about to come
+                self._grow_to(needed, spare=needed // 8)  # expect larger ids soon
                 return rows
             self._switch_to_names()
         slots = self.vocabulary.find_ints(rows.ids)
@@ -193,12 +193,12 @@ class BatchLearner(WeightedState):
             self._reserve_ints(sorted_unique(rows.ids[unknown]))
             if isinstance(self.vocabulary, IntVocabulary):
                 return self._rows(batch)
-            if self.vocabulary is not names:  # what was known may have been given back
+            if self.vocabulary is not names:  # known slots may have been released
                 slots = self.vocabulary.find_ints(rows.ids)
                 unknown = slots == MISSING
-            late = rows.ids[unknown]
-            self._intern_all(sorted_unique(late).tolist())
-            slots[unknown] = self.vocabulary.find_ints(late)
+            new_ids = rows.ids[unknown]
+            self._intern_all(sorted_unique(new_ids).tolist())
+            slots[unknown] = self.vocabulary.find_ints(new_ids)
         return self._apart(rows._replace(ids=slots), slots[:0])
 
     # Rows with crossed features
@@ -206,16 +206,16 @@ class BatchLearner(WeightedState):
     def _learn_crossed(
         self, crosses: Interactions, batch: Batch, y: Any, w: Any, eta: Any, p: Any
     ) -> None:
-        """Learn rows and what is crossed in them, piece by piece where that is much."""
+        """Learn rows with crossed features, in chunks if there are many."""
         if not isinstance(self.vocabulary, HashedVocabulary):
             require_plain(crosses, batch)
         whole = select_factors(crosses, batch)
-        pieces = whole.chunks(self._floats())
-        before = self._backup() if len(pieces) > 1 else None
+        chunks = whole.chunks(self._floats())
+        backup = self._backup() if len(chunks) > 1 else None
         known = len(self.vocabulary) if isinstance(self.vocabulary, InternedVocabulary) else 0
         k = len(p) // max(1, len(y))
         try:
-            for lo, hi in pieces:
+            for lo, hi in chunks:
                 try:
                     rows = self._crossed_rows(crosses, whole.slice(lo, hi))
                     self._require_features(rows)
@@ -223,18 +223,18 @@ class BatchLearner(WeightedState):
                     raise BadExample(bad.reason, lo + bad.row) from None
                 self._learn_rows(rows, y[lo:hi], w[lo:hi], eta[lo:hi], p[lo * k : hi * k])
         except BaseException:
-            if before is not None:
-                self._restore_backup(before)
+            if backup is not None:
+                self._restore_backup(backup)
                 if isinstance(self.vocabulary, InternedVocabulary):
                     self.vocabulary.truncate(known)
             raise
 
-    def _crossed_rows(self, crosses: Interactions, some: Selection) -> Rows:
-        """As `_rows`, with what is crossed in them."""
-        batch, crossing = some.batch, cross_rows(crosses, some)
+    def _crossed_rows(self, crosses: Interactions, selection: Selection) -> Rows:
+        """Convert a batch like `_rows`, and append the crossed features to each row."""
+        batch, crossing = selection.batch, cross_rows(crosses, selection)
         texts, names = batch.texts, batch.names or []
 
-        def admit_plain() -> Any:
+        def intern_plain() -> Any:
             if texts is not None:
                 return self._intern_texts(texts)
             used = np.zeros(len(names), bool)
@@ -243,5 +243,5 @@ class BatchLearner(WeightedState):
             slots[used] = self._intern_all([names[k] for k in np.flatnonzero(used)])
             return slots[batch.rows.ids]
 
-        plain, crossed = self._intern_crossed(crossing.hashes, crossing.parts, admit_plain)
+        plain, crossed = self._intern_crossed(crossing.hashes, crossing.parts, intern_plain)
         return self._both(batch, plain, crossing, crossed)

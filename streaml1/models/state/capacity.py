@@ -1,4 +1,4 @@
-"""Slots and names: zeros are given back where that is room enough, or else there are more slots."""
+"""Allocation of slots: reuse the slots of zero weights if they suffice, else grow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.types import Bools, Hashes, Ids, Ints
 from streaml1.features.interactions import find_crossed
 from streaml1.features.vocabulary import (
     INTS,
@@ -25,14 +26,14 @@ from streaml1.text.parsed_rows import NamedRows
 
 __all__ = ["GrowableState"]
 
-SLOTS = 2**22  # ints may be so many slots in any model, however few of them are used
+SLOTS = 2**22  # int names below this number are slots in any model, however sparse
 
 
 class GrowableState(LockedState):
-    """A state that has slots for the names that come."""
+    """A state that gives slots to new names."""
 
     def reserve_outputs(self, k: int) -> None:
-        """Have room for `k` outputs; for rules that have several."""
+        """Extend a rule of several outputs to `k` outputs."""
         if k > self.rule.outputs:
             with self.exclusive():
                 self._set_rule(self.rule.widen(k))
@@ -40,7 +41,7 @@ class GrowableState(LockedState):
     # Slots of names
 
     def _intern_all(self, names: list[Hashable]) -> Any:
-        """Slots of names; the rule has all of them."""
+        """Return the slots of names, adding unseen ones to the vocabulary and the rule."""
         if isinstance(self.vocabulary, IntVocabulary):
             slots = self.vocabulary.find_all(names)
             top = int(slots.max()) if len(slots) else 0
@@ -61,75 +62,75 @@ class GrowableState(LockedState):
                 self._context = None
 
     def _intern_texts(self, texts: NamedRows) -> Any:
-        """Slots of names that come as bytes; the rule has all of them."""
+        """Return the slots of names given as bytes, adding unseen ones as `_intern_all` does."""
         hashes, _, _ = texts.csr()
         if isinstance(self.vocabulary, HashedVocabulary):
             return self._find_texts(texts)[0]
-        slots, spans, at = np.empty(len(hashes), np.uint32), texts.name_spans(), 0
-        while at < len(hashes):
+        slots, spans, pos = np.empty(len(hashes), np.uint32), texts.name_spans(), 0
+        # Invariant: slots[:pos] are the slots of the first `pos` names.
+        while pos < len(hashes):
             if isinstance(self.vocabulary, IntVocabulary):
                 self._switch_to_names()
             names = self.vocabulary
             if names.irregular:
                 return self._intern_irregular(texts)
-            known, begun, frame = len(names), at, self._context
-            self._context = None  # it knows no names that wait
-            at = names.intern_bytes(hashes, slots, texts.names, spans, self.rule.size, at)
+            known, begun, context = len(names), pos, self._context
+            self._context = None  # a context cannot see names that are pending
+            pos = names.intern_bytes(hashes, slots, texts.names, spans, self.rule.size, pos)
             if len(names) == known:
-                self._context = frame
-            if at < len(hashes):
-                n = expected_new(at - begun, len(names) - known, len(hashes) - at)
-                self._make_room(n, slots[:at])
+                self._context = context
+            if pos < len(hashes):
+                n = expected_new(pos - begun, len(names) - known, len(hashes) - pos)
+                self._make_room(n, slots[:pos])
                 if self.vocabulary is not names:  # all slots have moved
-                    at = 0
+                    pos = 0
         return slots
 
     def _intern_irregular(self, texts: NamedRows) -> Any:
         """Intern names of which some may equal an irregular name (neither str nor int)."""
         while True:
             names = self.vocabulary
-            slots, places = self._find_texts(texts)
-            new = distinct(texts.csr()[0], places)
+            slots, missing = self._find_texts(texts)
+            new = distinct(texts.csr()[0], missing)
             self._reserve_slots(len(new.first_positions))
-            if self.vocabulary is names:  # or some that were known may have been given back
+            if self.vocabulary is names:  # else a known slot may have been released: retry
                 break
         if len(new.first_positions):
             new.fill(slots, self._intern_all([*texts.feature_names(new.first_positions)]))
         return slots
 
     def _intern_crossed(
-        self, hashes: Any, parts: InteractionFactors, admit_plain: Callable[[], Any]
+        self, hashes: Hashes, factors: InteractionFactors, intern_plain: Callable[[], Ids]
     ) -> tuple[Any, Any]:
-        """Slots of names, which `admit_plain` gives, and of crossed features; the rule has both."""
+        """Return the slots of plain names, from `intern_plain`, and of crossed features."""
         while True:
-            plain, names = admit_plain(), self.vocabulary
-            if not isinstance(
-                names, InternedVocabulary
-            ):  # hashed, or there is nothing to be crossed
+            plain, names = intern_plain(), self.vocabulary
+            if not isinstance(names, InternedVocabulary):  # hashed, or nothing to cross
                 return plain, find_crossed(names, hashes)[0]
-            slots, at, known = np.empty(len(hashes), np.uint32), 0, len(names)
-            frame, self._context = self._context, None  # it knows no names that wait
-            while at < len(hashes) and self.vocabulary is names:  # or all slots have moved
-                at = names.intern_crossed(hashes, slots, parts, self.rule.size, at)
-                if at < len(hashes):
-                    n = expected_new(at, len(names) - known, len(hashes) - at)
-                    self._make_room(n, np.append(plain, slots[:at]))
+            slots, pos, known = np.empty(len(hashes), np.uint32), 0, len(names)
+            # A context cannot see names that are pending.
+            context, self._context = self._context, None
+            while pos < len(hashes) and self.vocabulary is names:  # else all slots have moved
+                pos = names.intern_crossed(hashes, slots, factors, self.rule.size, pos)
+                if pos < len(hashes):
+                    n = expected_new(pos, len(names) - known, len(hashes) - pos)
+                    self._make_room(n, np.append(plain, slots[:pos]))
             if self.vocabulary is names:
                 if len(names) == known:
-                    self._context = frame
+                    self._context = context
                 return plain, slots
 
-    # Room
+    # Capacity
 
     def _reserve_slots(self, n: int) -> None:
-        """Have slots for `n` names more."""
+        """Ensure slots for `n` more names."""
         if len(self.vocabulary) + n > self.rule.size:
             self._make_room(n)
 
     def _reserve_entries(self, n: int, crossed: int = 0, letters: int = 0) -> None:
-        """Have slots, and places in tables, for `n` names and so many crossed features more.
+        """Ensure slots and hash table capacity for `n` names and `crossed` crossed features.
 
-        `letters` is how many bytes the names have that are crossed.
+        `letters` is the number of bytes of the crossed names.
         """
         self._reserve_slots(n + crossed)
         if isinstance(self.vocabulary, InternedVocabulary):
@@ -141,42 +142,42 @@ class GrowableState(LockedState):
                 self._context = None
 
     def _fits_ints(self, needed: int, n: int) -> bool:
-        """Whether ints are still worth being slots where `n` more may need so many."""
+        """Return whether int names should stay slots if `n` more names need `needed` slots."""
         if needed > INTS:
             return False
-        most = int(self.online[0].most)
-        if most:
-            return needed <= max(COPY_SLOTS, SPARSE * most)
+        max_nonzero = int(self.online[0].most)
+        if max_nonzero:
+            return needed <= max(COPY_SLOTS, SPARSE * max_nonzero)
         slots = SLOTS // getattr(self.rule, "outputs", 1)
         if needed <= max(slots, self.rule.size, SPARSE * n):
             return True
         return needed <= SPARSE * (n + int(np.count_nonzero(self.rule.seen_mask())))
 
     def _grow_to(self, size: int, spare: int = 0) -> None:
-        """Have at least `size` slots, and some to spare where there are fewer."""
+        """Grow to at least `size` slots, plus `spare` when growing is necessary."""
         if size > self.rule.size:
             rule = self.rule.grow(max(size + spare, 2 * self.rule.size))
             self._context = None
             self.rule = rule
 
-    # Other slots
+    # Remapping of slots
 
     def _switch_to_names(self) -> None:
-        """Give up ints as slots: those that are not zero become names like any other."""
-        kept = self.rule.seen_mask()
-        if np.count_nonzero(kept) > predictor.MIN_SLOTS:
-            kept = self.rule.live_mask()
+        """Stop using int names as slots: intern those that are in use."""
+        retained = self.rule.seen_mask()
+        if np.count_nonzero(retained) > predictor.MIN_SLOTS:
+            retained = self.rule.live_mask()
         names = InternedVocabulary()
-        names.intern_all(np.flatnonzero(kept).tolist())
+        names.intern_all(np.flatnonzero(retained).tolist())
         new_slots = np.full(self.rule.size, -1)
-        new_slots[kept] = np.arange(len(names))
+        new_slots[retained] = np.arange(len(names))
         size = max(predictor.MIN_SLOTS, _power_of_two(2 * len(names)))
         self._remap(names, new_slots, size)
 
-    def _make_room(self, n: int, used: Any = None) -> None:
-        """Have room for `n` names more, in the slots of zeros where that is room enough.
+    def _make_room(self, n: int, used: Ids | None = None) -> None:
+        """Ensure slots for `n` more names, reusing the slots of zero weights if they suffice.
 
-        Slots that are `used` are none of these, whatever they hold.
+        Slots in `used` are not released, even if their weights are zero.
         """
         live_mask = self.rule.live_mask()
         size = self._size_for(live_mask, n)
@@ -189,19 +190,19 @@ class GrowableState(LockedState):
             self._release_zeros(live_mask, size)
 
     def _grows_to(self, size: int, n: int) -> bool:
-        """Whether to grow suffices: to give zeros back as well would cost much more."""
+        """Return whether growing to `size` suffices; releasing zeros too would cost much more."""
         return self.rule.size < size and len(self.vocabulary) + n <= size
 
-    def _size_for(self, live_mask: Any, n: int) -> int:
-        """How many slots there are to be for those that are `live_mask` something and `n` more."""
+    def _size_for(self, live_mask: Bools, n: int) -> int:
+        """Return the number of slots to have for the live ones and `n` more."""
         needed = int(np.count_nonzero(live_mask)) + n
         size: int = max(predictor.MIN_SLOTS, _power_of_two(3 * needed // 2))
-        if 2 * needed > self.rule.size:  # what would be free is soon full again
+        if 2 * needed > self.rule.size:  # else the free slots are soon used up
             size = max(size, 2 * self.rule.size)
         return size
 
-    def _release_zeros(self, live_mask: Any, size: int) -> None:
-        """Have names and so many slots for those slots alone that are `live_mask` something."""
+    def _release_zeros(self, live_mask: Bools, size: int) -> None:
+        """Release the slots that are not live, and resize to `size` slots."""
         names, new_slots = self.vocabulary.retain(live_mask)
         if self._switch_to_ints(names, new_slots):
             return
@@ -210,29 +211,30 @@ class GrowableState(LockedState):
         self._remap(names, padded, size)
 
     def _switch_to_ints(
-        self, names: InternedVocabulary, new_slots: Any, n: int = 0, below: int = 0
+        self, names: InternedVocabulary, new_slots: Ints, n: int = 0, below: int = 0
     ) -> bool:
-        """Whether the names of a table are ints that are slots from now on.
+        """Use names as slots if they are all ints, dense enough; return whether this was done.
 
-        `new_slots` has their places among `names`; `n` more are about to come, all `below`.
+        `new_slots` maps the present slots to positions in `names`. `n` more ints, all less than
+        `below`, are about to be added.
         """
-        most = min(INTS, SPARSE * (len(names) + n))
-        ints = names.as_ints() if below <= most else None  # which walks all names
+        max_slots = min(INTS, SPARSE * (len(names) + n))
+        ints = names.as_ints() if below <= max_slots else None  # as_ints is O(names)
         if ints is None:
             return False
         top = max(below, int(ints.max(initial=-1)) + 1)
-        if not COPY_SLOTS < top <= most or not self._fits_ints(top, n):
+        if not COPY_SLOTS < top <= max_slots or not self._fits_ints(top, n):
             return False
         moved = np.full(self.rule.size, -1)
-        kept = np.flatnonzero(new_slots >= 0)
-        moved[kept] = ints[new_slots[kept]]
+        retained = np.flatnonzero(new_slots >= 0)
+        moved[retained] = ints[new_slots[retained]]
         self._remap(IntVocabulary(), moved, max(predictor.MIN_SLOTS, top))
         return True
 
-    def _reserve_ints(self, new: Any) -> None:
-        """Have slots, and places in the table, for ints that ascend and have none.
+    def _reserve_ints(self, new: Ids | Ints) -> None:
+        """Ensure capacity for new ints, which ascend, or switch to ints as slots.
 
-        Before a table grows, it is asked whether ints are not worth being slots by now.
+        The switch is considered only when the rule would have to grow.
         """
         n, names = len(new), self.vocabulary
         if len(names) + n > self.rule.size:
@@ -241,21 +243,26 @@ class GrowableState(LockedState):
                 return
         self._reserve_entries(n)
 
-    def _remap(self, names: Any, new_slots: Any, size: int) -> None:
-        """Move every slot; what is given back is counted as seen."""
+    def _remap(
+        self, vocabulary: InternedVocabulary | IntVocabulary, new_slots: Ints, size: int
+    ) -> None:
+        """Move every slot to `new_slots`; released ones (-1) still count as seen."""
         gone = self.rule.seen_mask() & (new_slots < 0)
         forgotten = self.forgotten
         if gone.any():
             forgotten = DistinctCounter() if forgotten is None else forgotten.copy()
             forgotten.add(self.vocabulary.hashes(np.flatnonzero(gone)))
         rule = self.rule.remap(new_slots, size)
-        tracked = [(watch, watch.moved(self.vocabulary, new_slots)) for watch in self.trackers]
+        # Compute everything before the assignments: an interrupt must not leave half of them.
+        tracked = [
+            (tracker, tracker.remapped(self.vocabulary, new_slots)) for tracker in self.trackers
+        ]
         self._context = None
-        self.rule, self.vocabulary, self.forgotten = rule, names, forgotten
-        for watch, state in tracked:
-            watch.state = state
+        self.rule, self.vocabulary, self.forgotten = rule, vocabulary, forgotten
+        for tracker, state in tracked:
+            tracker.state = state
 
 
 def _power_of_two(n: int) -> int:
-    """The least power of two that is not below `n`."""
+    """Return the smallest power of two that is >= `n`."""
     return 1 << max(0, n - 1).bit_length()

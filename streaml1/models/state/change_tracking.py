@@ -1,31 +1,44 @@
-"""Which features have entered and left a model."""
+"""Features that have entered and left a model between two points in time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from streaml1.core.jit import kernel
-from streaml1.models.state.pruning import farthest
+from streaml1.core.types import Bools, Floats, Hashes, Ints
+from streaml1.models.state.pruning import largest_weights
 
 __all__ = ["Changes", "ChangeSet", "ChangeTracker"]
-
 
 NamedWeights = list[tuple[Hashable, float]]
 
 
+class NamesBySlot(Protocol):
+    """The part of a vocabulary that maps slots back to names."""
+
+    def names_at(self, slots: Ints) -> list[Hashable]:
+        """Return the names of slots."""
+
+    def hashes(self, slots: Ints) -> Hashes:
+        """Return the stable hashes of the names of slots."""
+
+    def subset(self, slots: Ints) -> Any:
+        """Return a vocabulary of these slots, renumbered from 0."""
+
+
 class Changes(NamedTuple):
-    """Features that entered and left a model, the farthest from zero first.
+    """Features that entered and left a model, largest absolute weight first.
 
     Parameters
     ----------
     born
-        Names and weights of those that had none before.
+        Names and weights of the features that had no weight before.
     died
-        Names of those that have none now, and the weights they had.
+        Names of the features that have no weight now, and their former weights.
     """
 
     born: NamedWeights
@@ -33,74 +46,66 @@ class Changes(NamedTuple):
 
 
 class WeightSlice(NamedTuple):
-    """Some features of a model.
+    """Slots and weights of some features of a model, with the vocabulary that names the slots."""
 
-    Parameters
-    ----------
-    slots, weights
-        Of each.
-    names
-        What tells their names and hashes by slot.
-    """
+    slots: Ints
+    weights: Floats
+    vocabulary: NamesBySlot
 
-    slots: Any
-    weights: Any
-    vocabulary: Any
-
-    def hashes(self) -> Any:
-        """Stable hashes of their names, uint64."""
+    def hashes(self) -> Hashes:
+        """Return the stable hashes of the names."""
         return self.vocabulary.hashes(self.slots)
 
-    def at(self, chosen: Any) -> WeightSlice:
-        """Those at some places, or of which a bool each is true."""
+    def select(self, chosen: Bools) -> WeightSlice:
+        """Return the features for which the mask is true."""
         return WeightSlice(self.slots[chosen], self.weights[chosen], self.vocabulary)
 
-    def told(self) -> NamedWeights:
-        """Their names and weights."""
+    def named(self) -> NamedWeights:
+        """Return names and weights."""
         return list(zip(self.vocabulary.names_at(self.slots), self.weights.tolist(), strict=True))
 
 
 class ChangeSet(NamedTuple):
-    """Features that entered and left a model, not yet by name.
+    """Features that entered and left a model, by slot; names are looked up on demand.
 
-    Slots keep their names in what tells these, whatever is learnt later: where they move, something
-    else tells the names from then on.
+    The slices stay valid whatever is learnt later: a vocabulary never renames a slot. When slots
+    move, the model gets a new vocabulary.
     """
 
     born: WeightSlice
     died: tuple[WeightSlice, ...]
     exclusive: Callable[[], AbstractContextManager[Any]]
-    """Keeps other threads from changing the model."""
+    """Context manager that keeps other threads from changing the model."""
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many entered, and how many left."""
-        return len(self.born.slots), sum(len(some.slots) for some in self.died)
+        """Number of features that entered and that left."""
+        return len(self.born.slots), sum(len(group.slots) for group in self.died)
 
-    def told(self, most: int | None) -> Changes:
-        """At most so many of each by name."""
+    def named(self, max_features: int | None) -> Changes:
+        """Return at most `max_features` of each kind, by name."""
         with self.exclusive():
-            return Changes(_told((self.born,), most), _told(self.died, most))
+            return Changes(_named((self.born,), max_features), _named(self.died, max_features))
 
 
 class TrackedWeights(NamedTuple):
-    """The weights of a model at a look.
+    """The non-zero weights of a model at one point in time.
 
     Parameters
     ----------
     slots, weights
-        Of those that were not zero, in the order of slots.
+        The non-zero weights, in slot order.
     gone
-        Features that have lost their slot since, by the names of then.
+        Features whose slot was released since, with the vocabulary of that time.
     """
 
-    slots: Any
-    weights: Any
+    slots: Ints
+    weights: Floats
     gone: tuple[WeightSlice, ...] = ()
 
 
 class ChangeTracker:
-    """Tells what has changed in a model between two looks; made by a model's `watch()`.
+    """Tracker of the features that enter and leave a model; returned by a model's `watch()`.
 
     Examples
     --------
@@ -123,15 +128,15 @@ class ChangeTracker:
 
     @property
     def held(self) -> int:
-        """How many features had a weight at the last look."""
+        """Number of features that had a weight at the last call of `changes` or `look`."""
         return len(self.state.slots)
 
     def changes(self) -> Changes:
-        """What has changed since the last call, or since the watch was made."""
-        return self.look().told(None)
+        """Return what has changed since the last call, or since the tracker was created."""
+        return self.look().named(None)
 
     def look(self) -> ChangeSet:
-        """The same, of which names are looked up when they are asked for."""
+        """Return the changes like `changes`, but look names up on demand."""
         engine = self._engine
         with engine.exclusive():
             slots, w = engine.live_weights()
@@ -142,41 +147,40 @@ class ChangeTracker:
                 WeightSlice(*entered, engine.vocabulary),
                 [WeightSlice(*left, engine.vocabulary)],
             )
-            if last.gone:  # some of them may have come back, to another slot
-                born, gone = _apart(born, last.gone)
+            if last.gone:  # a feature may have returned in another slot
+                born, gone = _without_returned(born, last.gone)
                 died += gone
         return ChangeSet(born, tuple(died), engine.exclusive)
 
-    def __setstate__(self, own: dict[str, Any]) -> None:
-        self.__dict__.update(own)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
         self._engine.trackers.add(self)
 
-    def moved(self, vocabulary: Any, new_slots: Any) -> TrackedWeights:
-        """The state once the slots have moved to new places."""
+    def remapped(self, vocabulary: NamesBySlot, new_slots: Ints) -> TrackedWeights:
+        """Return the tracked weights after slots move to `new_slots`, -1 for released ones."""
         slots, w, gone = self.state
         moved = new_slots[slots]
         lost = moved < 0
         if lost.any():
-            places = np.arange(np.count_nonzero(lost))
-            gone = (*gone, WeightSlice(places, w[lost], vocabulary.subset(slots[lost])))
+            positions = np.arange(np.count_nonzero(lost))
+            gone = (*gone, WeightSlice(positions, w[lost], vocabulary.subset(slots[lost])))
         slots, w = moved[~lost], w[~lost]
         order = np.argsort(slots)
         return TrackedWeights(slots[order], w[order], gone)
 
 
 @kernel
-def _parted(a: Any, b: Any, only_a: Any, only_b: Any) -> Any:
-    """The places of what is in one of two arrays alone, both in order, with room for one more.
+def _exclusive_positions(a: Any, b: Any, only_a: Any, only_b: Any) -> Any:
+    """Write the positions of elements that only one of two ascending arrays has; return the counts.
 
-    Returns
-    -------
-    How many there are of each.
+    The outputs need one element more than the inputs: each iteration writes both, unconditionally.
     """
     one = np.uint64(1)
     i, j, n, m = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    # Invariant: only_a[:n] and only_b[:m] are final for a[:i] and b[:j].
     while i < np.uint64(len(a)) and j < np.uint64(len(b)):
         x, y = a[i], b[j]
-        only_a[n], only_b[m] = i, j  # which of them stays cannot be foretold
+        only_a[n], only_b[m] = i, j  # branch-free: the outcome is unpredictable
         n += np.uint64(x < y)
         m += np.uint64(y < x)
         i += np.uint64(x <= y)
@@ -192,29 +196,29 @@ def _parted(a: Any, b: Any, only_a: Any, only_b: Any) -> Any:
 
 def _symmetric_difference(
     a: TrackedWeights, b: TrackedWeights
-) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Slots and weights of those that are at one of two looks alone."""
+) -> tuple[tuple[Ints, Floats], tuple[Ints, Floats]]:
+    """Return slots and weights that only `a` has, and those that only `b` has."""
     only_a, only_b = np.empty(len(a.slots) + 1, np.int64), np.empty(len(b.slots) + 1, np.int64)
-    n, m = _parted(a.slots, b.slots, only_a, only_b)
+    n, m = _exclusive_positions(a.slots, b.slots, only_a, only_b)
     only_a, only_b = only_a[: int(n)], only_b[: int(m)]
     return (a.slots[only_a], a.weights[only_a]), (b.slots[only_b], b.weights[only_b])
 
 
-def _apart(
+def _without_returned(
     born: WeightSlice, gone: tuple[WeightSlice, ...]
 ) -> tuple[WeightSlice, list[WeightSlice]]:
-    """Those born and those gone, but for features that are both."""
-    new, old = born.hashes(), [some.hashes() for some in gone]
-    left = [some.at(~np.isin(hashes, new)) for some, hashes in zip(gone, old, strict=True)]
-    return born.at(~np.isin(new, np.concatenate(old))), left
+    """Return the born and the gone features without those that are both."""
+    new, old = born.hashes(), [group.hashes() for group in gone]
+    died = [group.select(~np.isin(hashes, new)) for group, hashes in zip(gone, old, strict=True)]
+    return born.select(~np.isin(new, np.concatenate(old))), died
 
 
-def _told(groups: Sequence[WeightSlice], most: int | None) -> NamedWeights:
-    """Names and weights, no more than `most`, the farthest from zero first."""
-    chosen = farthest(np.concatenate([some.weights for some in groups]), most)
-    entries: NamedWeights = []
-    for some in groups:
-        n = len(some.slots)
-        entries += some.at(chosen[:n]).told()
+def _named(groups: Sequence[WeightSlice], max_features: int | None) -> NamedWeights:
+    """Return names and weights of the `max_features` largest weights, largest first."""
+    chosen = largest_weights(np.concatenate([group.weights for group in groups]), max_features)
+    named: NamedWeights = []
+    for group in groups:
+        n = len(group.slots)
+        named += group.select(chosen[:n]).named()
         chosen = chosen[n:]
-    return sorted(entries, key=lambda one: -abs(one[1]))
+    return sorted(named, key=lambda pair: -abs(pair[1]))

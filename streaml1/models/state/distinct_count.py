@@ -1,24 +1,24 @@
-"""How many distinct names there were, in 4 kB."""
+"""Approximate count of distinct names in 4 kB."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from streaml1.core.rows import ensure
+from streaml1.core.types import Bytes, Hashes
 
 __all__ = ["DistinctCounter"]
 
 
 class DistinctCounter:
-    """How many distinct names have been added.
+    """Approximate counter of distinct names.
 
     A HyperLogLog of 4,096 registers (Flajolet, Fusy, Gandouet & Meunier 2007): the standard
-    error of the estimate is 1.04 / sqrt(4096), 1.6%. It is read by Ertl's improved raw estimator
-    (2017, *New cardinality estimation algorithms for HyperLogLog sketches*), which
-    has no bias where the original changes from one formula to another, near 10,000 names.
+    error of the estimate is 1.04 / sqrt(4096), 1.6%. The estimate uses Ertl's improved raw
+    estimator (2017, *New cardinality estimation algorithms for HyperLogLog sketches*), which avoids
+    the bias of the original near 10,000 names, where that switches between two formulas.
 
     Examples
     --------
@@ -33,28 +33,31 @@ class DistinctCounter:
 
     BITS = 12
 
-    def __init__(self, registers: Any = None) -> None:
+    def __init__(self, registers: Bytes | None = None) -> None:
         self.registers = np.zeros(1 << self.BITS, np.uint8) if registers is None else registers
 
     def check(self) -> None:
-        """Raise AssertionError where the registers are none."""
+        """Raise AssertionError if the registers are invalid."""
         r = self.registers
-        ensure(r.dtype == np.uint8 and r.shape == (1 << self.BITS,), "the sketch is no registers")
+        ensure(
+            r.dtype == np.uint8 and r.shape == (1 << self.BITS,),
+            "the sketch has the wrong dtype or shape",
+        )
         ensure(np.all(r <= 53), "a register of the sketch is out of range")
 
     def copy(self) -> DistinctCounter:
-        """Return a sketch that goes on by itself."""
+        """Return an independent copy."""
         return DistinctCounter(self.registers.copy())
 
-    def add(self, h: Any) -> None:
-        """Count names by their hashes of `streaml1.core.hashing`."""
+    def add(self, h: Hashes) -> None:
+        """Add names by their hashes from `streaml1.core.hashing`."""
         register = (h >> np.uint64(64 - self.BITS)).astype(np.intp)
         rest = h & np.uint64((1 << 52) - 1)
         rank = 53 - np.frexp(rest.astype(np.float64))[1]
         np.maximum.at(self.registers, register, rank.astype(np.uint8))
 
     def estimate(self) -> int:
-        """About how many distinct names have been added."""
+        """Return the estimated number of distinct names."""
         m, last = len(self.registers), 65 - self.BITS
         counts = np.bincount(self.registers, minlength=last + 1).tolist()
         z = m * _tau(1.0 - counts[last] / m)
@@ -65,7 +68,7 @@ class DistinctCounter:
 
 
 def _sigma(x: float) -> float:
-    """Sum of x**(2**k) 2**(k - 1) for k = 1, 2, ..., and x."""
+    """Return x plus the sum of x**(2**k) 2**(k - 1) for k = 1, 2, ..."""
     if x == 1.0:
         return math.inf
     z, before, weight = x, -1.0, 1.0
@@ -77,7 +80,7 @@ def _sigma(x: float) -> float:
 
 
 def _tau(x: float) -> float:
-    """A third of 1 - x less the sum of (1 - x**(2**-k))**2 2**-k for k = 1, 2, ..."""
+    """Return a third of 1 - x minus the sum of (1 - x**(2**-k))**2 2**-k for k = 1, 2, ..."""
     if x in (0.0, 1.0):
         return 0.0
     z, before, weight = 1.0 - x, -1.0, 1.0

@@ -1,4 +1,4 @@
-"""Who may change a model's state, and copies of it."""
+"""Exclusive access to a model's state, and copies of it."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ __all__ = ["LockedState"]
 class LockedState(Predictor):
     """A state that one thread at a time changes, under `lock`.
 
-    A dict that is walked needs no lock of its own, as the kernel holds the interpreter's. Whoever
-    does more under the lock than call one kernel closes the frame, so that no thread walks
-    meanwhile.
+    A kernel that reads a dict holds the interpreter lock and needs no other. Code that does more
+    than call one kernel uses `exclusive`, which also closes the kernel context: meanwhile no
+    thread can enter a dict kernel.
     """
 
     def __init__(
         self,
         rule: Any,
         record: Any,
-        names: Any,
-        crosses: Interactions | None = None,
-        words: NGrams | None = None,
+        vocabulary: Any,
+        interactions: Interactions | None = None,
+        ngrams: NGrams | None = None,
     ) -> None:
-        super().__init__(rule, record, names, crosses, words)
+        super().__init__(rule, record, vocabulary, interactions, ngrams)
         self.forgotten: DistinctCounter | None = None
         self._start()
 
     def _start(self) -> None:
         self.lock = threading.RLock()
         self.trackers: WeakSet[ChangeTracker] = WeakSet()
-        with _FORKING:
+        with _FORK_LOCK:
             _STATES.add(self)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """No other thread changes the state, or reads it half-way."""
+        """Keep other threads from changing the state or reading it half-changed."""
         with self.lock:
             was_open = self._context is not None and self._context.close()
             try:
@@ -58,7 +58,7 @@ class LockedState(Predictor):
                     self._context.open()
 
     def _drop_closed_context(self) -> None:
-        """Do without a frame that an interrupt left closed."""
+        """Discard a kernel context that an interrupt left closed."""
         with self.lock:
             if self._context is not None and not self._context.is_open:
                 self._context = None
@@ -68,40 +68,40 @@ class LockedState(Predictor):
             self._context = None
             self.rule = rule
 
-    # To go back to
+    # Backups
 
     def _backup(self) -> Any:
-        """All that a batch may change, to go back to."""
+        """Return copies of everything that a batch may change, for `_restore_backup`."""
         rule = type(self.rule)(*(a.copy() for a in self.rule))
-        tracked = [(watch, watch.state) for watch in self.trackers]
+        tracked = [(tracker, tracker.state) for tracker in self.trackers]
         return rule, self.online.copy(), self.vocabulary, self.forgotten, tracked
 
-    def _restore_backup(self, before: Any) -> None:
-        rule, record, names, forgotten, tracked = before
+    def _restore_backup(self, backup: Any) -> None:
+        rule, record, vocabulary, forgotten, tracked = backup
         self._context = None
-        self.rule, self.vocabulary, self.forgotten = rule, names, forgotten
+        self.rule, self.vocabulary, self.forgotten = rule, vocabulary, forgotten
         self._set_record(record)
-        for watch, state in tracked:
-            watch.state = state
+        for tracker, state in tracked:
+            tracker.state = state
 
-    # Copies: as small as what is alive
+    # Copies, without released and zero weights
 
     def snapshot(self) -> Callable[[], dict[str, Any]]:
-        """The state as of now: what is quick to copy is copied, the rest is done when called."""
+        """Copy the state cheaply; the returned function finishes the work outside the lock."""
         with self.exclusive():
-            names = self.vocabulary.snapshot()
-            state = self._snapshot(names)
+            vocabulary = self.vocabulary.snapshot()
+            state = self._snapshot(vocabulary)
             gone = np.flatnonzero(self.rule.seen_mask() & ~self.rule.live_mask())
             forgotten = None if self.forgotten is None else self.forgotten.copy()
 
-        def told() -> dict[str, Any]:
+        def finish() -> dict[str, Any]:
             known = forgotten
             if len(gone):
                 known = DistinctCounter() if known is None else known.copy()
-                known.add(names.hashes(gone))
+                known.add(vocabulary.hashes(gone))
             return {**state(), "forgotten": None if known is None else known.registers}
 
-        return told
+        return finish
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -110,32 +110,33 @@ class LockedState(Predictor):
         self._start()
 
     def frozen(self) -> Predictor:
-        """A copy that only predicts, as small as what is alive."""
+        """Return a copy that only predicts, reduced to the live weights."""
         with self.exclusive():
             state = Predictor.snapshot(self)()
-        reader = Predictor.__new__(Predictor)
-        reader.__setstate__(state)
-        return reader
+        predictor = Predictor.__new__(Predictor)
+        predictor.__setstate__(state)
+        return predictor
 
 
-# A process that forks while another thread learns would have a copy half-way, and its lock held.
+# Take all locks around a fork. Otherwise a fork while another thread learns would give the child a
+# half-changed state whose lock is never released.
 
 _STATES: WeakSet[LockedState] = WeakSet()
-_FORKING = threading.RLock()
-_HELD: list[Callable[[], None]] = []
+_FORK_LOCK = threading.RLock()
+_RELEASES: list[Callable[[], None]] = []
 
 
 def _before_fork() -> None:
-    _FORKING.acquire()
+    _FORK_LOCK.acquire()
     for engine in sorted(_STATES, key=id):
         engine.lock.acquire()
-        _HELD.append(engine.lock.release)
+        _RELEASES.append(engine.lock.release)
 
 
 def _after_fork() -> None:
-    while _HELD:
-        _HELD.pop()()
-    _FORKING.release()
+    while _RELEASES:
+        _RELEASES.pop()()
+    _FORK_LOCK.release()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

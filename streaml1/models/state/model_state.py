@@ -1,4 +1,4 @@
-"""One model's state: examples one by one, and all that stands above."""
+"""State of a model: learning of single examples on top of batches and prediction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["ModelState"]
 
 
 class ModelState(BatchLearner):
-    """The state of an online learner and what is done with it.
+    """The state of an online learner.
 
     Parameters
     ----------
@@ -37,17 +37,17 @@ class ModelState(BatchLearner):
     loss
         A code of `streaml1.optim.losses`.
     intercept
-        Where the intercept starts.
+        Initial intercept.
     intercept_lr
-        Its constant rate.
+        Constant learning rate of the intercept.
     clip_gradient
-        The most that a derivative of the loss counts for.
+        Upper bound on the absolute derivative of the loss.
     hash_bits
-        Names are hashed to so many bits, if it is not None.
+        Number of bits that names are hashed to; None keeps a vocabulary.
     crosses
-        What is crossed, if anything is.
+        Interactions of features, or None.
     words
-        What is text, if anything is.
+        Text features, or None.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class ModelState(BatchLearner):
         """Learn one example."""
         if self.ngrams is not None and not self._reads_text:
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
-                return self._learn_together(x, y, w, eta)
+                return self._learn_as_batch(x, y, w, eta)
             x = self.ngrams.of(x)
-        frame = self._context
+        context = self._context
         status = dict_reader.FALLBACK
-        if frame is not None:
-            status = frame.learn(frame.address, x, y, w, eta)
+        if context is not None:
+            status = context.learn(context.address, x, y, w, eta)
             if status > 0:
                 return
         self._learn_fallback(status, x, y, w, eta)
@@ -91,7 +91,7 @@ class ModelState(BatchLearner):
             a = self._margin_by_context(x, out)
             if a == a:
                 return a
-        counted = self._counted(x)
+        counted = self._with_ngrams(x)
         if counted is not x:
             return self.margin(counted, out)
         with self.lock:
@@ -109,7 +109,7 @@ class ModelState(BatchLearner):
             with self.exclusive():
                 return self._prune()
         if status == loop.TOO_MANY_FEATURES:
-            raise self._crowded(0)
+            raise self._too_many_features(0)
         if is_copied(x):
             return self.learn(dict(x.items()), y, w, eta)
         self._drop_closed_context()
@@ -120,7 +120,7 @@ class ModelState(BatchLearner):
                 if status == loop.NO_CAPACITY:
                     self._set_rule(self.rule.reserve(n))
                 elif full and isinstance(self.vocabulary, InternedVocabulary):
-                    if self._reads_text:  # the frame has places by bytes
+                    if self._reads_text:  # the context indexes names by bytes
                         self._reserve_slots(n)
                     else:
                         letters = 0 if self._context is None else self._context.letters
@@ -129,7 +129,7 @@ class ModelState(BatchLearner):
                         )
                 self._new_context(len(x), learns=True)
             return self.learn(x, y, w, eta)
-        counted = self._counted(x)
+        counted = self._with_ngrams(x)
         if counted is not x:
             return self.learn(counted, y, w, eta)
         if not self._learn_by_items(x, y, w, eta):
@@ -149,7 +149,7 @@ class ModelState(BatchLearner):
         names, given, *arrays, joined = items
         n, learn = len(names), dict_reader.learn_items(self.rule.__class__)
         with self.lock:
-            # Each turn but the last makes room, which may take slots from other names.
+            # Each retry follows a reservation, which may release the slots of other names.
             for _ in range(4):
                 if len(self.vocabulary.keys) + n > self.rule.size:
                     with self.exclusive():
@@ -165,7 +165,7 @@ class ModelState(BatchLearner):
                         self._prune()
                     return True
                 if status == loop.TOO_MANY_FEATURES:
-                    raise self._crowded(0)
+                    raise self._too_many_features(0)
                 if status not in (loop.NO_CAPACITY, NEW_NAMES):
                     return False
                 with self.exclusive():
@@ -193,8 +193,8 @@ class ModelState(BatchLearner):
             if vocabulary.entries is not entries:
                 self._context = None
 
-    def _learn_together(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
-        """Learn an example with crossed words as a batch: dicts have no kernel for it."""
+    def _learn_as_batch(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
+        """Learn an example with crossed text as a batch: no dict kernel supports it."""
         labels, weights, rates = (np.full(1, v, np.float64) for v in (y, w, eta))
         k = getattr(self.rule, "outputs", 1)
         self.progressive(self.batch([x], learns=True), labels, weights, rates, k)
@@ -206,8 +206,8 @@ class ModelState(BatchLearner):
         else:
             crosses = self.interactions.of(plain)
             slots = self._intern_example(names, crosses)
-            names += [one.parts for one in crosses]
-            values = np.append(values, [one.value for one in crosses])
+            names += [cross.parts for cross in crosses]
+            values = np.append(values, [cross.value for cross in crosses])
         ids, values = self._row(names, values, slots)
         while True:
             status = loop.learn_row(self.rule, self._record, ids, values, len(ids), y, w, eta)
@@ -215,34 +215,34 @@ class ModelState(BatchLearner):
                 break
             self._set_rule(self.rule.reserve(len(ids)))
         if status == loop.TOO_MANY_FEATURES:
-            raise self._crowded(0)
+            raise self._too_many_features(0)
         if status <= loop.OVER_CAP:
             self._prune()
 
     def _intern_example(self, names: list[Hashable], crosses: list[Interaction]) -> Any:
-        """Slots of the names of an example, and behind them those of its crossed features."""
+        """Return the slots of the names of an example, then those of its crossed features."""
         if not isinstance(self.vocabulary, HashedVocabulary):
             for name in names:
                 self.interactions.require_plain(name)  # type: ignore[union-attr]
-        parts = factors_of([one.parts for one in crosses])
+        parts = factors_of([cross.parts for cross in crosses])
         both = self._intern_crossed(hashes_of(crosses), parts, lambda: self._intern_all(names))
         if isinstance(self.vocabulary, InternedVocabulary):
             self.vocabulary.materialize()
         return np.append(*both)
 
-    # Frames
+    # Kernel contexts
 
     def _wants_context(self, x: Any, learns: bool = False) -> bool:
         if not dict_reader.AVAILABLE or type(x) is not dict:
             return False
-        if (frame := self._context) is not None:
-            needed = max(len(x), min(frame.needed, MAX_DICT_FEATURES))
-            if not frame.is_stale and frame.length >= needed and (frame.learns or not learns):
+        if (context := self._context) is not None:
+            needed = max(len(x), min(context.needed, MAX_DICT_FEATURES))
+            if not context.is_stale and context.length >= needed and (context.learns or not learns):
                 return False
         return self._suits(next(iter(x), None))
 
     def _suits(self, name: Any) -> bool:
-        """Whether names like this one can be walked; a model without any takes their kind on."""
+        """Return whether a dict kernel reads such names; an unused model adopts their type."""
         if not isinstance(self.vocabulary, IntVocabulary) or type(name) is int or name is None:
             return True
         if type(name) is not str:
@@ -253,11 +253,11 @@ class ModelState(BatchLearner):
             self.vocabulary, self._context = InternedVocabulary(), None
         return True
 
-    # What it is made of
+    # Size and invariants
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays and, roughly, of the names."""
+        """Size in bytes of the arrays and, approximately, of the names."""
         total = int(self.rule.nbytes) + int(self.online.nbytes)
         if self._context is not None:
             total += self._context.nbytes
@@ -269,16 +269,19 @@ class ModelState(BatchLearner):
         return total
 
     def check(self) -> None:
-        """Raise AssertionError where an invariant is broken."""
+        """Raise AssertionError if an invariant is violated."""
         self.rule.check()
-        ensure(self.online.dtype == loop.ONLINE and self.online.shape == (1,), "no record")
+        ensure(
+            self.online.dtype == loop.ONLINE and self.online.shape == (1,),
+            "the online record has the wrong dtype or shape",
+        )
         o = self.online[0]
         ensure(o.t >= 0, f"t is {o.t}, below 0")
         ensure(abs(o.b) < 1e150, f"the intercept is {o.b}")
-        ensure(o.most >= 0 and o.cut >= 0, "a count is below 0")
-        ensure(o.most or not o.held, "weights are counted without a most")
+        ensure(o.most >= 0 and o.cut >= 0, "most and cut must be >= 0")
+        ensure(o.most or not o.held, "held is set without a limit")
         alive = np.count_nonzero(self.rule.weights())
-        ensure(not o.most or alive <= o.held, f"{alive} weights, not at most {o.held}")
+        ensure(not o.most or alive <= o.held, f"{alive} weights exceed held={o.held}")
         self.vocabulary.check(int(self.rule.size))
         if self.forgotten is not None:
             self.forgotten.check()

@@ -1,4 +1,4 @@
-"""What predicts: a rule, names and an online record; nothing in them changes here."""
+"""Prediction from a rule, a vocabulary and an online record; none of them is changed here."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ from streaml1.text.parsed_rows import NamedRows
 __all__ = ["MAX_DICT_FEATURES", "MIN_SLOTS", "Predictor", "is_copied"]
 
 MIN_SLOTS = 1024  # slots
-MAX_DICT_FEATURES = 2**18  # features of a dict, crossed ones among them, that buffers are made for
-LENGTH = 256  # features of a dict that are walked without widening the buffers first
+MAX_DICT_FEATURES = (
+    2**18
+)  # features of a dict, crossed ones among them, that buffers are allocated for
+LENGTH = 256  # initial capacity of the buffers for a dict, in features
 
 
 def is_copied(x: Mapping[Hashable, Any]) -> bool:
@@ -53,37 +55,37 @@ def is_copied(x: Mapping[Hashable, Any]) -> bool:
 class Predictor:
     """The predictions of a model's state.
 
-    Any number of threads may call it at once, as long as nobody changes the state meanwhile.
+    Any number of threads may call it at once, as long as no other thread changes the state.
 
     Parameters
     ----------
     rule
         A rule of `streaml1.optim.update_rule`.
     record
-        Of `loop.ONLINE`.
-    names
-        One of the kinds of `streaml1.features.vocabulary`.
-    crosses
-        What is crossed, if anything is.
-    words
-        What is text, if anything is.
+        Array of dtype `loop.ONLINE`, shape (1,).
+    vocabulary
+        A vocabulary of `streaml1.features.vocabulary`.
+    interactions
+        Interactions of features, or None.
+    ngrams
+        Text features, or None.
     """
 
     def __init__(
         self,
         rule: Any,
         record: Any,
-        names: Any,
-        crosses: Interactions | None = None,
-        words: NGrams | None = None,
+        vocabulary: Any,
+        interactions: Interactions | None = None,
+        ngrams: NGrams | None = None,
     ) -> None:
-        self.interactions = crosses
-        self.ngrams = words
-        # Kernels read texts themselves, but where words are crossed.
-        simple = words is not None and words.simple
-        self._reads_text = simple and crosses is None and dict_reader.AVAILABLE
+        self.interactions = interactions
+        self.ngrams = ngrams
+        # Dict kernels read text themselves, except for crossed text.
+        simple = ngrams is not None and ngrams.simple
+        self._reads_text = simple and interactions is None and dict_reader.AVAILABLE
         self.rule = rule
-        self.vocabulary = names
+        self.vocabulary = vocabulary
         self._set_record(record)
         self._context: dict_reader.KernelContext | None = None
 
@@ -94,10 +96,10 @@ class Predictor:
         # The first field, t, as a memoryview: read at a fifth of the cost of an array's.
         self.clock = memoryview(record.view(np.int64))
 
-    # Copies: as small as what is alive
+    # Copies, without zero weights
 
     def snapshot(self) -> Callable[[], dict[str, Any]]:
-        """The state as of now: what is quick to copy is copied, the rest is done when called."""
+        """Copy the state cheaply; the returned function does the rest of the work."""
         return self._snapshot(self.vocabulary.snapshot())
 
     def _snapshot(self, names: Any) -> Callable[[], dict[str, Any]]:
@@ -120,7 +122,7 @@ class Predictor:
         names, slots, size = vocabulary_from_state_dict(state["names"])
         size = size if isinstance(names, HashedVocabulary) else max(size, MIN_SLOTS)
         rule = state["rule"].from_state_dict(size, slots, state["arrays"])
-        ensure(state["online"].dtype == loop.ONLINE, "no record")
+        ensure(state["online"].dtype == loop.ONLINE, "the online record has the wrong dtype")
         record = np.zeros(1, loop.ONLINE)  # aligned, as kernels are compiled for
         record[:] = state["online"]
         made = (getattr(self, "interactions", None), getattr(self, "ngrams", None))
@@ -128,27 +130,27 @@ class Predictor:
 
     @property
     def t(self) -> int:
-        """How many examples have been learnt."""
+        """Number of examples learnt."""
         return self.clock[0]
 
     @property
     def intercept(self) -> float:
-        """The intercept: what the rule tells of it, or that of the online record."""
-        tell = getattr(self.rule, "intercept", None)
-        return float(self.online[0].b if tell is None else tell(self.online))
+        """Intercept, from the rule if it defines one, else from the online record."""
+        intercept_of = getattr(self.rule, "intercept", None)
+        return float(self.online[0].b if intercept_of is None else intercept_of(self.online))
 
     # One example
 
     def margin(self, x: Mapping[Hashable, Any], out: int) -> float:
-        """Margin of an example; with `out`, its sigmoid (see `rules.predict`)."""
+        """Return the margin of an example; with `out`, its sigmoid (see `loop.predict_row`)."""
         if self.ngrams is not None and not self._reads_text:
-            # Dicts have no kernel for crossed words; where they are hashed, strings are quick.
+            # No dict kernel reads crossed text; with hashing, strings are fast.
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
                 return float(self.margins(self.batch([x]), out)[0])
             x = self.ngrams.of(x)
-        frame = self._context
-        if frame is not None:
-            a = frame.predict(frame.address, x, out)
+        context = self._context
+        if context is not None:
+            a = context.predict(context.address, x, out)
             if a == a:
                 return a
         return self._margin_fallback(x, out)
@@ -159,19 +161,19 @@ class Predictor:
         a = self._margin_by_context(x, out)
         if a == a:
             return a
-        counted = self._counted(x)
+        counted = self._with_ngrams(x)
         if counted is not x:
             return self.margin(counted, out)
         a = self._margin_by_items(x, out)
         return a if a == a else self._margin_of_items(numeric_features(x), out)
 
     def _margin_by_context(self, x: Mapping[Hashable, Any], out: int) -> float:
-        """The margin by a new frame, if one is of use; else NaN."""
-        for _ in range(2):  # how wide it has to be for what is crossed, the first one tells
+        """Return the margin from a new context, or NaN if none helps."""
+        for _ in range(2):  # the first attempt reports the capacity that crossed features need
             if not self._wants_context(x):
                 break
-            frame = self._new_context(len(x))
-            a = float(frame.predict(frame.address, x, out))
+            context = self._new_context(len(x))
+            a = float(context.predict(context.address, x, out))
             if a == a:
                 return a
         return math.nan
@@ -194,8 +196,8 @@ class Predictor:
             return None
         return read_items(x) if isinstance(self.vocabulary, InternedVocabulary) else None
 
-    def _counted(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
-        """An example with words in place of texts that no kernel takes."""
+    def _with_ngrams(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
+        """Return the example with text replaced by n-grams, for the fallback."""
         return x if self.ngrams is None else self.ngrams.of(x)
 
     def _margin_of_items(self, plain: dict[Hashable, float], out: int) -> float:
@@ -203,17 +205,17 @@ class Predictor:
         slots = self.vocabulary.find_all(names)
         if self.interactions is not None:
             crosses = self.interactions.of(plain)
-            names += [one.parts for one in crosses]
-            values = np.append(values, [one.value for one in crosses])
+            names += [cross.parts for cross in crosses]
+            values = np.append(values, [cross.value for cross in crosses])
             slots = np.append(slots, find_crossed(self.vocabulary, hashes_of(crosses))[0])
         ids, values = self._row(names, values, slots)
-        ids, values = self._stood_for(ids, values)
+        ids, values = self._mask_unknown(ids, values)
         return loop.predict_row(self.rule, self._record, ids, values, len(ids), out)
 
-    def _stood_for(self, ids: Any, values: Any) -> tuple[Any, Any]:
-        """Slots and values where some slots are beyond the rule's: for these one stands, or none.
+    def _mask_unknown(self, ids: Any, values: Any) -> tuple[Any, Any]:
+        """Replace slots beyond the rule's size by the slot for unknown features, or by value 0.
 
-        Entries that weigh nothing stay in their places: the sum of a row adds them up by places.
+        Zero entries keep their positions, because the summation order depends on positions.
         """
         unknown = unknown_slot(self.rule)
         if unknown is not None:
@@ -224,7 +226,7 @@ class Predictor:
         return np.where(known, ids, np.uint32(0)), np.where(known, values, 0.0)
 
     def _row(self, names: list[Hashable], values: Any, slots: Any) -> Any:
-        """Distinct slots and their values: names may share one, most of all where hashed."""
+        """Return distinct slots and their summed values: hashed names may share a slot."""
         known = slots[slots != MISSING].tolist()
         if len(set(known)) == len(known):
             return slots, values
@@ -240,13 +242,13 @@ class Predictor:
         return np.array([j for j, _ in kept], np.uint32), np.array([v for _, v in kept])
 
     def _wants_context(self, x: Any) -> bool:
-        """Whether the dict should be walked, and could be with another frame."""
+        """Return whether a dict kernel with a new context could read the dict."""
         if not dict_reader.AVAILABLE or type(x) is not dict:
             return False
-        frame = self._context
-        if frame is None or frame.is_stale:
+        context = self._context
+        if context is None or context.is_stale:
             return True
-        return frame.length < max(len(x), min(frame.needed, MAX_DICT_FEATURES))
+        return context.length < max(len(x), min(context.needed, MAX_DICT_FEATURES))
 
     def _new_context(self, n: int, learns: bool = False) -> dict_reader.KernelContext:
         length = max(LENGTH, 2 * n)
@@ -264,16 +266,16 @@ class Predictor:
     # Many examples
 
     def batch(self, X: Any, learns: bool = False) -> Batch:
-        """The rows of X, see `batches.batch_of`; to be learnt or not."""
+        """Convert X to a batch, see `batch_of`; `learns` enables the checks of learning."""
         try:
             return batch_of(X) if self.ngrams is None else ngram_batch(self.ngrams, X)
         except BadExample as bad:
             if isinstance(X, list | tuple):
-                self._refuse_before(X[: bad.row], learns)
+                self._check_examples(X[: bad.row], learns)
             raise
 
-    def _refuse_before(self, xs: Sequence[Any], learns: bool) -> None:
-        """Refuse the first of some examples that is none, or is refused for words or crosses."""
+    def _check_examples(self, xs: Sequence[Any], learns: bool) -> None:
+        """Raise BadExample for the first example that is invalid, n-grams and crosses included."""
         for row, x in enumerate(xs):
             try:
                 if not isinstance(x, Mapping):
@@ -299,7 +301,7 @@ class Predictor:
     def _margins(self, rows: Rows, out: int, stride: int) -> Any:
         a = np.empty(rows.n)
         if len(rows.ids) and max_id(rows.ids) >= self.rule.size:
-            ids, values = self._stood_for(rows.ids, rows.values)
+            ids, values = self._mask_unknown(rows.ids, rows.values)
             rows = Rows(ids, values, rows.indptr if len(ids) else np.zeros_like(rows.indptr))
         loop.predict_rows(
             self.rule, self._record, rows.ids, rows.values, rows.indptr, a, out, stride
@@ -307,7 +309,7 @@ class Predictor:
         return a
 
     def _crossed_margins(self, crosses: Interactions, batch: Batch, out: int, stride: int) -> Any:
-        """As `predict_rows`, with what is crossed in the rows."""
+        """Return the margins of rows with crossed features."""
         whole = select_factors(crosses, checked(batch))
         a = [np.empty(0)]
         for lo, hi in whole.chunks():
@@ -319,14 +321,14 @@ class Predictor:
         return np.concatenate(a)
 
     def _found(self, crosses: Interactions, some: Selection) -> Rows:
-        """Rows of a batch, and what is crossed in them, as `_placed` tells."""
+        """Convert a batch like `_placed`, and append the crossed features to each row."""
         crossing = cross_rows(crosses, some)
         slots, new = find_crossed(self.vocabulary, crossing.hashes)
         slots[new] = self.rule.size + len(some.batch.rows.values) + np.arange(len(new))
         return self._both(some.batch, self._slots_of(some.batch), crossing, slots)
 
     def _slots_of(self, batch: Batch) -> Any:
-        """Slots of the entries of a batch of names, for some beyond the rule's size."""
+        """Return a slot for each entry; unknown names get slots beyond the rule's size."""
         if batch.texts is not None:
             return self._text_slots(batch.texts)
         slots = self.vocabulary.find_all(batch.names or [])
@@ -335,7 +337,7 @@ class Predictor:
         return slots[batch.rows.ids]
 
     def _both(self, batch: Batch, plain: Any, crossing: CrossedRows, crossed: Any) -> Rows:
-        """Rows of plain features, and behind them what is crossed, given the slots of both."""
+        """Join the plain features of each row with its crossed features, given both slots."""
         rows = batch.rows
         indptr = rows.indptr + crossing.indptr
         ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
@@ -345,7 +347,7 @@ class Predictor:
         return both if self._are_distinct(batch.texts) else self._apart(both, plain)
 
     def _are_distinct(self, texts: NamedRows | None) -> bool:
-        """Whether rows of names each once, and what is crossed in them, have each slot but once."""
+        """Return whether no slot can occur twice in a row of distinct names and their crosses."""
         if (
             texts is None
             or self.interactions is None
@@ -356,7 +358,7 @@ class Predictor:
         return isinstance(self.vocabulary, InternedVocabulary) and not self.vocabulary.irregular
 
     def _placed(self, batch: Batch) -> Rows:
-        """The rows of a plain batch with slots for ids; some of them beyond the rule's size."""
+        """Convert a plain batch to rows of slots; unknown names get slots >= the rule's size."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
             return self._of_texts(rows, batch.texts, self._text_slots)
@@ -369,14 +371,14 @@ class Predictor:
         return self._apart(rows._replace(ids=slots), slots[:0])
 
     def _text_slots(self, texts: NamedRows) -> Any:
-        """Slots of names that come as bytes; those unknown have ids of their own beyond them."""
-        slots, places = self._find_texts(texts)
+        """Return slots of names given as bytes; unknown names get distinct slots >= its size."""
+        slots, missing = self._find_texts(texts)
         if (
-            len(places)
+            len(missing)
             and isinstance(self.vocabulary, InternedVocabulary)
             and self.vocabulary.irregular
         ):
-            new = distinct(texts.csr()[0], places)
+            new = distinct(texts.csr()[0], missing)
             new.fill(slots, self.vocabulary.find_all(texts.feature_names(new.first_positions)))
         unknown = slots == MISSING
         if unknown.any():  # distinct ones have distinct ids above all slots
@@ -385,7 +387,7 @@ class Predictor:
         return slots
 
     def _find_texts(self, texts: NamedRows) -> tuple[Any, Any]:
-        """Slots of names that come as bytes, `MISSING` for some, and the places of these."""
+        """Return slots of names given as bytes, and the positions of the `MISSING` ones."""
         hashes, _, _ = texts.csr()
         if isinstance(self.vocabulary, HashedVocabulary):
             slots = hashes.astype(np.uint32)
@@ -397,30 +399,30 @@ class Predictor:
         return found
 
     def _of_texts(self, rows: Rows, texts: NamedRows, slots_of: Callable[[NamedRows], Any]) -> Rows:
-        """Rows of texts, each slot once in a row, given what tells the slots of their names."""
+        """Convert text rows to rows of distinct slots; `slots_of` maps names to slots."""
         if isinstance(self.vocabulary, HashedVocabulary):
             if texts.plain or texts.values_checked:
                 masked = masked_rows(texts.csr()[0], rows, self.vocabulary.mask)
                 if masked is not None:
                     return masked
-            once = without_repeats(Batch(rows, None, None, texts))
-            if once.texts is None:
-                return self._placed(once)
-            rows, texts = once.rows, once.texts
+            merged = without_repeats(Batch(rows, None, None, texts))
+            if merged.texts is None:
+                return self._placed(merged)
+            rows, texts = merged.rows, merged.texts
         return self._without_repeats(Rows(slots_of(texts), rows.values, rows.indptr), texts)
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
-        """Rows with each slot once, of values that are plain."""
+        """Merge entries of a row that share a slot."""
         if texts.plain and not isinstance(self.vocabulary, HashedVocabulary):
             return rows
         try:
             return plain_rows(rows, valued=texts.plain or texts.values_checked)
         except BadExample:
-            batch_of(list(texts))  # says it by name, where it is not that two names share a slot
+            batch_of(list(texts))  # raises an error with the name, unless two names share a slot
             return self._apart(rows, rows.ids[:0])
 
     def _apart(self, rows: Rows, slots: Any) -> Rows:
-        """Rows with each slot once, given those of the names: names may share one."""
+        """Merge entries of a row that share a slot; `slots` are the slots of the names."""
         if self.interactions is None and self._are_apart(slots[slots < self.rule.size]):
             return rows
         try:

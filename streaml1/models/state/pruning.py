@@ -1,36 +1,42 @@
-"""The weights farthest from zero, and the nearest, which go where there are too many."""
+"""Selection of the weights of smallest and of largest absolute value."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-__all__ = ["farthest", "smallest"]
+from streaml1.core.types import Bools, Floats, Ints
+from streaml1.features.vocabulary import HashedVocabulary, InternedVocabulary, IntVocabulary
+
+__all__ = ["largest_weights", "smallest_slots"]
 
 
-def smallest(slots: Any, sizes: Any, n: int, names: Any) -> Any:
-    """The `n` slots whose weights are nearest to zero.
+def smallest_slots(
+    slots: Ints,
+    sizes: Floats,
+    n: int,
+    vocabulary: HashedVocabulary | InternedVocabulary | IntVocabulary,
+) -> Ints:
+    """Return the `n` slots whose weights have the smallest absolute values `sizes`.
 
-    Of equal ones those go whose names have the smaller hash: slots tell nothing that would be the
-    same after names were given back, or after loading.
+    Ties are broken by the hash of the name, smaller first. Slot numbers cannot break them: they
+    change when slots are released, and when a model is loaded.
     """
     edge = np.partition(sizes, n - 1)[n - 1]
     below = slots[sizes < edge]
     ties = slots[sizes == edge]
-    order = np.argsort(names.hashes(ties), kind="stable")[: n - len(below)]
+    order = np.argsort(vocabulary.hashes(ties), kind="stable")[: n - len(below)]
     return np.concatenate([below, ties[order]])
 
 
-def farthest(w: Any, most: int | None) -> Any:
-    """Which are the largest weights, no more than `most`, a bool each; the first of equal ones."""
-    if most is None or len(w) <= most:
+def largest_weights(w: Floats, max_weights: int | None) -> Bools:
+    """Return a mask of the `max_weights` largest absolute weights; the first of equal ones wins."""
+    if max_weights is None or len(w) <= max_weights:
         return np.ones(len(w), bool)
-    if not most:
+    if not max_weights:
         return np.zeros(len(w), bool)
     sizes = np.abs(w)
-    least = np.partition(sizes, len(w) - most)[len(w) - most]
-    chosen = sizes > least
-    ties = np.flatnonzero(sizes == least)
-    chosen[ties[: most - np.count_nonzero(chosen)]] = True
+    edge = np.partition(sizes, len(w) - max_weights)[len(w) - max_weights]
+    chosen: Bools = sizes > edge
+    ties = np.flatnonzero(sizes == edge)
+    chosen[ties[: max_weights - np.count_nonzero(chosen)]] = True
     return chosen

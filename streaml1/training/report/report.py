@@ -124,7 +124,7 @@ class Report:
         At most 1,000 of each, the largest weights first; None before the first line.
         """
         if self._changes is None and self._change_set is not None:
-            self._changes = self._change_set.told(MAX_CHANGES)
+            self._changes = self._change_set.named(MAX_CHANGES)
         return self._changes
 
     @property
