@@ -45,6 +45,24 @@ def python() -> str | None:
     return str(interpreter)
 
 
+_VW_DRIVER = """
+import sys, time
+import vowpalwabbit
+begin = time.process_time()
+vowpalwabbit.Workspace(sys.argv[1]).finish()
+print(time.process_time() - begin)
+"""
+
+
+def vowpal_wabbit_seconds(options: str) -> float:
+    """Return the CPU seconds of Vowpal Wabbit's command line driver; NaN if it is not installed."""
+    interpreter = os.environ.get("VW_PYTHON", sys.executable)
+    process = subprocess.run(
+        [interpreter, "-c", _VW_DRIVER, f"{options} --quiet"], capture_output=True, text=True
+    )
+    return float(process.stdout.split()[-1]) if process.returncode == 0 else float("nan")
+
+
 def log_line(text: str) -> None:
     print(f"streaml1: {text}", file=sys.stderr)
 
