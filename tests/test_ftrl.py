@@ -254,7 +254,7 @@ def test_the_twin_by_hand() -> None:
 
 
 def test_the_demo_prints_what_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
-    demo = runpy.run_path(str(ROOT / "demos" / "ftrl_beside_river.py"))
+    demo = runpy.run_path(str(ROOT / "demos" / "compare_ftrl_with_river.py"))
     demo["one_feature"]()
     demo["many_features"]()
     told = (ROOT / "docs" / "ftrl.md").read_text()

@@ -218,7 +218,7 @@ def test_the_page_shows_the_output_of_the_demo() -> None:
         line, w = demo["run"](X, y, penalty, demo["STRENGTHS"][penalty][place])
         used = w.any(axis=1)
         assert said.format(used.sum()) in told
-        assert used[: demo["TELL"]].all() and line.error < 0.385
+        assert used[: demo["INFORMATIVE"]].all() and line.error < 0.385
 
 
 # The command line
