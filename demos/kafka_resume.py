@@ -1,12 +1,12 @@
-"""A consumer of Kafka that is killed again and again, and what that changes: nothing.
+"""Kill a Kafka consumer repeatedly and show that the result does not change.
 
     python demos/kafka_resume.py [--kills N]
 
-Starts a broker (scripts/kafka) unless one is up, fills a topic with the functions of the standard
-library, learns it once without a break, and once by processes that end themselves with SIGKILL at
-random moments, each going on from the checkpoint that the one before has left. Compares the weights
-bit by bit, and draws the interrupted curve over the uninterrupted one: out/kafka_resume.png. Takes
-half a minute.
+Starts a broker (scripts/kafka) unless one is running, and fills a topic with the functions of the
+standard library. Learns the topic once without interruption, and once by processes that kill
+themselves with SIGKILL at random moments; each resumes from the checkpoint of the previous one.
+Checks that the weights are bit-identical and plots both runs to out/kafka_resume.png. Takes half a
+minute.
 """
 
 from __future__ import annotations
@@ -42,46 +42,46 @@ EVERY = 100
 PARTITIONS = 3
 
 
-class Attempt(NamedTuple):
-    """What one process has told: examples, mean loss and non-zero weights, line by line."""
+class Process(NamedTuple):
+    """One consumer process: examples, mean loss and non-zero weights of each reported line."""
 
     lines: list[tuple[int, float, int]]
     killed: bool
 
 
-def consume(url: str, folder: Path, lines: int | None) -> None:
-    """Learn the topic; somewhat after so many lines end this very process by SIGKILL."""
-    told = itertools.count(1)
+def learn_topic(url: str, directory: Path, lines: int | None) -> None:
+    """Learn the topic; shortly after `lines` lines, kill this process with SIGKILL."""
+    line_numbers = itertools.count(1)
 
-    def tell(line: Any) -> None:
-        if next(told) == lines:
-            threading.Timer(random.uniform(0.0, 0.02), end).start()
+    def print_line(line: Any) -> None:
+        if next(line_numbers) == lines:
+            threading.Timer(random.uniform(0.0, 0.02), kill_self).start()
         print(json.dumps([line.examples, line.loss, line.n_nonzero]), flush=True)
-        time.sleep(0.005)  # or it would be over before it is killed
+        time.sleep(0.005)  # so that the run does not end before it is killed
 
-    with Checkpoints(folder, seconds=0.1) as store:
+    with Checkpoints(directory, seconds=0.1) as checkpoints:
         streaml1.progressive(
             streaml1.ElasticNetClassifier(l1=5e-4, lr=0.03, schedule="constant"),
-            url, until_end=True, every=EVERY, on_line=tell, checkpoint=store,
+            url, until_end=True, every=EVERY, on_line=print_line, checkpoint=checkpoints,
         )  # fmt: skip
 
 
-def end() -> None:
+def kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def attempt(url: str, folder: Path, lines: int | None) -> Attempt:
-    command = [sys.executable, str(SCRIPT), "--consume", url, str(folder)]
+def run_process(url: str, directory: Path, lines: int | None) -> Process:
+    command = [sys.executable, str(SCRIPT), "--consume", url, str(directory)]
     limit = [] if lines is None else ["--lines", str(lines)]
-    done = subprocess.run([*command, *limit], stdout=subprocess.PIPE, text=True)
-    if done.returncode not in (0, -signal.SIGKILL):
-        raise SystemExit(f"the consumer ended with {done.returncode}")
-    told = [tuple(json.loads(line)) for line in done.stdout.splitlines()]
-    return Attempt(told, done.returncode != 0)
+    finished = subprocess.run([*command, *limit], stdout=subprocess.PIPE, text=True)
+    if finished.returncode not in (0, -signal.SIGKILL):
+        raise SystemExit(f"the consumer exited with code {finished.returncode}")
+    reported = [tuple(json.loads(line)) for line in finished.stdout.splitlines()]
+    return Process(reported, finished.returncode != 0)
 
 
-def fill(address: str) -> str:
-    """A new topic with the stream `stdlib`, a function a record."""
+def fill_topic(address: str) -> str:
+    """Create a topic with the stream `stdlib`, one function per record; return its URL."""
     import kafka
     from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -90,106 +90,114 @@ def fill(address: str) -> str:
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     admin.close()
     producer = kafka.KafkaProducer(bootstrap_servers=address, linger_ms=20)
-    for number, (x, y) in enumerate(streaml1.datasets.stdlib()):
+    for k, (x, y) in enumerate(streaml1.datasets.stdlib()):
         value = json.dumps({"x": x, "y": y}).encode()
-        producer.send(topic, value, partition=number % PARTITIONS, timestamp_ms=number)
+        producer.send(topic, value, partition=k % PARTITIONS, timestamp_ms=k)
     producer.close()
     return f"kafka://{address}/{topic}"
 
 
-def latest(folder: Path) -> Any:
-    with Checkpoints(folder) as store:
-        found = store.latest()
-        assert found is not None
-        return found
+def latest_checkpoint(directory: Path) -> Any:
+    with Checkpoints(directory) as checkpoints:
+        checkpoint = checkpoints.latest()
+        assert checkpoint is not None
+        return checkpoint
 
 
-def run(kills: int, folder: Path) -> None:
+def learn_with_kills(kills: int, directory: Path) -> None:
     was_up = subprocess.run([*BROKER, "status"], stdout=subprocess.DEVNULL).returncode == 0
     up = subprocess.run([*BROKER, "up"], check=True, stdout=subprocess.PIPE, text=True)
     try:
-        url = fill(up.stdout.split()[-1])
+        url = fill_topic(up.stdout.split()[-1])
         print(f"{url}: {PARTITIONS} partitions")
         begin = time.monotonic()
-        whole = attempt(url, folder / "whole", None)
-        print(f"without a break: {whole.lines[-1][0]:,} examples, {time.monotonic() - begin:.1f} s")
+        uninterrupted = run_process(url, directory / "whole", None)
+        seconds = time.monotonic() - begin
+        print(f"uninterrupted: {uninterrupted.lines[-1][0]:,} examples, {seconds:.1f} s")
         rng = random.Random(2024)
-        tries: list[Attempt] = []
-        while sum(one.killed for one in tries) < kills and not (tries and not tries[-1].killed):
-            tries.append(attempt(url, folder / "broken", rng.randint(8, 28)))
-            tell(len(tries), tries[-1])
-        if tries[-1].killed:
-            tries.append(attempt(url, folder / "broken", None))
-            tell(len(tries), tries[-1])
+        processes: list[Process] = []
+        while killed_count(processes) < kills and (not processes or processes[-1].killed):
+            processes.append(run_process(url, directory / "broken", rng.randint(8, 28)))
+            print_process(len(processes), processes[-1])
+        if processes[-1].killed:
+            processes.append(run_process(url, directory / "broken", None))
+            print_process(len(processes), processes[-1])
     finally:
         if not was_up:
             subprocess.run([*BROKER, "down"], check=True)
-    compare(latest(folder / "whole"), latest(folder / "broken"))
-    draw(whole, tries)
+    require_equal(latest_checkpoint(directory / "whole"), latest_checkpoint(directory / "broken"))
+    plot(uninterrupted, processes)
 
 
-def tell(number: int, one: Attempt) -> None:
-    span = f"examples {one.lines[0][0]:,} to {one.lines[-1][0]:,}" if one.lines else "no line"
-    print(f"process {number:2}: {span:28} {'killed' if one.killed else 'ran to the end'}")
-
-
-def compare(whole: Any, broken: Any) -> None:
-    equal = whole.model.weights == broken.model.weights
-    equal &= whole.model.intercept == broken.model.intercept
-    places = whole.position == broken.position
-    print(
-        f"{whole.model.n_nonzero:,} weights and the intercept are "
-        f"{'equal, bit by bit' if equal else 'NOT EQUAL'}; "
-        f"the positions are {'equal' if places else 'NOT EQUAL'}"
+def print_process(k: int, process: Process) -> None:
+    span = (
+        f"examples {process.lines[0][0]:,} to {process.lines[-1][0]:,}"
+        if process.lines
+        else "no line"
     )
-    if not (equal and places):
-        raise SystemExit("what was interrupted differs from what was not")
+    print(f"process {k:2}: {span:28} {'killed' if process.killed else 'finished'}")
 
 
-def draw(whole: Attempt, tries: list[Attempt]) -> None:
+def killed_count(processes: list[Process]) -> int:
+    return sum(process.killed for process in processes)
+
+
+def require_equal(uninterrupted: Any, interrupted: Any) -> None:
+    equal = uninterrupted.model.weights == interrupted.model.weights
+    equal &= uninterrupted.model.intercept == interrupted.model.intercept
+    positions_equal = uninterrupted.position == interrupted.position
+    print(
+        f"{uninterrupted.model.n_nonzero:,} weights and the intercept are "
+        f"{'bit-identical' if equal else 'NOT EQUAL'}; "
+        f"the offsets are {'equal' if positions_equal else 'NOT EQUAL'}"
+    )
+    if not (equal and positions_equal):
+        raise SystemExit("the interrupted run differs from the uninterrupted one")
+
+
+def plot(uninterrupted: Process, processes: list[Process]) -> None:
     figure, (loss, sizes) = plt.subplots(2, 1, sharex=True, figsize=(9, 6.5), layout="constrained")
     for axis, column, what in (
-        (loss, 1, "log-loss so far"),
-        (sizes, 2, "weights that are not zero"),
+        (loss, 1, "progressive log-loss"),
+        (sizes, 2, "non-zero weights"),
     ):
         axis.plot(
-            [line[0] for line in whole.lines], [line[column] for line in whole.lines],
-            color="0.8", lw=7, solid_capstyle="round", label="never interrupted",
+            [line[0] for line in uninterrupted.lines],
+            [line[column] for line in uninterrupted.lines],
+            color="0.8", lw=7, solid_capstyle="round", label="uninterrupted",
         )  # fmt: skip
-        for number, one in enumerate(tries):
+        for k, process in enumerate(processes):
             axis.plot(
-                [line[0] for line in one.lines], [line[column] for line in one.lines],
-                color=f"C{number % 10}", lw=1.4, marker=".", ms=3,
+                [line[0] for line in process.lines], [line[column] for line in process.lines],
+                color=f"C{k % 10}", lw=1.4, marker=".", ms=3,
             )  # fmt: skip
-            if one.killed and one.lines:
-                last = one.lines[-1]
-                label = "killed here" if number == 0 else None
+            if process.killed and process.lines:
+                last = process.lines[-1]
+                label = "killed here" if k == 0 else None
                 axis.plot(last[0], last[column], "x", color="black", ms=8, mew=2, label=label)
         axis.set_ylabel(what)
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
     loss.legend(frameon=False)
-    sizes.set_xlabel("examples learnt, each line of colour by another process")
-    kills = sum(one.killed for one in tries)
-    loss.set_title(
-        f"One topic, learnt once without a break and once by processes killed {kills} times"
-    )
+    sizes.set_xlabel("examples learnt; one colour per process")
+    kills = killed_count(processes)
+    loss.set_title(f"One topic, learnt without interruption and by processes killed {kills} times")
     OUT.mkdir(exist_ok=True)
     figure.savefig(OUT / "kafka_resume.png", dpi=150)
     print(OUT / "kafka_resume.png")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A consumer that is killed again and again.")
-    parser.add_argument("--kills", type=int, default=8, help="how often (default: 8)")
-    parser.add_argument("--consume", nargs=2, metavar=("URL", "FOLDER"), help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=8, help="number of kills (default: 8)")
+    parser.add_argument("--consume", nargs=2, metavar=("URL", "DIRECTORY"), help=argparse.SUPPRESS)
     parser.add_argument("--lines", type=int, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.consume:
-        consume(asked.consume[0], Path(asked.consume[1]), asked.lines)
+    args = parser.parse_args()
+    if args.consume:
+        learn_topic(args.consume[0], Path(args.consume[1]), args.lines)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        run(asked.kills, Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        learn_with_kills(args.kills, Path(directory))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What sparsity costs: every learner on one stream, loss against non-zeros as its strength varies.
+"""Loss against sparsity: every learner on one stream, at increasing penalty strengths.
 
     python demos/sparse_paths.py [SOURCE]
 
-SOURCE is anything that `streaml1 learn` takes, `stdlib` if none is given. Each point is one pass
-with one strength and the best of a few rates. Writes out/sparse_paths.png. Takes two minutes.
+SOURCE is any source of `streaml1 learn`, `stdlib` by default. Each point is one pass with one
+strength and the best of a few rates. Writes out/sparse_paths.png. Takes two minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 
 
 class Learner(NamedTuple):
-    """How a learner is made of a strength and a rate, and what of both is tried."""
+    """A constructor that takes a strength and a rate, and the values to try of both."""
 
     make: Callable[[float, float], Any]
     strength: str
@@ -36,7 +36,7 @@ class Learner(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One pass: progressive loss and error, and non-zero weights at its end."""
+    """Progressive loss and error of one pass, and the non-zero weights at its end."""
 
     strength: float
     rate: float
@@ -46,7 +46,7 @@ class Point(NamedTuple):
 
 
 def learners(d: int) -> dict[str, Learner]:
-    """Every learner of two labels; its strengths lead from a full model to an empty one."""
+    """Return all binary learners, with strengths from a dense model to an empty one."""
     rates = (0.03, 0.1, 0.3, 1.0, 3.0)
     l1 = np.geomspace(1e-6, 1e-2, 9)
     radii = np.geomspace(1.0, 1000.0, 7)
@@ -100,17 +100,17 @@ def learners(d: int) -> dict[str, Learner]:
     }
 
 
-def examples(source: str) -> tuple[Any, Any]:
-    """The stream as a matrix, its names numbered as they come, and its labels."""
+def load(source: str) -> tuple[Any, Any]:
+    """Return the stream as a CSR matrix, features numbered in order of appearance, and labels."""
 
-    def refuse(place: str, reason: str) -> None:
-        raise SystemExit(f"{place}: {reason}")
+    def reject(position: str, reason: str) -> None:
+        raise SystemExit(f"{position}: {reason}")
 
     columns: dict[Any, int] = {}
     ids: list[int] = []
     values: list[float] = []
     ends, labels = [0], []
-    for block in open_source(source).blocks(1000, refuse):
+    for block in open_source(source).blocks(1000, reject):
         for x, y in zip(block.x, block.y, strict=True):
             for name, value in x.items():
                 key, v = ((name, value), 1.0) if isinstance(value, str) else (name, float(value))
@@ -122,43 +122,55 @@ def examples(source: str) -> tuple[Any, Any]:
     return X, np.array(labels)
 
 
-def run(model: Any, X: Any, y: Any, strength: float, rate: float) -> Point:
-    """One pass, each row predicted just before it is learnt."""
+def one_pass(model: Any, X: Any, y: Any, strength: float, rate: float) -> Point:
+    """Make one pass, in which each row is predicted before it is learnt."""
     p = model.progressive_many(X, y)
-    if model.loss != "logistic":  # a margin
+    if model.loss != "logistic":  # p is a margin
         return Point(strength, rate, np.nan, float(np.mean((p > 0.0) != y)), model.n_nonzero)
-    said = np.where(y, p, 1.0 - p)
-    loss = float(-np.log(np.maximum(said, 1e-15)).mean())
+    p_label = np.where(y, p, 1.0 - p)
+    loss = float(-np.log(np.maximum(p_label, 1e-15)).mean())
     return Point(strength, rate, loss, float(np.mean((p > 0.5) != y)), model.n_nonzero)
 
 
-def path(learner: Learner, X: Any, y: Any) -> list[Point]:
-    """The best rate's point for each strength."""
-    best = []
+def best_points(learner: Learner, X: Any, y: Any) -> list[Point]:
+    """Return the point of the best rate for each strength."""
+    points = []
     for strength in map(float, learner.strengths):
-        tried = [run(learner.make(strength, rate), X, y, strength, rate) for rate in learner.rates]
-        best.append(min(tried, key=lambda p: p.error if np.isnan(p.loss) else p.loss))
-    return best
+        candidates = [
+            one_pass(learner.make(strength, rate), X, y, strength, rate) for rate in learner.rates
+        ]
+        points.append(min(candidates, key=lambda p: p.error if np.isnan(p.loss) else p.loss))
+    return points
 
 
-def draw(paths: dict[str, list[Point]], made: dict[str, Learner], y: Any, title: str) -> Path:
-    """Draw loss and error against non-zeros, a line a learner."""
+def draw(
+    points_by_learner: dict[str, list[Point]], all_learners: dict[str, Learner], y: Any, title: str
+) -> Path:
+    """Plot loss and error against non-zeros, one line per learner; return the path."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2), layout="constrained")
-    for name, points in paths.items():
+    for name, points in points_by_learner.items():
         ordered = sorted(points, key=lambda p: p.n_nonzero)
         counts = [max(p.n_nonzero, 1) for p in ordered]
-        style = made[name].style
+        style = all_learners[name].style
         if not np.isnan(ordered[0].loss):
             left.plot(counts, [p.loss for p in ordered], **style)
         right.plot(counts, [100.0 * p.error for p in ordered], label=name, **style)
-    share = float(np.mean(y))
-    entropy = -share * np.log(share) - (1.0 - share) * np.log(1.0 - share)
+    positive_rate = float(np.mean(y))
+    entropy = -positive_rate * np.log(positive_rate) - (1.0 - positive_rate) * np.log(
+        1.0 - positive_rate
+    )
     left.axhline(entropy, color="0.6", lw=1, ls="--")
-    right.axhline(100.0 * min(share, 1.0 - share), color="0.6", lw=1, ls="--", label="baseline")
+    right.axhline(
+        100.0 * min(positive_rate, 1.0 - positive_rate),
+        color="0.6",
+        lw=1,
+        ls="--",
+        label="baseline",
+    )
     left.set(xscale="log", xlabel="non-zero weights at the end", ylabel="progressive log-loss")
     right.set(xscale="log", xlabel="non-zero weights at the end", ylabel="progressive error, %")
     left.set_title(title, loc="left")
-    right.set_title("dotted: learners that do not make zeros", loc="left", color="0.4")
+    right.set_title("dotted: learners that produce no zeros", loc="left", color="0.4")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(*right.get_legend_handles_labels(), loc="outside right", frameon=False)
@@ -172,19 +184,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="?", default="stdlib")
     source = parser.parse_args().source
-    X, y = examples(source)
+    X, y = load(source)
     print(f"{source}: {X.shape[0]:,} examples, {X.shape[1]:,} features, {X.nnz:,} non-zeros\n")
-    made = learners(X.shape[1])
-    paths: dict[str, list[Point]] = {}
-    for name, learner in made.items():
-        paths[name] = path(learner, X, y)
-        heads = f"{learner.strength:>12} {'rate':>6} {'log-loss':>9} {'error':>7} {'non-zeros':>10}"
-        print(f"{name}\n{heads}")
-        for p in paths[name]:
+    all_learners = learners(X.shape[1])
+    points_by_learner: dict[str, list[Point]] = {}
+    for name, learner in all_learners.items():
+        points_by_learner[name] = best_points(learner, X, y)
+        header = (
+            f"{learner.strength:>12} {'rate':>6} {'log-loss':>9} {'error':>7} {'non-zeros':>10}"
+        )
+        print(f"{name}\n{header}")
+        for p in points_by_learner[name]:
             loss = "" if np.isnan(p.loss) else f"{p.loss:.4f}"
             print(f"{p.strength:12.3g} {p.rate:6g} {loss:>9} {p.error:7.2%} {p.n_nonzero:10,}")
         print(flush=True)
-    print(draw(paths, made, y, f"{Path(source).name}: what sparsity costs"))
+    print(draw(points_by_learner, all_learners, y, f"{Path(source).name}: loss against sparsity"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Which functions of Python's standard library have a docstring? Learnt from their words alone.
+"""Learn from the words of a function of the standard library whether it has a docstring.
 
-One pass over a stream of real text, 12,000 examples and more than 100,000 features, that every
-Python carries. The model is a logistic regression with an l1 penalty: after each example all
-weights are those of the dense update, and most of them are zero.
+One pass over a stream of real text that comes with every Python: 12,000 examples and more than
+100,000 features. The model is a logistic regression with an l1 penalty. After each example all
+weights equal those of the dense update, and most of them are zero.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ PICTURE = Path("out") / "stdlib_stream.png"
 def main() -> None:
     print("Reading the functions of the standard library ...", flush=True)
     functions = stdlib(seed=0)
-    print(f"{len(functions):,} functions; label: has it a docstring? Features: its words and")
-    print("pairs of words, docstrings and comments taken out. Each is predicted, then learnt.\n")
+    print(f"{len(functions):,} functions. Label: whether it has a docstring. Features: the words")
+    print("and word pairs of its code, without docstrings and comments. The model predicts each")
+    print("function before it learns it.\n")
 
     model = streaml1.ElasticNetClassifier(l1=5e-4, lr=0.03, schedule="constant")
     reports: list[Report] = []
@@ -35,13 +36,13 @@ def main() -> None:
         model, functions, every=1000, on_start=reports.append, on_line=show
     )
 
-    print("\nThe most telling words:")
-    print(f"  {'with a docstring':<32}without")
+    print("\nFeatures with the largest weights:")
+    print(f"  {'for a docstring':<32}against")
     ranked = model.top_weights(model.n_nonzero)
-    speaks_for = [(word, w) for word, w in ranked if w > 0][:10]
-    speaks_against = [(word, w) for word, w in ranked if w < 0][:10]
-    for (word, w), (other, v) in zip(speaks_for, speaks_against, strict=True):
-        print(f"  {w:+.2f}  {word:<25}{v:+.2f}  {other}")
+    positive = [(word, w) for word, w in ranked if w > 0][:10]
+    negative = [(word, w) for word, w in ranked if w < 0][:10]
+    for (word, w), (negative_word, v) in zip(positive, negative, strict=True):
+        print(f"  {w:+.2f}  {word:<25}{v:+.2f}  {negative_word}")
 
     print(f"\n{report.summary()}\n")
     PICTURE.parent.mkdir(exist_ok=True)

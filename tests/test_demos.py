@@ -34,6 +34,6 @@ def test_regret_demo(
     monkeypatch.setattr(sys, "argv", ["regret.py", "150"])
     runpy.run_path(str(ROOT / "demos" / "regret.py"), run_name="__main__")
     output = capsys.readouterr().out
-    assert output.startswith("made-up rows: 150 examples, 200 features")
-    assert all(name in output for name in ("elastic net", "EG+-", "Pegasos", "its theorem"))
+    assert output.startswith("synthetic rows: 150 examples, 200 features")
+    assert all(name in output for name in ("elastic net", "EG+-", "Pegasos", "bound"))
     assert (tmp_path / "out" / "regret.png").stat().st_size > 10_000

@@ -256,7 +256,7 @@ def test_two_steps_by_hand() -> None:
 
 
 def test_demo_prints_the_table_of_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
-    demo = runpy.run_path(str(ROOT / "demos" / "ftrl_beside_river.py"))
+    demo = runpy.run_path(str(ROOT / "demos" / "compare_ftrl_with_river.py"))
     demo["one_feature"]()
     demo["many_features"]()
     text = (ROOT / "docs" / "ftrl.md").read_text()

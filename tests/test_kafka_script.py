@@ -72,7 +72,7 @@ def _alive(pid: int) -> bool:
 def test_pid_of_another_process_is_ignored(script: Any, tmp_path: Path) -> None:
     (tmp_path / "broker.log").touch()
     (tmp_path / "broker.json").write_text(json.dumps({"pid": os.getpid()}))
-    assert script.found(tmp_path) is None
+    assert script.running_broker(tmp_path) is None
     script.down(tmp_path)  # must not kill this process
     assert not tmp_path.exists()
 
@@ -86,20 +86,20 @@ def test_unrelated_directory_is_not_touched(command: str, tmp_path: Path) -> Non
 
 
 def test_jars_are_verified_by_checksum(script: Any, tmp_path: Path) -> None:
-    locked = script.locked()
+    locked = script.jar_checksums()
     assert f"kafka_2.13-{script.kafka_version()}.jar" in locked and len(locked) > 40
-    assert not script.whole(tmp_path)
+    assert not script.has_all_jars(tmp_path)
     for name in locked:
         (tmp_path / name).write_bytes(b"another")
-    assert not script.whole(tmp_path)
-    folder = script.cache_folder()
-    if not script.whole(folder):
+    assert not script.has_all_jars(tmp_path)
+    folder = script.jar_directory()
+    if not script.has_all_jars(folder):
         return
     for name in locked:
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    assert script.whole(tmp_path)
+    assert script.has_all_jars(tmp_path)
     (tmp_path / name).write_bytes((folder / name).read_bytes()[:-1] + b"?")
-    assert not script.whole(tmp_path)
+    assert not script.has_all_jars(tmp_path)
 
 
 def test_missing_java_is_a_one_line_error(tmp_path: Path) -> None:

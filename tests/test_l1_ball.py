@@ -569,12 +569,12 @@ def test_fixed_point_constants_cannot_overflow() -> None:
 def test_demo(tmp_path: Path) -> None:
     """All contenders learn the same model, which the demo asserts itself."""
     demo = runpy.run_path(str(ROOT / "demos" / "ball_sizes.py"))
-    lines = [demo["measure"](n, *demo["stream"](n)) for n in (200, 3_000)]
-    assert 100 < lines[0].active < 400 and 2_000 < lines[1].active < 4_000
-    assert [line.height for line in lines] == [1, 2]
-    assert set(lines[0].us) == {"plain", "wheel", "tree", "linear", "lean linear", "sort"}
-    assert min(lines[0].us.values()) > 0.0
-    demo["draw"](lines, tmp_path / "out" / "sizes.png")
+    sizes = [demo["measure"](n, *demo["stream"](n)) for n in (200, 3_000)]
+    assert 100 < sizes[0].active < 400 and 2_000 < sizes[1].active < 4_000
+    assert [size.height for size in sizes] == [1, 2]
+    assert set(sizes[0].us) == {"no ball", "wheel", "tree", "linear", "lean linear", "sort"}
+    assert min(sizes[0].us.values()) > 0.0
+    demo["draw"](sizes, tmp_path / "out" / "sizes.png")
     assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000
 
 

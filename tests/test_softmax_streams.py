@@ -220,7 +220,7 @@ def test_docs_show_the_output_of_the_demo() -> None:
         line, w = demo["run"](X, y, penalty, demo["STRENGTHS"][penalty][strength_index])
         used = w.any(axis=1)
         assert sentence.format(used.sum()) in page
-        assert used[: demo["TELL"]].all() and line.error < 0.385
+        assert used[: demo["INFORMATIVE"]].all() and line.error < 0.385
 
 
 # Command line

@@ -1,8 +1,8 @@
-"""Timings, as ratios from interleaved runs; each part is a file beside this one.
+"""Run benchmarks and print ratios from interleaved runs.
 
-`scripts/bench` runs all parts, `scripts/bench rows csr` some, and `scripts/bench page` a short run
-of those that compare with others, and writes docs/BENCHMARKS.md from what it has measured, or the
-file that is named: `scripts/bench page --file docs/BENCHMARKS-avx2.md`.
+`scripts/bench` runs all parts, `scripts/bench rows csr` some of them. `scripts/bench page` runs the
+parts that compare with other packages and writes their tables to docs/BENCHMARKS.md, or to another
+file: `scripts/bench page --file docs/BENCHMARKS-avx2.md`.
 """
 
 from __future__ import annotations
@@ -13,75 +13,13 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import bench_rivals
-from bench_kit import CONSOLE, clicks, in_turn, model, one_core, processor, table, w1
-
-
-def bench_softmax() -> None:
-    """Rows of 100 classes, beside river and Vowpal Wabbit; and as classes, d and t grow."""
-    import bench_softmax as softmax
-
-    bench_rivals.python()
-    softmax.bench_rivals(w1, table, CONSOLE.print)
-    softmax.bench_shapes(in_turn, table, CONSOLE.print)
-
-
-def bench_kafka() -> None:
-    """From a topic, beside polling alone."""
-    import bench_kafka as topics
-
-    topics.bench(w1, table, CONSOLE.print)
-
-
-def bench_projection() -> None:
-    """Projections of 10^6 entries, as ratios to a plain sum of them."""
-    import bench_projection as projection
-
-    columns = ("entries", "z", "left", "plain sum, ms", "numpy's sum /", "a new vector /")
-    title = f"{projection.N:,} entries: a plain sum, and ratios to it"
-    made = table(title, *columns, "ball /", "simplex /", "ball, sort /")
-    for name, z, left, (ms, *ratios) in projection.rows():
-        made.add_row(name, z, left, f"{ms:.2f}", *(f"{ratio:.1f}" for ratio in ratios))
-    CONSOLE.print(made)
-
-
-def bench_solvers() -> None:
-    """Compare the coordinate solvers with scikit-learn's, to the same objective."""
-    import bench_solvers as solvers
-
-    solvers.bench(w1, table, CONSOLE.print)
-
-
-def bench_checkpoint() -> None:
-    """How long a checkpoint keeps a run from learning."""
-    import bench_checkpoint as checkpoints
-
-    checkpoints.bench(table, CONSOLE.print)
-
-
-def bench_text() -> None:
-    """Text files: parsed, learnt, and beside Vowpal Wabbit."""
-    import bench_text as text
-
-    bench_rivals.python()
-    with one_core():
-        text.bench(w1, clicks, model, table, CONSOLE.print)
-
-
-def bench_cross() -> None:
-    """Crossed features, beside `-q` of Vowpal Wabbit."""
-    import bench_cross as crosses
-
-    bench_rivals.python()
-    with one_core():
-        crosses.bench(table, CONSOLE.print)
-
+from bench_kit import CONSOLE, cpu_description
 
 PARTS = {
     "rows": "bench_rows.bench_rows",
-    "roads": "bench_roads.bench_roads",
+    "roads": "bench_inputs.bench_inputs",
     "limits": "bench_limits.bench_limits",
-    "gzip": "bench_roads.bench_gzip",
+    "gzip": "bench_inputs.bench_gzip",
     "csr": "bench_passes.bench_csr",
     "models": "bench_passes.bench_models",
     "ball": "bench_passes.bench_ball",
@@ -94,44 +32,45 @@ PARTS = {
     "threads": "bench_dicts.bench_threads",
     "copies": "bench_process.bench_copies",
     "memory": "bench_process.bench_memory",
-    "softmax": "bench.bench_softmax",
-    "kafka": "bench.bench_kafka",
-    "projection": "bench.bench_projection",
-    "solvers": "bench.bench_solvers",
-    "checkpoint": "bench.bench_checkpoint",
-    "text": "bench.bench_text",
-    "cross": "bench.bench_cross",
+    "softmax": "bench_softmax.bench_softmax",
+    "kafka": "bench_kafka.bench_kafka",
+    "projection": "bench_projection.bench_projection",
+    "solvers": "bench_solvers.bench_solvers",
+    "checkpoint": "bench_checkpoint.bench_checkpoint",
+    "text": "bench_text.bench_text",
+    "cross": "bench_cross.bench_cross",
 }
+"""Module and function of each part; a module is imported only when its part runs."""
 
 
 def run(part: str) -> None:
-    """One part, printed as it is measured."""
-    home, _, name = PARTS[part].rpartition(".")
-    getattr(importlib.import_module(home), name)()
+    """Run one part, which prints its tables."""
+    module, _, function = PARTS[part].rpartition(".")
+    getattr(importlib.import_module(module), function)()
 
 
 def main() -> None:
-    asked = [one.removeprefix("--") for one in sys.argv[1:]]
+    parts = [argument.removeprefix("--") for argument in sys.argv[1:]]
     page = None
-    if asked[:1] == ["page"]:
+    if parts[:1] == ["page"]:
         import bench_page
 
-        page, asked = bench_page.PAGE, asked[1:]
-        if asked[:1] == ["file"]:
-            if len(asked) < 2 or not Path(asked[1]).parent.is_dir():
-                sys.exit("bench: after --file comes the page to write, in a folder that there is")
-            page, asked = Path(asked[1]), asked[2:]
-        asked = asked or list(bench_page.PARTS)
-    unknown = set(asked) - set(PARTS)
+        page, parts = bench_page.PAGE, parts[1:]
+        if parts[:1] == ["file"]:
+            if len(parts) < 2 or not Path(parts[1]).parent.is_dir():
+                sys.exit("bench: --file needs a path in an existing directory")
+            page, parts = Path(parts[1]), parts[2:]
+        parts = parts or list(bench_page.PARTS)
+    unknown = set(parts) - set(PARTS)
     if unknown:
         known = ", ".join([*PARTS, "page"])
-        sys.exit(f"bench: {unknown.pop()!r} is not known; give any of {known}")
+        sys.exit(f"bench: unknown part {unknown.pop()!r}; use any of {known}")
     versions = ", ".join(f"{p} {version(p)}" for p in ("streaml1", "numba", "numpy", "river"))
-    CONSOLE.print(f"{versions}; Python {platform.python_version()}; {processor()}")
+    CONSOLE.print(f"{versions}; Python {platform.python_version()}; {cpu_description()}")
     if page is not None:
-        bench_page.write(asked, run, page)
+        bench_page.write(parts, run, page)
         return
-    for part in asked or PARTS:
+    for part in parts or PARTS:
         run(part)
 
 

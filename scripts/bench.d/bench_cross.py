@@ -1,27 +1,26 @@
-"""Crossed features beside the same non-zeros given plainly, and beside `-q` of Vowpal Wabbit.
+"""Crossed features, compared with the same non-zeros as plain features and Vowpal Wabbit's `-q`.
 
-What is compared runs in turn, all of a table in each round, in one process; a ratio is formed
-within each round, and its median over the rounds is printed, with the time of a row. Times are
-those of the processor. Vowpal Wabbit is asked for in the Python that `VW_PYTHON` names, where it is
-installed: it learns a file from memory with one core, and so do we.
+Each round runs all pairs of a table in one process. A ratio is formed within each round; its median
+over the rounds is printed with the time per row. Times are CPU times. Vowpal Wabbit runs in the
+interpreter that `VW_PYTHON` names, if installed there. Both learn a file from the page cache on one
+core.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import math
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import bench_rivals
 import numpy as np
+from bench_kit import CONSOLE, new_table, process_seconds, single_core
 
 import streaml1
 from streaml1.features.ngrams import NGrams
@@ -30,42 +29,35 @@ ROUNDS = 7
 L1 = 1e-4
 BITS = 22
 
-VW = """
-import sys, time
-import vowpalwabbit
-begin = time.process_time()
-vowpalwabbit.Workspace(sys.argv[1]).finish()
-print(time.process_time() - begin)
-"""
 
 Row = dict[str, Any]
 Cross = list[tuple[str, ...]]
-Learn = Callable[[Any, Any, list[bool]], None]
+LearnDicts = Callable[[Any, Any, list[bool]], None]
 
 
-def clicks(n: int, columns: int, rng: Any) -> list[Row]:
-    """Categories, most of them well known and some of them new."""
+def click_rows(n: int, columns: int, rng: Any) -> list[Row]:
+    """Draw rows of categories, most of them frequent and some of them new."""
     data = np.minimum(rng.zipf(1.5, (n, columns)), 5000)
     return [{f"C{k}": f"{v:x}" for k, v in enumerate(row)} for row in data.tolist()]
 
 
-def mails(n: int, rng: Any) -> list[Row]:
-    """A site and 87 words with values."""
+def mail_rows(n: int, rng: Any) -> list[Row]:
+    """Draw rows of a site and 87 words with values."""
     rows = []
     for site in np.minimum(rng.zipf(1.5, n), 50).tolist():
-        words = np.unique(np.minimum(rng.zipf(1.3, 120), 20000))[:87]
+        tokens = np.unique(np.minimum(rng.zipf(1.3, 120), 20000))[:87]
         row: Row = {"site": f"s{site}"}
-        row |= {f"text^{word}": 1.5 for word in words.tolist()}
+        row |= {f"text^{token}": 1.5 for token in tokens.tolist()}
         rows.append(row)
     return rows
 
 
-def given(rows: list[Row], cross: Cross) -> list[Row]:
-    """The same non-zeros with a name each."""
-    return [_given(row, cross) for row in rows]
+def plain_rows(rows: list[Row], cross: Cross) -> list[Row]:
+    """Convert crossed rows to plain ones with the same non-zeros, each with a name."""
+    return [plain_row(row, cross) for row in rows]
 
 
-def _given(row: Row, cross: Cross) -> Row:
+def plain_row(row: Row, cross: Cross) -> Row:
     plain = {f"{k}={v}" if isinstance(v, str) else k: v for k, v in row.items()}
     values = {name: 1.0 if isinstance(v, str) else v for name, v in plain.items()}
     groups: dict[str, list[str]] = {}
@@ -73,23 +65,21 @@ def _given(row: Row, cross: Cross) -> Row:
         groups.setdefault(name.split("=")[0].split("^")[0], []).append(name)
     crossed = {}
     for a, b in cross:
-        for i, one in enumerate(groups[a]):
-            for other in groups[b][i + 1 :] if a == b else groups[b]:
-                crossed[_joined(one, other)] = values[one] * values[other]
+        for i, first in enumerate(groups[a]):
+            for second in groups[b][i + 1 :] if a == b else groups[b]:
+                crossed[crossed_name(first, second)] = values[first] * values[second]
     return {**row, **crossed}
 
 
-def _joined(one: str, other: str) -> str:
-    """Without `=`: names that have it and come whole are looked for as categories too."""
-    return f"{one} x {other}".replace("=", "~")
+def crossed_name(first: str, second: str) -> str:
+    """Join two names without `=`, because a name with `=` is also looked up as a category."""
+    return f"{first} x {second}".replace("=", "~")
 
 
-def seconds(work: Callable[[], Any]) -> float:
-    """Of a stream that goes on: memory that the run before has given back is at hand."""
+def steady_seconds(work: Callable[[], Any]) -> float:
+    """Time the second of two runs, in which freed memory of the first is available."""
     work()
-    begin = time.process_time()
-    work()
-    return time.process_time() - begin
+    return process_seconds(work)
 
 
 def one_by_one(model: Any, rows: list[Row], y: list[bool]) -> None:
@@ -98,13 +88,13 @@ def one_by_one(model: Any, rows: list[Row], y: list[bool]) -> None:
         model.learn_one(x, label)
 
 
-def together(model: Any, rows: list[Row], y: list[bool]) -> None:
+def in_batches(model: Any, rows: list[Row], y: list[bool]) -> None:
     for k in range(0, len(rows), 1000):
         model.learn_many(rows[k : k + 1000], y[k : k + 1000])
 
 
-def text(rows: list[Row], y: list[bool]) -> str:
-    """The rows as lines of Vowpal Wabbit: what is before the first = or ^ is the namespace."""
+def vw_text(rows: list[Row], y: list[bool]) -> str:
+    """Format rows as Vowpal Wabbit text; the part before the first = or ^ is the namespace."""
     lines = []
     for row, label in zip(rows, y, strict=True):
         spaces: dict[str, list[str]] = {}
@@ -116,215 +106,225 @@ def text(rows: list[Row], y: list[bool]) -> str:
             else:
                 space, word = name.split("^")
                 spaces.setdefault(space, []).append(f"{word}:{v}")
-        told = " ".join(f"|{space} {' '.join(words)}" for space, words in spaces.items())
-        lines.append(f"{1 if label else -1} {told}\n")
+        namespaces = " ".join(f"|{space} {' '.join(tokens)}" for space, tokens in spaces.items())
+        lines.append(f"{1 if label else -1} {namespaces}\n")
     return "".join(lines)
 
 
-def learnt(path: Path, cross: Cross | None, **params: Any) -> None:
+def learn_file(path: Path, cross: Cross | None, **params: Any) -> None:
     model = streaml1.ElasticNetClassifier(l1=L1, cross=cross, **params)
     streaml1.progressive(model, str(path), every=10**9)
 
 
 class Pair(NamedTuple):
-    """What is compared, and how many rows it is."""
+    """A run, the run to compare it with, and their number of rows."""
 
-    ours: Callable[[], Any]
-    other: Callable[[], Any]
+    run: Callable[[], Any]
+    base: Callable[[], Any]
     n: int
 
 
-def in_turn(rounds: int, pairs: Sequence[Pair]) -> list[str]:
-    """Of each pair the median of the ratio of both times, and that of the time of a row of `ours`.
+def compare(rounds: int, pairs: Sequence[Pair]) -> list[str]:
+    """Format, for each pair, the median ratio of both times and the median time per row of `run`.
 
-    Each round has all pairs: what else a machine does for a minute is in one round of all of them,
-    not in all rounds of one.
+    Each round has all pairs, so that a temporary load of the machine affects one round of all pairs
+    and not all rounds of one pair.
     """
-    took: list[list[tuple[float, float]]] = [[] for _ in pairs]
+    seconds: list[list[tuple[float, float]]] = [[] for _ in pairs]
     for _ in range(rounds):
-        for pair, times in zip(pairs, took, strict=True):
-            times.append((seconds(pair.ours), seconds(pair.other)))
-    told = []
-    for pair, times in zip(pairs, took, strict=True):
+        for pair, times in zip(pairs, seconds, strict=True):
+            times.append((steady_seconds(pair.run), steady_seconds(pair.base)))
+    cells = []
+    for pair, times in zip(pairs, seconds, strict=True):
         ratio = statistics.median(a / b for a, b in times)
-        told.append(f"{ratio:.2f} ({1e6 * statistics.median(a for a, _ in times) / pair.n:.1f} us)")
-    return told
+        us = 1e6 * statistics.median(a for a, _ in times) / pair.n
+        cells.append(f"{ratio:.2f} ({us:.1f} us)")
+    return cells
 
 
-def vw_seconds(path: Path, cross: Cross) -> float | None:
-    python = os.environ.get("VW_PYTHON", sys.executable)
+def vw_seconds(path: Path, cross: Cross) -> float:
     pairs = " ".join(f"--interactions {a}{b}" for a, b in cross)
-    asked = f"-d {path} -b 22 --loss_function logistic --l1 {L1} --quiet {pairs}"
-    done = subprocess.run([python, "-c", VW, asked], capture_output=True, text=True)
-    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
+    return bench_rivals.vowpal_wabbit_seconds(
+        f"-d {path} -b {BITS} --loss_function logistic --l1 {L1} {pairs}"
+    )
 
 
-def letters(rows: list[Row], cross: Cross) -> tuple[list[Row], Cross]:
-    """With namespaces that differ in their first letter, which is all that -q looks at."""
-    heads = list(dict.fromkeys(name.split("^")[0] for row in rows[:1] for name in row))
-    names = {head: chr(97 + k) if k < 26 else chr(39 + k) for k, head in enumerate(heads)}
+def with_letter_namespaces(rows: list[Row], cross: Cross) -> tuple[list[Row], Cross]:
+    """Rename namespaces to single letters, because `-q` compares only the first letter."""
+    namespaces = list(dict.fromkeys(name.split("^")[0] for row in rows[:1] for name in row))
+    letters = {space: chr(97 + k) if k < 26 else chr(39 + k) for k, space in enumerate(namespaces)}
     renamed = [
-        {name.replace(head, names[head], 1): v for name, v in row.items()
-         for head in [name.split("^")[0]]}
+        {name.replace(space, letters[space], 1): v for name, v in row.items()
+         for space in [name.split("^")[0]]}
         for row in rows
     ]  # fmt: skip
-    return renamed, [(names[a], names[b]) for a, b in cross]
+    return renamed, [(letters[a], letters[b]) for a, b in cross]
 
 
-def run(learn: Learn, rows: Any, y: list[bool], **params: Any) -> Callable[[], None]:
+def learner_run(learn: LearnDicts, rows: Any, y: list[bool], **params: Any) -> Callable[[], None]:
     return lambda: learn(streaml1.ElasticNetClassifier(l1=L1, **params), rows, y)
 
 
-def in_memory(rows: list[Row], cross: Cross, y: list[bool]) -> Iterator[Pair]:
-    """Dicts, with their names and hashed, by either road."""
-    plain = given(rows, cross)
-    for learn in (one_by_one, together):
+def dict_pairs(rows: list[Row], cross: Cross, y: list[bool]) -> Iterator[Pair]:
+    """Yield pairs of dicts: one by one and in batches, with names kept and hashed."""
+    plain = plain_rows(rows, cross)
+    for learn in (one_by_one, in_batches):
         for bits in (None, BITS):
-            crossed = run(learn, rows, y, cross=cross, hash_bits=bits)
-            yield Pair(crossed, run(learn, plain, y, hash_bits=bits), len(rows))
+            crossed = learner_run(learn, rows, y, cross=cross, hash_bits=bits)
+            yield Pair(crossed, learner_run(learn, plain, y, hash_bits=bits), len(rows))
 
 
-class Files(NamedTuple):
-    """Text of Vowpal Wabbit: rows to be crossed, and the same non-zeros given plainly."""
+class CrossFiles(NamedTuple):
+    """Vowpal Wabbit text files: rows to be crossed, and plain rows with the same non-zeros."""
 
     crossed: Path
-    whole: Path
+    plain: Path
     cross: Cross
     n: int
 
     @staticmethod
-    def of(folder: Path, rows: list[Row], cross: Cross, y: list[bool]) -> Files:
-        """Write them."""
-        folder.mkdir()
-        rows, cross = letters(rows, cross)
-        crossed, whole = folder / "crossed.vw", folder / "plain.vw"
-        crossed.write_text(text(rows, y))
-        whole.write_text(text(given(rows, cross), y))
-        return Files(crossed, whole, cross, len(rows))
+    def write(directory: Path, rows: list[Row], cross: Cross, y: list[bool]) -> CrossFiles:
+        """Write the files to a new directory."""
+        directory.mkdir()
+        rows, cross = with_letter_namespaces(rows, cross)
+        crossed, plain = directory / "crossed.vw", directory / "plain.vw"
+        crossed.write_text(vw_text(rows, y))
+        plain.write_text(vw_text(plain_rows(rows, cross), y))
+        return CrossFiles(crossed, plain, cross, len(rows))
 
     def pairs(self) -> Iterator[Pair]:
-        """With names, and hashed."""
+        """Yield pairs of files: with names kept, and hashed."""
         for bits in (None, BITS):
-            ours = partial(learnt, self.crossed, self.cross, hash_bits=bits)
-            yield Pair(ours, partial(learnt, self.whole, None, hash_bits=bits), self.n)
+            ours = partial(learn_file, self.crossed, self.cross, hash_bits=bits)
+            yield Pair(ours, partial(learn_file, self.plain, None, hash_bits=bits), self.n)
 
-    def theirs(self, rounds: int) -> str:
-        """What Vowpal Wabbit takes."""
-        took = [vw_seconds(self.crossed, self.cross) for _ in range(rounds)]
-        known = [one for one in took if one is not None]
-        return f"{1e6 * statistics.median(known) / self.n:.1f} us" if known else "not here"
+    def vowpal_wabbit(self, rounds: int) -> str:
+        """Format the median time per row of Vowpal Wabbit."""
+        seconds = statistics.median(vw_seconds(self.crossed, self.cross) for _ in range(rounds))
+        return "not installed" if math.isnan(seconds) else f"{1e6 * seconds / self.n:.1f} us"
 
 
-def framed(model: Any, rows: Any, y: list[bool]) -> None:
+def learn_frame(model: Any, rows: Any, y: list[bool]) -> None:
     for k in range(0, len(rows), 1000):
         model.learn_many(rows.iloc[k : k + 1000], y[k : k + 1000])
 
 
-def filed(model: Any, path: Any, y: list[bool]) -> None:
-    how = {"target": "y"} if path.suffix == ".csv" else {}
-    streaml1.progressive(model, str(path), every=10**9, **how)
+def learn_path(model: Any, path: Any, y: list[bool]) -> None:
+    options = {"target": "y"} if path.suffix == ".csv" else {}
+    streaml1.progressive(model, str(path), every=10**9, **options)
 
 
-def lines_of(path: Path, rows: list[Row], y: list[bool]) -> Path:
-    lines = [json.dumps({"x": x, "y": one}) for x, one in zip(rows, y, strict=True)]
+def write_jsonl(path: Path, rows: list[Row], y: list[bool]) -> Path:
+    lines = [json.dumps({"x": x, "y": label}) for x, label in zip(rows, y, strict=True)]
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
-def words(folder: Path, n: int, rng: Any) -> Iterator[tuple[str, Pair, Pair]]:
-    """Texts of 60 words to words and pairs of neighbours, beside the same given by name."""
+def text_cases(directory: Path, n: int, rng: Any) -> Iterator[tuple[str, Pair, Pair]]:
+    """Yield texts of 60 words, paired with the same rows as named word n-grams up to length 2."""
     import pandas
 
-    known = [f"w{k}" for k in range(5000)]
-    picked = np.minimum(rng.zipf(1.3, (n, 60)), 4999).tolist()
-    rows: list[Row] = [{"message": " ".join(known[k] for k in row)} for row in picked]
+    words = [f"w{k}" for k in range(5000)]
+    ranks = np.minimum(rng.zipf(1.3, (n, 60)), 4999).tolist()
+    rows: list[Row] = [{"message": " ".join(words[k] for k in row)} for row in ranks]
     y = (rng.random(n) < 0.3).tolist()
-    reader = NGrams(["message"], 2)
-    plain = [dict(reader.of(x)) for x in rows]
-    raw, whole = lines_of(folder / "a.jsonl", rows, y), lines_of(folder / "b.jsonl", plain, y)
-    table = folder / "a.csv"
-    texts = [f"{int(one)},{x['message']}\n" for x, one in zip(rows, y, strict=True)]
-    table.write_text("y,message\n" + "".join(texts))
-    line, named = folder / "a.vw", folder / "b.vw"
-    told = zip(y, rows, plain, strict=True)
-    pairs = [
-        (f"{int(one)} |message {x['message']}\n", f"{int(one)} | {_features(names)}\n")
-        for one, x, names in told
-    ]
-    line.write_text("".join(a for a, _ in pairs))
-    named.write_text("".join(b for _, b in pairs))
-    asked: dict[str, Any] = {"text": ["message"], "ngrams": 2}
-    for road, ours, given_raw, other, given_plain in (
-        ("dicts one by one", one_by_one, rows, one_by_one, plain),
-        ("dicts, a thousand together", together, rows, together, plain),
-        ("a frame, beside dicts", framed, pandas.DataFrame(rows), together, plain),
-        ("JSON lines", filed, raw, filed, whole),
-        ("CSV, beside JSON lines", filed, table, filed, whole),
-        ("lines of .vw", filed, line, filed, named),
+    ngrams = NGrams(["message"], 2)
+    named = [dict(ngrams.of(x)) for x in rows]
+    jsonl = write_jsonl(directory / "raw.jsonl", rows, y)
+    named_jsonl = write_jsonl(directory / "named.jsonl", named, y)
+    csv = directory / "raw.csv"
+    lines = [f"{int(label)},{x['message']}\n" for x, label in zip(rows, y, strict=True)]
+    csv.write_text("y,message\n" + "".join(lines))
+    vw, named_vw = directory / "raw.vw", directory / "named.vw"
+    vw.write_text(
+        "".join(f"{int(label)} |message {x['message']}\n" for x, label in zip(rows, y, strict=True))
+    )
+    named_vw.write_text(
+        "".join(f"{int(label)} | {vw_features(x)}\n" for x, label in zip(named, y, strict=True))
+    )
+    options: dict[str, Any] = {"text": ["message"], "ngrams": 2}
+    for name, learn, raw, learn_base, base in (
+        ("dicts one by one", one_by_one, rows, one_by_one, named),
+        ("dicts in batches of 1,000", in_batches, rows, in_batches, named),
+        ("data frame / dicts", learn_frame, pandas.DataFrame(rows), in_batches, named),
+        ("JSON lines", learn_path, jsonl, learn_path, named_jsonl),
+        ("CSV / JSON lines", learn_path, csv, learn_path, named_jsonl),
+        (".vw lines", learn_path, vw, learn_path, named_vw),
     ):
-        names, hashed = (
-            Pair(run(ours, given_raw, y, hash_bits=bits, **asked),
-                 run(other, given_plain, y, hash_bits=bits), n)
+        kept, hashed = (
+            Pair(learner_run(learn, raw, y, hash_bits=bits, **options),
+                 learner_run(learn_base, base, y, hash_bits=bits), n)
             for bits in (None, BITS)
         )  # fmt: skip
-        yield road, names, hashed
+        yield name, kept, hashed
 
 
-def _features(x: Row) -> str:
-    """As in a line of `.vw`, in which names have no blanks."""
+def vw_features(x: Row) -> str:
+    """Format features for a `.vw` line, in which names have no blanks."""
     return " ".join(f"{name.replace(' ', '_')}:{v}" for name, v in x.items())
 
 
-def bytes_of_a_cross(n: int) -> float:
-    """Bytes that a model holds for each crossed feature: beside one that has none of them."""
+def bytes_per_cross(n: int) -> float:
+    """Return the bytes per crossed feature: memory of a model with crosses less one without."""
     rows: list[Row] = [{"a": f"{k // 100}", "b": f"{k % 100}"} for k in range(n)]
-    held = []
+    sizes = []
     for cross in (None, [("a", "b")]):
         model = streaml1.ElasticNetClassifier(l1=0.0, cross=cross)
         model.learn_many(rows, [True] * n)
-        held.append(model._raw_memory_usage)
+        sizes.append(model._raw_memory_usage)
         assert len(model.weights) >= (n if cross else 0)
-    return (held[1] - held[0]) / n
+    return (sizes[1] - sizes[0]) / n
 
 
-def bench(table: Any, say: Callable[[Any], Any], rounds: int = ROUNDS, size: int = 1) -> None:
-    """Say all tables; `table` makes one of a title and the names of its columns."""
+def bench_cross() -> None:
+    """Measure crossed features, and compare them with `-q` of Vowpal Wabbit."""
+    bench_rivals.python()
+    with single_core():
+        compare_all(ROUNDS)
+
+
+def compare_all(rounds: int, size: int = 1) -> None:
+    """Print all tables; `size` multiplies the number of rows."""
     rng = np.random.default_rng(7)
-    ten, all_of = clicks(20_000 * size, 10, rng), clicks(600 * size, 39, rng)
-    every = list(combinations([f"C{k}" for k in range(39)], 2))
+    ten, all_columns = click_rows(20_000 * size, 10, rng), click_rows(600 * size, 39, rng)
+    all_pairs = list(combinations([f"C{k}" for k in range(39)], 2))
     cases: list[tuple[str, list[Row], Cross]] = [
         ("10 categories, 3 pairs", ten, list(combinations(["C0", "C1", "C2"], 2))),
         ("10 categories, 15 pairs", ten, list(combinations([f"C{k}" for k in range(6)], 2))),
-        ("39 categories, all 741 pairs", all_of, every),
-        ("a site x 87 words", mails(2000 * size, rng), [("site", "text")]),
-        ("87 words x one another", mails(100 * size, rng), [("text", "text")]),
+        ("39 categories, all 741 pairs", all_columns, all_pairs),
+        ("a site x 87 words", mail_rows(2000 * size, rng), [("site", "text")]),
+        ("87 words x one another", mail_rows(100 * size, rng), [("text", "text")]),
     ]
     labelled = [(*case, (rng.random(len(case[1])) < 0.3).tolist()) for case in cases]
-    heads = [f"{road}, {how}" for road in ("one by one", "many") for how in ("names", "hashed")]
-    shown = table("Crossed dicts: time to that of the same non-zeros given plainly", "rows", *heads)
-    told = in_turn(rounds, [pair for _, *case in labelled for pair in in_memory(*case)])
+    columns = [f"{api}, {names}" for api in ("one", "many") for names in ("names", "hashed")]
+    table = new_table(
+        "Crossed dicts: time relative to plain features with the same non-zeros", "rows", *columns
+    )
+    cells = compare(rounds, [pair for _, *case in labelled for pair in dict_pairs(*case)])
     for k, (name, *_) in enumerate(labelled):
-        shown.add_row(name, *told[4 * k : 4 * k + 4])
-    say(shown)
-    shown = table(
-        "Crossed lines of .vw: time to that of the same non-zeros as text",
+        table.add_row(name, *cells[4 * k : 4 * k + 4])
+    CONSOLE.print(table)
+    table = new_table(
+        "Crossed .vw lines: time relative to plain text with the same non-zeros",
         "rows", "names", "hashed", "vw -q",
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Files.of(Path(folder) / f"{k}", *labelled[k][1:]) for k in range(4)]
-        told = in_turn(rounds, [pair for one in files for pair in one.pairs()])
-        for k, one in enumerate(files):
-            shown.add_row(labelled[k][0], *told[2 * k : 2 * k + 2], one.theirs(rounds))
-    say(shown)
-    shown = table("Raw text: time to that of the same words and pairs as names",
-                  "60 words", "names", "hashed")  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        roads = list(words(Path(folder), 2000 * size, rng))
-        told = in_turn(rounds, [pair for _, *both in roads for pair in both])
-        for k, (road, *_) in enumerate(roads):
-            shown.add_row(road, *told[2 * k : 2 * k + 2])
-    say(shown)
-    shown = table("Memory of crossed features", "features", "bytes each")
+    with tempfile.TemporaryDirectory() as directory:
+        files = [CrossFiles.write(Path(directory) / f"{k}", *labelled[k][1:]) for k in range(4)]
+        cells = compare(rounds, [pair for case in files for pair in case.pairs()])
+        for k, case in enumerate(files):
+            table.add_row(labelled[k][0], *cells[2 * k : 2 * k + 2], case.vowpal_wabbit(rounds))
+    CONSOLE.print(table)
+    table = new_table(
+        "Raw text: time relative to the same word n-grams as named features",
+        "60 words", "names", "hashed",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as directory:
+        texts = list(text_cases(Path(directory), 2000 * size, rng))
+        cells = compare(rounds, [pair for _, *pairs in texts for pair in pairs])
+        for k, (name, *_) in enumerate(texts):
+            table.add_row(name, *cells[2 * k : 2 * k + 2])
+    CONSOLE.print(table)
+    table = new_table("Memory of crossed features", "features", "bytes each")
     for n in (50_000 * size, 200_000 * size):
-        shown.add_row(f"{n:,}", f"{bytes_of_a_cross(n):.0f}")
-    say(shown)
+        table.add_row(f"{n:,}", f"{bytes_per_cross(n):.0f}")
+    CONSOLE.print(table)

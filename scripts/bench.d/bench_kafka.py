@@ -1,4 +1,4 @@
-"""Learning from a topic, beside a loop that only polls and touches the values."""
+"""Learning from a topic, compared with a loop that only polls and touches the values."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import kafka
 import numpy as np
+from bench_kit import CONSOLE, new_table, w1
 
 import streaml1
 from streaml1.training.prediction_records import PredictionRecords
@@ -26,19 +27,19 @@ ROUNDS = 5
 
 
 @contextmanager
-def broker() -> Any:
-    """The address of a broker: the one that is up, else one for as long as this lasts."""
+def running_broker() -> Any:
+    """Yield the address of the running broker, or of one that is started and stopped here."""
     was_up = subprocess.run([*BROKER, "status"], stdout=subprocess.DEVNULL).returncode == 0
-    done = subprocess.run([*BROKER, "up"], check=True, stdout=subprocess.PIPE, text=True)
+    process = subprocess.run([*BROKER, "up"], check=True, stdout=subprocess.PIPE, text=True)
     try:
-        yield done.stdout.split()[-1]
+        yield process.stdout.split()[-1]
     finally:
         if not was_up:
             subprocess.run([*BROKER, "down"], check=True)
 
 
-def svmlight(X: Any, y: Any) -> list[bytes]:
-    """A line a row, values with six digits."""
+def svmlight_lines(X: Any, y: Any) -> list[bytes]:
+    """Format each row as a svmlight line, values with six digits."""
     lines = []
     for row, label in enumerate(y):
         lo, hi = X.indptr[row], X.indptr[row + 1]
@@ -47,7 +48,7 @@ def svmlight(X: Any, y: Any) -> list[bytes]:
     return lines
 
 
-def jsonl(X: Any, y: Any) -> list[bytes]:
+def json_lines(X: Any, y: Any) -> list[bytes]:
     lines = []
     for row, label in enumerate(y):
         lo, hi = X.indptr[row], X.indptr[row + 1]
@@ -57,7 +58,7 @@ def jsonl(X: Any, y: Any) -> list[bytes]:
     return lines
 
 
-def fill(address: str, values: list[bytes]) -> str:
+def fill_topic(address: str, values: list[bytes]) -> str:
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     settings: Any = {"linger_ms": 50, "batch_size": 2**18}
     with closing(kafka.KafkaProducer(bootstrap_servers=address, **settings)) as producer:
@@ -68,7 +69,7 @@ def fill(address: str, values: list[bytes]) -> str:
 
 
 def poll(address: str, topic: str) -> int:
-    """Read a topic to its end with the settings of streaml1, and touch each value."""
+    """Read a topic to its end with the settings of streaml1 and touch each value."""
     part = kafka.TopicPartition(topic, 0)
     settings: Any = {
         "enable_auto_commit": False, "auto_offset_reset": "none", "max_poll_records": 1000,
@@ -85,55 +86,63 @@ def poll(address: str, topic: str) -> int:
     return touched
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of all of the process's threads, and by the clock."""
+def process_and_wall_seconds(run: Callable[[], Any]) -> tuple[float, float]:
+    """Return the CPU seconds of all threads of the process, and the wall time."""
     cpu, wall = time.process_time(), time.perf_counter()
     run()
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def bench(rows: Any, table: Any, tell: Any) -> None:
+def bench_kafka() -> None:
+    """Compare learning from a topic with polling alone."""
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
-    X, y = rows(ROWS)
-    lines = svmlight(X, y)
+    X, y = w1(ROWS)
+    lines = svmlight_lines(X, y)
     forms = {
-        "svmlight, a record a row": lines,
-        "svmlight, 8 rows a record": [
+        "svmlight, one row per record": lines,
+        "svmlight, 8 rows per record": [
             b"\n".join(lines[lo : lo + 8]) for lo in range(0, ROWS, 8)
         ],
-        "JSON, a record a row": jsonl(X, y),
+        "JSON, one row per record": json_lines(X, y),
     }  # fmt: skip
-    shown = table(
-        f"learning {ROWS:,} rows of W1 from a topic (elastic net), beside polling alone; median of "
-        f"{ROUNDS} rounds in turn",
-        "records", "polling, us/row", "learning, us/row", "ratio (all threads)", "ratio (clock)",
+    table = new_table(
+        f"learning {ROWS:,} rows of W1 from a topic (elastic net), compared with polling alone; "
+        f"median of {ROUNDS} interleaved rounds",
+        "records", "polling, us/row", "learning, us/row", "ratio (CPU time)", "ratio (wall time)",
         "with predictions, us/row",
     )  # fmt: skip
-    with broker() as address:
+    with running_broker() as address:
         for name, values in forms.items():
-            topic = fill(address, values)
+            topic = fill_topic(address, values)
             url = f"kafka://{address}/{topic}"
 
             def learn(url: str = url) -> None:
                 model = streaml1.ElasticNetClassifier(l1=1e-6, l2=1e-6)
                 streaml1.progressive(model, url, until_end=True, every=ROWS)
 
-            def only_poll(topic: str = topic, address: str = address) -> None:
+            def poll_only(topic: str = topic, address: str = address) -> None:
                 poll(address, topic)
 
-            def tell_each(url: str = url) -> None:
+            def predict_to_topic(url: str = url) -> None:
                 model = streaml1.ElasticNetClassifier(l1=1e-6, l2=1e-6)
                 with PredictionRecords(f"{url}-p") as out:
                     streaml1.progressive(model, url, until_end=True, every=ROWS, observers=[out])
 
             learn()
             times = np.array(
-                [(*timed(only_poll), *timed(learn), *timed(tell_each)) for _ in range(ROUNDS)]
+                [
+                    (
+                        *process_and_wall_seconds(poll_only),
+                        *process_and_wall_seconds(learn),
+                        *process_and_wall_seconds(predict_to_topic),
+                    )
+                    for _ in range(ROUNDS)
+                ]
             )
             cpu, wall = times[:, 2] / times[:, 0], times[:, 3] / times[:, 1]
             us = np.median(times, axis=0) / ROWS * 1e6
-            shown.add_row(
+            table.add_row(
                 name, f"{us[0]:.2f}", f"{us[2]:.2f}", f"{np.median(cpu):.2f}",
                 f"{np.median(wall):.2f}", f"{us[4]:.2f}",
             )  # fmt: skip
-    tell(shown)
+    CONSOLE.print(table)

@@ -1,4 +1,4 @@
-"""Passes over rows in memory, as ratios to a bare unpenalised SGD kernel."""
+"""Passes over rows in memory, as ratios to a bare SGD kernel without a penalty."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 import runpy
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,13 @@ import numpy as np
 from bench_kit import (
     CONSOLE,
     SEED,
+    ball_model,
     bare_run,
-    in_ball,
-    in_turn,
-    model,
-    table,
+    elastic_net,
+    interleave,
+    new_table,
+    repeat_until,
+    uniform_rows,
     w1,
     w2,
 )
@@ -27,7 +31,7 @@ import streaml1
 
 
 def dense_step_seconds(X: Any, y: Any, eta: float, n: int = 200) -> float:
-    """Seconds a row of the dense FoBoS update, numpy in place."""
+    """Return the seconds per row of the dense FoBoS update, in-place numpy."""
     w, size = np.zeros(X.shape[1]), np.empty(X.shape[1])
     begin = time.thread_time()
     for i in range(n):
@@ -44,8 +48,8 @@ def dense_step_seconds(X: Any, y: Any, eta: float, n: int = 200) -> float:
 
 
 def bench_csr() -> None:
-    """A progressive pass over rows in memory."""
-    made = table(
+    """Measure a progressive pass over CSR rows."""
+    results = new_table(
         "a progressive pass over CSR rows, l1 = l2 = 1e-6",
         *("workload", "rows", "non-zeros", "bare SGD ns/nnz", "elastic net ns/nnz", "ratio"),
         *("dense numpy / elastic net",),
@@ -53,23 +57,23 @@ def bench_csr() -> None:
     for name, (X, y), eta in (("W1", w1(), 3.0), ("W2", w2(), 0.02)):
         runs = {
             "bare": bare_run(X, y, eta),
-            "net": lambda X=X, y=y, eta=eta: model(eta).progressive_many(X, y),  # type: ignore
+            "net": lambda X=X, y=y, eta=eta: elastic_net(eta).progressive_many(X, y),  # type: ignore
         }
-        seconds = in_turn(runs, 15)
+        seconds = interleave(runs, 15)
         ratio = np.median(seconds["net"] / seconds["bare"])
         dense = dense_step_seconds(X, y, eta)
         row = np.median(seconds["net"]) / X.shape[0]
-        made.add_row(
+        results.add_row(
             *(name, f"{X.shape[0]:,}", f"{X.nnz / X.shape[0]:.1f}"),
             f"{np.median(seconds['bare']) / X.nnz * 1e9:.2f}",
             f"{np.median(seconds['net']) / X.nnz * 1e9:.2f}",
             *(f"{ratio:.2f}", f"{dense / row:,.0f}"),
         )
-    CONSOLE.print(made)
+    CONSOLE.print(results)
 
 
 def bench_models() -> None:
-    """A progressive pass over the rows of W1, each model as a ratio to bare SGD."""
+    """Measure a progressive pass of each model over the rows of W1, as a ratio to bare SGD."""
     X, y = w1()
     net, truncated = streaml1.ElasticNetClassifier, streaml1.TruncatedGradientClassifier
     fobos = streaml1.FOBOSClassifier
@@ -88,7 +92,7 @@ def bench_models() -> None:
         ),
         "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
         "l1 ball, radius 1,000": lambda: ball(radius=1e3, lr=3.0, **constant),
-        "  by the tree": lambda: ball(radius=1e3, lr=3.0, index="tree", **constant),
+        "  tree index": lambda: ball(radius=1e3, lr=3.0, index="tree", **constant),
         "Pegasos": lambda: streaml1.PegasosClassifier(l2=1e-4),
         "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
         "  averaged, projected": lambda: streaml1.PegasosClassifier(l2=1e-4, average=True),
@@ -103,80 +107,88 @@ def bench_models() -> None:
     runs = {"bare": bare_run(X, y, 3.0)}
     for name, make in learners.items():
         runs[name] = lambda make=make: make().progressive_many(X, y)  # type: ignore
-    seconds = in_turn(runs, 15)
-    made = table(f"W1: {X.shape[0]:,} rows, {X.nnz:,} non-zeros", "model", "ns/nnz", "ratio")
+    seconds = interleave(runs, 15)
+    results = new_table(f"W1: {X.shape[0]:,} rows, {X.nnz:,} non-zeros", "model", "ns/nnz", "ratio")
     for name, times in seconds.items():
         ratio = np.median(times / seconds["bare"])
-        made.add_row(name, f"{np.median(times) / X.nnz * 1e9:.2f}", f"{ratio:.2f}")
-    CONSOLE.print(made)
+        results.add_row(name, f"{np.median(times) / X.nnz * 1e9:.2f}", f"{ratio:.2f}")
+    CONSOLE.print(results)
 
 
 def bench_ball() -> None:
-    """A row of W1 in a ball that keeps 100,000 weights; `demos/ball_sizes.py` has other sizes."""
+    """Measure a row of W1 in an l1 ball with about 100,000 non-zero weights.
+
+    `demos/ball_sizes.py` measures other sizes.
+    """
     demo = runpy.run_path(str(Path(__file__).parent.parent.parent / "demos" / "ball_sizes.py"))
     X, y = w1()
-    line = demo["measure"](100_000, X, y.astype(float))
-    bare, linear, lean = (line.us[name] for name in ("plain", "linear", "lean linear"))
-    made = table(
-        f"W1 in the l1 ball: {line.active:,} weights are not zero",
-        *("", "us/row", "bare SGD", "linear-time projection /", "the same, lean /"),
+    size = demo["measure"](100_000, X, y.astype(float))
+    bare, linear, lean = (size.us[name] for name in ("no ball", "linear", "lean linear"))
+    results = new_table(
+        f"W1 in the l1 ball: {size.active:,} non-zero weights",
+        *("", "us/row", "x bare SGD", "linear-time projection /", "lean projection /"),
     )
-    for name, us in line.us.items():
-        made.add_row(
+    for name, us in size.us.items():
+        results.add_row(
             *(name, f"{us:,.2f}", f"{us / bare:,.1f}", f"{linear / us:,.1f}", f"{lean / us:,.1f}")
         )
-    CONSOLE.print(made)
+    CONSOLE.print(results)
 
 
-def beside_bare(kept: Any, X: Any, y: Any) -> tuple[float, float, float]:
-    """Nanoseconds a row of bare SGD and of a model that goes on and on, and their ratio."""
-    kept.progressive_many(X, y)
-    runs = {"bare": bare_run(X, y, 0.02), "model": lambda: kept.progressive_many(X, y)}
-    seconds = in_turn(runs, 7)
-    bare, its = (float(np.median(took)) / X.shape[0] * 1e9 for took in seconds.values())
-    return bare, its, float(np.median(seconds["model"] / seconds["bare"]))
+def compare_with_bare(learner: Any, X: Any, y: Any) -> tuple[float, float, float]:
+    """Return the ns per row of bare SGD and of a model that keeps learning, and their ratio."""
+    learner.progressive_many(X, y)
+    runs = {"bare": bare_run(X, y, 0.02), "model": lambda: learner.progressive_many(X, y)}
+    seconds = interleave(runs, 7)
+    bare, model = (float(np.median(times)) / X.shape[0] * 1e9 for times in seconds.values())
+    return bare, model, float(np.median(seconds["model"] / seconds["bare"]))
 
 
 def bench_flat() -> None:
-    """The cost of a row as the dimension and the time that has passed grow."""
-    made = table("40 non-zeros a row, drawn evenly", "d", "bare ns/row", "net ns/row", "ratio")
-    for d in (10**4, 10**5, 10**6, 10**7):
-        rng = np.random.default_rng(SEED)
-        ids = np.sort(rng.integers(0, d, (20_000, 40)), axis=1)
-        X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(20_001) * 40), (20_000, d))
-        X.sum_duplicates()
-        y = rng.random(20_000) < 0.5
-        bare, net, ratio = beside_bare(model(0.02), X, y)
-        made.add_row(f"{d:,}", f"{bare:.0f}", f"{net:.0f}", f"{ratio:.2f}")
-    CONSOLE.print(made)
+    """Measure the cost of a row as the dimension and the number of examples grow."""
+    flat_elastic_net()
+    flat_ball()
+    flat_time()
 
-    # Which weights are in the ball depends on the rows, so here they are the same for each d.
-    title = "l1 ball of radius 30: the same 10,000 features, spread evenly over d slots in use"
-    made = table(title, "d", "bare ns/row", "ball ns/row", "ratio", "non-zeros")
+
+def flat_elastic_net() -> None:
+    results = new_table(
+        "40 non-zeros a row, drawn uniformly", "d", "bare ns/row", "net ns/row", "ratio"
+    )
+    for d in (10**4, 10**5, 10**6, 10**7):
+        X, y = uniform_rows(d)
+        bare, net, ratio = compare_with_bare(elastic_net(0.02), X, y)
+        results.add_row(f"{d:,}", f"{bare:.0f}", f"{net:.0f}", f"{ratio:.2f}")
+    CONSOLE.print(results)
+
+
+def flat_ball() -> None:
+    # The active set depends on the rows, so the rows are the same for each d.
+    title = "l1 ball of radius 30: the same 10,000 features, spread evenly over d occupied slots"
+    results = new_table(title, "d", "bare ns/row", "ball ns/row", "ratio", "non-zeros")
     rng = np.random.default_rng(SEED)
     ids = np.sort(np.stack([rng.choice(10**4, 40, replace=False) for _ in range(20_000)]), axis=1)
     y = rng.random(20_000) < 0.5
     for d in (10**4, 10**5, 10**6, 10**7):
         spread = (ids * (d // 10**4)).ravel()
         X = csr_matrix((np.ones(ids.size), spread, np.arange(20_001) * 40), (20_000, d))
-        kept = in_ball(30.0, 0.02)
-        kept.learn_many(csr_matrix((np.full(d, 1e-9), np.arange(d), [0, d]), (1, d)), [True])
-        bare, ball, ratio = beside_bare(kept, X, y)
-        made.add_row(f"{d:,}", f"{bare:.0f}", f"{ball:.0f}", f"{ratio:.2f}", f"{kept.n_nonzero:,}")
-    CONSOLE.print(made)
+        learner = ball_model(30.0, 0.02)
+        learner.learn_many(csr_matrix((np.full(d, 1e-9), np.arange(d), [0, d]), (1, d)), [True])
+        bare, ball, ratio = compare_with_bare(learner, X, y)
+        results.add_row(
+            f"{d:,}", f"{bare:.0f}", f"{ball:.0f}", f"{ratio:.2f}", f"{learner.n_nonzero:,}"
+        )
+    CONSOLE.print(results)
 
+
+def flat_time() -> None:
     columns = "t", "net ns/row", "ball ns/row", "l-infinity ns/row"
-    made = table("the same 1,000 rows again and again", *columns)
+    results = new_table("the same 1,000 rows repeatedly", *columns)
     X, y = w1(1000)
     linf = streaml1.FOBOSClassifier(norm="linf", lr=3.0, schedule="constant")
-    models, t = (model(3.0, l1=1e-4, l2=1e-4), in_ball(1e2, 3.0), linf), 0
-    for reach in (10**3, 10**4, 10**5, 10**6, 10**7):
-        times: list[list[float]] = [[] for _ in models]
-        while t < reach:
-            for kept, took in zip(models, times, strict=True):
-                begin = time.thread_time()
-                kept.progressive_many(X, y)
-                took.append((time.thread_time() - begin) / 1000)
-            t += 1000
-        made.add_row(f"{t:,}", *(f"{np.median(took[-100:]) * 1e9:.0f}" for took in times))
-    CONSOLE.print(made)
+    models: tuple[Any, ...] = (elastic_net(3.0, l1=1e-4, l2=1e-4), ball_model(1e2, 3.0), linf)
+    runs = [partial(model.progressive_many, X, y) for model in models]
+    for start, end in pairwise((0, 10**3, 10**4, 10**5, 10**6, 10**7)):
+        seconds = repeat_until(runs, start, end)
+        results.add_row(f"{end:,}", *(f"{row * 1e9:.0f}" for row in seconds))
+    CONSOLE.print(results)

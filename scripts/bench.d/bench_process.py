@@ -1,4 +1,4 @@
-"""What processes take: to start, for names without end, for a thousand copies."""
+"""Costs of processes: start-up time, memory of an endless vocabulary, memory of 1,000 copies."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from typing import Any
 import numpy as np
 from bench_kit import (
     CONSOLE,
-    table,
+    new_table,
 )
+
+# Without PYTHONDONTWRITEBYTECODE: an installed package has its bytecode.
+INSTALLED_ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def bench_start() -> None:
-    """Import and first prediction of a new process, with an empty and a filled cache."""
+    """Measure import and first prediction of a new process, with a cold and a warm cache."""
     importing = "import streaml1"
     first = "; ".join([importing, "m = streaml1.ElasticNetClassifier()"])
     predicting = first + "; m.predict_proba_one({'a': 1.0})"
     learning = predicting + "; m.learn_one({'a': 1.0}, True); m.predict_proba_one({'a': 1.0})"
-    # What is installed has its bytecode.
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    made = table(
-        "seconds of a new process, those of the processor, and the most memory: median of 5",
-        *("what", "cold cache", "processor", "warm cache", "processor", "MiB"),
+    results = new_table(
+        "wall time, CPU time and peak memory of a new process: median of 5",
+        *("process", "cold cache", "CPU", "warm cache", "CPU", "MiB"),
     )
     with tempfile.TemporaryDirectory() as saved:
         file = f"{saved}/model"
-        _taken_by(f"{learning}; m.save({file!r})", environment)
+        measure_process(f"{learning}; m.save({file!r})", INSTALLED_ENVIRONMENT)
         loading = f"{importing}; streaml1.load({file!r}).predict_proba_one({{'a': 1.0}})"
         for name, text in (
             ("python -c pass", "pass"),
@@ -45,36 +46,37 @@ def bench_start() -> None:
             cold: list[tuple[float, float, float]] = []
             warm: list[tuple[float, float, float]] = []
             for _ in range(5):
-                with tempfile.TemporaryDirectory() as folder:
+                with tempfile.TemporaryDirectory() as cache:
+                    environment = INSTALLED_ENVIRONMENT | {"NUMBA_CACHE_DIR": cache}
                     for times in (cold, warm):
-                        times.append(_taken_by(text, environment | {"NUMBA_CACHE_DIR": folder}))
-            (clock, processor, _), (warm_clock, warm_processor, memory) = (
+                        times.append(measure_process(text, environment))
+            (cold_wall, cold_cpu, _), (warm_wall, warm_cpu, memory) = (
                 np.median(times, axis=0) for times in (cold, warm)
             )
-            seconds = (clock, processor, warm_clock, warm_processor)
-            made.add_row(name, *(f"{one:.2f}" for one in seconds), f"{memory:.0f}")
-    CONSOLE.print(made)
+            seconds = (cold_wall, cold_cpu, warm_wall, warm_cpu)
+            results.add_row(name, *(f"{value:.2f}" for value in seconds), f"{memory:.0f}")
+    CONSOLE.print(results)
 
 
-# Not what the system counts of a process, in which the parent's is counted too.
+# VmHWM, because ru_maxrss of a child also includes its parent's pages from before exec.
 MEMORY = "print(*(line.split()[1] for line in open('/proc/self/status') if 'VmHWM' in line))"
 
 
-def _taken_by(text: str, environment: dict[str, str]) -> tuple[float, float, float]:
-    """Seconds of a process by the clock and by the processor, and the most MiB it had."""
+def measure_process(text: str, environment: dict[str, str]) -> tuple[float, float, float]:
+    """Run a program; return its wall time and CPU time in seconds, and its peak memory in MiB."""
     begin = time.perf_counter()
-    process = subprocess.Popen(
+    child = subprocess.Popen(
         [sys.executable, "-c", f"{text}\n{MEMORY}"], env=environment, stdout=subprocess.PIPE
     )
-    assert process.stdout is not None
-    with process.stdout as told:
-        kibibytes = told.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    assert child.stdout is not None
+    with child.stdout as output:
+        kibibytes = output.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
         sys.exit(f"bench: {text!r} failed")
     seconds = time.perf_counter() - begin
-    return seconds, used.ru_utime + used.ru_stime, int(kibibytes) / 1024
+    return seconds, usage.ru_utime + usage.ru_stime, int(kibibytes) / 1024
 
 
 NEW_NAMES = """
@@ -85,8 +87,8 @@ def memory():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
-which, n, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-if which == "streaml1":
+package, n, max_bytes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+if package == "streaml1":
     import streaml1
     model = streaml1.ElasticNetClassifier(l1=1e-3, lr=0.1, schedule="constant")
 else:
@@ -97,7 +99,7 @@ begin = memory()
 for i in range(n + 1):
     if i % (n // 100) == 0:
         curve.append((i, memory()))
-        if memory() > most:
+        if memory() > max_bytes:
             break
     state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
     y = bool(state >> 63)
@@ -106,40 +108,40 @@ for i in range(n + 1):
         x[f"only once {next(new)}"] = 1.0
     model.predict_proba_one(x)
     model.learn_one(x, y)
-alive = sum(1 for w in model.weights.values() if w) if which == "river" else model.n_nonzero
+alive = sum(1 for w in model.weights.values() if w) if package == "river" else model.n_nonzero
 print(json.dumps({"begin": begin, "curve": curve, "alive": alive}))
 """
 
 
-def bench_memory(n: int = 10_000_000, most: int = 3 * 2**30) -> None:
-    """Resident memory on a stream where four of five names never come again."""
-    made = table(
-        "an endless vocabulary: a fifth of 2,000 words, the rest names that come once, l1 = 1e-3",
-        *("model", "examples", "names", "memory at 1%", "at the end", "non-zeros", "us/example"),
+def bench_memory(n: int = 10_000_000, max_bytes: int = 3 * 2**30) -> None:
+    """Measure resident memory on a stream where four of five features occur only once."""
+    results = new_table(
+        "an endless vocabulary: one of 2,000 words and four unique features, l1 = 1e-3",
+        *("model", "examples", "features", "memory at 1%", "at the end", "non-zeros", "us/example"),
     )
     curves = {}
 
-    def run(which: str, n: int) -> Any:
+    def run(package: str, n: int) -> Any:
         return subprocess.run(
-            [sys.executable, "-c", NEW_NAMES, which, str(n), str(most)],
+            [sys.executable, "-c", NEW_NAMES, package, str(n), str(max_bytes)],
             *(), check=True, capture_output=True, text=True,
         )  # fmt: skip
 
-    # The compiler takes a hundred megabytes: not in the process that is looked at.
+    # Compile in another process: the compiler takes a hundred megabytes.
     run("streaml1", 1000)
-    for which in ("streaml1", "river"):
+    for package in ("streaml1", "river"):
         begin = time.perf_counter()
-        ran = run(which, n)
+        finished = run(package, n)
         seconds = time.perf_counter() - begin
-        told = json.loads(ran.stdout)
-        examples, sizes = np.array(told["curve"]).T
-        curves[which] = examples, sizes / 2**20
+        output = json.loads(finished.stdout)
+        examples, sizes = np.array(output["curve"]).T
+        curves[package] = examples, sizes / 2**20
         mebibytes = [f"{size / 2**20:,.0f} MiB" for size in (sizes[1], sizes[-1])]
-        made.add_row(
-            *(which, f"{examples[-1]:,}", f"{4 * examples[-1]:,}", *mebibytes),
-            *(f"{told['alive']:,}", f"{seconds / examples[-1] * 1e6:.1f}"),
+        results.add_row(
+            *(package, f"{examples[-1]:,}", f"{4 * examples[-1]:,}", *mebibytes),
+            *(f"{output['alive']:,}", f"{seconds / examples[-1] * 1e6:.1f}"),
         )
-    CONSOLE.print(made)
+    CONSOLE.print(results)
     draw_memory(curves)
 
 
@@ -150,14 +152,14 @@ def draw_memory(curves: dict[str, Any]) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for which, color in (("river", "0.55"), ("streaml1", "C0")):
-        examples, sizes = curves[which]
-        axes.plot(examples / 1e6, sizes, color=color, label=which)
+    for package, color in (("river", "0.55"), ("streaml1", "C0")):
+        examples, sizes = curves[package]
+        axes.plot(examples / 1e6, sizes, color=color, label=package)
         stopped = ", stopped" if examples[-1] < curves["streaml1"][0][-1] else ""
-        axes.annotate(f" {which}: {sizes[-1]:,.0f} MiB{stopped}", (examples[-1] / 1e6, sizes[-1]),
-                      ha="right" if which == "streaml1" else "left", va="bottom")  # fmt: skip
+        axes.annotate(f" {package}: {sizes[-1]:,.0f} MiB{stopped}", (examples[-1] / 1e6, sizes[-1]),
+                      ha="right" if package == "streaml1" else "left", va="bottom")  # fmt: skip
     axes.set(xlabel="million examples", ylabel="resident memory, MiB", ylim=0)
-    axes.set_title("Four of five names never come again, l1 = 1e-3", loc="left")
+    axes.set_title("Four of five features occur only once, l1 = 1e-3", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     Path("out").mkdir(exist_ok=True)
     figure.savefig("out/memory.png", dpi=130)
@@ -165,19 +167,19 @@ def draw_memory(curves: dict[str, Any]) -> None:
 
 
 def bench_copies() -> None:
-    """A thousand copies of a model that has seen a million features and kept a thousand."""
-    made = table(
-        "1,000 copies of a model with 10^6 features seen and 1,000 alive",
-        *("names", "copied by", "MB", "and after a prediction each", "pickle, kB", "file, kB"),
+    """Measure 1,000 copies of a model with a million features seen and a thousand non-zero."""
+    results = new_table(
+        "1,000 copies of a model with 10^6 features seen and 1,000 non-zero weights",
+        *("features", "copied by", "MB", "after one prediction each", "pickle, kB", "file, kB"),
     )
     for kind in ("columns", "words"):
-        for how in ("deepcopy", "pickle"):
-            ran = subprocess.run(
-                [sys.executable, "-c", COPIES, kind, how],
+        for method in ("deepcopy", "pickle"):
+            finished = subprocess.run(
+                [sys.executable, "-c", COPIES, kind, method],
                 *(), check=True, capture_output=True, text=True,
             )  # fmt: skip
-            made.add_row(kind, how, *ran.stdout.split())
-    CONSOLE.print(made)
+            results.add_row(kind, method, *finished.stdout.split())
+    CONSOLE.print(results)
 
 
 COPIES = """
@@ -190,7 +192,7 @@ def memory():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
-kind, how = sys.argv[1:]
+kind, method = sys.argv[1:]
 model = streaml1.ElasticNetClassifier(l1=1e-4, lr=0.1, schedule="constant")
 rng = np.random.default_rng(0)
 n, d = 10_000, 1_000_000
@@ -207,16 +209,18 @@ assert model.n_nonzero == 1000, model.n_nonzero
 x = dict.fromkeys(names[:50], 1.0)
 model.predict_one(x)
 before = memory()
-one = pickle.dumps(model)
-if how == "deepcopy":
+pickled = pickle.dumps(model)
+if method == "deepcopy":
     copies = [copy.deepcopy(model) for _ in range(1000)]
 else:
     copies = [pickle.loads(pickle.dumps(model)) for _ in range(1000)]
-made = memory() - before
+copied = memory() - before
 expected = model.predict_proba_one(x)
-assert all(one.predict_proba_one(x) == expected for one in copies)
-used = memory() - before
-with tempfile.TemporaryDirectory() as folder:
-    model.save(folder + "/m")
-    print(f"{made:.0f} {used:.0f} {len(one) / 1e3:.0f} {os.path.getsize(folder + '/m') / 1e3:.0f}")
+assert all(copy.predict_proba_one(x) == expected for copy in copies)
+predicted = memory() - before
+with tempfile.TemporaryDirectory() as directory:
+    path = os.path.join(directory, "model")
+    model.save(path)
+    sizes = len(pickled) / 1e3, os.path.getsize(path) / 1e3
+    print(f"{copied:.0f} {predicted:.0f} {sizes[0]:.0f} {sizes[1]:.0f}")
 """

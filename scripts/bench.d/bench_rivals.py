@@ -1,6 +1,6 @@
-"""The rivals, pinned by version in an environment of their own, `.venv-rivals`.
+"""Packages to compare with, at pinned versions in a virtual environment, `.venv-rivals`.
 
-`VW_PYTHON` names another Python that has them; what is not there is left out of the tables.
+`VW_PYTHON` selects another interpreter that has them. The tables omit packages that are missing.
 """
 
 from __future__ import annotations
@@ -15,70 +15,89 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
-FOLDER = ROOT / ".venv-rivals"
+DIRECTORY = ROOT / ".venv-rivals"
 PINS = ("river==0.26.1", "vowpalwabbit==9.11.9", "scikit-learn==1.9.1", "polars==2.1.0",
         "pyarrow==26.0.1", "numpy==2.4.6", "scipy==1.17.1")  # fmt: skip
 
 
 @functools.cache
 def python() -> str | None:
-    """The Python that has the rivals; None, and a line that says why, where there is none."""
+    """Return the interpreter that has the rivals; None, after a message, if there is none."""
     if "VW_PYTHON" in os.environ:
         return os.environ["VW_PYTHON"]
-    made, mark = FOLDER / "bin" / "python", FOLDER / "installed"
+    interpreter, stamp_file = DIRECTORY / "bin" / "python", DIRECTORY / "installed"
     stamp = "\n".join([sys.version, *PINS])
-    if not made.exists() or not mark.exists() or mark.read_text() != stamp:
-        say(f"making {FOLDER.name} (once; a minute or two)")
+    if not interpreter.exists() or not stamp_file.exists() or stamp_file.read_text() != stamp:
+        log_line(f"creating {DIRECTORY.name} (once; takes a minute or two)")
         try:
-            venv.create(FOLDER, with_pip=True, clear=True)
+            venv.create(DIRECTORY, with_pip=True, clear=True)
             subprocess.run(
-                [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PINS],
+                [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+                 *PINS],
                 *(), check=True, capture_output=True, text=True,
             )  # fmt: skip
         except (OSError, subprocess.CalledProcessError) as error:
-            told = getattr(error, "stderr", None) or str(error)
-            say(f"no rivals to compare with: {told.strip().splitlines()[-1]}")
+            reason = getattr(error, "stderr", None) or str(error)
+            log_line(f"cannot install the rivals: {reason.strip().splitlines()[-1]}")
             return None
-        mark.write_text(stamp)
-    os.environ["VW_PYTHON"] = str(made)
-    return str(made)
+        stamp_file.write_text(stamp)
+    os.environ["VW_PYTHON"] = str(interpreter)
+    return str(interpreter)
 
 
-def say(text: str) -> None:
+_VW_DRIVER = """
+import sys, time
+import vowpalwabbit
+begin = time.process_time()
+vowpalwabbit.Workspace(sys.argv[1]).finish()
+print(time.process_time() - begin)
+"""
+
+
+def vowpal_wabbit_seconds(options: str) -> float:
+    """Return the CPU seconds of Vowpal Wabbit's command line driver; NaN if it is not installed."""
+    interpreter = os.environ.get("VW_PYTHON", sys.executable)
+    process = subprocess.run(
+        [interpreter, "-c", _VW_DRIVER, f"{options} --quiet"], capture_output=True, text=True
+    )
+    return float(process.stdout.split()[-1]) if process.returncode == 0 else float("nan")
+
+
+def log_line(text: str) -> None:
     print(f"streaml1: {text}", file=sys.stderr)
 
 
 class Rivals:
-    """A process with the rivals, which answers one question at a time."""
+    """A worker process in the rivals' environment, which runs one command at a time."""
 
-    def __init__(self, folder: Path) -> None:
-        found = python()
+    def __init__(self, directory: Path) -> None:
+        interpreter = python()
         self._process: Any = None
-        if found is not None:
+        if interpreter is not None:
             self._process = subprocess.Popen(
-                [found, Path(__file__).with_name("bench_rival.py"), folder],
+                [interpreter, Path(__file__).with_name("rival_worker.py"), directory],
                 *(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
 
-    def ask(self, what: str, *arguments: Any) -> Any:
-        """The answer; None where the rival is not there, or cannot."""
+    def ask(self, command: str, *arguments: Any) -> Any:
+        """Return the result of a command; None if the rival is missing or fails."""
         if self._process is None:
             return None
-        self._process.stdin.write(json.dumps([what, *arguments]) + "\n")
+        self._process.stdin.write(json.dumps([command, *arguments]) + "\n")
         self._process.stdin.flush()
         for line in self._process.stdout:
-            if line.startswith("{"):  # some of them print
-                return json.loads(line).get("is")
+            if line.startswith("{"):  # other lines are output of the packages themselves
+                return json.loads(line).get("result")
         self._process = None
         return None
 
-    def seconds(self, what: str, *arguments: Any) -> float:
-        """The answer as seconds; NaN where there is none."""
-        told = self.ask(what, *arguments)
-        return float("nan") if told is None else float(told)
+    def seconds(self, command: str, *arguments: Any) -> float:
+        """Return the result of a command as seconds; NaN if there is none."""
+        result = self.ask(command, *arguments)
+        return float("nan") if result is None else float(result)
 
     def close(self) -> None:
-        """End it."""
+        """Stop the worker."""
         if self._process is not None:
             self._process.stdin.close()
             self._process.wait(timeout=30)

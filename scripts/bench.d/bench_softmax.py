@@ -1,7 +1,7 @@
-"""Timings of softmax regression: beside river's one-vs-rest and Vowpal Wabbit's --oaa, and alone.
+"""Softmax regression, compared with river's one-vs-rest and Vowpal Wabbit's --oaa.
 
-Vowpal Wabbit is asked for in the Python that `VW_PYTHON` names, where it is installed: its rows
-are parsed beforehand, and only its learning is timed.
+Vowpal Wabbit runs in the interpreter that `VW_PYTHON` names, if installed there. Its rows are
+parsed beforehand and only its learning is timed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import bench_rivals
 import numpy as np
+from bench_kit import CONSOLE, csr_dicts, interleave, new_table, repeat_until, w1
 from river import linear_model, multiclass, optim
 from scipy.sparse import csr_matrix
 
@@ -39,11 +41,11 @@ print(time.thread_time() - begin)
 
 
 def labels(X: Any, k: int) -> Any:
-    """Labels of k classes that 1,000 of the frequent features tell."""
+    """Draw labels of k classes that depend on 1,000 of the frequent features."""
     rng = np.random.default_rng(SEED)
     counts = np.bincount(X.indices, minlength=X.shape[1])
-    chosen = rng.choice(np.argsort(-counts)[:5000], 1000, replace=False)
-    margins = X[:, chosen] @ rng.normal(0.0, 12.0, (1000, k)) + rng.gumbel(size=(X.shape[0], k))
+    support = rng.choice(np.argsort(-counts)[:5000], 1000, replace=False)
+    margins = X[:, support] @ rng.normal(0.0, 12.0, (1000, k)) + rng.gumbel(size=(X.shape[0], k))
     return np.asarray(margins).argmax(axis=1)
 
 
@@ -52,29 +54,23 @@ def model(**options: Any) -> Any:
     return streaml1.SoftmaxClassifier(**settings | options)
 
 
-def dicts(X: Any) -> list[dict[int, float]]:
-    ends = X.indptr.tolist()
-    ids, values = X.indices.tolist(), X.data.tolist()
-    return [dict(zip(ids[a:b], values[a:b], strict=True)) for a, b in itertools.pairwise(ends)]
-
-
 def vowpal_wabbit(X: Any, y: Any) -> float | None:
-    """Seconds that Vowpal Wabbit learns the rows in; None where it is not installed."""
+    """Return the seconds in which Vowpal Wabbit learns the rows; None if it is not installed."""
     lines = [
         f"{label + 1} | " + " ".join(f"f{j}:{v!r}" for j, v in x.items())
-        for x, label in zip(dicts(X), y.tolist(), strict=True)
+        for x, label in zip(csr_dicts(X), y.tolist(), strict=True)
     ]
     options = f"--oaa {K} --loss_function logistic --sgd --l1 1e-5 -b 25 --quiet"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump((lines, options), file)
         file.flush()
         python = os.environ.get("VW_PYTHON", sys.executable)
-        done = subprocess.run([python, "-c", VW, file.name], capture_output=True, text=True)
-    return float(done.stdout) if done.returncode == 0 else None
+        process = subprocess.run([python, "-c", VW, file.name], capture_output=True, text=True)
+    return float(process.stdout) if process.returncode == 0 else None
 
 
 def river_seconds(xs: list[dict[int, float]], y: list[int], n: int) -> float:
-    """Seconds that river learns the last n of some rows in, once it knows all labels."""
+    """Return the seconds in which river learns the last n rows, after one example per label."""
     rival = multiclass.OneVsRestClassifier(linear_model.LogisticRegression(optim.SGD(0.1), l1=1e-5))
     for label in range(K):
         rival.learn_one(xs[label], label)
@@ -84,11 +80,19 @@ def river_seconds(xs: list[dict[int, float]], y: list[int], n: int) -> float:
     return time.thread_time() - begin
 
 
-def bench_rivals(w1: Callable[..., Any], table: Callable[..., Any], show: Any) -> None:
-    """Learning rows of W1 with 100 classes, an l1 penalty each; round after round."""
+def bench_softmax() -> None:
+    """Compare learning with that of rivals; then measure it as classes, d and t grow."""
+    bench_rivals.python()
+    compare_with_rivals()
+    bench_shapes()
+    bench_time()
+
+
+def compare_with_rivals() -> None:
+    """Learn rows of W1 with 100 classes and an l1 penalty, round after round."""
     X, _ = w1(6_000)
     y = labels(X, K)
-    xs = dicts(X)
+    xs = csr_dicts(X)
     ours, ours_dict, theirs, vw = [], [], [], []
     for turn in range(4):
         whole, single = model(classes=range(K)), model(classes=range(K))
@@ -106,24 +110,26 @@ def bench_rivals(w1: Callable[..., Any], table: Callable[..., Any], show: Any) -
         vw.append(float("nan") if seconds is None else seconds / len(xs))
         if turn == 0:  # compilation, cold caches
             ours, ours_dict, theirs, vw = [], [], [], []
-    made = table(
+    results = new_table(
         f"W1, {K} classes, l1 = 1e-5: learning a row of {X.nnz / len(xs):.0f} non-zeros",
-        *("", "us/row", "times softmax's", "times softmax's on dicts"),
+        *("", "us/row", "x softmax", "x softmax on dicts"),
     )
     for name, times in (
         ("softmax, a matrix", ours),
         ("softmax, dicts", ours_dict),
         ("river OneVsRest(LogisticRegression), dicts", theirs),
-        (f"Vowpal Wabbit --oaa {K} --sgd, parsed before", vw),
+        (f"Vowpal Wabbit --oaa {K} --sgd, parsed beforehand", vw),
     ):
         ratios = (np.median(np.array(times) / base) for base in (ours, ours_dict))
-        made.add_row(name, f"{np.median(times) * 1e6:,.1f}", *(f"{one:.2f}" for one in ratios))
-    show(made)
+        results.add_row(
+            name, f"{np.median(times) * 1e6:,.1f}", *(f"{ratio:.2f}" for ratio in ratios)
+        )
+    CONSOLE.print(results)
 
 
-def bench_shapes(in_turn: Callable[..., Any], table: Callable[..., Any], show: Any) -> None:
-    """The cost of a non-zero as classes, the dimension and the time that has passed grow."""
-    made = table("50 non-zeros a row, ns per non-zero", "classes", "d", *PENALTIES)
+def bench_shapes() -> None:
+    """Measure the cost of a non-zero as the number of classes and the dimension grow."""
+    results = new_table("50 non-zeros a row, ns per non-zero", "classes", "d", *PENALTIES)
     for k, d in ((3, 10**4), (10, 10**4), (10, 10**5), (10, 10**6), (100, 10**4), (100, 10**5)):
         rng = np.random.default_rng(SEED)
         ids = (d * rng.random((4_000, 50)) ** 4).astype(np.int32)
@@ -132,27 +138,26 @@ def bench_shapes(in_turn: Callable[..., Any], table: Callable[..., Any], show: A
         y = (k * rng.random(4_000) ** 2).astype(int)
         runs = {}
         for penalty in PENALTIES:
-            kept = model(classes=range(k), penalty=penalty, lr=0.5)
-            kept.learn_many(X, y)
-            runs[penalty] = lambda kept=kept, X=X, y=y: kept.learn_many(X, y)
-        seconds = in_turn(runs, 5)
+            learner = model(classes=range(k), penalty=penalty, lr=0.5)
+            learner.learn_many(X, y)
+            runs[penalty] = lambda learner=learner, X=X, y=y: learner.learn_many(X, y)
+        seconds = interleave(runs, 5)
         cells = (f"{np.median(seconds[name]) / X.nnz * 1e9:.0f}" for name in PENALTIES)
-        made.add_row(f"{k}", f"{d:,}", *cells)
-    show(made)
+        results.add_row(f"{k}", f"{d:,}", *cells)
+    CONSOLE.print(results)
 
-    made = table("10 classes, l1/l2, the same 1,000 rows again and again", "t", "us/row")
-    kept, t = model(classes=range(10), penalty="l1/l2", l2=1e-4, lr=0.5), 0
+
+def bench_time() -> None:
+    """Measure the cost of a row as the number of examples grows."""
+    results = new_table("10 classes, l1/l2, the same 1,000 rows repeatedly", "t", "us/row")
+    learner = model(classes=range(10), penalty="l1/l2", l2=1e-4, lr=0.5)
     rng = np.random.default_rng(SEED)
     ids = rng.integers(0, 10**5, (1_000, 50))
     X = csr_matrix((np.full(ids.size, 0.2), ids.ravel(), np.arange(1_001) * 50), (1_000, 10**5))
     X.sum_duplicates()
     y = rng.integers(0, 10, 1_000)
-    for reach in (10**3, 10**4, 10**5, 10**6):
-        times = []
-        while t < reach:
-            begin = time.thread_time()
-            kept.learn_many(X, y)
-            times.append((time.thread_time() - begin) / 1000)
-            t += 1000
-        made.add_row(f"{t:,}", f"{np.median(times[-100:]) * 1e6:.2f}")
-    show(made)
+    run = partial(learner.learn_many, X, y)
+    for start, end in itertools.pairwise((0, 10**3, 10**4, 10**5, 10**6)):
+        [seconds] = repeat_until([run], start, end)
+        results.add_row(f"{end:,}", f"{seconds * 1e6:.2f}")
+    CONSOLE.print(results)

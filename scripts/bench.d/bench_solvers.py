@@ -1,6 +1,6 @@
 """Compare the coordinate solvers with scikit-learn's, at the same objective.
 
-The rows are those of RCV1, topic CCAT, if `STREAML1_DATA` names a folder that has them; else
+The rows are those of RCV1, topic CCAT, if `STREAML1_DATA` names a directory that has them; else
 synthetic rows of the same shape. A long run finds the optimum first. scikit-learn's solvers run
 with the loosest setting that brings them within 1e-6 of it. Ours run until the gap is 1e-6, and
 also until they are within 1e-6 of the optimum.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_kit import CONSOLE, new_table, w1
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -28,11 +29,11 @@ TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 SAGA_PASSES = (100, 400)
 
 
-def load(make_rows: Callable[..., Any]) -> tuple[str, Any, Any]:
-    """Return a name, rows and labels."""
+def load() -> tuple[str, Any, Any]:
+    """Return the name, rows and labels of the data set."""
     path = Path(os.environ.get("STREAML1_DATA", "")) / "rcv1" / "rcv1_27613.npz"
     if not path.is_file():
-        return "synthetic rows", *make_rows(n=27_613, d=47_236)
+        return "synthetic rows", *w1(n=27_613, d=47_236)
     with np.load(path) as arrays:
         X = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), arrays["shape"])
         ids, indptr, shape = arrays["yindices"], arrays["yindptr"], arrays["yshape"]
@@ -116,9 +117,9 @@ def problem(X: Any, y: Any, loss: str, l1: float, l2: float) -> list[list[str]]:
     return cells
 
 
-def bench(make_rows: Callable[..., Any], table: Callable[..., Any], show: Any) -> None:
+def bench_solvers() -> None:
     """Print a table for each problem."""
-    name, X, y = load(make_rows)
+    name, X, y = load()
     warnings.simplefilter("ignore")
     for loss, l1, l2 in (
         ("logistic", 0.0, 1e-5),
@@ -127,7 +128,7 @@ def bench(make_rows: Callable[..., Any], table: Callable[..., Any], show: Any) -
         ("logistic", 1e-5, 0.0),
     ):
         title = f"{name}, {X.shape[0]:,} x {X.shape[1]:,}, {loss}, l1 = {l1:g}, l2 = {l2:g}"
-        made = table(title, "", "seconds", "speedup over liblinear", "above the optimum")
+        results = new_table(title, "", "seconds", "speedup over liblinear", "above the optimum")
         for cells in problem(X, y, loss, l1, l2):
-            made.add_row(*cells)
-        show(made)
+            results.add_row(*cells)
+        CONSOLE.print(results)

@@ -1,7 +1,7 @@
-"""Reading and learning text files: parsers alone, with a model, and Vowpal Wabbit on the same rows.
+"""Text files: parsers alone, parsing and learning, and Vowpal Wabbit on the same rows.
 
-Vowpal Wabbit is asked for in the Python that `VW_PYTHON` names, where it is installed. Times are
-those of the processor, on one core; Vowpal Wabbit's are of its driver, files in memory both.
+Vowpal Wabbit runs in the interpreter that `VW_PYTHON` names, if installed there. Times are CPU
+times on one core, with the files in the page cache; Vowpal Wabbit's are those of its driver.
 """
 
 from __future__ import annotations
@@ -9,15 +9,25 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import bench_rivals
 import numpy as np
+from bench_kit import (
+    CONSOLE,
+    clicks,
+    elastic_net,
+    new_table,
+    process_seconds,
+    random_words,
+    single_core,
+    w1,
+)
 
 import streaml1
 from streaml1.sources import open_source
@@ -28,38 +38,28 @@ from streaml1.sources.source import class_label
 from streaml1.training.batches import label_block
 
 ROUNDS = 5
-FEW = 3  # rounds of what takes Vowpal Wabbit ten seconds
+SLOW_ROUNDS = 3  # for the table in which a run of Vowpal Wabbit takes ten seconds
 BITS = 22
 
-VW = """
-import sys, time
-import vowpalwabbit
-begin = time.process_time()
-vowpalwabbit.Workspace(sys.argv[1]).finish()
-print(time.process_time() - begin)
-"""
 
-Write = Callable[[Any, Any], str]
-
-
-def svmlight(X: Any, i: int) -> str:
+def svmlight_row(X: Any, i: int) -> str:
     lo, hi = X.indptr[i], X.indptr[i + 1]
     pairs = zip(X.indices[lo:hi].tolist(), X.data[lo:hi].tolist(), strict=True)
     return " ".join(map("%d:%.6g".__mod__, pairs))
 
 
 class Case(NamedTuple):
-    """A file, and how it is learnt.
+    """A file and how to learn it.
 
     Attributes
     ----------
     options : dict
-        Those of the model.
+        Options of the model.
     rival : Path
-        The same rows as text of Vowpal Wabbit's.
+        The same rows in Vowpal Wabbit's text format.
     same : tuple
-        What it is asked to do the same by: the same format, names kept where ours are; None where
-        that is `rival`.
+        A file in the same format and the flags with which Vowpal Wabbit does the same work, such as
+        keeping names; None if that is `rival`.
     """
 
     name: str
@@ -69,23 +69,21 @@ class Case(NamedTuple):
     same: tuple[Path, str] | None
 
 
-def words(w1: Callable[[int], Any]) -> tuple[list[int], list[str], list[str]]:
-    """Labels of W1, and its rows as text, by numbers and by names."""
+def w1_texts() -> tuple[list[int], list[str], list[str]]:
+    """Return the labels of W1 and its rows as text, with ids and with words as names."""
     X, y = w1()
-    rows = [svmlight(X, i) for i in range(X.shape[0])]
-    rng = np.random.default_rng(0)
-    letters = rng.integers(97, 123, (X.shape[1], 6), dtype=np.uint8)
-    spelt = np.array([f"{bytes(row).decode()}{k % 97}" for k, row in enumerate(letters)])
+    rows = [svmlight_row(X, i) for i in range(X.shape[0])]
+    words = random_words(X.shape[1], seed=0)
     named = [
-        " ".join(f"{spelt[int(j)]}:{v}" for j, v in (cell.split(":") for cell in row.split()))
+        " ".join(f"{words[int(j)]}:{v}" for j, v in (cell.split(":") for cell in row.split()))
         for row in rows
     ]
     return np.where(y, 1, -1).tolist(), rows, named
 
 
-def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) -> list[Case]:
-    """Write the files."""
-    signs, rows, named = words(w1)
+def write_cases(directory: Path) -> list[Case]:
+    """Write the files of all cases."""
+    signs, rows, named = w1_texts()
     categories, clicked = clicks(200_000)
     joined = [" ".join(f"C{k}={v:x}" for k, v in enumerate(row)) for row in categories.tolist()]
     clicked = np.where(clicked, 1, -1).tolist()
@@ -96,7 +94,7 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
         return json.dumps({name: read(v) for name, v in cells})
 
     def written(name: str, form: str, labels: list[Any], rows: list[str]) -> Path:
-        path = folder / name
+        path = directory / name
         lines = (form.format(y, row) for y, row in zip(labels, rows, strict=True))
         path.write_text("".join(f"{line}\n" for line in lines))
         return path
@@ -105,7 +103,7 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
     same = written("w1-ids.vw", "{} | {}", signs, rows)
     text = written("w1.vw", "{} | {}", signs, named)
     ads = written("w2.vw", "{} | {}", clicked, joined)
-    # Of JSON and CSV Vowpal Wabbit wants the label's own name, of CSV quotes where texts are meant.
+    # Vowpal Wabbit reads the label of JSON and CSV from `_label`, and quoted CSV cells as strings.
     lines, theirs = '{{"y": {}, "x": {}}}', '{{"_label": {}, "x": {}}}'
     members = [json_of(row, ":", float) for row in named]
     words_json = written("w1.jsonl", lines, signs, members)
@@ -120,8 +118,8 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
     their_csv = written("w2-vw.csv", "{},{}", ["_label", *clicked], [head, *quoted])
 
     def both(name: str, path: Path, rival: Path, same: Path, flags: str) -> Iterator[Case]:
-        kept = same, f"{flags} --invert_hash {folder / 'names.txt'}"
-        yield Case(f"{name}, names kept", path, {}, rival, kept)
+        keep_names = same, f"{flags} --invert_hash {directory / 'names.txt'}"
+        yield Case(f"{name}, names kept", path, {}, rival, keep_names)
         hashed = (same, flags) if flags else None
         yield Case(f"{name}, {BITS} bits", path, {"hash_bits": BITS}, rival, hashed)
 
@@ -136,19 +134,16 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
 
 
 def vowpal_wabbit(path: Path, flags: str = "") -> float:
-    """Seconds of its driver; NaN where it is not installed."""
-    options = f"-d {path} --sgd --l1 1e-6 --l2 1e-6 --loss_function logistic -b {BITS} --quiet"
-    options = f"{options} {flags}"
-    python = os.environ.get("VW_PYTHON", sys.executable)
-    done = subprocess.run([python, "-c", VW, options], capture_output=True, text=True)
-    return float(done.stdout) if done.returncode == 0 else float("nan")
+    """Return the CPU seconds of Vowpal Wabbit's driver; NaN if it is not installed."""
+    options = f"-d {path} --sgd --l1 1e-6 --l2 1e-6 --loss_function logistic -b {BITS}"
+    return bench_rivals.vowpal_wabbit_seconds(f"{options} {flags}")
 
 
-def refuse(place: str, reason: str, *_: Any) -> None:
-    raise AssertionError(f"{place}: {reason}")
+def reject(position: str, reason: str, *_: Any) -> None:
+    raise AssertionError(f"{position}: {reason}")
 
 
-def opened(path: Path) -> Any:
+def open_file(path: Path) -> Any:
     if path.suffix != ".csv":
         return open_source(path)
     with open(path) as file:
@@ -156,45 +151,45 @@ def opened(path: Path) -> Any:
     return open_source(path, target=names[0], categorical=names[1:])
 
 
-def blocks(path: Path) -> Any:
-    """As `streaml1 learn` reads them."""
-    source = opened(path)
-    return source.blocks(source.block, refuse)
+def read_blocks(path: Path) -> Any:
+    """Yield the blocks of a file as `streaml1 learn` reads them."""
+    source = open_file(path)
+    return source.blocks(source.block, reject)
 
 
-def parse(path: Path) -> None:
-    for _ in blocks(path):
+def parse_file(path: Path) -> None:
+    for _ in read_blocks(path):
         pass
 
 
-def polars_reads(path: Path) -> None:
+def read_with_polars(path: Path) -> None:
     import polars
 
-    names = _categories(path)
+    names = csv_categories(path)
     polars.read_csv(path, schema_overrides={name: polars.String for name in names})
 
 
-def pyarrow_reads(path: Path) -> None:
+def read_with_pyarrow(path: Path) -> None:
     from pyarrow import csv
 
-    types = {name: "string" for name in _categories(path)}
+    types = {name: "string" for name in csv_categories(path)}
     csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types))
 
 
-def _categories(path: Path) -> list[str]:
+def csv_categories(path: Path) -> list[str]:
     with open(path) as file:
         return file.readline().strip().split(",")[1:]
 
 
-def bare(path: Path) -> None:
-    room = bytearray(2**18)
+def read_bytes(path: Path) -> None:
+    buffer = bytearray(2**18)
     with open(path, "rb", buffering=0) as file:
-        while file.readinto(room):
+        while file.readinto(buffer):
             pass
 
 
-def plain(path: Path) -> float:
-    """Seconds a row of the plain reader."""
+def slow_parser_seconds(path: Path) -> float:
+    """Return the seconds per row of the line-by-line parser, which reports errors."""
     with open(path, "rb") as file:
         text = b"".join(file.readline() for _ in range(1000))
     if path.suffix == ".csv":
@@ -212,134 +207,145 @@ def plain(path: Path) -> float:
     return (time.process_time() - begin) / 1000
 
 
-def bench(w1: Any, clicks: Any, model: Callable[..., Any], table: Any, show: Any) -> None:
-    """Print microseconds a row and ratios."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    with tempfile.TemporaryDirectory() as folder:
-        cases = files(Path(folder), w1, clicks)
-        made = table(
-            "text to a model, l1 = l2 = 1e-6: us/row",
-            *("file", "bytes/row", "read", "parse", "MB/s", "plain / parse"),
-            *("parse + learn", "progressive", "VW", "VW / (parse + learn)"),
-        )
-        times: list[dict[str, list[float]]] = [{} for _ in cases]
-        for _ in range(ROUNDS + 1):  # what a neighbour does for a minute is in no more than one
-            for case, took in zip(cases, times, strict=True):
-                _time(case, model, took)
-        for case, took in zip(cases, times, strict=True):
-            made.add_row(case.name, *_told(case, took))
-        show(made)
-        _same_road(cases, model, table, show)
-        made = table("reading CSV: us/row, and ratio to ours", "reader", "us/row", "ratio")
-        ads = cases[-1].path
-        n = ads.read_bytes().count(b"\n") - 1
-        readers = {"parsed to rows here": parse, "polars": polars_reads, "pyarrow": pyarrow_reads}
-        times = {
-            name: [_seconds(lambda read=read: read(ads)) / n * 1e6 for _ in range(ROUNDS + 1)][1:]
-            for name, read in readers.items()
-        }
-        ours = np.array(times["parsed to rows here"])
-        for name, took in times.items():
-            ratio = np.median(np.array(took) / ours)
-            made.add_row(name, f"{np.median(took):.2f}", f"{ratio:.2f}")
-        show(made)
-        made = table("parsing packed files", "file", "us/row", "MB/s of text")
-        for name, path in ((case.name, case.path) for case in (cases[0], cases[3])):
-            packed = path.with_name(f"{path.name}.gz")
-            packed.write_bytes(gzip.compress(path.read_bytes(), 6))
-            n = path.read_bytes().count(b"\n")
-            seconds = float(np.median([_seconds(lambda p=packed: parse(p)) for _ in range(3)]))
-            mega = path.stat().st_size / 1e6
-            made.add_row(f"{name}, .gz", f"{seconds / n * 1e6:.2f}", f"{mega / seconds:,.0f}")
-        show(made)
-        _second_core(cases, model, table, show)
+def bench_text() -> None:
+    """Measure parsing and learning of text files, and compare them with Vowpal Wabbit."""
+    bench_rivals.python()
+    with single_core(), tempfile.TemporaryDirectory() as directory:
+        cases = write_cases(Path(directory))
+        compare_learning(cases)
+        compare_same_format(cases)
+        compare_csv_readers(cases[-1].path)
+        compare_compressed([cases[0], cases[3]])
+        compare_two_cores(cases)
 
 
-def _second_core(cases: list[Any], model: Any, table: Any, show: Any) -> None:
-    """Files learnt, with their report, on one core and on two: by the clock on the wall."""
-    mine = os.sched_getaffinity(0)
-    both = set(range(os.cpu_count() or 1))
+def compare_learning(cases: list[Case]) -> None:
+    results = new_table(
+        "text to a model, l1 = l2 = 1e-6: us/row",
+        *("file", "bytes/row", "read", "parse", "MB/s", "line parser / parse"),
+        *("parse + learn", "progressive", "VW", "VW / (parse + learn)"),
+    )
+    times: list[dict[str, list[float]]] = [{} for _ in cases]
+    for _ in range(ROUNDS + 1):  # a temporary load of the machine affects one round of all cases
+        for case, case_times in zip(cases, times, strict=True):
+            time_case(case, case_times)
+    for case, case_times in zip(cases, times, strict=True):
+        results.add_row(case.name, *cells(case, case_times))
+    CONSOLE.print(results)
+
+
+def compare_csv_readers(path: Path) -> None:
+    results = new_table("reading CSV: us/row, and ratio to streaml1", "reader", "us/row", "ratio")
+    n = path.read_bytes().count(b"\n") - 1
+    readers: dict[str, Callable[[Path], None]] = {
+        "streaml1, parsed to rows": parse_file,
+        "polars": read_with_polars,
+        "pyarrow": read_with_pyarrow,
+    }
+    times = {
+        name: np.array([process_seconds(partial(read, path)) for _ in range(ROUNDS + 1)][1:])
+        for name, read in readers.items()
+    }
+    ours = times["streaml1, parsed to rows"]
+    for name, seconds in times.items():
+        us = np.median(seconds) / n * 1e6
+        results.add_row(name, f"{us:.2f}", f"{np.median(seconds / ours):.2f}")
+    CONSOLE.print(results)
+
+
+def compare_compressed(cases: list[Case]) -> None:
+    results = new_table("parsing compressed files", "file", "us/row", "MB/s of text")
+    for name, path in ((case.name, case.path) for case in cases):
+        compressed = path.with_name(f"{path.name}.gz")
+        compressed.write_bytes(gzip.compress(path.read_bytes(), 6))
+        n = path.read_bytes().count(b"\n")
+        run = partial(parse_file, compressed)
+        seconds = float(np.median([process_seconds(run) for _ in range(3)]))
+        megabytes = path.stat().st_size / 1e6
+        results.add_row(f"{name}, .gz", f"{seconds / n * 1e6:.2f}", f"{megabytes / seconds:,.0f}")
+    CONSOLE.print(results)
+
+
+def compare_two_cores(cases: list[Case]) -> None:
+    """Compare the wall time of learning with a report on one core and on two."""
+    one_core = os.sched_getaffinity(0)
+    all_cores = set(range(os.cpu_count() or 1))
     columns = ("file", "one core", "two cores", "one / two")
-    made = table("learnt with a core that parses ahead: us/row on the wall", *columns)
-    cases = cases if len(both) > 1 else []
+    results = new_table("learning while another core parses ahead: us/row, wall time", *columns)
+    cases = cases if len(all_cores) > 1 else []
     times: list[dict[int, list[float]]] = [{} for _ in cases]
     for _ in range(ROUNDS):
-        for case, took in zip(cases, times, strict=True):
+        for case, by_cores in zip(cases, times, strict=True):
             n = case.path.read_bytes().count(b"\n")
-            for cores in (mine, both):
+            for cores in (one_core, all_cores):
                 os.sched_setaffinity(0, cores)
                 begin = time.perf_counter()
-                one_model = model(0.1, **case.options)
-                streaml1.progressive(one_model, opened(case.path), every=100_000)
-                took.setdefault(len(cores), []).append((time.perf_counter() - begin) / n * 1e6)
-    for case, took in zip(cases, times, strict=True):
-        one, two = map(np.array, took.values())
+                learner = elastic_net(0.1, **case.options)
+                streaml1.progressive(learner, open_file(case.path), every=100_000)
+                by_cores.setdefault(len(cores), []).append((time.perf_counter() - begin) / n * 1e6)
+    for case, by_cores in zip(cases, times, strict=True):
+        one, two = map(np.array, by_cores.values())
         ratio = np.median(one / two)
-        made.add_row(case.name, f"{np.median(one):.2f}", f"{np.median(two):.2f}", f"{ratio:.2f}")
-    os.sched_setaffinity(0, mine)
-    show(made)
+        results.add_row(case.name, f"{np.median(one):.2f}", f"{np.median(two):.2f}", f"{ratio:.2f}")
+    os.sched_setaffinity(0, one_core)
+    CONSOLE.print(results)
 
 
-def learn(case: Case, model: Callable[..., Any]) -> None:
-    one = model(0.1, **case.options)
-    for block in blocks(case.path):
-        one.progressive_many(block.x, label_block(block, "logistic", class_label).y)
-        del block  # as `streaml1 learn` does, so that its memory may be taken for the next
+def learn(case: Case) -> None:
+    learner = elastic_net(0.1, **case.options)
+    for block in read_blocks(case.path):
+        learner.progressive_many(block.x, label_block(block, "logistic", class_label).y)
+        del block  # as `streaml1 learn` does, so that the next block can reuse its memory
 
 
-def _same_road(cases: list[Case], model: Any, table: Any, show: Any) -> None:
-    """Vowpal Wabbit where it reads the same format, and keeps names where ours are kept."""
-    columns = ("file", "parse + learn", "VW asked by", "VW", "VW / (parse + learn)")
-    made = table("Vowpal Wabbit asked for the same: us/row", *columns)
-    asked = [(case, *case.same) for case in cases if case.same is not None]
-    times: list[list[tuple[float, float]]] = [[] for _ in asked]
-    for _ in range(FEW):
-        for (case, path, flags), both in zip(asked, times, strict=True):
+def compare_same_format(cases: list[Case]) -> None:
+    """Compare with Vowpal Wabbit doing the same work: same format, names kept or hashed."""
+    columns = ("file", "parse + learn", "VW flags", "VW", "VW / (parse + learn)")
+    results = new_table("Vowpal Wabbit doing the same work: us/row", *columns)
+    same = [(case, *case.same) for case in cases if case.same is not None]
+    times: list[list[tuple[float, float]]] = [[] for _ in same]
+    for _ in range(SLOW_ROUNDS):
+        for (case, path, flags), pairs in zip(same, times, strict=True):
             n = case.path.read_bytes().count(b"\n")
-            ours = _seconds(lambda case=case: learn(case, model))
-            both.append((ours / n * 1e6, vowpal_wabbit(path, flags) / n * 1e6))
-    for (case, _, flags), both in zip(asked, times, strict=True):
-        ours, theirs = np.array(both).T
-        ratio = np.median(theirs / ours)
-        told = [flag for flag in flags.split() if flag.startswith("--")]
-        took = f"{np.median(ours):.2f}", " ".join(told), f"{np.median(theirs):.1f}"
-        made.add_row(case.name, *took, f"{ratio:.1f}")
-    show(made)
+            ours = process_seconds(partial(learn, case))
+            pairs.append((ours / n * 1e6, vowpal_wabbit(path, flags) / n * 1e6))
+    for (case, _, flags), pairs in zip(same, times, strict=True):
+        ours, theirs = np.array(pairs).T
+        shown_flags = " ".join(flag for flag in flags.split() if flag.startswith("--"))
+        results.add_row(
+            *(case.name, f"{np.median(ours):.2f}", shown_flags, f"{np.median(theirs):.1f}"),
+            f"{np.median(theirs / ours):.1f}",
+        )
+    CONSOLE.print(results)
 
 
-def _time(case: Case, model: Any, times: dict[str, list[float]]) -> None:
-    """Write down the seconds of a row of whatever is compared."""
+def time_case(case: Case, times: dict[str, list[float]]) -> None:
+    """Append the seconds per row of each run to `times`."""
     path = case.path
     n = path.read_bytes().count(b"\n")
 
     def progressive() -> None:
-        streaml1.progressive(model(0.1, **case.options), opened(path), every=100_000)
+        streaml1.progressive(elastic_net(0.1, **case.options), open_file(path), every=100_000)
 
     runs: dict[str, Callable[[], float]] = {
-        "read": lambda: _seconds(lambda: bare(path)),
-        "parse": lambda: _seconds(lambda: parse(path)),
-        "learn": lambda: _seconds(lambda: learn(case, model)),
-        "progressive": lambda: _seconds(progressive),
-        "plain": lambda: n * plain(path),
+        "read": lambda: process_seconds(lambda: read_bytes(path)),
+        "parse": lambda: process_seconds(lambda: parse_file(path)),
+        "learn": lambda: process_seconds(lambda: learn(case)),
+        "progressive": lambda: process_seconds(progressive),
+        "line parser": lambda: n * slow_parser_seconds(path),
         "vw": lambda: vowpal_wabbit(case.rival),
     }
     for what, run in runs.items():
         times.setdefault(what, []).append(run() / n)
 
 
-def _told(case: Case, times: dict[str, list[float]]) -> list[str]:
+def cells(case: Case, times: dict[str, list[float]]) -> list[str]:
     size, n = case.path.stat().st_size, case.path.read_bytes().count(b"\n")
-    took = {what: np.array(all_of[1:]) * 1e6 for what, all_of in times.items()}
-    median = {what: float(np.median(one)) for what, one in took.items()}
+    us = {run: np.array(rounds[1:]) * 1e6 for run, rounds in times.items()}
+    median = {run: float(np.median(rounds)) for run, rounds in us.items()}
     return [
         f"{size / n:.0f}", f"{median['read']:.2f}", f"{median['parse']:.2f}",
-        f"{size / n / median['parse']:,.0f}", f"{np.median(took['plain'] / took['parse']):.0f}",
+        f"{size / n / median['parse']:,.0f}", f"{np.median(us['line parser'] / us['parse']):.0f}",
         f"{median['learn']:.2f}", f"{median['progressive']:.2f}", f"{median['vw']:.2f}",
-        f"{np.median(took['vw'] / took['learn']):.2f}",
+        f"{np.median(us['vw'] / us['learn']):.2f}",
     ]  # fmt: skip
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    begin = time.process_time()
-    run()
-    return time.process_time() - begin

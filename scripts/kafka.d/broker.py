@@ -1,7 +1,7 @@
-"""One Kafka broker for tests and trials: up, down, status. Needs nothing but Python and Java.
+"""Start, stop and inspect one local Kafka broker. Requires Python and Java only.
 
-The jars come from Maven Central through Maven, are held to the checksums of jars.sha256, and are
-kept in the user's cache. All state is in one folder, which `down` removes.
+Maven downloads the jars from Maven Central. They are verified against jars.sha256 and kept in the
+user's cache directory. All state is in one directory, which `down` removes.
 """
 
 from __future__ import annotations
@@ -31,58 +31,63 @@ import secure
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-STATE = ROOT / ".kafka"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streaml1"
+DEFAULT_STATE = ROOT / ".kafka"
+CACHE_DIR = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streaml1"
 
-WRONG, UNREACHABLE, DOWN = 2, 3, 4
-"""Exit codes: what has to be mended first; jars that cannot be fetched; no broker (status)."""
+EXIT_ERROR, EXIT_DOWNLOAD, EXIT_NOT_RUNNING = 2, 3, 4
+"""Exit codes: an error that the user has to fix; jars that cannot be downloaded; no broker is
+running (`status`)."""
 
-PACKAGES = ["default-jre-headless", "maven", "openssl"]
-OLDEST_JAVA = 17
-PATIENCE = 60.0
+DEBIAN_PACKAGES = ["default-jre-headless", "maven", "openssl"]
+MIN_JAVA = 17
+START_TIMEOUT = 60.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="scripts/kafka", description="One local Kafka broker.")
+    parser = argparse.ArgumentParser(prog="scripts/kafka", description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["up", "down", "status"])
-    parser.add_argument("--mock", action="store_true", help="librdkafka's mock cluster instead")
+    parser.add_argument(
+        "--mock", action="store_true", help="start librdkafka's mock cluster instead"
+    )
     parser.add_argument("--secure", action="store_true",
-                        help="also with TLS and SASL: for clients see FOLDER/secure")  # fmt: skip
-    parser.add_argument("--state", type=Path, default=STATE, metavar="FOLDER",
-                        help="where the broker keeps all it has (default: .kafka)")  # fmt: skip
-    asked = parser.parse_args()
-    state = asked.state.resolve()
-    if asked.command == "status":
+                        help="add TLS and SASL listeners; DIRECTORY/secure has the settings of "
+                        "clients")  # fmt: skip
+    parser.add_argument("--state", type=Path, default=DEFAULT_STATE, metavar="DIRECTORY",
+                        help="directory for all state of the broker (default: .kafka)")  # fmt: skip
+    args = parser.parse_args()
+    state = args.state.resolve()
+    if args.command == "status":
         status(state)
         return
-    if asked.mock and asked.secure:
-        fail("the mock cluster has no TLS and no SASL: leave --secure out")
-    with alone():
-        if asked.command == "down":
+    if args.mock and args.secure:
+        fail("the mock cluster has no TLS and no SASL; omit --secure")
+    with exclusive_lock():
+        if args.command == "down":
             down(state)
         else:
-            up(state, asked.mock, asked.secure)
+            up(state, args.mock, args.secure)
 
 
-def up(state: Path, mock: bool, secured: bool) -> None:
-    running = found(state)
-    if running is not None:
-        if mock != (running["kind"] == "mock"):
-            fail(f"a broker of another kind is up at {running['address']}: scripts/kafka down")
-        if secured and not (state / "secure").exists():
-            fail(f"the broker at {running['address']} is up without --secure: scripts/kafka down")
-        print(running["address"])
+def up(state: Path, mock: bool, secure_listeners: bool) -> None:
+    broker = running_broker(state)
+    if broker is not None:
+        if mock != (broker["kind"] == "mock"):
+            fail(f"a broker of another kind is up at {broker['address']}; run scripts/kafka down")
+        if secure_listeners and not (state / "secure").exists():
+            fail(f"the broker at {broker['address']} was started without --secure; "
+                 "run scripts/kafka down")  # fmt: skip
+        print(broker["address"])
         return
-    require_own(state)
-    shutil.rmtree(state, ignore_errors=True)  # what a broker that was killed has left
+    refuse_foreign_directory(state)
+    shutil.rmtree(state, ignore_errors=True)  # left over from a broker that was killed
     command = mock_command() if mock else None
     if command is None:
-        require_commands(secured)
-        classpath = ":".join(str(jar) for jar in jars())
+        require_tools(secure_listeners)
+        classpath = ":".join(str(jar) for jar in jar_paths())
     state.mkdir(parents=True)
     try:
         about = start_mock(state, command) if command else None
-        about = about or start_kafka(state, classpath, secured)
+        about = about or start_kafka(state, classpath, secure_listeners)
     except BaseException:
         shutil.rmtree(state, ignore_errors=True)
         raise
@@ -91,52 +96,52 @@ def up(state: Path, mock: bool, secured: bool) -> None:
 
 
 def down(state: Path) -> None:
-    running = found(state)
-    if running is not None:
-        end(running["pid"], state)
-    require_own(state)
+    broker = running_broker(state)
+    if broker is not None:
+        terminate(broker["pid"], state)
+    refuse_foreign_directory(state)
     shutil.rmtree(state, ignore_errors=True)
 
 
-def require_own(state: Path) -> None:
-    """Refuse a folder that holds anything but a broker: it would be removed."""
+def refuse_foreign_directory(state: Path) -> None:
+    """Reject a directory that holds anything but a broker, because it would be removed."""
     if any(state.glob("*")) and not (state / "broker.log").exists():
-        fail(f"{state} holds something else: give --state a folder of its own")
+        fail(f"{state} holds something else; give --state an empty directory")
 
 
 def status(state: Path) -> None:
-    running = found(state)
-    if running is None:
+    broker = running_broker(state)
+    if broker is None:
         print("no broker is up")
-        sys.exit(DOWN)
-    print(f"{running['what']} at {running['address']}, process {running['pid']}, in {state}")
+        sys.exit(EXIT_NOT_RUNNING)
+    print(f"{broker['what']} at {broker['address']}, process {broker['pid']}, in {state}")
 
 
-# What is running
+# Processes
 
 
-def found(state: Path) -> dict | None:
-    """The broker of a folder, if it is alive."""
+def running_broker(state: Path) -> dict | None:
+    """Return the contents of broker.json, or None if that broker is not alive."""
     try:
         about = json.loads((state / "broker.json").read_text())
     except (OSError, ValueError):
         return None
-    return about if is_ours(about["pid"], state) else None
+    return about if is_broker_process(about["pid"], state) else None
 
 
-def is_ours(pid: int, state: Path) -> bool:
-    """Whether the process was started for this folder: a number alone may be another's by now."""
+def is_broker_process(pid: int, state: Path) -> bool:
+    """Return whether the process was started for this directory: the pid may have been reused."""
     try:
         return os.fsencode(f"{state}/") in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
 
-def end(pid: int, state: Path) -> None:
+def terminate(pid: int, state: Path) -> None:
     for number, seconds in ((signal.SIGTERM, 15.0), (signal.SIGKILL, 5.0)):
         os.kill(pid, number)
         limit = time.monotonic() + seconds
-        while is_ours(pid, state):  # a zombie has no command line
+        while is_broker_process(pid, state):  # a zombie has no command line
             if time.monotonic() > limit:
                 break
             time.sleep(0.05)
@@ -145,36 +150,36 @@ def end(pid: int, state: Path) -> None:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """One up or down at a time, of this checkout."""
-    folder = os.open(HERE, os.O_RDONLY)
+def exclusive_lock() -> Iterator[None]:
+    """Hold a lock, so that one `up` or `down` runs at a time in this checkout."""
+    lock = os.open(HERE, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(folder)
+        os.close(lock)
 
 
 # Kafka
 
 
-def start_kafka(state: Path, classpath: str, secured: bool) -> dict:
-    for _ in range(3):  # a free port may be taken before the broker has it
-        about = try_kafka(state, classpath, secured)
+def start_kafka(state: Path, classpath: str, secure_listeners: bool) -> dict:
+    for _ in range(3):  # another process may take a free port before the broker binds it
+        about = try_start_kafka(state, classpath, secure_listeners)
         if about is not None:
             return about
     fail(f"the broker did not start: {last_line(state / 'broker.log')}")
 
 
-def try_kafka(state: Path, classpath: str, secured: bool) -> dict | None:
-    port, controller, *others = free_ports(2 + len(secure.LISTENERS))
+def try_start_kafka(state: Path, classpath: str, secure_listeners: bool) -> dict | None:
+    port, controller, *secure_ports = free_ports(2 + len(secure.LISTENERS))
     text = (HERE / "server.properties").read_text()
-    filled = {"PORT": port, "CONTROLLER": controller, "DATA": state / "data"}
-    for name, value in filled.items():
+    values = {"PORT": port, "CONTROLLER": controller, "DATA": state / "data"}
+    for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     users: list[str] = []
-    if secured:
-        text, users = with_listeners(text, state / "secure", others)
+    if secure_listeners:
+        text, users = add_secure_listeners(text, state / "secure", secure_ports)
     properties = state / "server.properties"
     properties.write_text(text)
     shutil.rmtree(state / "data", ignore_errors=True)
@@ -192,9 +197,9 @@ def try_kafka(state: Path, classpath: str, secured: bool) -> dict | None:
             stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     try:
-        limit = time.monotonic() + PATIENCE
+        limit = time.monotonic() + START_TIMEOUT
         while process.poll() is None and time.monotonic() < limit:
-            if answers(port):
+            if responds(port):
                 what = f"Apache Kafka {kafka_version()}"
                 address = f"127.0.0.1:{port}"
                 return {"kind": "real", "what": what, "address": address, "pid": process.pid}
@@ -207,45 +212,45 @@ def try_kafka(state: Path, classpath: str, secured: bool) -> dict | None:
     return None
 
 
-def with_listeners(text: str, folder: Path, free: list[int]) -> tuple[str, list[str]]:
-    """Properties with more listeners, and the arguments that make their users."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+def add_secure_listeners(text: str, directory: Path, free: list[int]) -> tuple[str, list[str]]:
+    """Return properties with TLS and SASL listeners, and the arguments that create their users."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
     password = secrets.token_urlsafe(12)
     ports = dict(zip(secure.LISTENERS, free, strict=True))
-    secure.certificates(folder, password)
-    listening = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
-    protocols = ",".join(f"{name}:{one}" for name, (one, _) in secure.LISTENERS.items())
+    secure.write_certificates(directory, password)
+    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    protocols = ",".join(f"{name}:{protocol}" for name, (protocol, _) in secure.LISTENERS.items())
     lines = []
     for line in text.splitlines():
         name = line.partition("=")[0]
         if name in ("listeners", "advertised.listeners"):
-            line += f",{listening}"
+            line += f",{listeners}"
         if name == "listener.security.protocol.map":
             line += f",{protocols}"
         lines.append(line)
-    lines += [f"{k}={v}" for k, v in secure.server_settings(folder, ports, password).items()]
-    secure.client_settings(folder, ports, password)
-    return "\n".join(lines) + "\n", secure.scram_users(password)
+    lines += [f"{k}={v}" for k, v in secure.server_settings(directory, ports, password).items()]
+    secure.write_client_settings(directory, ports, password)
+    return "\n".join(lines) + "\n", secure.scram_arguments(password)
 
 
 def base64_uuid() -> str:
-    """A random UUID as Kafka writes one."""
+    """Return a random UUID in Kafka's base64 notation."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
 
 
 def free_ports(n: int) -> list[int]:
     sockets = [socket.socket() for _ in range(n)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    for listener in sockets:
+        listener.bind(("127.0.0.1", 0))
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for listener in sockets:
+        listener.close()
     return ports
 
 
-def answers(port: int) -> bool:
-    """Whether a broker answers the request ApiVersions, of version 0."""
+def responds(port: int) -> bool:
+    """Return whether a broker answers an ApiVersions request of version 0."""
     request = bytes.fromhex("0000000a 0012 0000 00000007 ffff")
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2.0) as connection:
@@ -257,28 +262,29 @@ def answers(port: int) -> bool:
 
 def last_line(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else "its log is empty"
 
 
 # Java, Maven and the jars
 
 
-def require_commands(secured: bool) -> None:
-    """See that Java is here, and Maven where jars are to be fetched; install them if we may."""
-    missing = lacking(secured)
+def require_tools(secure_listeners: bool) -> None:
+    """Require Java, and Maven if jars have to be downloaded; try to install what is missing."""
+    missing = missing_tools(secure_listeners)
     if missing:
-        install()
-        missing = lacking(secured)
+        install_packages()
+        missing = missing_tools(secure_listeners)
     if missing:
-        fail(f"{' and '.join(missing)} is missing: apt-get install {' '.join(PACKAGES)}, "
-             "or leave the Kafka tests out with --no-kafka")  # fmt: skip
+        packages = " ".join(DEBIAN_PACKAGES)
+        fail(f"{' and '.join(missing)} is missing: apt-get install {packages}, "
+             "or skip the Kafka tests with --no-kafka")  # fmt: skip
 
 
-def lacking(secured: bool) -> list[str]:
-    missing = [] if java_version() >= OLDEST_JAVA else [f"Java {OLDEST_JAVA} or newer"]
-    if not whole(cache_folder()) and shutil.which("mvn") is None:
+def missing_tools(secure_listeners: bool) -> list[str]:
+    missing = [] if java_version() >= MIN_JAVA else [f"Java {MIN_JAVA} or newer"]
+    if not has_all_jars(jar_directory()) and shutil.which("mvn") is None:
         missing.append("Maven")
-    if secured and shutil.which("openssl") is None:
+    if secure_listeners and shutil.which("openssl") is None:
         missing.append("openssl")
     return missing
 
@@ -286,25 +292,25 @@ def lacking(secured: bool) -> list[str]:
 def java_version() -> int:
     if shutil.which("java") is None:
         return 0
-    told = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    output = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(version[1]) if version else 0
 
 
-def install() -> None:
-    """Install Debian's packages, as root or with a sudo that asks for no password."""
+def install_packages() -> None:
+    """Install the Debian packages, as root or with passwordless sudo; do nothing otherwise."""
     if shutil.which("apt-get") is None:
         return
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    if sudo and (shutil.which("sudo") is None or run([*sudo, "true"])):
+    if sudo and (shutil.which("sudo") is None or run_quietly([*sudo, "true"])):
         return
-    say(f"installing {' and '.join(PACKAGES)} (once; a minute or two)")
+    log_line(f"installing {' and '.join(DEBIAN_PACKAGES)} (once; takes a minute or two)")
     apt = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
-    run([*apt, "update"])
-    run([*apt, "install", "--no-install-recommends", *PACKAGES])
+    run_quietly([*apt, "update"])
+    run_quietly([*apt, "install", "--no-install-recommends", *DEBIAN_PACKAGES])
 
 
-def run(command: list[str]) -> int:
+def run_quietly(command: list[str]) -> int:
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.run(command, stdin=subprocess.DEVNULL, **quiet).returncode
 
@@ -313,53 +319,53 @@ def kafka_version() -> str:
     return re.search("<kafka.version>(.+)</", (HERE / "pom.xml").read_text())[1]
 
 
-def cache_folder() -> Path:
-    return CACHE / f"kafka-{kafka_version()}"
+def jar_directory() -> Path:
+    return CACHE_DIR / f"kafka-{kafka_version()}"
 
 
-def locked() -> dict[str, str]:
-    """The names of the jars and their checksums."""
+def jar_checksums() -> dict[str, str]:
+    """Return the pinned SHA-256 digest of each jar, by file name."""
     lines = (HERE / "jars.sha256").read_text().splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
-def whole(folder: Path) -> bool:
-    """Whether all jars are in a folder, as they should be."""
+def has_all_jars(directory: Path) -> bool:
+    """Return whether a directory has all jars with the pinned digests."""
     try:
         return all(
-            hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
-            for name, digest in locked().items()
+            hashlib.sha256((directory / name).read_bytes()).hexdigest() == digest
+            for name, digest in jar_checksums().items()
         )
     except OSError:
         return False
 
 
-def jars() -> list[Path]:
-    """All jars, fetched if they are not in the cache."""
-    folder = cache_folder()
-    if not whole(folder):
-        fetch(folder)
-    return [folder / name for name in locked()]
+def jar_paths() -> list[Path]:
+    """Return the paths of all jars; download them if the cache lacks any."""
+    directory = jar_directory()
+    if not has_all_jars(directory):
+        download_jars(directory)
+    return [directory / name for name in jar_checksums()]
 
 
-def fetch(folder: Path) -> None:
-    say(f"fetching Kafka {kafka_version()} from Maven Central (once; 43 MB)")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    log = CACHE / "maven.log"
-    with tempfile.TemporaryDirectory(dir=CACHE) as aside:
-        fresh = Path(aside) / "jars"
+def download_jars(directory: Path) -> None:
+    log_line(f"downloading Kafka {kafka_version()} from Maven Central (once; 43 MB)")
+    CACHE_DIR.mkdir(parents=True, exist_ok=True)
+    log = CACHE_DIR / "maven.log"
+    with tempfile.TemporaryDirectory(dir=CACHE_DIR) as scratch:
+        downloaded = Path(scratch) / "jars"
         with open(log, "wb") as file:
             maven = ["mvn", "-B", "-q", "-f", str(HERE / "pom.xml"),
-                     "dependency:copy-dependencies", f"-DoutputDirectory={fresh}"]  # fmt: skip
-            code = subprocess.run(maven, stdout=file, stderr=file, cwd=aside).returncode
+                     "dependency:copy-dependencies", f"-DoutputDirectory={downloaded}"]  # fmt: skip
+            code = subprocess.run(maven, stdout=file, stderr=file, cwd=scratch).returncode
         if code:
-            fail(f"the jars of Kafka cannot be fetched: is the network there? the log is {log}",
-                 UNREACHABLE)  # fmt: skip
-        if not whole(fresh):
-            fail("the jars of Kafka are not those of scripts/kafka.d/jars.sha256: "
-                 "do not run them, and look where Maven has them from")  # fmt: skip
-        shutil.rmtree(folder, ignore_errors=True)
-        fresh.replace(folder)
+            fail(f"cannot download the jars of Kafka: check the network and {log}",
+                 EXIT_DOWNLOAD)  # fmt: skip
+        if not has_all_jars(downloaded):
+            fail("the downloaded jars of Kafka do not match scripts/kafka.d/jars.sha256: "
+                 "do not run them; check which repository Maven uses")  # fmt: skip
+        shutil.rmtree(directory, ignore_errors=True)
+        downloaded.replace(directory)
     log.unlink()
 
 
@@ -369,7 +375,7 @@ def fetch(folder: Path) -> None:
 def mock_command() -> list[str]:
     python = ROOT / ".venv-test" / "bin" / "python"
     python = Path(os.environ.get("STREAML1_PYTHON") or (python if python.exists() else "python3"))
-    if run([str(python), "-c", "import confluent_kafka"]):
+    if run_quietly([str(python), "-c", "import confluent_kafka"]):
         fail("the mock cluster needs confluent-kafka: pip install '.[dev]'")
     return [str(python), str(HERE / "mock.py")]
 
@@ -391,12 +397,12 @@ def start_mock(state: Path, command: list[str]) -> dict:
     fail(f"the mock cluster did not start: {last_line(state / 'broker.log')}")
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     print(f"streaml1: {text}", file=sys.stderr)
 
 
-def fail(sentence: str, code: int = WRONG) -> NoReturn:
-    say(sentence)
+def fail(message: str, code: int = EXIT_ERROR) -> NoReturn:
+    log_line(message)
     sys.exit(code)
 
 

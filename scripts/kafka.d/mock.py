@@ -1,4 +1,4 @@
-"""librdkafka's mock cluster as a process: prints its address, and ends at SIGTERM."""
+"""Run librdkafka's mock cluster as a process: print its address, then wait for SIGTERM."""
 
 import signal
 

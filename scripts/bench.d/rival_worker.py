@@ -1,8 +1,7 @@
-"""Runs beside the rivals: answers each line of standard input, JSON, by a line of its own.
+"""Worker process in the rivals' environment: answers each line of JSON on stdin with one on stdout.
 
-`python bench_rival.py FOLDER` where FOLDER holds `NAME.npz` (a matrix in CSR and its labels) and
-`NAME.vw` (the same rows). Times are those of the processor, of one core, data in memory or in the
-system's cache of files.
+`python rival_worker.py DIRECTORY`, where DIRECTORY has `NAME.npz` (a CSR matrix and its labels) and
+`NAME.vw` (the same rows). Times are CPU times on one core; data is in memory or the page cache.
 """
 
 from __future__ import annotations
@@ -16,43 +15,43 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
-LOADED: dict[str, Any] = {}
+DIRECTORY = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+_CACHE: dict[str, Any] = {}
 
 
 def rows(name: str) -> Any:
-    if name not in LOADED:
+    if name not in _CACHE:
         import numpy as np
         from scipy.sparse import csr_matrix
 
-        kept = np.load(FOLDER / f"{name}.npz")
-        X = csr_matrix((kept["data"], kept["indices"], kept["indptr"]), kept["shape"])
-        LOADED[name] = X, kept["y"].astype(int)
-    return LOADED[name]
+        arrays = np.load(DIRECTORY / f"{name}.npz")
+        X = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), arrays["shape"])
+        _CACHE[name] = X, arrays["y"].astype(int)
+    return _CACHE[name]
 
 
-def seconds(run: Callable[[], Any]) -> float:
+def process_seconds(run: Callable[[], Any]) -> float:
     begin = time.process_time()
     run()
     return time.process_time() - begin
 
 
 def vw_cached(name: str, bits: int) -> float:
-    """A pass of Vowpal Wabbit over its own cache file of the rows."""
+    """Time a pass of Vowpal Wabbit over its own cache file of the rows."""
     import vowpalwabbit
 
-    cache = FOLDER / f"{name}.cache"
+    cache = DIRECTORY / f"{name}.cache"
     options = (
-        f"-d {FOLDER / name}.vw --cache_file {cache} --sgd --loss_function logistic -b {bits} "
+        f"-d {DIRECTORY / name}.vw --cache_file {cache} --sgd --loss_function logistic -b {bits} "
         "--l1 1e-6 --l2 1e-6 --quiet"
     )
-    if not cache.exists():  # it reads the text, and keeps it
+    if not cache.exists():  # the first pass reads the text and writes the cache
         vowpalwabbit.Workspace(options).finish()
-    return seconds(lambda: vowpalwabbit.Workspace(options).finish())
+    return process_seconds(lambda: vowpalwabbit.Workspace(options).finish())
 
 
 def sklearn_fit(name: str) -> float:
-    """One epoch of `fit`."""
+    """Time one epoch of `fit`."""
     from sklearn.linear_model import SGDClassifier
 
     X, y = rows(name)
@@ -61,11 +60,11 @@ def sklearn_fit(name: str) -> float:
         shuffle=False, learning_rate="constant", eta0=0.1,
     )  # fmt: skip
     warnings.simplefilter("ignore")
-    return seconds(lambda: model.fit(X, y))
+    return process_seconds(lambda: model.fit(X, y))
 
 
 def sklearn_parts(name: str, size: int = 1000) -> float:
-    """`partial_fit` of a thousand rows at a time."""
+    """Time `partial_fit` of a thousand rows at a time."""
     from sklearn.linear_model import SGDClassifier
 
     X, y = rows(name)
@@ -78,29 +77,32 @@ def sklearn_parts(name: str, size: int = 1000) -> float:
         for lo in range(0, X.shape[0], size):
             model.partial_fit(X[lo : lo + size], y[lo : lo + size], classes=[0, 1])
 
-    return seconds(run)
+    return process_seconds(run)
 
 
 def river_rows(name: str, n: int, l1: float) -> float:
-    """`learn_one` of n dicts of ints, made beforehand."""
+    """Time prediction and `learn_one` of n dicts of ints; return the seconds for all rows."""
     from river import linear_model, optim
 
     X, y = rows(name)
     ends, ids, values = X.indptr.tolist(), X.indices.tolist(), X.data.tolist()
     xs = [dict(zip(ids[a:b], values[a:b])) for a, b in zip(ends[:n], ends[1 : n + 1])]  # noqa: B905
     model = linear_model.LogisticRegression(optim.SGD(0.1), l1=l1)
-    labels = [bool(one) for one in y[:n].tolist()]
+    labels = [bool(label) for label in y[:n].tolist()]
 
     def run() -> None:
         for x, label in zip(xs, labels):  # noqa: B905
             model.predict_proba_one(x)
             model.learn_one(x, label)
 
-    return seconds(run) * X.shape[0] / n
+    return process_seconds(run) * X.shape[0] / n
 
 
-def late(which: str, unrelated: int) -> int:
-    """Examples of a new feature until its weight leaves zero, after others; l1 = 1e-3."""
+def examples_until_nonzero(which: str, unrelated: int) -> int:
+    """Count the examples of a new feature until its weight is non-zero, after unrelated ones.
+
+    l1 = 1e-3.
+    """
     if which == "river":
         from river import linear_model, optim
 
@@ -124,21 +126,21 @@ def late(which: str, unrelated: int) -> int:
     return 1000
 
 
-def both(which: str) -> str:
-    """What comes of asking for l1 and squared l2 together."""
+def both_penalties(which: str) -> str:
+    """Return whether l1 and squared l2 are accepted together."""
     from river import linear_model
 
     try:
         linear_model.LogisticRegression(l1=1e-3, l2=1e-3).learn_one({"a": 1.0}, True)
     except Exception as error:
-        return f"refused: {type(error).__name__}"
-    return "taken"
+        return f"rejected: {type(error).__name__}"
+    return "accepted"
 
 
 def across_calls(which: str) -> list[float]:
-    """Weight of a feature after five examples of it, and after 1,000 others in calls of their own.
+    """Return a feature's weight after five examples of it, and after 1,000 calls without it.
 
-    At l1 = 1e-3 and a rate of 0.1 they are worth 0.1 of shrinkage.
+    At l1 = 1e-3 and a rate of 0.1 these calls should shrink the weight by 0.1.
     """
     from scipy.sparse import csr_matrix
     from sklearn.linear_model import SGDClassifier
@@ -157,31 +159,32 @@ def across_calls(which: str) -> list[float]:
 
 
 def versions() -> dict[str, str]:
-    known = ("river", "vowpalwabbit", "scikit-learn", "polars", "pyarrow", "numpy")
-    found = {}
-    for name in known:
+    """Return the version of each package, empty if it is not installed."""
+    packages = ("river", "vowpalwabbit", "scikit-learn", "polars", "pyarrow", "numpy")
+    installed = {}
+    for package in packages:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
+            installed[package] = ""
+    return installed
 
 
-ASKED: dict[str, Callable[..., Any]] = {
-    one.__name__: one
-    for one in (vw_cached, sklearn_fit, sklearn_parts, river_rows, late, both, across_calls,
-                versions)
+COMMANDS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (vw_cached, sklearn_fit, sklearn_parts, river_rows, examples_until_nonzero,
+                     both_penalties, across_calls, versions)
 }  # fmt: skip
 
 
 def main() -> None:
     for line in sys.stdin:
-        what, *arguments = json.loads(line)
+        command, *arguments = json.loads(line)
         try:
-            told = {"is": ASKED[what](*arguments)}
+            answer = {"result": COMMANDS[command](*arguments)}
         except Exception as error:
-            told = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(told), flush=True)
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
