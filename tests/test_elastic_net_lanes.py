@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-from demos import auto_learning_rate
+from demos import no_rate_to_tune
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.elastic_net import RATES
 from tests import kit, reference
@@ -92,10 +92,10 @@ def test_mixture_loss_is_within_log_8_of_the_best_rate(
 def test_best_fixed_rate_is_at_most_2_percent_better(source: str) -> None:
     if not Path(os.environ.get("STREAML1_DATA", "nowhere")).is_dir():
         pytest.skip("STREAML1_DATA names no folder with real data sets")
-    xs, y = auto_learning_rate.load_examples(f"data:{source}")
-    X = auto_learning_rate.to_csr(xs)
-    best, _ = auto_learning_rate.best_rate(X, y)
-    assert auto_learning_rate.progressive_loss(ElasticNetClassifier(lr="auto"), X, y) < 1.02 * best
+    xs, y = no_rate_to_tune.load_examples(f"data:{source}")
+    X = no_rate_to_tune.to_csr(xs)
+    best, _ = no_rate_to_tune.best_rate(X, y)
+    assert no_rate_to_tune.progressive_loss(ElasticNetClassifier(lr="auto"), X, y) < 1.02 * best
 
 
 def test_weights_follow_names() -> None:

@@ -1,6 +1,6 @@
 """Compare lr="auto" with the best learning rate in hindsight: progressive loss of whole streams.
 
-    python demos/auto_learning_rate.py [SOURCE ...]
+    python demos/no_rate_to_tune.py [SOURCE ...]
 
 SOURCE is a file whose format marks the label (svmlight, .vw, JSON lines, .rows) or a named source
 such as data:sms-spam, with binary labels. The default is the stream stdlib and two data sets of
