@@ -145,9 +145,9 @@ def watch(
 def progress(kept: Path, topic: str) -> int:
     """How many records checkpoints have passed."""
     from streaml1.training.checkpoint import load_latest
-    from streaml1.training.consumer_group import partition_folder
+    from streaml1.training.consumer_group import partition_directory
 
-    places = [partition_folder(kept, topic, one) for one in range(PARTITIONS)]
+    places = [partition_directory(kept, topic, one) for one in range(PARTITIONS)]
     found = [load_latest(place) for place in places if place.is_dir()]
     return sum(at[0] for one in found if one is not None for at in one.position.values())
 

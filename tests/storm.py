@@ -79,7 +79,7 @@ def work(url: str, folder: str, step: int) -> int:
         with DeadLetters(url) as letters:
             yield [letters]
 
-    group = Group(model(), url, group="storm", folder=folder, every=500, bad="skip", seconds=0.2,
+    group = Group(model(), url, group="storm", directory=folder, every=500, bad="skip", seconds=0.2,
                   session=SESSION, observers=dead_letters)  # fmt: skip
     if step:
         die_at(step)
@@ -342,7 +342,7 @@ def lag(url: str, folder: Path) -> int:
     """How many records no checkpoint has passed."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training.checkpoint import load_latest
-    from streaml1.training.consumer_group import partition_folder
+    from streaml1.training.consumer_group import partition_directory
 
     topic = Topic(url)
     consumer = topic.consumer(lambda: False)
@@ -352,7 +352,7 @@ def lag(url: str, folder: Path) -> int:
         consumer.close()
     behind = 0
     for one, end in ends.items():
-        place = partition_folder(folder, topic.name, one)
+        place = partition_directory(folder, topic.name, one)
         found = load_latest(place) if place.is_dir() else None
         behind += end - (0 if found is None else found.position[str(one)][0])
     return behind
@@ -365,11 +365,11 @@ def differences(
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training import progressive
     from streaml1.training.checkpoint import load_latest
-    from streaml1.training.consumer_group import partition_folder
+    from streaml1.training.consumer_group import partition_directory
 
     wrong = []
     for one in range(partitions):
-        found = load_latest(partition_folder(folder, Topic(url).name, one))
+        found = load_latest(partition_directory(folder, Topic(url).name, one))
         expected = model()
         report = progressive(expected, url, until_end=True, partitions=[one], bad=bad,
                              every=every)  # fmt: skip

@@ -129,7 +129,11 @@ def test_processes_of_a_group_that_start_together(tmp_path: Path) -> None:
 
         def begin(k: int, folder: Path = folder) -> None:
             group = Group(
-                ElasticNetClassifier(), "kafka://h/clicks", group="g", folder=folder, start="latest"
+                ElasticNetClassifier(),
+                "kafka://h/clicks",
+                group="g",
+                directory=folder,
+                start="latest",
             )
             topic = SimpleNamespace(partitions_for_topic=lambda name: partitions)
             group._member = SimpleNamespace(consumer=topic)  # type: ignore[assignment]

@@ -145,7 +145,7 @@ def test_killed_at_every_step_of_a_save(tmp_path: Path) -> None:
         one = model()
         again = progressive(one, spec, checkpoint=always(folder / "kept"), **options)
         assert state(one) == state(expected), name
-        assert (again.examples, again.refused) == (report.examples, report.refused), name
+        assert (again.examples, again.rejected) == (report.examples, report.rejected), name
 
 
 def die_at(step: int) -> None:
@@ -301,7 +301,7 @@ def test_a_stop_among_lines_that_are_refused_counts_each_once(
             model(), spec, bad="skip", observers=[heard], stop=lambda at=stop, h=heard: h.n >= at,
             checkpoint=tmp_path / "kept", every=20,
         )  # fmt: skip
-    assert (report.examples, report.refused) == (30, 3000)
+    assert (report.examples, report.rejected) == (30, 3000)
 
 
 def test_a_run_that_fails_saves_nothing_more(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_run_that_fails_saves_nothing_more(tmp_path: Path) -> None:
         ]
     one = model()
     report = progressive(one, spec, checkpoint=tmp_path / "kept", bad="skip")
-    assert report.refused == 1 and state(one) == state(clean(spec, bad="skip")[0])
+    assert report.rejected == 1 and state(one) == state(clean(spec, bad="skip")[0])
 
 
 def test_the_last_few_are_kept_and_leftovers_go(tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ def test_no_time_between_checkpoints(seconds: float, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"seconds must be >= 0, got {seconds}"):
         Checkpoints(tmp_path / "kept", seconds=seconds)
     with pytest.raises(ValueError, match=f"seconds must be >= 0, got {seconds}"):
-        Group(model(), "kafka://h/t", group="g", folder=tmp_path / "kept", seconds=seconds)
+        Group(model(), "kafka://h/t", group="g", directory=tmp_path / "kept", seconds=seconds)
     assert not (tmp_path / "kept").exists()
 
 
@@ -622,7 +622,7 @@ def test_killed_at_every_step_of_a_save_beside_learning(tmp_path: Path) -> None:
     assert killed >= 8, "none died"
     again = progressive(one := model(), spec, checkpoint=kept, **options)
     assert state(one) == state(expected)
-    assert (again.examples, again.refused) == (report.examples, report.refused)
+    assert (again.examples, again.rejected) == (report.examples, report.rejected)
 
 
 def test_what_is_learnt_while_a_checkpoint_is_written_is_not_in_it(tmp_path: Path) -> None:

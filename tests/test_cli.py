@@ -487,7 +487,7 @@ def test_bad_input_is_counted_with_skip(here: Path) -> None:
     told = result.stderr.splitlines()
     assert len(told) == 6 and re.match(r"streaml1: skipped a.svm:5\d: ", told[0])
     assert told[-1] == "streaml1: skipped 7 more, 12 in all"
-    assert "refused" in result.stdout.split("\n")[1]
+    assert "rejected" in result.stdout.split("\n")[1]
     assert result.stdout.split("\n")[2].split()[-1] == "12"
     assert json.loads(Path("r.jsonl").read_text().splitlines()[-1])["refused"] == 12
 

@@ -196,7 +196,7 @@ def test_a_matrix_with_bad_labels_and_values() -> None:
     learner = model()
     report = progressive(learner, (X, labels), bad="skip")
     rows = rows_of(X)
-    assert report.refused == 3
+    assert report.rejected == 3
     assert learner.weights == taught((rows[i], bool(y[i])) for i in good).weights
 
 
@@ -323,7 +323,7 @@ def test_what_is_refused_is_never_learnt_and_nothing_else_is_lost(
     learner = model()
     report = progressive(learner, stream, every=every, bad="skip")
     assert state(learner) == state(taught(kept))
-    assert (report.examples, report.refused) == (len(kept), len(faults) - len(kept))
+    assert (report.examples, report.rejected) == (len(kept), len(faults) - len(kept))
     lines = [n for n in range(1, len(kept) + 1) if n % every == 0 or n == len(kept)]
     assert [line.examples for line in report.lines] == lines
 
@@ -418,7 +418,7 @@ def test_a_limit_is_of_each_pass() -> None:
 def test_a_limit_does_not_count_the_refused() -> None:
     learner = model()
     report = progressive(learner, [WRONG[0], *examples(50)], limit=35, bad="skip")
-    assert (report.examples, report.refused) == (35, 1)
+    assert (report.examples, report.rejected) == (35, 1)
 
 
 def test_a_limit_reads_no_further() -> None:

@@ -96,7 +96,7 @@ def test_the_rest_is_learnt_as_if_nothing_had_been(broker: Broker, tmp_path: Pat
     aside = f"{topic}-elsewhere"
     done = learn(broker, topic, "--dead-letters", aside, "--save", str(tmp_path / "a"))
     assert done.exit_code == 0, done.output
-    assert f"({len(bad)} refused)" in done.output or f"{len(bad)} " in done.output
+    assert f"({len(bad)} rejected)" in done.output or f"{len(bad)} " in done.output
     one = model()
     progressive(one, tmp_path / "good.svm")
     saved = streaml1.load(tmp_path / "a")
@@ -338,7 +338,7 @@ def test_in_python(broker: Broker) -> None:
         report = progressive(
             model(), broker.url(topic), until_end=True, bad="skip", observers=[letters]
         )
-        assert report.refused == 1
+        assert report.rejected == 1
         assert [one.key.decode() for one in records_of(broker, f"{topic}.dlq")] == [f"{topic}-0-5"]
         told = list(
             predictions(model(), broker.url(topic), until_end=True, bad="skip", observers=[letters])

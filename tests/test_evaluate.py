@@ -179,7 +179,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(BadExample, match="examples:2: label 'z' is unknown to the model"):
         evaluate(many, pairs)
     report = evaluate(many, pairs, bad="skip")
-    assert (report.examples, report.refused) == (2, 2)
+    assert (report.examples, report.rejected) == (2, 2)
     assert many.classes_met == ["x", "y"]
 
 

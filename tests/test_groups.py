@@ -27,7 +27,7 @@ from streaml1.sources.source import Lost
 from streaml1.training import prepare, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, TakenOver, load_latest
 from streaml1.training.checkpoint.manager import CheckpointManager
-from streaml1.training.consumer_group import Group, partition_folder
+from streaml1.training.consumer_group import Group, partition_directory
 from tests import storm
 from tests.broker import Broker
 from tests.test_exit_codes import Between, put_down_after
@@ -66,7 +66,7 @@ class Worker(threading.Thread):
     def __init__(self, url: str, folder: Path, name: str = "g", **options: Any) -> None:
         super().__init__(daemon=True)
         options = {"seconds": 0.1, "session": 3.0, "every": 50, "bad": "skip", **options}
-        self.group = Group(model(), url, group=name + url, folder=folder, **options)
+        self.group = Group(model(), url, group=name + url, directory=folder, **options)
         self.stop = threading.Event()
         self.error: BaseException | None = None
 
@@ -99,7 +99,7 @@ def wait(done: Callable[[], bool], seconds: float = 30.0) -> None:
 
 def learnt(workers: list[Worker]) -> int:
     reports = [report for one in workers for report in list(one.group.reports.values())]
-    return sum(report.examples + report.refused for report in reports)
+    return sum(report.examples + report.rejected for report in reports)
 
 
 def grouped(url: str, folder: Path, n: int, **options: Any) -> Worker:
@@ -112,7 +112,7 @@ def grouped(url: str, folder: Path, n: int, **options: Any) -> Worker:
 def states(folder: Path, url: str, partitions: int) -> list[Any]:
     """What is kept of each partition."""
     topic = url.rpartition("/")[2]
-    found = [load_latest(partition_folder(folder, topic, one)) for one in range(partitions)]
+    found = [load_latest(partition_directory(folder, topic, one)) for one in range(partitions)]
     return [
         None if one is None else (one.model.weights, one.model.intercept, one.model.n_iterations)
         for one in found
@@ -235,7 +235,7 @@ def test_poison(broker: Broker, tmp_path: Path, where: str) -> None:
     assert isinstance(failing.error, BadExample) and f"{topic}/0@" in str(failing.error)
     assert states(tmp_path / "a", url, 1)[0][2] == 0, "what came before it is learnt again"
     one = grouped(url, tmp_path / "b", len(values))
-    assert one.group.reports[0].refused == 1
+    assert one.group.reports[0].rejected == 1
     assert states(tmp_path / "b", url, 1) == alone(url, 1)
 
 
@@ -406,11 +406,11 @@ def test_what_is_lost_is_not_saved(broker: Broker, tmp_path: Path) -> None:
     one.group._member.consumer._coordinator.reset_generation()
     one.until(lambda: one.group._runs.get(0, before) is not before)
     wait(lambda: learnt([one]) == 100)
-    found = load_latest(partition_folder(tmp_path, topic, 0))
+    found = load_latest(partition_directory(tmp_path, topic, 0))
     assert found is not None and found.learnt == 0, "it was learnt again, and not saved"
     assert one.end().group.reports[0].examples == 100
     assert states(tmp_path, url, 1) == alone(url, 1)
-    found = load_latest(partition_folder(tmp_path, topic, 0))
+    found = load_latest(partition_directory(tmp_path, topic, 0))
     assert found is not None and found.learnt == 100
 
 
@@ -421,7 +421,7 @@ def test_another_claims_a_partition_of_ours(broker: Broker, tmp_path: Path) -> N
     one = Worker(url, tmp_path)
     one.start()
     one.until(lambda: learnt([one]) == 50)
-    with Checkpoints(partition_folder(tmp_path, topic, 0), alone=False) as other:
+    with Checkpoints(partition_directory(tmp_path, topic, 0), alone=False) as other:
         other.latest()
         broker.send(topic, rows(50, 1))
         one.join(30)

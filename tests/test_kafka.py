@@ -439,7 +439,7 @@ def test_a_bad_record_has_its_coordinates(broker: Broker, tmp_path: Path) -> Non
     assert "convert the record to UTF-8" in refused[1][1]
     one = model()
     report = progressive(one, broker.url(topic), until_end=True, bad="skip")
-    assert (report.examples, report.refused) == (30, 3)
+    assert (report.examples, report.rejected) == (30, 3)
     assert state(one) == state(taught(tmp_path / "a.svm", good))
     told = list(predictions(one, broker.url(topic), until_end=True, bad="skip"))
     assert [p.line for p in told] == list(range(1, 34))
@@ -616,7 +616,7 @@ def test_what_comes_later_is_learnt_by_the_next_run(broker: Broker, tmp_path: Pa
             one, broker.url(topic), until_end=True, bad="skip", checkpoint=tmp_path / "kept"
         )
     assert state(one) == state(taught(tmp_path / "a.svm", lines))
-    assert (report.examples, report.refused) == (60, 3)
+    assert (report.examples, report.rejected) == (60, 3)
 
 
 def test_the_latest_is_where_the_first_run_began(broker: Broker, tmp_path: Path) -> None:

@@ -324,7 +324,7 @@ def test_partitions_that_are_added_are_read_from_their_start(
         monkeypatch.setattr("os.link", no_links)
     there = {0, 1}
     group: Any = SimpleNamespace(
-        _start="latest", folder=tmp_path, topic=SimpleNamespace(name="clicks"),
+        _start="latest", directory=tmp_path, topic=SimpleNamespace(name="clicks"),
         _member=SimpleNamespace(consumer=SimpleNamespace(partitions_for_topic=lambda name: there)),
     )  # fmt: skip
     assert Group._start_of(group, 1) == "latest"

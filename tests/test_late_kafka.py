@@ -189,7 +189,7 @@ def test_what_is_refused(broker: Broker, tmp_path: Path) -> None:
     report = progressive(
         model(), broker.url(asked), labels=labels, checkpoint=tmp_path / "kept", **options
     )
-    assert (report.examples, report.refused) == (1, 1)
+    assert (report.examples, report.rejected) == (1, 1)
     same = tmp_path / "same"
     progressive(model(), broker.url(asked), checkpoint=same, **options)
     with pytest.raises(CheckpointError, match="of another source: its labels is None, that of"):

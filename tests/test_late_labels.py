@@ -319,7 +319,7 @@ def test_equals_the_twin(
         "correctable": len(twin.negatives),
     }
     assert sum(kinds) == len(twin.waiting) + len(twin.negatives)
-    assert late.report.refused == twin.refused
+    assert late.report.rejected == twin.refused
     assert late.report.examples == len(twin.counted)
     assert [line.examples for line in late.report.lines][:-1] == [
         n for n in range(every, len(twin.counted) + 1, every)
@@ -588,7 +588,7 @@ def test_what_is_refused_is_not_asked() -> None:
         {"id": 1, "y": 1}, {"id": 1, "x": {"a": float("inf")}}, {"id": 2, "x": {"a": 1.0}}
     ]  # fmt: skip
     report = progressive(model(), events, label_within=10.0, bad="skip")
-    assert report.refused == 1
+    assert report.rejected == 1
     assert (report.numbers["asked"], report.numbers["answered"]) == (1, 0)
 
 
@@ -629,7 +629,7 @@ def test_a_bad_label_is_refused_at_its_place_and_the_example_waits_on() -> None:
     with pytest.raises(BadExample, match="events:2: invalid label 2"):
         progressive(model(), [ask(1), answer(1, 2)], label_within=9.0)
     late, _ = run([ask(1), answer(1, 2), answer(1, 1)], 9.0, 9, "drop")
-    assert late.report.refused == 1 and late.report.examples == 1
+    assert late.report.rejected == 1 and late.report.examples == 1
 
 
 # Files

@@ -152,7 +152,7 @@ def test_numbers_are_those_of_the_run(clock: Callable[[float], None]) -> None:
 
         source.looks = [look, look, look]
         model, report = run(source, metrics, bad="skip")
-        assert report.examples == 59 and report.refused == 1
+        assert report.examples == 59 and report.rejected == 1
     assert [one["streaml1_examples_total"] for one in told] == [30, 39, 59]
     assert [one["streaml1_refused_total"] for one in told] == [0, 1, 1]
     assert [one["streaml1_lag"] for one in told] == [

@@ -242,7 +242,7 @@ def test_real_data(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAML1_DATA", folder)
     data = kind()
     if not data.is_downloaded:
-        pytest.skip(f"the folder has no {data.folder}")
+        pytest.skip(f"the folder has no {data.subdirectory}")
     n = labels = 0
     for x, y in data:
         n, labels = n + 1, labels + (y is True)

@@ -147,7 +147,7 @@ def test_a_file_of_each_format(tmp_path: Path, name: str) -> None:
     about = open_source(tmp_path / "a.rows").about
     kind = {"vw": "vw", "svm": "svmlight", "jsonl": "jsonl", "csv": "csv"}[name.split(".")[1]]
     assert about["format"] == kind and about["source"] == str(path)
-    assert done.rows == len(expected) == about["rows"] and done.refused == 0
+    assert done.rows == len(expected) == about["rows"] and done.rejected == 0
     assert done.size == (tmp_path / "a.rows").stat().st_size
     names = {name for _, x, *_ in expected for name in x if isinstance(name, str)}
     assert names <= set(_names(tmp_path / "a.rows")) and done.names - len(names) in (0, 1)
@@ -254,7 +254,7 @@ def test_a_row_of_a_matrix_that_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadExample, match="rows:4"):
         convert((X, [0, 1, 0, 1, 1]), tmp_path / "x.rows")
     told = convert((X, [0, 1, 0, 1, 1]), tmp_path / "x.rows", bad="skip")
-    assert (told.rows, told.refused) == (4, 1)
+    assert (told.rows, told.rejected) == (4, 1)
 
 
 def test_names_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ def test_what_is_refused_is_left_out(tmp_path: Path) -> None:
             convert([rows[0], *[({}, 1)] * (stop - 2), rows[stop - 1]], tmp_path / "a.rows")
     assert list(tmp_path.iterdir()) == []
     done = convert(rows, tmp_path / "a.rows", bad="skip")
-    assert (done.rows, done.refused) == (2, 3)
+    assert (done.rows, done.rejected) == (2, 3)
     assert [place for place, *_ in plain_rows(tmp_path / "a.rows")] == ["examples:1", "examples:5"]
     again = convert(tmp_path / "a.rows", tmp_path / "b.rows")
     assert again.rows == 2
@@ -367,7 +367,7 @@ def test_what_is_refused_is_left_out(tmp_path: Path) -> None:
     assert [one[1:] for one in first] == [one[1:] for one in second]
     (tmp_path / "a.vw").write_text("1 | a\n1 | b:x\n-1 | c\n1 | d\n")
     done = convert(tmp_path / "a.vw", tmp_path / "c.rows", bad="skip", limit=2)
-    assert (done.rows, done.refused) == (2, 1)
+    assert (done.rows, done.rejected) == (2, 1)
     progressive(net(), tmp_path / "c.rows")
 
 
@@ -403,7 +403,7 @@ def test_places_that_no_line_tells(tmp_path: Path) -> None:
             )
 
     done = convert(Topic(), tmp_path / "a.rows", bad="skip")
-    assert (done.rows, done.refused) == (2, 1)
+    assert (done.rows, done.rejected) == (2, 1)
     expected = ["clicks/0@7", "clicks/0@10"]
     for path in (tmp_path / "a.rows", tmp_path / "b.rows"):
         assert (

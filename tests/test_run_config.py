@@ -74,9 +74,9 @@ def test_a_typo_of_others() -> None:
     with pytest.raises(TypeError, match="convert.. got .* 'bed'; did you mean 'bad'"):
         convert(EXAMPLES, "a.rows", bed="skip")
     with pytest.raises(TypeError, match="Group.. got .* 'evry'; did you mean 'every'"):
-        Group(model(), "kafka://h/t", group="g", folder="kept", evry=1)
+        Group(model(), "kafka://h/t", group="g", directory="kept", evry=1)
     with pytest.raises(TypeError, match="needs the name of a consumer group; give group="):
-        Group(model(), "kafka://h/t", folder="kept")
+        Group(model(), "kafka://h/t", directory="kept")
 
 
 @pytest.mark.parametrize(

@@ -27,15 +27,15 @@ Rows = list[tuple[dict[Any, Any], Any, float]]
 
 
 class Stop(Exception):
-    """What a test's `refuse` raises to stop the reading."""
+    """What a test's `reject` raises to stop the reading."""
 
 
 def stop(place: str, reason: str) -> None:
     raise Stop(f"{place}: {reason}")
 
 
-class Refused(list[tuple[str, str]]):
-    """A `refuse` that keeps what was refused, and goes on."""
+class Rejected(list[tuple[str, str]]):
+    """A `reject` that keeps what was rejected, and goes on."""
 
     def __call__(self, place: str, reason: str) -> None:
         self.append((place, reason))
@@ -65,10 +65,10 @@ def pipe_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], None]:
     return pipe_in
 
 
-def rows_of(source: Any, size: int = 100, refuse: Any = stop) -> Rows:
+def rows_of(source: Any, size: int = 100, reject: Any = stop) -> Rows:
     """Read every example of a source."""
     found: Rows = []
-    for block in source.blocks(size, refuse):
+    for block in source.blocks(size, reject):
         assert 0 < len(block) <= size
         assert len(block.x) == len(block.y) == len(block.lines)
         y = block.y.tolist() if isinstance(block.y, np.ndarray) else block.y
@@ -76,16 +76,16 @@ def rows_of(source: Any, size: int = 100, refuse: Any = stop) -> Rows:
     return found
 
 
-def lines_of(source: Any, refuse: Any = stop) -> list[int]:
-    return [line for block in source.blocks(2, refuse) for line in block.lines]
+def lines_of(source: Any, reject: Any = stop) -> list[int]:
+    return [line for block in source.blocks(2, reject) for line in block.lines]
 
 
-def refusal(name: str, **options: Any) -> tuple[str, str]:
-    """Return place and reason of the one line that a source refuses."""
-    refused = Refused()
-    rows_of(open_source(name, **options), refuse=refused)
-    assert len(refused) == 1, refused
-    return refused[0]
+def rejection(name: str, **options: Any) -> tuple[str, str]:
+    """Return place and reason of the one line that a source rejects."""
+    rejected = Rejected()
+    rows_of(open_source(name, **options), reject=rejected)
+    assert len(rejected) == 1, rejected
+    return rejected[0]
 
 
 # Every format, in every wrapping, is the same two examples.
@@ -162,13 +162,13 @@ def test_blank_lines_are_no_examples_but_count_as_lines(write, ending, content, 
 def test_undecodable_lines_are_refused_and_reading_goes_on(write, ending, content, options):
     *before, last = content.encode().splitlines(keepends=True)
     source = open_source(write(f"a.{ending}", b"".join([*before, b"1 \xff\n", last])), **options)
-    refused = Refused()
+    rejected = Rejected()
     bad = len(before) + 1
     assert (
-        lines_of(source, refused)
+        lines_of(source, rejected)
         == [line for line in range(1, bad + 2) if line != bad][ending == "csv" :]
     )
-    assert refused == [
+    assert rejected == [
         (f"a.{ending}:{bad}", "byte 0xff at column 3 is not UTF-8: convert the file to UTF-8")
     ]
 
@@ -237,9 +237,9 @@ def test_a_refuse_that_raises_stops_after_what_came_before(write, size):
 
 def test_a_refuse_that_returns_skips_the_line_and_no_other(write):
     source = open_source(write("a.svm", "1 x\n1 2:1\n\n? 1:1\n1 5:1\n1 6:nan\n"))
-    refused = Refused()
-    assert lines_of(source, refused) == [2, 5]
-    assert [place for place, _ in refused] == ["a.svm:1", "a.svm:4", "a.svm:6"]
+    rejected = Rejected()
+    assert lines_of(source, rejected) == [2, 5]
+    assert [place for place, _ in rejected] == ["a.svm:1", "a.svm:4", "a.svm:6"]
 
 
 # Standard input
@@ -369,7 +369,7 @@ def test_svmlight_comment_lines_are_skipped(write):
     ],
 )
 def test_svmlight_mistakes(write, line, reason):
-    place, found = refusal(write("a.svm", f"1 1:1\n{line}\n1 1:1\n"))
+    place, found = rejection(write("a.svm", f"1 1:1\n{line}\n1 1:1\n"))
     assert place == "a.svm:2"
     assert reason in found
     assert len(found) < 150
@@ -460,7 +460,7 @@ def test_json_lines(write, line, row):
 )
 def test_json_mistakes(write, line, reason):
     good = '{"x": {}, "y": 1}'
-    place, found = refusal(write("a.jsonl", f"{good}\n{line}\n{good}\n"))
+    place, found = rejection(write("a.jsonl", f"{good}\n{line}\n{good}\n"))
     assert place == "a.jsonl:2"
     assert reason in found
     assert len(found) < 150
@@ -469,7 +469,7 @@ def test_json_mistakes(write, line, reason):
 @pytest.mark.parametrize("depth", range(100, 1200, 50))
 def test_json_of_any_depth_is_refused_and_no_more(write, depth):
     name = write("a.jsonl", f'{{"x": {"[" * depth}{"]" * depth}, "y": 1}}')
-    place, reason = refusal(name)
+    place, reason = rejection(name)
     assert place == "a.jsonl:1"
     assert "must be an object" in reason or "too deeply" in reason
 
@@ -547,23 +547,25 @@ def test_nothing_stands_between_the_cells_of_what_has_none(write, source):
 def test_csv_cells_with_line_ends_have_the_place_of_their_first_line(write):
     name = write("a.csv", 'a,t,y\n1,"two\r\nlines\n",1\n2,x,0\n3,"bad\nline",1,1\n4,x,0\n')
     source = open_source(name, target="y", categorical=["t"])
-    refused = Refused()
-    assert lines_of(source, refused) == [2, 5, 8]
-    assert rows_of(source, refuse=refused)[0][0]["t"] == "two\r\nlines\n"
-    assert refused[0] == ("a.csv:6", "the line has 4 cells, the header has 3")
+    rejected = Rejected()
+    assert lines_of(source, rejected) == [2, 5, 8]
+    assert rows_of(source, reject=rejected)[0][0]["t"] == "two\r\nlines\n"
+    assert rejected[0] == ("a.csv:6", "the line has 4 cells, the header has 3")
 
 
 def test_csv_undecodable_line_inside_a_cell_refuses_the_record(write):
     name = write("a.csv", b'a,t,y\n1,"two\n\xfflines\nthree",1\n2,x,0\n')
     source = open_source(name, target="y", categorical=["t"])
-    refused = Refused()
-    assert lines_of(source, refused) == [5]
-    assert refused == [("a.csv:2", "byte 0xff at column 1 is not UTF-8: convert the file to UTF-8")]
+    rejected = Rejected()
+    assert lines_of(source, rejected) == [5]
+    assert rejected == [
+        ("a.csv:2", "byte 0xff at column 1 is not UTF-8: convert the file to UTF-8")
+    ]
 
 
 def test_csv_quote_that_is_not_closed(write):
     name = write("a.csv", 'a,t,y\n1,x,1\n1,"x,1\n1,x,1\n')
-    place, reason = refusal(name, target="y", categorical=["t"])
+    place, reason = rejection(name, target="y", categorical=["t"])
     assert place == "a.csv:3"
     assert "not CSV" in reason
     assert "the record extends to line 4: is a quote not closed?" in reason
@@ -591,7 +593,7 @@ def test_csv_quote_that_is_not_closed(write):
 )
 def test_csv_mistakes(write, line, reason):
     name = write("a.csv", f"a,t,y,w\n1,x,1,1\n{line}\n1,x,1,1\n")
-    place, found = refusal(name, target="y", categorical=["t"], weight="w")
+    place, found = rejection(name, target="y", categorical=["t"], weight="w")
     assert place == "a.csv:3"
     assert reason in found
 
@@ -1018,9 +1020,9 @@ def test_whatever_a_file_holds_it_is_read_or_refused(folder, pieces):
     path.write_bytes(b"a,y\n" + content)
     lines = content.count(b"\n") + 2
     for kind, options in [("svm", {}), ("vw", {}), ("jsonl", {}), ("csv", {"target": "y"})]:
-        refused = Refused()
-        read = lines_of(open_source(path, format=kind, **options), refused)
-        places = [int(place.rpartition(":")[2]) for place, _ in refused]
+        rejected = Rejected()
+        read = lines_of(open_source(path, format=kind, **options), rejected)
+        places = [int(place.rpartition(":")[2]) for place, _ in rejected]
         assert len({*read, *places}) == len(read) + len(places), "no line is both"
         assert all(1 <= line <= lines for line in [*read, *places])
 

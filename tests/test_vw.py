@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streaml1.sources import open_source
 from streaml1.sources.readers.vw import parse_vw
-from tests.test_streams import Refused, lines_of, rows_of
+from tests.test_streams import Rejected, lines_of, rows_of
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_without_required_labels():
 def test_a_file(tmp_path: Path):
     path = tmp_path / "a.vw"
     path.write_bytes(b"\xef\xbb\xbf1 |a b\r\n\n0 2 |a c:2\n \t\n1 | \xff\nspam\n0 | d")
-    refused = Refused()
-    assert lines_of(open_source(path), refused) == [1, 3, 7]
-    assert [place.rpartition(":")[2] for place, _ in refused] == ["5", "6"]
-    assert refused[0][1] == "byte 0xff at column 5 is not UTF-8: convert the file to UTF-8"
-    rows = rows_of(open_source(path), refuse=refused)
+    rejected = Rejected()
+    assert lines_of(open_source(path), rejected) == [1, 3, 7]
+    assert [place.rpartition(":")[2] for place, _ in rejected] == ["5", "6"]
+    assert rejected[0][1] == "byte 0xff at column 5 is not UTF-8: convert the file to UTF-8"
+    rows = rows_of(open_source(path), reject=rejected)
     assert rows[:2] == [({"a^b": 1.0}, 1.0, 1.0), ({"a^c": 2.0}, 0.0, 2.0)]
 
 

@@ -165,7 +165,7 @@ def learn(
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_prefixes(source, options["format"], options["cross"])
     outputs = {"--save": save, "--report": report, "--plot": plot}
-    require_outputs(source, outputs, load, folder=checkpoint)
+    require_outputs(source, outputs, load, directory=checkpoint)
     require_no_conflict(regret, {
         "--checkpoint": checkpoint is not None, "--passes": passes > 1,
         "--label-within": late is not None,
@@ -268,7 +268,7 @@ def _resumed(
 ) -> tuple[Any, str, str] | None:
     """Return the model to resume from, its place and how to start without it, or None."""
     if store is not None and (found := store.latest()) is not None:
-        return found.model, f"the checkpoint in {store.folder}", "use another directory"
+        return found.model, f"the checkpoint in {store.directory}", "use another directory"
     if first is not None:
         return first(), str(load), "start a new model without --load"
     return None
@@ -291,7 +291,7 @@ def _list_files(files: dict[str, Path | None]) -> None:
 
 def _report_no_examples(source: str, done: Report, kept: Path | None, allowed: bool) -> None:
     """Report a source without examples; it is an error unless `allowed` and with a checkpoint."""
-    rejected = f" ({done.refused:,} rejected)" if done.refused else ""
+    rejected = f" ({done.rejected:,} rejected)" if done.rejected else ""
     if allowed and kept is not None:
         click.echo(f"no example yet in {source}{rejected}; the position is saved in {kept}")
         return
@@ -315,12 +315,12 @@ def _warn(done: Report, learner: OnlineModel, checkpoint: Path | None) -> None:
         )
 
 
-def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
-    if folder is None:
+def _store(directory: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
+    if directory is None:
         return nullcontext()
     from streaml1.training.checkpoint import Checkpoints
 
-    return Checkpoints(folder, seconds=seconds)
+    return Checkpoints(directory, seconds=seconds)
 
 
 def _total(examples: Any, limit: int | None, passes: int) -> int | None:

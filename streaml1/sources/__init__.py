@@ -18,7 +18,7 @@ from streaml1.sources.row_cache.row_file import RowsFile
 from streaml1.sources.source import (
     SOURCES,
     Block,
-    Refuse,
+    Reject,
     Source,
     SourceError,
     binary_label,
@@ -29,7 +29,7 @@ from streaml1.sources.source import (
 __all__ = [
     "SOURCES",
     "Block",
-    "Refuse",
+    "Reject",
     "Source",
     "SourceError",
     "SourceOptions",

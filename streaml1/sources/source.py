@@ -19,7 +19,7 @@ __all__ = [
     "Example",
     "Lost",
     "Numbered",
-    "Refuse",
+    "Reject",
     "Resumable",
     "Source",
     "SourceError",
@@ -37,8 +37,8 @@ __all__ = [
 Example = tuple[Any, ...]
 """Number (from 1), features, label as written, sample weight, and the id if there is one."""
 
-Refuse = Callable[..., None]
-"""``refuse(place, reason, number, origin)`` handles a rejected example: it raises to stop, or
+Reject = Callable[..., None]
+"""``reject(place, reason, number, origin)`` handles a rejected example: it raises to stop, or
 returns to continue.
 
 `place` is where the example is, such as ``clicks.svm:7``. `number` counts the examples of the
@@ -128,7 +128,7 @@ class Source(Protocol):
     def name(self) -> str:
         """The source, as the user wrote it."""
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples from the start.
 
         A second call reads again. A source that cannot be read twice raises `SourceError`.
@@ -168,7 +168,7 @@ class Numbered:
         return None
 
     def numbered(self, examples: Iterable[tuple[Any, Any]]) -> Iterator[Example]:
-        """Number pairs (x, y) from 1 and yield those after the position, with weight 1."""
+        """Yield the pairs (x, y) after the position, numbered from 1, with weight 1."""
         skipped, self._skipped = self._skipped, 0
         return self._numbered(examples, skipped)
 

@@ -120,7 +120,7 @@ class SavedCheckpoint(NamedTuple):
 
     Parameters
     ----------
-    folder
+    directory
         Directory of the checkpoints.
     size
         Bytes of the file.
@@ -128,7 +128,7 @@ class SavedCheckpoint(NamedTuple):
         Examples learned when it became durable; it may hold fewer.
     """
 
-    folder: Path
+    directory: Path
     size: int | None
     examples: int
 

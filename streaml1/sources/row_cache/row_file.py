@@ -31,7 +31,7 @@ from streaml1.sources.row_cache.layout import (
     padded_size,
     part_sizes,
 )
-from streaml1.sources.source import Block, Lost, Refuse, SourceError, check_block_size
+from streaml1.sources.source import Block, Lost, Reject, SourceError, check_block_size
 from streaml1.text.parsed_rows import IntRows, NamedRows, Spans
 
 __all__ = ["RowsFile"]
@@ -261,7 +261,7 @@ class RowsFile:
         """Return the number of examples."""
         return int(self.about["rows"])
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples, from the position that `begin` has set."""
         check_block_size(size)
         skipped, self._skipped = self._skipped, 0

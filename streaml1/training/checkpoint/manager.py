@@ -94,7 +94,7 @@ class CheckpointManager:
         self._unsaved = False
         self._position_in_writing: Any = None
         if self._found is not None and self._found.model is not model:
-            _copy_state(model, self._found.model, store.folder)
+            _copy_state(model, self._found.model, store.directory)
 
     @property
     def enabled(self) -> bool:
@@ -135,7 +135,7 @@ class CheckpointManager:
                 # "latest" of a topic moves: pin it, or the next run would start elsewhere.
                 self._save()
             return 0, 0
-        self._require_match(self._store.folder, found, report)
+        self._require_match(self._store.directory, found, report)
         report.load_state_dict(*found.report)
         if self._extra is not None:
             self._extra.resume(found.extra)
@@ -143,26 +143,26 @@ class CheckpointManager:
         self._progress = Progress(found.position, found.pass_index, found.learnt)
         return found.pass_index, found.learnt
 
-    def _require_match(self, folder: Path, found: Checkpoint, report: Report) -> None:
+    def _require_match(self, directory: Path, found: Checkpoint, report: Report) -> None:
         for name in {**found.identity, **self._identity}:
             saved, current = found.identity.get(name), self._identity.get(name)
             if current != saved:
                 raise CheckpointError(
-                    f"{folder} belongs to another source: its {name} is {saved!r}, that of "
+                    f"{directory} belongs to another source: its {name} is {saved!r}, that of "
                     f"{self._source.name} is {current!r}; use another directory"
                 )
         if found.report[0]["loss"] != report.loss:
             raise CheckpointError(
-                f"{folder} belongs to a run with loss {found.report[0]['loss']}, got {report.loss};"
-                " use another directory"
+                f"{directory} belongs to a run with loss {found.report[0]['loss']}, got "
+                f"{report.loss}; use another directory"
             )
         if found.extra is not None and self._extra is None:
             raise CheckpointError(
-                f"{folder} belongs to a run with delayed labels; give label_within"
+                f"{directory} belongs to a run with delayed labels; give label_within"
             )
         if found.extra is None and self._extra is not None:
             raise CheckpointError(
-                f"{folder} belongs to a run without delayed labels; leave label_within out"
+                f"{directory} belongs to a run without delayed labels; leave label_within out"
             )
 
     def moves(self) -> None:
@@ -230,14 +230,16 @@ class CheckpointManager:
         if self._extra is not None:
             self._extra.saved()
         self._observers.on_checkpoint(
-            SavedCheckpoint(self._store.folder, self._store.size, self._report.examples)
+            SavedCheckpoint(self._store.directory, self._store.size, self._report.examples)
         )
         if hasattr(self._source, "kept"):
             self._source.kept(position, False)
 
 
-def _copy_state(model: Any, saved: Any, folder: Path) -> None:
+def _copy_state(model: Any, saved: Any, directory: Path) -> None:
     """Give a model the state of a saved one with the same parameters."""
     if repr(model) != repr(saved):
-        raise CheckpointError(f"{folder} holds {saved!r}; resume with a model of these parameters")
+        raise CheckpointError(
+            f"{directory} holds {saved!r}; resume with a model of these parameters"
+        )
     vars(model).update(vars(saved))

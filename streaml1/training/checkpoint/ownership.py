@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from streaml1.core import exit_codes as exits
-from streaml1.core.atomic_write import fsync_folder, write_atomic
+from streaml1.core.atomic_write import fsync_directory, write_atomic
 from streaml1.models.serialization import ModelFileError
 
 __all__ = [
@@ -183,7 +183,7 @@ class CheckpointDirectory:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            fsync_folder(self.path)
+            fsync_directory(self.path)
             if max(_owner_epochs(self.path)) == epoch:
                 return epoch
 
@@ -281,7 +281,7 @@ class CheckpointDirectory:
         try:
             try:
                 os.link(self.path_of(file), own)
-                fsync_folder(self.path)
+                fsync_directory(self.path)
             except OSError:  # the file has disappeared, or the file system has no hard links
                 write_atomic(own, data)
         except OSError as error:

@@ -90,7 +90,7 @@ class Checkpoints:
 
     Parameters
     ----------
-    folder
+    directory
         The directory. It is created if it does not exist.
     seconds
         Interval after which `is_due` is true; 0 makes it always true.
@@ -102,7 +102,7 @@ class Checkpoints:
 
     Attributes
     ----------
-    folder : Path
+    directory : Path
         The directory.
     size : int or None
         Bytes of the last checkpoint that this process saved.
@@ -117,11 +117,11 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: str | Path, *, seconds: float = 10.0, keep: int = 3, alone: bool = True
+        self, directory: str | Path, *, seconds: float = 10.0, keep: int = 3, alone: bool = True
     ) -> None:
         require_seconds(seconds)
-        self._files = CheckpointDirectory(folder, keep=keep, alone=alone)
-        self.folder = self._files.path
+        self._files = CheckpointDirectory(directory, keep=keep, alone=alone)
+        self.directory = self._files.path
         self.seconds = seconds
         self.keep = keep
         self.size: int | None = None
@@ -275,10 +275,10 @@ class _BackgroundWriter:
             self.error = error
 
 
-def load_latest(folder: Path) -> Checkpoint | None:
+def load_latest(directory: Path) -> Checkpoint | None:
     """Return the latest valid checkpoint of a directory that another process may own, or None."""
-    for file in list_files(folder):
-        path = path_of(folder, file)
+    for file in list_files(directory):
+        path = path_of(directory, file)
         with contextlib.suppress(ModelFileError, OSError):
             return _decode(path.read_bytes(), path)
     return None
