@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from streaml1.core import exit_codes as exits
 from streaml1.core.rows import shown as shown_value
-from streaml1.core.types import Floats, Ints
+from streaml1.core.types import Floats, Ints, SourcePosition
 from streaml1.features.labels import equals_itself
 
 __all__ = [
@@ -141,7 +141,7 @@ class Resumable(Source, Protocol):
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a position to be valid, by name."""
 
-    def begin(self, at: Any) -> Any:
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
 
     def position(self) -> Any:
@@ -158,7 +158,7 @@ class Numbered:
         """Return what must be equal for a position to be valid, by name."""
         return {"source": self.name}
 
-    def begin(self, at: Any) -> Any:
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
         self._skipped = 0 if at is None else at["line"]
         return {"line": self._skipped}

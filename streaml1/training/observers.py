@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1.core.logging import event
+from streaml1.core.types import Model
 from streaml1.sources.kafka.records import Origin
 from streaml1.training.report import Report
 
@@ -175,7 +176,7 @@ class Observer:
     def on_start(self, start: RunStart) -> None:
         """Handle the start of a run, or its resumption from a checkpoint."""
 
-    def on_predict_start(self, model: Any) -> None:
+    def on_predict_start(self, model: Model) -> None:
         """Handle the start of predictions by a fixed model; `on_start` is not called then."""
 
     def on_batch(self, batch: Batch) -> None:
@@ -276,7 +277,7 @@ class Observers:
         """Announce the start of the run."""
         self._call_all("on_start", start)
 
-    def on_predict_start(self, model: Any) -> None:
+    def on_predict_start(self, model: Model) -> None:
         """Announce predictions by a fixed model."""
         self._call_all("on_predict_start", model)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from streaml1.core.types import Model, SourcePosition
 from streaml1.sources.source import Lost, SourceError
 from streaml1.training.batches import accepted_batches, label_block
 from streaml1.training.checkpoint import Checkpoints
@@ -88,7 +89,7 @@ class Run:
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         source: ExampleSource,
         policy: ErrorPolicy,
         config: RunConfig,
@@ -232,7 +233,7 @@ class Run:
         if self.report.examples == next_line:
             self._emit_line()
 
-    def _end_block(self, position: Any) -> None:
+    def _end_block(self, position: SourcePosition | None) -> None:
         """Record that a block is done with, and save if a save is due."""
         self.report.rejected = self._policy.count
         self._manager.moved(position, self.pass_index, self._learnt)

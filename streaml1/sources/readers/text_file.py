@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from streaml1.core.types import Bytes, Ints
+from streaml1.core.types import Bytes, Ints, SourcePosition
 from streaml1.sources.readers.background import cores, read_ahead
 from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
 from streaml1.sources.readers.decompression import decompress
@@ -242,7 +242,7 @@ class TextSource:
         """Return what must be equal for a position to be valid, in addition to the lines."""
         return {"source": "text", **self._parser.roles}
 
-    def begin(self, at: Any) -> Any:
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
         self._start = {"line": 0} if at is None else at
         self._started_at, self._requested = self._start, self._start

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.rows import max_id
-from streaml1.core.types import Bytes, Floats, Hashes, Ids, Indptr, Ints, Values
+from streaml1.core.types import Bytes, Floats, Hashes, Ids, Indptr, Ints, SourcePosition, Values
 from streaml1.sources.row_cache.layout import (
     HEADER,
     LARGE,
@@ -286,7 +286,7 @@ class RowsFile:
         """Return what must be equal for a position to be valid, by name."""
         return {"source": "rows", "sha256": self._digest}
 
-    def begin(self, at: Any) -> Any:
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
         self._skipped = 0 if at is None else at["example"]
         return {"example": self._skipped}

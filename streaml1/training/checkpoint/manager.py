@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from streaml1.core.types import Model, SourcePosition
 from streaml1.training.checkpoint import Checkpoint, CheckpointError, Checkpoints, require_model
 from streaml1.training.observers import Observers, SavedCheckpoint
 from streaml1.training.report import Report
@@ -38,7 +39,7 @@ class Progress(NamedTuple):
         Examples learned in this pass.
     """
 
-    position: Any
+    position: SourcePosition | None
     pass_index: int
     learnt: int
 
@@ -73,7 +74,7 @@ class CheckpointManager:
         self,
         store: Checkpoints | None,
         source: Any,
-        model: Any,
+        model: Model,
         observers: Observers | None = None,
         extra: ExtraState | None = None,
     ) -> None:
@@ -169,7 +170,7 @@ class CheckpointManager:
         """Announce that the model is about to learn: it is ahead of the position until `moved`."""
         self._model_ahead = True
 
-    def moved(self, position: Any, pass_index: int, learnt: int) -> None:
+    def moved(self, position: SourcePosition | None, pass_index: int, learnt: int) -> None:
         """Record that everything up to `position` was learned, and save it if a save is due."""
         self._model_ahead = False
         progress = Progress(position, pass_index, learnt)
@@ -224,7 +225,7 @@ class CheckpointManager:
         else:
             self._on_saved(position)
 
-    def _on_saved(self, position: Any) -> None:
+    def _on_saved(self, position: SourcePosition | None) -> None:
         """Handle that the checkpoint of a position is on the disk."""
         assert self._store is not None
         if self._extra is not None:
@@ -236,7 +237,7 @@ class CheckpointManager:
             self._source.kept(position, False)
 
 
-def _copy_state(model: Any, saved: Any, directory: Path) -> None:
+def _copy_state(model: Model, saved: Any, directory: Path) -> None:
     """Give a model the state of a saved one with the same parameters."""
     if repr(model) != repr(saved):
         raise CheckpointError(

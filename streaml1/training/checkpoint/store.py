@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import models
+from streaml1.core.types import SourcePosition
 from streaml1.models.base import OnlineModel
 from streaml1.models.serialization import ModelFileError
 from streaml1.training.checkpoint.ownership import (
@@ -170,7 +171,7 @@ class Checkpoints:
         model: Any,
         report: Report,
         identity: dict[str, Any],
-        position: Any,
+        position: SourcePosition | None,
         pass_index: int = 0,
         learnt: int = 0,
         extra: Any = None,
@@ -195,7 +196,7 @@ class Checkpoints:
         model: Any,
         report: Report,
         identity: dict[str, Any],
-        position: Any,
+        position: SourcePosition | None,
         pass_index: int = 0,
         learnt: int = 0,
         extra: Any = None,

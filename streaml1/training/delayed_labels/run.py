@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from streaml1.core.rows import BadExample
+from streaml1.core.types import Model
 from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import binary_label, number_label
 from streaml1.sources.readers.events import Event
@@ -56,7 +57,7 @@ class DelayedLabelRun(Run):
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         source: ExampleSource,
         policy: ErrorPolicy,
         config: RunConfig,
@@ -87,7 +88,7 @@ class DelayedLabelRun(Run):
         super().begin()
         self.report.numbers = self.metrics()
 
-    def _compile(self, model: Any) -> None:
+    def _compile(self, model: Model) -> None:
         labels = getattr(learner_of(model), "classes", None) or [True]
         for x in ({"a": 1.0}, {"a": 1.0, "b": 1.0}):
             row_predictor(model, self._loss)(x)

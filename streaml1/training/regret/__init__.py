@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaml1.core.option_fields import option_names
+from streaml1.core.types import Model
 from streaml1.training.config import RunConfig, run_config
 from streaml1.training.progressive_validation import progressive
 from streaml1.training.regret.observer import RegretObserver
@@ -16,7 +17,7 @@ __all__ = ["RegretObserver", "Point", "Regret", "RegretError", "regret"]
 
 
 def regret(
-    model: Any,
+    model: Model,
     source: Any,
     *,
     first: int = 100,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hash
-from streaml1.core.types import Floats, Ids, Indptr, Ints
+from streaml1.core.types import Floats, Ids, Indptr, Ints, Model
 from streaml1.features.batch import Batch, checked
 from streaml1.features.interactions import (
     Interactions,
@@ -55,7 +55,7 @@ class RegretObserver(Observer):
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         *,
         first: int = 100,
         per_decade: int = 4,
