@@ -117,13 +117,13 @@ def require_one_model(directory: Path) -> None:
     """Raise CommandError if a directory holds the models of a consumer group."""
     from streaml1.training.checkpoint import load_latest
 
-    for place in directory.iterdir() if directory.is_dir() else ():
+    for path in directory.iterdir() if directory.is_dir() else ():
         # Named TOPIC-PARTITION; other directories are not read.
-        if place.name.rpartition("-")[2].isdecimal() and place.is_dir():
-            found = load_latest(place)
+        if path.name.rpartition("-")[2].isdecimal() and path.is_dir():
+            found = load_latest(path)
             if found is not None and "partition" in found.identity:
                 raise CommandError(
-                    f"{directory} holds models per partition, such as {place.name}: use "
+                    f"{directory} holds models per partition, such as {path.name}: use "
                     "--per-partition or another directory"
                 )
 
@@ -138,10 +138,10 @@ def _sink_observers(
     with sink_observers(place, bad, options) as sinks:
         metrics = [watcher for watcher in watchers if hasattr(watcher, "add_partition")]
         try:
-            yield [RunLog(), *(one.add_partition(partition) for one in metrics), *sinks]
+            yield [RunLog(), *(server.add_partition(partition) for server in metrics), *sinks]
         finally:
-            for one in metrics:
-                one.drop_partition(partition)
+            for server in metrics:
+                server.drop_partition(partition)
 
 
 class _Lines:
@@ -189,17 +189,17 @@ def partitions(directory: Path) -> None:
 
     rows: list[tuple[str, ...]] = []
     examples = non_zeros = 0
-    places = directory.iterdir() if directory.is_dir() else iter(())
-    for place in sorted(places, key=lambda path: (len(path.name), path.name)):
-        found = load_latest(place) if place.is_dir() else None
+    paths = directory.iterdir() if directory.is_dir() else iter(())
+    for path in sorted(paths, key=lambda path: (len(path.name), path.name)):
+        found = load_latest(path) if path.is_dir() else None
         if found is None or "partition" not in found.identity:
             continue
         facts = found.report[0]
-        sums, owner = facts["all"], read_owner(place)
+        sums, owner = facts["all"], read_owner(path)
         ((offset, _),) = found.position.values()
         loss = sums["loss"] / sums["weight"] if sums["weight"] else None
         rows.append((
-            place.name, f"{facts['examples']:,}", "-" if loss is None else f"{loss:.4f}",
+            path.name, f"{facts['examples']:,}", "-" if loss is None else f"{loss:.4f}",
             f"{found.model.n_nonzero:,}", f"{facts['refused']:,}", f"{offset:,}",
             f"{owner.get('pid', '?')} on {owner.get('host', '?')}",
         ))  # fmt: skip

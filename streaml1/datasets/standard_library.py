@@ -233,8 +233,8 @@ def _is_bare_string(statement: ast.stmt) -> bool:
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     """Yield the blocks directly inside a statement, in the order of the source."""
     yield getattr(statement, "body", [])
-    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-        yield part.body
+    for clause in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield clause.body
     yield getattr(statement, "orelse", [])
     yield getattr(statement, "finalbody", [])
 

@@ -266,7 +266,9 @@ class Observers:
         """Return the smallest limit of all observers."""
         if not self._attached:
             return UNBOUNDED
-        limits: list[int] = [self.call(one, "max_rows", default=UNBOUNDED) for one in self]
+        limits: list[int] = [
+            self.call(observer, "max_rows", default=UNBOUNDED) for observer in self
+        ]
         return min(limits)
 
     def set_stop(self, stopped: Callable[[], bool]) -> None:
@@ -303,7 +305,7 @@ class Observers:
 
     def defer_checkpoint(self) -> bool:
         """Return whether any observer defers the next checkpoint."""
-        return any(self.call(one, "defers_checkpoint", default=False) for one in self)
+        return any(self.call(observer, "defers_checkpoint", default=False) for observer in self)
 
     def flush(self) -> None:
         """Flush all observers."""

@@ -81,7 +81,7 @@ def predictions(
     --------
     >>> from streaml1 import ElasticNetClassifier
     >>> from streaml1.training import predictions
-    >>> [one.p for one in predictions(ElasticNetClassifier(), [({"cheap": 1}, None)])]
+    >>> [found.p for found in predictions(ElasticNetClassifier(), [({"cheap": 1}, None)])]
     [0.5]
     """
     config = run_config("predictions", config, options, ACCEPTS)

@@ -325,9 +325,9 @@ def _open(name: str, wait: Wait | None = None) -> contextlib.AbstractContextMana
 def _open_error(name: str, error: OSError | ValueError) -> SourceError:
     match error:
         case FileNotFoundError():
-            others = ", ".join(["- (standard input)", *sorted(SOURCES)])
+            alternatives = ", ".join(["- (standard input)", *sorted(SOURCES)])
             return SourceError(
-                f"{name}: there is no such file; a source is a file, or one of {others}, "
+                f"{name}: there is no such file; a source is a file, or one of {alternatives}, "
                 "as in river:Phishing"
             )
         case IsADirectoryError():
