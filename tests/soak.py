@@ -160,9 +160,11 @@ def watch(
 def progress(checkpoints: Path, topic: str) -> int:
     """Return the number of records that the latest checkpoints cover."""
     from streaml1.training.checkpoint import load_latest
-    from streaml1.training.consumer_group import partition_folder
+    from streaml1.training.consumer_group import partition_directory
 
-    folders = [partition_folder(checkpoints, topic, partition) for partition in range(PARTITIONS)]
+    folders = [
+        partition_directory(checkpoints, topic, partition) for partition in range(PARTITIONS)
+    ]
     latest = [load_latest(folder) for folder in folders if folder.is_dir()]
     return sum(
         position[0]

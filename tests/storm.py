@@ -79,7 +79,7 @@ def run_worker(url: str, folder: str, step: int) -> int:
         with DeadLetters(url) as letters:
             yield [letters]
 
-    group = Group(model(), url, group="storm", folder=folder, every=500, bad="skip", seconds=0.2,
+    group = Group(model(), url, group="storm", directory=folder, every=500, bad="skip", seconds=0.2,
                   session=SESSION, observers=dead_letters)  # fmt: skip
     if step:
         die_at(step)
@@ -349,7 +349,7 @@ def lag(url: str, folder: Path) -> int:
     """Return the number of records beyond the latest checkpoints."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training.checkpoint import load_latest
-    from streaml1.training.consumer_group import partition_folder
+    from streaml1.training.consumer_group import partition_directory
 
     topic = Topic(url)
     consumer = topic.consumer(lambda: False)
@@ -359,7 +359,7 @@ def lag(url: str, folder: Path) -> int:
         consumer.close()
     n_behind = 0
     for partition, end in ends.items():
-        partition_path = partition_folder(folder, topic.name, partition)
+        partition_path = partition_directory(folder, topic.name, partition)
         checkpoint = load_latest(partition_path) if partition_path.is_dir() else None
         n_behind += end - (0 if checkpoint is None else checkpoint.position[str(partition)][0])
     return n_behind
@@ -372,11 +372,11 @@ def differences(
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training import progressive
     from streaml1.training.checkpoint import load_latest
-    from streaml1.training.consumer_group import partition_folder
+    from streaml1.training.consumer_group import partition_directory
 
     problems = []
     for partition in range(partitions):
-        checkpoint = load_latest(partition_folder(folder, Topic(url).name, partition))
+        checkpoint = load_latest(partition_directory(folder, Topic(url).name, partition))
         expected = model()
         report = progressive(expected, url, until_end=True, partitions=[partition], bad=bad,
                              every=every)  # fmt: skip

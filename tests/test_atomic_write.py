@@ -131,7 +131,11 @@ def test_processes_of_a_group_agree_on_one_partitions_file(tmp_path: Path) -> No
 
         def start(k: int, folder: Path = folder) -> None:
             group = Group(
-                ElasticNetClassifier(), "kafka://h/clicks", group="g", folder=folder, start="latest"
+                ElasticNetClassifier(),
+                "kafka://h/clicks",
+                group="g",
+                directory=folder,
+                start="latest",
             )
             topic = SimpleNamespace(partitions_for_topic=lambda name: partitions)
             group._member = SimpleNamespace(consumer=topic)  # type: ignore[assignment]

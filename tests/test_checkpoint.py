@@ -151,7 +151,7 @@ def test_killed_at_every_step_of_a_save(tmp_path: Path) -> None:
             model, spec, checkpoint=checkpoint_every_block(folder / "kept"), **options
         )
         assert state(model) == state(expected), name
-        assert (resumed.examples, resumed.refused) == (report.examples, report.refused), name
+        assert (resumed.examples, resumed.rejected) == (report.examples, report.rejected), name
 
 
 def die_at(step: int) -> None:
@@ -310,7 +310,7 @@ def test_stop_among_rejected_lines_counts_each_once(
             stop=lambda counter=counter, limit=limit: counter.n >= limit,
             checkpoint=tmp_path / "kept", every=20,
         )  # fmt: skip
-    assert (report.examples, report.refused) == (30, 3000)
+    assert (report.examples, report.rejected) == (30, 3000)
 
 
 def test_failed_run_saves_no_further_checkpoint(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_failed_run_saves_no_further_checkpoint(tmp_path: Path) -> None:
         ]
     model = new_model()
     report = progressive(model, spec, checkpoint=tmp_path / "kept", bad="skip")
-    assert report.refused == 1 and state(model) == state(
+    assert report.rejected == 1 and state(model) == state(
         run_without_checkpoint(spec, bad="skip")[0]
     )
 
@@ -536,7 +536,7 @@ def test_negative_checkpoint_interval_is_rejected(seconds: float, tmp_path: Path
     with pytest.raises(ValueError, match=f"seconds must be >= 0, got {seconds}"):
         Checkpoints(tmp_path / "kept", seconds=seconds)
     with pytest.raises(ValueError, match=f"seconds must be >= 0, got {seconds}"):
-        Group(new_model(), "kafka://h/t", group="g", folder=tmp_path / "kept", seconds=seconds)
+        Group(new_model(), "kafka://h/t", group="g", directory=tmp_path / "kept", seconds=seconds)
     assert not (tmp_path / "kept").exists()
 
 
@@ -642,7 +642,7 @@ def test_killed_at_every_step_of_a_background_save(tmp_path: Path) -> None:
     assert n_killed >= 8, "none died"
     resumed = progressive(model := new_model(), spec, checkpoint=checkpoint_dir, **options)
     assert state(model) == state(expected)
-    assert (resumed.examples, resumed.refused) == (report.examples, report.refused)
+    assert (resumed.examples, resumed.rejected) == (report.examples, report.rejected)
 
 
 def test_background_save_excludes_later_learning(tmp_path: Path) -> None:

@@ -495,7 +495,7 @@ def test_skipped_examples_are_counted(cwd: Path) -> None:
     messages = result.stderr.splitlines()
     assert len(messages) == 6 and re.match(r"streaml1: skipped a.svm:5\d: ", messages[0])
     assert messages[-1] == "streaml1: skipped 7 more, 12 in all"
-    assert "refused" in result.stdout.split("\n")[1]
+    assert "rejected" in result.stdout.split("\n")[1]
     assert result.stdout.split("\n")[2].split()[-1] == "12"
     assert json.loads(Path("r.jsonl").read_text().splitlines()[-1])["refused"] == 12
 

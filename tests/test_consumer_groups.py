@@ -27,7 +27,7 @@ from streaml1.sources.source import Lost
 from streaml1.training import prepare, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, TakenOver, load_latest
 from streaml1.training.checkpoint.manager import CheckpointManager
-from streaml1.training.consumer_group import Group, partition_folder
+from streaml1.training.consumer_group import Group, partition_directory
 from tests import storm
 from tests.broker import Broker
 from tests.test_exit_codes import BrokerProxy, stopping
@@ -66,7 +66,7 @@ class Worker(threading.Thread):
     def __init__(self, url: str, folder: Path, name: str = "g", **options: Any) -> None:
         super().__init__(daemon=True)
         options = {"seconds": 0.1, "session": 3.0, "every": 50, "bad": "skip", **options}
-        self.group = Group(model(), url, group=name + url, folder=folder, **options)
+        self.group = Group(model(), url, group=name + url, directory=folder, **options)
         self.stop = threading.Event()
         self.error: BaseException | None = None
 
@@ -99,7 +99,7 @@ def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 def count_examples(workers: list[Worker]) -> int:
     reports = [report for worker in workers for report in list(worker.group.reports.values())]
-    return sum(report.examples + report.refused for report in reports)
+    return sum(report.examples + report.rejected for report in reports)
 
 
 def run_worker(url: str, folder: Path, n: int, **options: Any) -> Worker:
@@ -113,7 +113,8 @@ def saved_states(folder: Path, url: str, partitions: int) -> list[Any]:
     """Return the saved model state of each partition."""
     topic = url.rpartition("/")[2]
     checkpoints = [
-        load_latest(partition_folder(folder, topic, checkpoint)) for checkpoint in range(partitions)
+        load_latest(partition_directory(folder, topic, checkpoint))
+        for checkpoint in range(partitions)
     ]
     return [
         None
@@ -239,7 +240,7 @@ def test_bad_record(broker: Broker, tmp_path: Path, where: str) -> None:
     assert isinstance(failing.error, BadExample) and f"{topic}/0@" in str(failing.error)
     assert saved_states(tmp_path / "a", url, 1)[0][2] == 0, "earlier records must be learned again"
     worker = run_worker(url, tmp_path / "b", len(values))
-    assert worker.group.reports[0].refused == 1
+    assert worker.group.reports[0].rejected == 1
     assert saved_states(tmp_path / "b", url, 1) == separate_runs(url, 1)
 
 
@@ -410,11 +411,11 @@ def test_lost_partition_is_not_saved(broker: Broker, tmp_path: Path) -> None:
     worker.group._member.consumer._coordinator.reset_generation()
     worker.until(lambda: worker.group._runs.get(0, before) is not before)
     wait(lambda: count_examples([worker]) == 100)
-    checkpoint = load_latest(partition_folder(tmp_path, topic, 0))
+    checkpoint = load_latest(partition_directory(tmp_path, topic, 0))
     assert checkpoint is not None and checkpoint.learnt == 0, "must be learned again and not saved"
     assert worker.end().group.reports[0].examples == 100
     assert saved_states(tmp_path, url, 1) == separate_runs(url, 1)
-    checkpoint = load_latest(partition_folder(tmp_path, topic, 0))
+    checkpoint = load_latest(partition_directory(tmp_path, topic, 0))
     assert checkpoint is not None and checkpoint.learnt == 100
 
 
@@ -425,7 +426,7 @@ def test_partition_claimed_by_another_process(broker: Broker, tmp_path: Path) ->
     worker = Worker(url, tmp_path)
     worker.start()
     worker.until(lambda: count_examples([worker]) == 50)
-    with Checkpoints(partition_folder(tmp_path, topic, 0), alone=False) as other_store:
+    with Checkpoints(partition_directory(tmp_path, topic, 0), alone=False) as other_store:
         other_store.latest()
         broker.send(topic, rows(50, 1))
         worker.join(30)

@@ -102,7 +102,7 @@ def test_valid_records_are_learnt_as_without_bad_ones(broker: Broker, tmp_path: 
         broker, topic, "--dead-letters", dead_letter_topic, "--save", str(tmp_path / "a")
     )
     assert result.exit_code == 0, result.output
-    assert f"({len(bad)} refused)" in result.output or f"{len(bad)} " in result.output
+    assert f"({len(bad)} rejected)" in result.output or f"{len(bad)} " in result.output
     model = new_model()
     progressive(model, tmp_path / "good.svm")
     saved = streaml1.load(tmp_path / "a")
@@ -354,7 +354,7 @@ def test_dead_letters_observer_in_python(broker: Broker) -> None:
         report = progressive(
             new_model(), broker.url(topic), until_end=True, bad="skip", observers=[letters]
         )
-        assert report.refused == 1
+        assert report.rejected == 1
         keys = [letter.key.decode() for letter in records_of(broker, f"{topic}.dlq")]
         assert keys == [f"{topic}-0-5"]
         results = list(

@@ -324,7 +324,7 @@ def test_equals_the_reference(
         "correctable": len(twin.negatives),
     }
     assert sum(kinds) == len(twin.waiting) + len(twin.negatives)
-    assert labeled_run.report.refused == twin.n_rejected
+    assert labeled_run.report.rejected == twin.n_rejected
     assert labeled_run.report.examples == len(twin.scored)
     assert [line.examples for line in labeled_run.report.lines][:-1] == [
         n for n in range(every, len(twin.scored) + 1, every)
@@ -667,7 +667,7 @@ def test_rejected_example_is_not_counted() -> None:
         {"id": 1, "y": 1}, {"id": 1, "x": {"a": float("inf")}}, {"id": 2, "x": {"a": 1.0}}
     ]  # fmt: skip
     report = progressive(model(), events, label_within=10.0, bad="skip")
-    assert report.refused == 1
+    assert report.rejected == 1
     assert (report.numbers["asked"], report.numbers["answered"]) == (1, 0)
 
 
@@ -708,7 +708,7 @@ def test_example_keeps_waiting_after_a_bad_label() -> None:
     with pytest.raises(BadExample, match="events:2: invalid label 2"):
         progressive(model(), [example(1), label(1, 2)], label_within=9.0)
     labeled_run, _ = run([example(1), label(1, 2), label(1, 1)], 9.0, 9, "drop")
-    assert labeled_run.report.refused == 1 and labeled_run.report.examples == 1
+    assert labeled_run.report.rejected == 1 and labeled_run.report.examples == 1
 
 
 # Files

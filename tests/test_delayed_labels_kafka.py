@@ -213,7 +213,7 @@ def test_invalid_topics_and_checkpoints_are_rejected(broker: Broker, tmp_path: P
         checkpoint=tmp_path / "kept",
         **options,
     )
-    assert (report.examples, report.refused) == (1, 1)
+    assert (report.examples, report.rejected) == (1, 1)
     same_topic_directory = tmp_path / "same"
     progressive(model(), broker.url(examples_topic), checkpoint=same_topic_directory, **options)
     with pytest.raises(CheckpointError, match="to another source: its labels is None, that of"):

@@ -179,7 +179,7 @@ def test_unknown_labels_and_bad_values_are_rejected() -> None:
     with pytest.raises(BadExample, match="examples:2: label 'z' is unknown to the model"):
         evaluate(model, pairs)
     report = evaluate(model, pairs, bad="skip")
-    assert (report.examples, report.refused) == (2, 2)
+    assert (report.examples, report.rejected) == (2, 2)
     assert model.classes_met == ["x", "y"]
 
 

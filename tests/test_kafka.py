@@ -446,7 +446,7 @@ def test_bad_records_report_their_coordinates(broker: Broker, tmp_path: Path) ->
     assert "convert the record to UTF-8" in rejected[1][1]
     trained = model()
     report = progressive(trained, broker.url(topic), until_end=True, bad="skip")
-    assert (report.examples, report.refused) == (30, 3)
+    assert (report.examples, report.rejected) == (30, 3)
     assert state(trained) == state(trained_on_file(tmp_path / "a.svm", good))
     predicted = list(predictions(trained, broker.url(topic), until_end=True, bad="skip"))
     assert [p.line for p in predicted] == list(range(1, 34))
@@ -632,7 +632,7 @@ def test_next_run_learns_new_records(broker: Broker, tmp_path: Path) -> None:
             trained, broker.url(topic), until_end=True, bad="skip", checkpoint=tmp_path / "kept"
         )
     assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines))
-    assert (report.examples, report.refused) == (60, 3)
+    assert (report.examples, report.rejected) == (60, 3)
 
 
 def test_latest_means_the_start_of_the_first_run(broker: Broker, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_metrics_match_the_run(clock: Callable[[float], None]) -> None:
 
         source.callbacks = [scrape, scrape, scrape]
         model, report = run(source, metrics, bad="skip")
-        assert report.examples == 59 and report.refused == 1
+        assert report.examples == 59 and report.rejected == 1
     assert [sample["streaml1_examples_total"] for sample in scrapes] == [30, 39, 59]
     assert [sample["streaml1_refused_total"] for sample in scrapes] == [0, 1, 1]
     assert [sample["streaml1_lag"] for sample in scrapes] == [

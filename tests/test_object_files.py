@@ -139,7 +139,7 @@ def test_kernels_that_need_numba_are_called_through_it() -> None:
 
 
 def cached_files(name: str) -> list[Path]:
-    folder = cache_dir.cache_folders().writable
+    folder = cache_dir.cache_directories().writable
     assert folder is not None
     return list(folder.glob(f"test_object_files.{name}-*.code"))
 

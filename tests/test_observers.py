@@ -151,7 +151,7 @@ def test_observer_receives_all_events(tmp_path: Path) -> None:
     assert start.report is report and start.checkpoint_seconds == 0 and start.epoch == 1
     assert start.passes_done == 0 and start.source.name.endswith("a.svm")
     assert recorder.checkpoints[-1].examples == report.examples == 80
-    assert recorder.checkpoints[-1].size and recorder.checkpoints[-1].folder == tmp_path / "kept"
+    assert recorder.checkpoints[-1].size and recorder.checkpoints[-1].directory == tmp_path / "kept"
 
 
 @pytest.mark.parametrize("method", METHODS)

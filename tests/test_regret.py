@@ -426,7 +426,7 @@ def test_undefined_regret_is_rejected() -> None:
             {},
         ),
         ("sample weights of 1, got others", net, (X, y, np.full(N, 2.0)), {}),
-        ("keeps at most 50 non-zero entries", net, (X, y), {"most": 50}),
+        ("keeps at most 50 non-zero entries", net, (X, y), {"max_nnz": 50}),
         ("first must be .*, got 0", net, (X, y), {"first": 0}),
         (
             "first must be an integer from 1 to 4,611,686,018,427,387,904, got 'x'",
@@ -441,10 +441,10 @@ def test_undefined_regret_is_rejected() -> None:
             {"per_decade": 1.5},
         ),
         (
-            "most must be an integer from 1 to 4,611,686,018,427,387,904, got None",
+            "max_nnz must be an integer from 1 to 4,611,686,018,427,387,904, got None",
             net,
             (X, y),
-            {"most": None},
+            {"max_nnz": None},
         ),
         ("tol must be .*, got 0", net, (X, y), {"tol": 0.0}),
         (r"tol must be a number above 0 and at most 1e\+100, got None", net, (X, y), {"tol": None}),

@@ -260,7 +260,7 @@ def test_real_data(dataset_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAML1_DATA", folder)
     data = dataset_class()
     if not data.is_downloaded:
-        pytest.skip(f"the directory has no {data.folder}")
+        pytest.skip(f"the directory has no {data.subdirectory}")
     n = labels = 0
     for x, y in data:
         n, labels = n + 1, labels + (y is True)

@@ -329,8 +329,8 @@ def test_table() -> None:
 def test_rows_align_with_the_header() -> None:
     for loss in (*CLASSIFIERS, *REGRESSORS):
         report = Report(loss)
-        header = report.header(refused=True, skewed=True).split("\n")
-        row = report.row(make_line(), refused=True, skewed=True)
+        header = report.header(rejected=True, skewed=True).split("\n")
+        row = report.row(make_line(), rejected=True, skewed=True)
         assert max(map(len, header)) == len(row), loss
         report.lines = [make_line(refused=1, auc=0.5)]
         assert report.table() == "\n".join([*header, report.row(report.lines[0], True, True)])
@@ -351,7 +351,7 @@ def test_repr_describes_the_last_line() -> None:
     report.lines = [make_line(refused=2)]
     assert repr(report) == (
         "<Report of 12,000 examples: log-loss 0.6000 (baseline 0.6800); error 25.1%; "
-        "131 non-zero weights of 46,876 features seen, 99.7% sparse; 2 refused>"
+        "131 non-zero weights of 46,876 features seen, 99.7% sparse; 2 rejected>"
     )
 
 

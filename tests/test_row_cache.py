@@ -156,7 +156,7 @@ def test_round_trip_of_each_format(tmp_path: Path, name: str) -> None:
     about = open_source(tmp_path / "a.rows").about
     format = {"vw": "vw", "svm": "svmlight", "jsonl": "jsonl", "csv": "csv"}[name.split(".")[1]]
     assert about["format"] == format and about["source"] == str(path)
-    assert result.rows == len(expected) == about["rows"] and result.refused == 0
+    assert result.rows == len(expected) == about["rows"] and result.rejected == 0
     assert result.size == (tmp_path / "a.rows").stat().st_size
     names = {name for _, x, *_ in expected for name in x if isinstance(name, str)}
     assert names <= set(_file_names(tmp_path / "a.rows")) and result.names - len(names) in (0, 1)
@@ -267,7 +267,7 @@ def test_invalid_row_of_a_matrix_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadExample, match="rows:4"):
         convert((X, [0, 1, 0, 1, 1]), tmp_path / "x.rows")
     result = convert((X, [0, 1, 0, 1, 1]), tmp_path / "x.rows", bad="skip")
-    assert (result.rows, result.refused) == (4, 1)
+    assert (result.rows, result.rejected) == (4, 1)
 
 
 def test_too_many_bytes_of_names_are_rejected(
@@ -376,7 +376,7 @@ def test_rejected_examples_are_left_out(tmp_path: Path) -> None:
             convert([rows[0], *[({}, 1)] * (stop - 2), rows[stop - 1]], tmp_path / "a.rows")
     assert list(tmp_path.iterdir()) == []
     result = convert(rows, tmp_path / "a.rows", bad="skip")
-    assert (result.rows, result.refused) == (2, 3)
+    assert (result.rows, result.rejected) == (2, 3)
     assert [place for place, *_ in read_reference(tmp_path / "a.rows")] == [
         "examples:1",
         "examples:5",
@@ -387,7 +387,7 @@ def test_rejected_examples_are_left_out(tmp_path: Path) -> None:
     assert [row[1:] for row in original] == [row[1:] for row in copy]
     (tmp_path / "a.vw").write_text("1 | a\n1 | b:x\n-1 | c\n1 | d\n")
     result = convert(tmp_path / "a.vw", tmp_path / "c.rows", bad="skip", limit=2)
-    assert (result.rows, result.refused) == (2, 1)
+    assert (result.rows, result.rejected) == (2, 1)
     progressive(make_model(), tmp_path / "c.rows")
 
 
@@ -423,7 +423,7 @@ def test_places_without_line_numbers(tmp_path: Path) -> None:
             )
 
     result = convert(Topic(), tmp_path / "a.rows", bad="skip")
-    assert (result.rows, result.refused) == (2, 1)
+    assert (result.rows, result.rejected) == (2, 1)
     expected = ["clicks/0@7", "clicks/0@10"]
     for path in (tmp_path / "a.rows", tmp_path / "b.rows"):
         assert (

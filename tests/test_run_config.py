@@ -74,9 +74,9 @@ def test_typos_in_other_functions() -> None:
     with pytest.raises(TypeError, match="convert.. got .* 'bed'; did you mean 'bad'"):
         convert(EXAMPLES, "a.rows", bed="skip")
     with pytest.raises(TypeError, match="Group.. got .* 'evry'; did you mean 'every'"):
-        Group(model(), "kafka://h/t", group="g", folder="models", evry=1)
+        Group(model(), "kafka://h/t", group="g", directory="models", evry=1)
     with pytest.raises(TypeError, match="needs the name of a consumer group; give group="):
-        Group(model(), "kafka://h/t", folder="models")
+        Group(model(), "kafka://h/t", directory="models")
 
 
 @pytest.mark.parametrize(

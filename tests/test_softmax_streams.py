@@ -107,13 +107,13 @@ def test_bad_label_is_reported_with_its_place() -> None:
     with pytest.raises(BadExample, match="examples:6: the label is missing"):
         streaml1.progressive(SoftmaxClassifier(), rows)
     report = streaml1.progressive(SoftmaxClassifier(), rows, bad="skip")
-    assert report.refused == 1 and report.examples == 8
+    assert report.rejected == 1 and report.examples == 8
     rows[5] = ({"f1": 1.0}, "up")
     model = SoftmaxClassifier(classes=NAMES)
     with pytest.raises(BadExample, match="examples:6: the label 'up' is not among the declared"):
         streaml1.progressive(model, rows)
     assert model.n_iterations == 5
-    assert streaml1.progressive(model, rows, bad="skip").refused == 1
+    assert streaml1.progressive(model, rows, bad="skip").rejected == 1
 
 
 def test_missing_values_of_pandas_are_not_labels() -> None:
@@ -128,9 +128,9 @@ def test_missing_values_of_pandas_are_not_labels() -> None:
     assert model.n_iterations == 0 and model.classes_met == []
     with pytest.raises(BadExample, match="rows:2: the label is missing: <NA>"):
         streaml1.progressive(model, (X, names))
-    assert streaml1.progressive(SoftmaxClassifier(), (X, names), bad="skip").refused == 1
+    assert streaml1.progressive(SoftmaxClassifier(), (X, names), bad="skip").rejected == 1
     booleans = (X, pandas.Series([True, None, False], dtype="boolean"))
-    assert streaml1.progressive(streaml1.ElasticNetClassifier(), booleans, bad="skip").refused == 1
+    assert streaml1.progressive(streaml1.ElasticNetClassifier(), booleans, bad="skip").rejected == 1
 
 
 def test_labels_from_python_keep_their_types() -> None:
@@ -167,7 +167,7 @@ def test_labels_that_floats_cannot_distinguish_are_rejected(
     path.write_text("".join(line.format(y) + "\n" for y in labels))
     model = SoftmaxClassifier()
     report = streaml1.progressive(model, path, bad="skip")
-    assert (report.examples, report.refused) == (2, 4)
+    assert (report.examples, report.rejected) == (2, 4)
     assert model.classes_met == [2**53 - 1, 1 - 2**53]
     with pytest.raises(ValueError, match=rf"{name}:3: label {2**53} may be another whole number"):
         streaml1.progressive(SoftmaxClassifier(), path)

@@ -65,10 +65,10 @@ def pipe_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], None]:
     return pipe_in
 
 
-def rows_of(source: Any, size: int = 100, refuse: Any = stop) -> Rows:
+def rows_of(source: Any, size: int = 100, reject: Any = stop) -> Rows:
     """Read every example of a source."""
     rows: Rows = []
-    for block in source.blocks(size, refuse):
+    for block in source.blocks(size, reject):
         assert 0 < len(block) <= size
         assert len(block.x) == len(block.y) == len(block.lines)
         y = block.y.tolist() if isinstance(block.y, np.ndarray) else block.y
@@ -76,8 +76,8 @@ def rows_of(source: Any, size: int = 100, refuse: Any = stop) -> Rows:
     return rows
 
 
-def lines_of(source: Any, refuse: Any = stop) -> list[int]:
-    return [line for block in source.blocks(2, refuse) for line in block.lines]
+def lines_of(source: Any, reject: Any = stop) -> list[int]:
+    return [line for block in source.blocks(2, reject) for line in block.lines]
 
 
 def single_rejection(name: str, **options: Any) -> tuple[str, str]:

@@ -196,7 +196,7 @@ def test_bad_rows_of_a_matrix_are_skipped() -> None:
     learner = model()
     report = progressive(learner, (X, labels), bad="skip")
     rows = rows_of(X)
-    assert report.refused == 3
+    assert report.rejected == 3
     assert learner.weights == trained((rows[i], bool(y[i])) for i in good_rows).weights
 
 
@@ -321,7 +321,7 @@ def test_only_valid_examples_are_learnt(faults: list[int | None], every: int) ->
     learner = model()
     report = progressive(learner, stream, every=every, bad="skip")
     assert state(learner) == state(trained(valid))
-    assert (report.examples, report.refused) == (len(valid), len(faults) - len(valid))
+    assert (report.examples, report.rejected) == (len(valid), len(faults) - len(valid))
     lines = [n for n in range(1, len(valid) + 1) if n % every == 0 or n == len(valid)]
     assert [line.examples for line in report.lines] == lines
 
@@ -418,7 +418,7 @@ def test_limit_applies_to_each_pass() -> None:
 def test_limit_does_not_count_rejected_examples() -> None:
     learner = model()
     report = progressive(learner, [INVALID[0], *examples(50)], limit=35, bad="skip")
-    assert (report.examples, report.refused) == (35, 1)
+    assert (report.examples, report.rejected) == (35, 1)
 
 
 def test_limit_ends_reading() -> None:

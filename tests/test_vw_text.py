@@ -186,7 +186,7 @@ def test_sources_opened_without_text_are_rejected(
 
 def test_consumer_group_reads_text() -> None:
     group = Group(
-        ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/a", group="g", folder="kept",
+        ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/a", group="g", directory="kept",
         format="vw",
     )  # fmt: skip
     assert list(group._parser(b"1 |mail Buy now |site a\n").x) == [

@@ -60,7 +60,8 @@ def is_here(name: str, data: Any) -> bool:
         return True
     CONSOLE.print(
         f"{name} is not run: its files are not here; let STREAML1_DATA or --data name a folder "
-        f"with {data.folder}/, or get them by streaml1.datasets.{type(data).__name__}().download()."
+        f"with {data.subdirectory}/, or get them by "
+        f"streaml1.datasets.{type(data).__name__}().download()."
     )
     return False
 

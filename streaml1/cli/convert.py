@@ -55,7 +55,7 @@ def convert(
             done = converted(examples, file, config)
         except OSError as error:
             raise unwritable(str(file), error) from None
-    rejected = f", {done.refused:,} rejected" if done.refused else ""
+    rejected = f", {done.rejected:,} rejected" if done.rejected else ""
     names = f", {done.names:,} names" if done.names else ""
     click.echo(
         f"{done.rows:,} examples{rejected}, {done.features:,} non-zeros{names}, "

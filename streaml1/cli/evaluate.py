@@ -75,7 +75,7 @@ def evaluate(
     if signals.number:
         end_early(signals, done, written, missed)
     if not done.examples:
-        rejected = f" ({done.refused:,} rejected)" if done.refused else ""
+        rejected = f" ({done.rejected:,} rejected)" if done.rejected else ""
         raise CommandError(f"{source} has no example to evaluate{rejected}; nothing was written")
     click.echo(done.summary())
     for path in written:

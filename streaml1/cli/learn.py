@@ -140,9 +140,9 @@ def learn(
     from streaml1.training import RunConfig, prepare, progressive
     from streaml1.training.run import Unfinished
 
-    other = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *SINK_OPTION_NAMES)
+    not_of_model = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *SINK_OPTION_NAMES)
     late = late_labels(options)
-    given = {k: v for k, v in options.items() if k not in other and v is not None}
+    given = {k: v for k, v in options.items() if k not in not_of_model and v is not None}
     if options["per_partition"]:
         learn_group(
             source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
@@ -165,7 +165,7 @@ def learn(
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_prefixes(source, options["format"], options["cross"])
     outputs = {"--save": save, "--report": report, "--plot": plot}
-    require_outputs(source, outputs, load, folder=checkpoint)
+    require_outputs(source, outputs, load, directory=checkpoint)
     require_no_conflict(regret, {
         "--checkpoint": checkpoint is not None, "--passes": passes > 1,
         "--label-within": late is not None,
@@ -215,12 +215,12 @@ def learn(
         waits = bool(done.numbers.get("asked"))
         if done.examples:
             write_all(learner, done, save, report, plot)
-    kept = checkpoint if missed is None or missed.is_kept else None
+    saved = checkpoint if missed is None or missed.is_kept else None
     if store is not None and not done.examples and store.latest() is None:
-        kept = None  # ended before the broker returned the first offset
+        saved = None  # ended before the broker returned the first offset
     if signals.number:
         files = (save, report, plot) if done.examples else ()
-        written = [str(path) for path in (*files, kept) if path is not None]
+        written = [str(path) for path in (*files, saved) if path is not None]
         end_early(signals, done, written, missed)
     if done.examples:
         _report(done, learner, top, checkpoint)
@@ -232,7 +232,7 @@ def learn(
     else:
         # An empty topic is no error for a scheduled job.
         allowed = options["until_end"] and hasattr(examples, "topic")
-        _report_no_examples(source, done, kept, allowed)
+        _report_no_examples(source, done, saved, allowed)
 
 
 def _learner(
@@ -268,7 +268,7 @@ def _resumed(
 ) -> tuple[Any, str, str] | None:
     """Return the model to resume from, its place and how to start without it, or None."""
     if store is not None and (found := store.latest()) is not None:
-        return found.model, f"the checkpoint in {store.folder}", "use another directory"
+        return found.model, f"the checkpoint in {store.directory}", "use another directory"
     if first is not None:
         return first(), str(load), "start a new model without --load"
     return None
@@ -289,13 +289,13 @@ def _list_files(files: dict[str, Path | None]) -> None:
             click.echo(f"{prefix}{path}")
 
 
-def _report_no_examples(source: str, done: Report, kept: Path | None, allowed: bool) -> None:
+def _report_no_examples(source: str, done: Report, saved: Path | None, allowed: bool) -> None:
     """Report a source without examples; it is an error unless `allowed` and with a checkpoint."""
-    rejected = f" ({done.refused:,} rejected)" if done.refused else ""
-    if allowed and kept is not None:
-        click.echo(f"no example yet in {source}{rejected}; the position is saved in {kept}")
+    rejected = f" ({done.rejected:,} rejected)" if done.rejected else ""
+    if allowed and saved is not None:
+        click.echo(f"no example yet in {source}{rejected}; the position is saved in {saved}")
         return
-    except_for = "" if kept is None else f" except {kept}"
+    except_for = "" if saved is None else f" except {saved}"
     raise CommandError(
         f"{source} has no example to learn{rejected}; nothing was written{except_for}"
     )
@@ -306,8 +306,8 @@ def _warn(done: Report, learner: OnlineModel, checkpoint: Path | None) -> None:
     if done.lines:
         advise(done.lines[-1], learner)
     if not done.examples:
-        kept = "" if checkpoint is None else f"; waiting examples are in {checkpoint}"
-        report_problem(f"no label arrived in time; nothing was learnt or written{kept}")
+        log = "" if checkpoint is None else f"; waiting examples are in {checkpoint}"
+        report_problem(f"no label arrived in time; nothing was learnt or written{log}")
     if done.numbers.get("orphans", 0) > done.numbers.get("answered", 0):
         report_problem(
             f"{done.numbers['orphans']:,.0f} labels arrived for unknown or expired examples: raise "
@@ -315,12 +315,12 @@ def _warn(done: Report, learner: OnlineModel, checkpoint: Path | None) -> None:
         )
 
 
-def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
-    if folder is None:
+def _store(directory: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
+    if directory is None:
         return nullcontext()
     from streaml1.training.checkpoint import Checkpoints
 
-    return Checkpoints(folder, seconds=seconds)
+    return Checkpoints(directory, seconds=seconds)
 
 
 def _total(examples: Any, limit: int | None, passes: int) -> int | None:

@@ -78,7 +78,7 @@ class Screen:
         """Print a line, the first one below the column headers."""
         assert self._report is not None
         if not self._columns:
-            self._columns = {"refused": self._report.skips, "skewed": line.skewed}
+            self._columns = {"rejected": self._report.skips, "skewed": line.skewed}
             self._print(self._report.header(**self._columns))
         self._print(self._report.row(line, **self._columns))
         if self._watch and self._report.changes is not None:

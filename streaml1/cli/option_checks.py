@@ -85,7 +85,7 @@ def require_needed() -> None:
     for name, needed in _NEEDS.items():
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and not context.params[needed]:
-            option, required = (f"--{word.replace('_', '-')}" for word in (name, needed))
+            option, required = (f"--{parameter.replace('_', '-')}" for parameter in (name, needed))
             raise CommandError(f"{option} requires {required}")
 
 

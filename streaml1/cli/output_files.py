@@ -21,7 +21,7 @@ def require_outputs(
     source: str,
     outputs: dict[str, Path | None],
     model: str | Path | None = None,
-    folder: Path | None = None,
+    directory: Path | None = None,
 ) -> None:
     """Check, before anything is learnt, that the output files can be written.
 
@@ -33,7 +33,7 @@ def require_outputs(
         The path of each option, or None.
     model
         The model that is read. Only `--save` may overwrite it.
-    folder
+    directory
         The directory of checkpoints.
 
     Raises
@@ -43,8 +43,8 @@ def require_outputs(
     """
     own = model.resolve() if isinstance(model, Path) else None
     taken: dict[Path, str] = {} if source == "-" else {Path(source).resolve(): "SOURCE"}
-    if folder is not None:
-        taken[folder.resolve()] = "--checkpoint"
+    if directory is not None:
+        taken[directory.resolve()] = "--checkpoint"
     for option, path in outputs.items():
         if path is None:
             continue

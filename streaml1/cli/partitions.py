@@ -90,7 +90,7 @@ def learn_group(
                 every=every, bad="skip" if bad == "dead-letter" else bad,
                 source_options=reading_options(options),
             ),
-            folder=checkpoint, seconds=checkpoint_every, session=options["session_timeout"],
+            directory=checkpoint, seconds=checkpoint_every, session=options["session_timeout"],
             on_line=lines.show, observers=partial(_sink_observers, watchers, place, bad, options),
         )  # fmt: skip
         missed: Unfinished | None = None
@@ -113,17 +113,17 @@ def learn_group(
     raise click.exceptions.Exit(128 + signals.number)
 
 
-def require_one_model(folder: Path) -> None:
+def require_one_model(directory: Path) -> None:
     """Raise CommandError if a directory holds the models of a consumer group."""
     from streaml1.training.checkpoint import load_latest
 
-    for place in folder.iterdir() if folder.is_dir() else ():
+    for path in directory.iterdir() if directory.is_dir() else ():
         # Named TOPIC-PARTITION; other directories are not read.
-        if place.name.rpartition("-")[2].isdecimal() and place.is_dir():
-            found = load_latest(place)
+        if path.name.rpartition("-")[2].isdecimal() and path.is_dir():
+            found = load_latest(path)
             if found is not None and "partition" in found.identity:
                 raise CommandError(
-                    f"{folder} holds models per partition, such as {place.name}: use "
+                    f"{directory} holds models per partition, such as {path.name}: use "
                     "--per-partition or another directory"
                 )
 
@@ -138,10 +138,10 @@ def _sink_observers(
     with sink_observers(place, bad, options) as sinks:
         metrics = [watcher for watcher in watchers if hasattr(watcher, "add_partition")]
         try:
-            yield [RunLog(), *(one.add_partition(partition) for one in metrics), *sinks]
+            yield [RunLog(), *(server.add_partition(partition) for server in metrics), *sinks]
         finally:
-            for one in metrics:
-                one.drop_partition(partition)
+            for server in metrics:
+                server.drop_partition(partition)
 
 
 class _Lines:
@@ -151,7 +151,7 @@ class _Lines:
         self._has_header = False
 
     def show(self, partition: int, report: Report, line: Line) -> None:
-        shape = {"refused": report.skips, "skewed": False}
+        shape = {"rejected": report.skips, "skewed": False}
         if not self._has_header:
             self._has_header = True
             heads = report.header(**shape).split("\n")
@@ -175,9 +175,9 @@ def together(reports: list[Report]) -> str:
 
 
 @cli.command(epilog="Example: streaml1 partitions kept")
-@click.argument("folder", type=NonEmptyPath(file_okay=False, path_type=Path))
-def partitions(folder: Path) -> None:
-    """Show the models that learn --per-partition keeps in FOLDER.
+@click.argument("directory", type=NonEmptyPath(file_okay=False, path_type=Path))
+def partitions(directory: Path) -> None:
+    """Show the models that learn --per-partition keeps in DIRECTORY.
 
     Each line has a partition with its examples, loss, non-zero weights, rejected examples, next
     offset and last owner process. The directory of each partition can be used like that of
@@ -189,24 +189,24 @@ def partitions(folder: Path) -> None:
 
     rows: list[tuple[str, ...]] = []
     examples = non_zeros = 0
-    places = folder.iterdir() if folder.is_dir() else iter(())
-    for place in sorted(places, key=lambda path: (len(path.name), path.name)):
-        found = load_latest(place) if place.is_dir() else None
+    paths = directory.iterdir() if directory.is_dir() else iter(())
+    for path in sorted(paths, key=lambda path: (len(path.name), path.name)):
+        found = load_latest(path) if path.is_dir() else None
         if found is None or "partition" not in found.identity:
             continue
         facts = found.report[0]
-        sums, owner = facts["all"], read_owner(place)
+        sums, owner = facts["all"], read_owner(path)
         ((offset, _),) = found.position.values()
         loss = sums["loss"] / sums["weight"] if sums["weight"] else None
         rows.append((
-            place.name, f"{facts['examples']:,}", "-" if loss is None else f"{loss:.4f}",
+            path.name, f"{facts['examples']:,}", "-" if loss is None else f"{loss:.4f}",
             f"{found.model.n_nonzero:,}", f"{facts['refused']:,}", f"{offset:,}",
             f"{owner.get('pid', '?')} on {owner.get('host', '?')}",
         ))  # fmt: skip
         examples, non_zeros = examples + facts["examples"], non_zeros + found.model.n_nonzero
     if not rows:
         raise CommandError(
-            f"{folder} holds no models per partition; learn --per-partition creates them"
+            f"{directory} holds no models per partition; learn --per-partition creates them"
         )
     heads = ("partition", "examples", "loss", "non-zeros", "rejected", "next offset", "last owner")
     click.echo(text_table(heads, rows))

@@ -14,7 +14,7 @@ from streaml1.cli.messages import report_problem
 from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
-    from streaml1.sources import Block, Refuse, Source
+    from streaml1.sources import Block, Reject, Source
     from streaml1.sources.source import Resumable, SourceError
     from streaml1.training.report import Report
 
@@ -117,9 +117,9 @@ class Interruptible:
             if hasattr(source, name):
                 setattr(self, name, getattr(source, name))
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Read the blocks of the source."""
-        return self._watched(self._source.blocks(size, refuse))
+        return self._watched(self._source.blocks(size, reject))
 
     def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
         while (block := self._signals.next_block(blocks, self._polls)) is not None:

@@ -22,8 +22,8 @@ def extreme_weights_table(model: OnlineModel, k: int) -> str:
     A model with several classes has one list, by absolute value.
     """
     if hasattr(model, "classes_met"):
-        entries = model.top_weights(k)
-        return top_weights_table(model, entries) if entries else "All weights are zero."
+        weights = model.top_weights(k)
+        return top_weights_table(model, weights) if weights else "All weights are zero."
     up, down = model._farthest(k, 1, -1)
     is_regression = model.loss in REGRESSION
     heads = ("raise the value", "lower the value") if is_regression else ("for True", "for False")
@@ -37,13 +37,13 @@ def extreme_weights_table(model: OnlineModel, k: int) -> str:
     return text_table(("weight", heads[0], "weight", heads[1]), rows)
 
 
-def top_weights_table(model: OnlineModel, entries: Sequence[tuple[Any, float]]) -> str:
+def top_weights_table(model: OnlineModel, weights: Sequence[tuple[Any, float]]) -> str:
     """Lay out the result of `model.top_weights`."""
     if hasattr(model, "classes_met"):
-        rows = [(weight_text(w), printable(name), printable(label)) for (name, label), w in entries]
+        rows = [(weight_text(w), printable(name), printable(label)) for (name, label), w in weights]
         return text_table(("weight", "feature", "label"), rows)
     return text_table(
-        ("weight", "feature"), [(weight_text(w), printable(name)) for name, w in entries]
+        ("weight", "feature"), [(weight_text(w), printable(name)) for name, w in weights]
     )
 
 

@@ -75,8 +75,8 @@ def _parse() -> None:
             model.predict_many(rows)
         if hash_bits is None:
             _reclaim_slots(model)
-    with tempfile.TemporaryDirectory() as folder:
-        convert([({"a": 1.0, "b": 2.0}, True), ({1: 1.0}, False)], f"{folder}/a.rows")
+    with tempfile.TemporaryDirectory() as directory:
+        convert([({"a": 1.0, "b": 2.0}, True), ({1: 1.0}, False)], f"{directory}/a.rows")
 
 
 def _reclaim_slots(model: Any) -> None:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["fsync_folder", "open_atomic", "temporary_path", "write_atomic", "write_if_absent"]
+__all__ = ["fsync_directory", "open_atomic", "temporary_path", "write_atomic", "write_if_absent"]
 
 
 def temporary_path(path: Path) -> Path:
-    """Return a unique path in the folder of `path`, for content that will replace it."""
+    """Return a unique path in the directory of `path`, for content that will replace it."""
     # Not derived from the process id: other hosts and containers reuse process ids.
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
@@ -38,7 +38,7 @@ def open_atomic(path: str | Path) -> Iterator[BinaryIO]:
         with _create(temporary) as file:
             yield file
         os.replace(temporary, path)
-    fsync_folder(path.parent)
+    fsync_directory(path.parent)
 
 
 def write_atomic(path: str | Path, data: bytes) -> None:
@@ -64,7 +64,7 @@ def write_if_absent(path: Path, data: bytes) -> None:
             return
         except OSError:  # no hard links
             os.replace(temporary, path)
-        fsync_folder(path.parent)
+        fsync_directory(path.parent)
 
 
 @contextmanager
@@ -91,9 +91,9 @@ def _create(path: Path) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
-def fsync_folder(folder: Path) -> None:
-    """Write a folder's entries to disk: a renamed file survives a crash only after this."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def fsync_directory(directory: Path) -> None:
+    """Write a directory's entries to disk: a renamed file survives a crash only after this."""
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -64,16 +64,16 @@ def option(
 
 def validate_options(options: Any) -> None:
     """Convert and check all fields; call it in `__post_init__`."""
-    for one in fields(options):
-        value = getattr(options, one.name)
-        if value is None and one.default is None:
+    for field_ in fields(options):
+        value = getattr(options, field_.name)
+        if value is None and field_.default is None:
             continue
-        convert, check = one.metadata.get("convert"), one.metadata.get("check")
+        convert, check = field_.metadata.get("convert"), field_.metadata.get("check")
         if convert is not None:
             value = convert(value)
-            object.__setattr__(options, one.name, value)
+            object.__setattr__(options, field_.name, value)
         if check is not None:
-            check(one.name, value)
+            check(field_.name, value)
 
 
 def option_names(kind: type, internal: bool = False) -> list[str]:
@@ -86,11 +86,13 @@ def option_names(kind: type, internal: bool = False) -> list[str]:
     internal
         Whether to include fields that only the library sets.
     """
-    return [one.name for one in fields(kind) if internal or not one.metadata.get("internal")]
+    return [
+        field_.name for field_ in fields(kind) if internal or not field_.metadata.get("internal")
+    ]
 
 
 def unexpected_option(caller: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an unknown keyword; it names the closest known one.
+    """Return the error for an unknown keyword; it names the closest known field_.
 
     Examples
     --------
@@ -106,17 +108,17 @@ def unexpected_option(caller: str, name: str, known: Iterable[str]) -> TypeError
 def parameter_entries(kind: type, only: Iterable[str] | None = None) -> str:
     """Format fields as entries of a numpydoc Parameters section, without indentation."""
     names = option_names(kind) if only is None else list(only)
-    by_name = {one.name: one for one in fields(kind)}
+    by_name = {field_.name: field_ for field_ in fields(kind)}
     return "\n".join(_entry(by_name[name]) for name in names)
 
 
-def _entry(one: Field[Any]) -> str:
-    kind = str(one.type).replace(" | ", " or ")
-    default = f", default {one.default!r}"
-    if one.default is MISSING or is_dataclass(one.default):
+def _entry(field_: Field[Any]) -> str:
+    kind = str(field_.type).replace(" | ", " or ")
+    default = f", default {field_.default!r}"
+    if field_.default is MISSING or is_dataclass(field_.default):
         default = ""
-    doc = textwrap.indent(textwrap.fill(one.metadata["doc"], WIDTH), "    ")
-    return f"{one.name} : {kind}{default}\n{doc}"
+    doc = textwrap.indent(textwrap.fill(field_.metadata["doc"], WIDTH), "    ")
+    return f"{field_.name} : {kind}{default}\n{doc}"
 
 
 def document_options(*entries: str) -> Callable[[Documented], Documented]:

@@ -18,8 +18,12 @@ __all__ = [
     "Ids",
     "Indptr",
     "Ints",
+    "Label",
+    "Model",
     "Records",
     "RowsLike",
+    "SampleWeights",
+    "SourcePosition",
     "Values",
 ]
 
@@ -52,6 +56,25 @@ Bools = NDArray[np.bool_]
 
 Example = Mapping[Hashable, object]
 """An example as river passes it: feature name -> value."""
+
+Label = Hashable
+"""A label as a source or a user gives it: a bool, a number, a text, or None if it is missing."""
+
+SourcePosition = dict[Any, Any]
+"""A position in a source, as JSON values: what a checkpoint stores to resume there."""
+
+SampleWeights = Sequence[float] | NDArray[np.float64] | None
+"""A weight for each row of a batch; None if all are 1."""
+
+
+class Model(Protocol):
+    """A model of streaml1, a river classifier or regressor, or a river pipeline.
+
+    What else a model offers, such as `progressive_many`, is looked up when it is needed.
+    """
+
+    def learn_one(self, x: Any, y: Any) -> Any:
+        """Learn one example."""
 
 
 class HasShape(Protocol):

@@ -51,9 +51,9 @@ class Arcene(MatrixDataset):
     part
         "train", or "validation" with 100 other patients.
     directory
-        Folder with arcene_train.data and arcene_train.labels (arcene_valid for "validation"),
-        plain or compressed with gzip. None: the folder named by `STREAML1_DATA`, else the download
-        folder of river.
+        Directory with arcene_train.data and arcene_train.labels (arcene_valid for "validation"),
+        plain or compressed with gzip. None: the directory named by `STREAML1_DATA`, else the
+        download directory of river.
 
     References
     ----------

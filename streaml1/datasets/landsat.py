@@ -44,8 +44,8 @@ class Landsat(MatrixDataset):
         Whether to replace the 36 columns by all their products, 1,296 columns, as in the
         paper[^2]: column 36 i + j is column i times column j. The values are not scaled.
     directory
-        Folder with sat.trn or sat.tst. None: the folder named by `STREAML1_DATA`, else the
-        download folder of river.
+        Directory with sat.trn or sat.tst. None: the directory named by `STREAML1_DATA`, else the
+        download directory of river.
 
     References
     ----------

@@ -45,8 +45,8 @@ class MAGIC04(MatrixDataset):
     seed
         Seed of the random columns.
     directory
-        Folder with magic04.data. None: the folder named by `STREAML1_DATA`, else the download
-        folder of river.
+        Directory with magic04.data. None: the directory named by `STREAML1_DATA`, else the download
+        directory of river.
 
     References
     ----------

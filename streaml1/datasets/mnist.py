@@ -49,8 +49,9 @@ class MNIST(MatrixDataset):
     part
         "train" (60,000 rows) or "test" (10,000).
     directory
-        Folder with the original files, train-images-idx3-ubyte and so on, plain or compressed with
-        gzip. None: the folder named by `STREAML1_DATA`, else the download folder of river.
+        Directory with the original files, train-images-idx3-ubyte and so on, plain or compressed
+        with gzip. None: the directory named by `STREAML1_DATA`, else the download directory of
+        river.
 
     References
     ----------

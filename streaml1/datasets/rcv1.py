@@ -54,9 +54,9 @@ class RCV1(MatrixDataset):
     topic
         The topic of the labels, one of 103: "CCAT", "ECAT", "GCAT", "MCAT", "C15", ...
     directory
-        Folder with the original files (lyrl2004_vectors_train.dat.gz, the four of the test set,
-        rcv1v2.topics.qrels.gz) or with a sample. None: the folder named by `STREAML1_DATA`, else
-        the download folder of river. A sample is a file rcv1_*.npz with the arrays `data`,
+        Directory with the original files (lyrl2004_vectors_train.dat.gz, the four of the test set,
+        rcv1v2.topics.qrels.gz) or with a sample. None: the directory named by `STREAML1_DATA`, else
+        the download directory of river. A sample is a file rcv1_*.npz with the arrays `data`,
         `indices`, `indptr` and `shape` of a CSR matrix, `yindices`, `yindptr` and `yshape` of the
         matrix of its topics, and `topics`, their names. A sample is not ordered by time: shuffle
         it.
@@ -81,15 +81,15 @@ class RCV1(MatrixDataset):
 
     @property
     def _sample(self) -> Path | None:
-        """The sample in the user's folder, unless that has the original files."""
-        folder = self.user_folder
-        if folder is None or super().is_downloaded:
+        """The sample in the user's directory, unless that has the original files."""
+        directory = self.user_directory
+        if directory is None or super().is_downloaded:
             return None
-        return next(iter(sorted(folder.glob("rcv1_*.npz"))), None)
+        return next(iter(sorted(directory.glob("rcv1_*.npz"))), None)
 
     @property
     def is_downloaded(self) -> bool:
-        """Whether the original files exist, or a sample in the user's folder."""
+        """Whether the original files exist, or a sample in the user's directory."""
         return self._sample is not None or super().is_downloaded
 
     def topics(self) -> tuple[csc_matrix, list[str]]:
@@ -120,7 +120,7 @@ class RCV1(MatrixDataset):
             path = self.find_file(file.name)
             assert path is not None  # `ensure_downloaded` has checked
             kind = "svmlight.gz" if path.suffix == ".gz" else "svmlight"
-            for block in open_source(path, format=kind).blocks(8192, _refuse):
+            for block in open_source(path, format=kind).blocks(8192, _reject):
                 rows.append(block.x)
                 stories.append(block.y)
         joined = IntRows.concatenate(rows)
@@ -144,7 +144,7 @@ class RCV1(MatrixDataset):
         return csc_matrix(entries, (len(stories), len(names))), names.tolist()
 
 
-def _refuse(place: str, reason: str, *_: object) -> None:
+def _reject(place: str, reason: str, *_: object) -> None:
     raise Lost(f"{place}: {reason}; download RCV1 again")
 
 

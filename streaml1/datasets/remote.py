@@ -1,4 +1,4 @@
-"""Base classes of data sets that are downloaded once, or read from the user's folder."""
+"""Base classes of data sets that are downloaded once, or read from the user's directory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 T = TypeVar("T")
 
 VARIABLE = "STREAML1_DATA"
-"""Environment variable with the folder of the user's copies of data sets."""
+"""Environment variable with the directory of the user's copies of data sets."""
 
 
 class File(NamedTuple):
@@ -68,20 +68,20 @@ class File(NamedTuple):
 
 
 def data_home() -> Path:
-    """Return the download folder of river: `RIVER_DATA`, or ``~/river_data``."""
+    """Return the download directory of river: `RIVER_DATA`, or ``~/river_data``."""
     return Path(os.environ.get("RIVER_DATA") or Path("~", "river_data")).expanduser()
 
 
-def find_user_folder(name: str, directory: str | Path | None) -> Path | None:
-    """Return the user's folder of data set `name`; None if there is none.
+def find_user_directory(name: str, directory: str | Path | None) -> Path | None:
+    """Return the user's directory of a data set; None if there is none.
 
     Parameters
     ----------
     name
-        Name of the folder of the data set.
+        Name of the subdirectory of the data set.
     directory
-        A folder that holds the files of the data set, or a folder `name`. None: the folder `name`
-        in the folder that `STREAML1_DATA` names, if it exists.
+        A directory that holds the files of the data set, or a subdirectory `name` with them. None:
+        the subdirectory `name` of `STREAML1_DATA`, if it exists.
     """
     if directory is not None:
         given = Path(directory).expanduser()
@@ -105,42 +105,42 @@ class RemoteDataset(base.RemoteDataset):
 
     Parameters
     ----------
-    folder
-        Name of its folder in the folder of the user's copies.
+    subdirectory
+        Name of its subdirectory in `STREAML1_DATA`.
     files
         Its files.
     directory
-        The user's folder. None: the folder named by `STREAML1_DATA`, if it has this data set, else
-        the download folder of river.
+        The user's directory. None: `STREAML1_DATA`, if it has this data set, else the download
+        directory of river.
     desc
         The description that `river.datasets.base.Dataset` takes.
     """
 
     def __init__(
-        self, folder: str, files: tuple[File, ...], directory: str | Path | None, **desc: Any
+        self, subdirectory: str, files: tuple[File, ...], directory: str | Path | None, **desc: Any
     ) -> None:
         sizes = [file.size for file in files]
         total = None if None in sizes else sum(size for size in sizes if size is not None)
         super().__init__(  # type: ignore[no-untyped-call]
             url=files[0].url, size=total, unpack=False, filename=files[0].name, **desc
         )
-        self.folder = folder
+        self.subdirectory = subdirectory
         self.files = files
         self.directory = directory
 
     @property
-    def user_folder(self) -> Path | None:
-        """The user's folder that it is read from, if any; nothing is downloaded to it."""
-        return find_user_folder(self.folder, self.directory)
+    def user_directory(self) -> Path | None:
+        """The user's directory that it is read from, if any; nothing is downloaded to it."""
+        return find_user_directory(self.subdirectory, self.directory)
 
     @property
     def home(self) -> Path:
-        """The folder that it is read from."""
-        return self.user_folder or data_home() / type(self).__name__
+        """The directory that it is read from."""
+        return self.user_directory or data_home() / type(self).__name__
 
     @property
     def path(self) -> Path:
-        """Its file, or the folder of its files if there are several."""
+        """Its file, or the directory of its files if there are several."""
         return self.home / self.filename if len(self.files) == 1 else self.home
 
     @property
@@ -176,7 +176,7 @@ class RemoteDataset(base.RemoteDataset):
             raise Lost(f"{path} cannot be read: {error}; download it again") from None
 
     def download(self, force: bool = False, verbose: bool = True) -> None:
-        """Download the missing files to the download folder of river, and verify them.
+        """Download the missing files to the download directory of river, and verify them.
 
         Parameters
         ----------
@@ -188,10 +188,10 @@ class RemoteDataset(base.RemoteDataset):
         Raises
         ------
         SourceError
-            If there is no network, if a checksum differs, or if the user's folder lacks a file.
+            If there is no network, if a checksum differs, or if the user's directory lacks a file.
         """
         missing = [file for file in self.files if force or self.find_file(file.name) is None]
-        if missing and self.user_folder is not None:
+        if missing and self.user_directory is not None:
             raise self._missing(missing[0].name)
         for file in missing:
             if verbose:
@@ -204,15 +204,15 @@ class RemoteDataset(base.RemoteDataset):
             self.download()
 
     def _missing(self, name: str) -> SourceError:
-        """Make the error for a file that the user's folder lacks."""
+        """Make the error for a file that the user's directory lacks."""
         where = (
-            f"directory={str(self.user_folder)!r}"
+            f"directory={str(self.user_directory)!r}"
             if self.directory is not None
-            else str(self.user_folder)
+            else str(self.user_directory)
         )
         return SourceError(
             f"{name} of {type(self).__name__} is missing in {where}; add it, or name another "
-            f"folder with directory= or {VARIABLE}"
+            f"directory with directory= or {VARIABLE}"
         )
 
     def _download_file(self, file: File) -> None:
@@ -225,7 +225,7 @@ class RemoteDataset(base.RemoteDataset):
             except (OSError, ValueError, HTTPException) as error:
                 raise Unavailable(
                     f"{file.url} cannot be downloaded ({getattr(error, 'reason', error)}); retry "
-                    f"with a network, or name a folder that has {file.name} with directory= or "
+                    f"with a network, or name a directory that has {file.name} with directory= or "
                     f"{VARIABLE}"
                 ) from None
             verify(part, file)

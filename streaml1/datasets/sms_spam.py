@@ -36,8 +36,8 @@ class SMSSpam(RemoteDataset):
     Parameters
     ----------
     directory
-        Folder with SMSSpamCollection. None: the folder named by `STREAML1_DATA`, else the download
-        folder of river. A message may span several lines, as in some copies.
+        Directory with SMSSpamCollection. None: the directory named by `STREAML1_DATA`, else the
+        download directory of river. A message may span several lines, as in some copies.
 
     References
     ----------

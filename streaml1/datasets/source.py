@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.datasets.catalog import SOURCE_NAMES, TIME_ORDERED, dataset_class
-from streaml1.sources.source import SOURCES, Block, Numbered, Refuse, SourceError, blocks_of
+from streaml1.sources.source import SOURCES, Block, Numbered, Reject, SourceError, blocks_of
 from streaml1.text.parsed_rows import IntRows
 
 __all__ = ["DataSource"]
@@ -95,7 +95,7 @@ class DataSource(Numbered):
         """Return what a resumed run compares before it trusts a position."""
         return {"source": self.name, "seed": self.seed, "examples": len(self)}
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples; no example is ever rejected."""
         x, y = self._examples()
         if not isinstance(x, IntRows):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from streaml1.sources.source import SOURCES, Block, Numbered, Refuse, SourceError, blocks_of
+from streaml1.sources.source import SOURCES, Block, Numbered, Reject, SourceError, blocks_of
 
 __all__ = ["Stdlib", "stdlib"]
 
@@ -52,7 +52,7 @@ class Stdlib(Numbered):
     seed
         Seed of the shuffle.
     root
-        Folder of the library; by default that of the running Python.
+        Directory of the library; by default that of the running Python.
 
     Notes
     -----
@@ -79,7 +79,7 @@ class Stdlib(Numbered):
         for features, label in self._shuffled:
             yield dict.fromkeys(features, 1.0), label
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples; no example is ever rejected."""
         return blocks_of(self.numbered(self), self.name, size)
 
@@ -233,8 +233,8 @@ def _is_bare_string(statement: ast.stmt) -> bool:
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     """Yield the blocks directly inside a statement, in the order of the source."""
     yield getattr(statement, "body", [])
-    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-        yield part.body
+    for clause in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield clause.body
     yield getattr(statement, "orelse", [])
     yield getattr(statement, "finalbody", [])
 

@@ -27,8 +27,8 @@ class TalkingData(RemoteDataset):
     Parameters
     ----------
     directory
-        Folder with train_sample.csv, plain or compressed with gzip. None: the folder named by
-        `STREAML1_DATA`, else the download folder of river. It is never downloaded automatically,
+        Directory with train_sample.csv, plain or compressed with gzip. None: the directory named by
+        `STREAML1_DATA`, else the download directory of river. It is never downloaded automatically,
         because Kaggle requires an account.
 
     References
@@ -44,10 +44,10 @@ class TalkingData(RemoteDataset):
 
     def download(self, force: bool = False, verbose: bool = True) -> None:
         """Raise an error that names the page to download from."""
-        if self.user_folder is None:
+        if self.user_directory is None:
             raise SourceError(
                 f"downloading train_sample.csv needs a Kaggle account; get it from {PAGE} and name "
-                "its folder with directory= or STREAML1_DATA"
+                "its directory with directory= or STREAML1_DATA"
             )
         super().download(force, verbose)
 

@@ -18,7 +18,7 @@ from streaml1.sources.row_cache.row_file import RowsFile
 from streaml1.sources.source import (
     SOURCES,
     Block,
-    Refuse,
+    Reject,
     Source,
     SourceError,
     binary_label,
@@ -29,7 +29,7 @@ from streaml1.sources.source import (
 __all__ = [
     "SOURCES",
     "Block",
-    "Refuse",
+    "Reject",
     "Source",
     "SourceError",
     "SourceOptions",
@@ -120,7 +120,7 @@ def _check_seed(name: str, prefix: str, options: SourceOptions) -> None:
 
 def _reject_topic_options(name: str, options: SourceOptions) -> None:
     given = (options.start, options.partitions, options.group, options.labels, options.kafka)
-    if options.until_end or any(one is not None for one in given):
+    if options.until_end or any(option is not None for option in given):
         raise SourceError(
             f"start, end, partition, group and broker options apply to kafka://... only, not to "
             f"{name}"

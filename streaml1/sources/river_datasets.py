@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from streaml1.sources.source import Block, Numbered, Refuse, SourceError, blocks_of
+from streaml1.sources.source import Block, Numbered, Reject, SourceError, blocks_of
 
 __all__ = ["RiverSet"]
 
@@ -37,7 +37,7 @@ class RiverSet(Numbered):
     Examples
     --------
     >>> from streaml1.sources.river_datasets import RiverSet
-    >>> block = next(RiverSet("river:Phishing").blocks(1, refuse=print))
+    >>> block = next(RiverSet("river:Phishing").blocks(1, reject=print))
     >>> block.y, block.x[0]["is_popular"]
     ([True], 0.5)
     """
@@ -51,7 +51,7 @@ class RiverSet(Numbered):
         if (why := _unsuitable(self._data)) is not None:
             raise SourceError(f"{spec} {why}: {_available()}")
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples."""
         return blocks_of(self.numbered(self._data), self.name, size)
 
@@ -88,7 +88,7 @@ def _unsuitable(data: Any) -> str | None:
 def _is_downloaded(data: Any) -> bool:
     try:
         return bool(getattr(data, "is_downloaded", True))
-    except OSError:  # river creates the folder that it looks into
+    except OSError:  # river creates the directory that it looks into
         return False
 
 

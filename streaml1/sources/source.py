@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from streaml1.core import exit_codes as exits
 from streaml1.core.rows import shown as shown_value
-from streaml1.core.types import Floats, Ints
+from streaml1.core.types import Floats, Ints, SourcePosition
 from streaml1.features.labels import equals_itself
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "Example",
     "Lost",
     "Numbered",
-    "Refuse",
+    "Reject",
     "Resumable",
     "Source",
     "SourceError",
@@ -37,8 +37,8 @@ __all__ = [
 Example = tuple[Any, ...]
 """Number (from 1), features, label as written, sample weight, and the id if there is one."""
 
-Refuse = Callable[..., None]
-"""``refuse(place, reason, number, origin)`` handles a rejected example: it raises to stop, or
+Reject = Callable[..., None]
+"""``reject(place, reason, number, origin)`` handles a rejected example: it raises to stop, or
 returns to continue.
 
 `place` is where the example is, such as ``clicks.svm:7``. `number` counts the examples of the
@@ -128,7 +128,7 @@ class Source(Protocol):
     def name(self) -> str:
         """The source, as the user wrote it."""
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples from the start.
 
         A second call reads again. A source that cannot be read twice raises `SourceError`.
@@ -141,7 +141,7 @@ class Resumable(Source, Protocol):
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a position to be valid, by name."""
 
-    def begin(self, at: Any) -> Any:
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
 
     def position(self) -> Any:
@@ -158,7 +158,7 @@ class Numbered:
         """Return what must be equal for a position to be valid, by name."""
         return {"source": self.name}
 
-    def begin(self, at: Any) -> Any:
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
         self._skipped = 0 if at is None else at["line"]
         return {"line": self._skipped}
@@ -168,7 +168,7 @@ class Numbered:
         return None
 
     def numbered(self, examples: Iterable[tuple[Any, Any]]) -> Iterator[Example]:
-        """Number pairs (x, y) from 1 and yield those after the position, with weight 1."""
+        """Yield the pairs (x, y) after the position, numbered from 1, with weight 1."""
         skipped, self._skipped = self._skipped, 0
         return self._numbered(examples, skipped)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from streaml1.core.rows import BadExample
 from streaml1.optim.tasks import REGRESSION
-from streaml1.sources import Refuse, binary_label, number_label
+from streaml1.sources import Reject, binary_label, number_label
 from streaml1.sources.readers.label_texts import LabelTexts
 from streaml1.training.example_sources import ExampleBlock, slice_rows
 from streaml1.training.model_adapter import BatchFunction
@@ -144,7 +144,7 @@ def _read_each(given: Any, read: ReadLabel, placeholder: Any) -> _Labels:
 
 
 def accepted_batches(
-    labelled: LabelledBlock, act: BatchFunction, max_rows: Callable[[], int], reject: Refuse
+    labelled: LabelledBlock, act: BatchFunction, max_rows: Callable[[], int], reject: Reject
 ) -> Iterator[AcceptedBatch]:
     """Apply a function to all rows of a block except rejected ones, in batches.
 

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+from streaml1.core.types import Model
 from streaml1.training.config import RunConfig, run_config
 from streaml1.training.observers import GuardedCallback
 from streaml1.training.progressive_validation import progressive
@@ -51,7 +52,7 @@ class Consumer:
     """
 
     def __init__(
-        self, model: Any, source: Any, config: RunConfig | None = None, **options: Any
+        self, model: Model, source: Any, config: RunConfig | None = None, **options: Any
     ) -> None:
         config = run_config("Consumer", config, options)
         if "stop" in options or config.stop is not None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaml1.core.atomic_write import write_if_absent
 from streaml1.core.option_fields import document_options, parameter_entries
-from streaml1.sources import Refuse, SourceError, SourceOptions, class_label
+from streaml1.sources import Reject, SourceError, SourceOptions, class_label
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.records import (
     KafkaBlock,
@@ -42,14 +42,14 @@ from streaml1.training.run import Run, Unfinished
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
-__all__ = ["Group", "partition_folder"]
+__all__ = ["Group", "partition_directory"]
 
 logger = logging.getLogger("streaml1")
 
 
-def partition_folder(folder: str | Path, topic: str, partition: int) -> Path:
+def partition_directory(directory: str | Path, topic: str, partition: int) -> Path:
     """Return the directory of the checkpoints of a partition."""
-    return Path(folder) / f"{topic}-{partition}"
+    return Path(directory) / f"{topic}-{partition}"
 
 
 ACCEPTS = ("every", "bad")
@@ -70,7 +70,7 @@ class Group:
     config : RunConfig, optional
         Options of the runs. The keywords below override its fields. `group` is required.
     {options}
-    folder
+    directory
         Directory with the checkpoints of all partitions. All processes of the group must use the
         same one, on one host or a shared file system.
     seconds
@@ -98,7 +98,7 @@ class Group:
         url: str,
         config: RunConfig | None = None,
         *,
-        folder: str | Path,
+        directory: str | Path,
         seconds: float = 10.0,
         session: float = 45.0,
         on_line: Callable[[int, Report, Line], object] | None = None,
@@ -111,7 +111,7 @@ class Group:
         if source.group is None:
             raise TypeError("Group() needs the name of a consumer group; give group=")
         self.topic = Topic(url, source.kafka)
-        self.folder = Path(folder)
+        self.directory = Path(directory)
         self.reports: dict[int, Report] = {}
         self._model, self._group, self._session = model, source.group, session
         self._seconds = seconds
@@ -165,8 +165,8 @@ class Group:
             run.feed(polled.get(partition, ()))
 
     def _start_run(self, partition: int) -> None:
-        folder = partition_folder(self.folder, self.topic.name, partition)
-        store = Checkpoints(folder, seconds=self._seconds, alone=False)
+        directory = partition_directory(self.directory, self.topic.name, partition)
+        store = Checkpoints(directory, seconds=self._seconds, alone=False)
         with contextlib.ExitStack() as stack:
             stack.callback(store.close)
             reader = RecordReader(self.topic.name, self._parser)
@@ -188,13 +188,13 @@ class Group:
         """
         if self._start == "earliest":
             return self._start
-        note = self.folder / f"{self.topic.name}.partitions"
+        note = self.directory / f"{self.topic.name}.partitions"
         if not note.exists():
             n_partitions = len(self._member.consumer.partitions_for_topic(self.topic.name))
             try:
                 write_if_absent(note, str(n_partitions).encode())
             except OSError as error:
-                raise unwritable(self.folder, error) from None
+                raise unwritable(self.directory, error) from None
         return self._start if partition < int(note.read_text()) else "earliest"
 
     # Rebalances; the group member calls these
@@ -314,18 +314,18 @@ class PartitionSource:
         self._member, self._identity, self._reader = member, identity, reader
         self._start = start
 
-    def blocks(self, size: int, refuse: Refuse) -> Any:
+    def blocks(self, size: int, reject: Reject) -> Any:
         """Raise NotImplementedError: the group polls all its partitions together."""
         raise NotImplementedError
 
     def blocks_of(
-        self, records: Sequence[ConsumerRecord], size: int, refuse: Refuse
+        self, records: Sequence[ConsumerRecord], size: int, reject: Reject
     ) -> Iterator[KafkaBlock]:
         """Convert records to blocks, without those before the position."""
         next_offset, _ = self._reader.position[self.partition]
         if records and records[0].offset < next_offset:
             records = [record for record in records if record.offset >= next_offset]
-        return self._reader.blocks(records, size, refuse)
+        return self._reader.blocks(records, size, reject)
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the source: positions are valid only if it is unchanged."""

@@ -11,7 +11,7 @@ from streaml1.core.option_fields import document_options
 from streaml1.core.rows import BadExample
 from streaml1.core.version import __version__
 from streaml1.features.batch import batch_of, checked
-from streaml1.sources import Block, Refuse, SourceError, format_of
+from streaml1.sources import Block, Reject, SourceError, format_of
 from streaml1.sources.row_cache.writer import RowsWriter
 from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy
@@ -33,7 +33,7 @@ class Converted(NamedTuple):
         Number of rows, of non-zeros, and of distinct names.
     size
         Bytes.
-    refused
+    rejected
         Number of rejected examples.
     """
 
@@ -41,7 +41,7 @@ class Converted(NamedTuple):
     features: int
     names: int
     size: int
-    refused: int
+    rejected: int
 
 
 @document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
@@ -119,7 +119,7 @@ def convert(
     return Converted(writer.rows, writer.features, writer.names, writer.size, policy.count)
 
 
-def _dict_blocks(block: RowBlock, reject: Refuse) -> Iterator[Block]:
+def _dict_blocks(block: RowBlock, reject: Reject) -> Iterator[Block]:
     """Yield the rows of a matrix or a frame as blocks of dicts, without the rejected ones."""
     lo, n = 0, len(block)
     while lo < n:

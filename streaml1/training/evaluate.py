@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaml1.core.option_fields import document_options
+from streaml1.core.types import Model
 from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import open_examples, open_passes
@@ -22,7 +23,7 @@ ACCEPTS = ("every", "limit", "bad", "on_line", "on_start", "stop")
 
 
 @document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
-def evaluate(model: Any, source: Any, config: RunConfig | None = None, **options: Any) -> Report:
+def evaluate(model: Model, source: Any, config: RunConfig | None = None, **options: Any) -> Report:
     """Predict each labelled example of a stream without learning, and report.
 
     Parameters

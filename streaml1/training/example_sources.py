@@ -18,7 +18,7 @@ from streaml1.features.batch import is_frame, is_matrix
 from streaml1.models.class_labels import as_label
 from streaml1.sources import (
     Block,
-    Refuse,
+    Reject,
     SourceError,
     SourceOptions,
     class_label,
@@ -95,7 +95,7 @@ class ExampleSource(Protocol):
     def label(y: Any, /) -> Hashable:
         """Read the label of a multiclass model; raise ValueError with one sentence if invalid."""
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Any]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Any]:
         """Read from the start, at most `size` examples at a time."""
 
 
@@ -189,7 +189,7 @@ class IterableSource:
         self._examples = examples
         self._was_read = False
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Read from the start, at most `size` examples at a time.
 
         Raises
@@ -203,14 +203,14 @@ class IterableSource:
                 "object whose __iter__ returns a new iterator"
             )
         self._was_read = True
-        return blocks_of(self._parse(refuse), self.name, size)
+        return blocks_of(self._parse(reject), self.name, size)
 
-    def _parse(self, refuse: Refuse) -> Iterator[Example]:
+    def _parse(self, reject: Reject) -> Iterator[Example]:
         for number, example in enumerate(self._examples, start=1):
             try:
                 x, y, w = _parse_example(example)
             except ValueError as error:
-                refuse(f"{self.name}:{number}", str(error))
+                reject(f"{self.name}:{number}", str(error))
                 continue
             yield number, x, y, w
 
@@ -287,7 +287,7 @@ class ArraySource:
             if column is not None and len(column) != self._n:
                 raise ValueError(f"got {len(column)} {what} for {self._n} rows")
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[RowBlock]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[RowBlock]:
         """Read from the start, at most `size` rows at a time."""
         for lo in range(0, self._n, size):
             hi = min(self._n, lo + size)
@@ -311,15 +311,15 @@ def slice_rows(x: Any, lo: int, hi: int) -> Any:
 
 
 def open_passes(
-    source: ExampleSource, passes: int, size: int, refuse: Refuse
+    source: ExampleSource, passes: int, size: int, reject: Reject
 ) -> Generator[Iterator[Any], None, None]:
     """Yield an iterator over the blocks of each pass, and close it after the pass.
 
     The second pass is opened before the first is read, so that a source which can be read only once
     fails before anything is learned.
     """
-    first = [source.blocks(size, refuse) for _ in range(min(passes, 2))]
-    rest = (source.blocks(size, refuse) for _ in range(passes - len(first)))
+    first = [source.blocks(size, reject) for _ in range(min(passes, 2))]
+    rest = (source.blocks(size, reject) for _ in range(passes - len(first)))
     for blocks in itertools.chain(first, rest):
         try:
             yield blocks

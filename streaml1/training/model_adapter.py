@@ -13,6 +13,7 @@ import numpy as np
 from river import base
 
 from streaml1.core.rows import BadExample, shown
+from streaml1.core.types import Example, Label, SampleWeights
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report import MARGINS, MIN_PROBABILITY, NAMES, Report
 
@@ -135,7 +136,7 @@ def batch_predictor(model: Any, loss: str) -> BatchAction:
     if loss != "softmax":
         return BatchAction(lambda xs, ys, ws: predict(xs), UNBOUNDED)
 
-    def predict_known(xs: Any, ys: Any, ws: Any) -> Any:
+    def predict_known(xs: Any, ys: Any, ws: SampleWeights) -> Any:
         known = set(learner_of(model).classes_met)
         for row, y in enumerate(ys):
             if y not in known:
@@ -153,7 +154,7 @@ def _streaml1_learner(model: Any, loss: str) -> BatchFunction:
     """
     predict, teach = row_predictor(model, loss), row_learner(model)
 
-    def learn(xs: Any, ys: Any, ws: Any) -> Any:
+    def learn(xs: Any, ys: Any, ws: SampleWeights) -> Any:
         if not isinstance(xs, list):
             return model.progressive_many(xs, ys, ws)
         p = np.empty(len(xs))
@@ -175,7 +176,7 @@ def _streaml1_learner(model: Any, loss: str) -> BatchFunction:
 def _single_row_learner(model: Any, loss: str) -> BatchFunction:
     """Return the learner of a pipeline, whose steps river updates one example at a time."""
 
-    def learn(xs: Any, ys: Any, ws: Any) -> Any:
+    def learn(xs: Any, ys: Any, ws: SampleWeights) -> Any:
         _require_dicts(model, xs)
         x, y = xs[0], ys[0]
         if loss == "softmax":
@@ -187,12 +188,12 @@ def _single_row_learner(model: Any, loss: str) -> BatchFunction:
     return learn
 
 
-def _learn_row(model: Any, x: Any, y: Any, ws: Any) -> None:
+def _learn_row(model: Any, x: Example, y: Label, ws: SampleWeights) -> None:
     """Learn the first row of a batch; not all river models take weights."""
     model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
 
 
-def _progressive_class_row(model: Any, x: Any, y: Any, ws: Any) -> Any:
+def _progressive_class_row(model: Any, x: Example, y: Label, ws: SampleWeights) -> Any:
     """Predict class probabilities and learn.
 
     A class that joins with this example gets the probability 1/k of a model that knows nothing.
@@ -208,7 +209,7 @@ def _progressive_class_row(model: Any, x: Any, y: Any, ws: Any) -> Any:
 def _river_predictor(model: Any, loss: str) -> Callable[[Any], Any]:
     """Return the batch predictor of a pipeline or another river model."""
 
-    def predict(xs: Any) -> Any:
+    def predict(xs: Sequence[Example]) -> Any:
         _require_dicts(model, xs)
         p = []
         for row, x in enumerate(xs):
@@ -250,7 +251,7 @@ def row_predictor(model: Any, loss: str) -> PredictRow:
 def row_learner(model: Any) -> Callable[[Any, Any, float], None]:
     """Return the function that learns one example (x, y, w)."""
 
-    def learn(x: Any, y: Any, w: float) -> None:
+    def learn(x: Example, y: Label, w: float) -> None:
         if w == 1.0:  # not all river models take weights
             model.learn_one(x, y)
         else:
@@ -259,7 +260,7 @@ def row_learner(model: Any) -> Callable[[Any, Any, float], None]:
     return learn
 
 
-def _predict_row(model: Any, x: Any, loss: str) -> Any:
+def _predict_row(model: Any, x: Example, loss: str) -> Any:
     """Return what the report takes: a value, a probability, a margin, or class probabilities."""
     if loss in REGRESSION:
         return model.predict_one(x)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1.core.logging import event
+from streaml1.core.types import Model
 from streaml1.sources.kafka.records import Origin
 from streaml1.training.report import Report
 
@@ -120,7 +121,7 @@ class SavedCheckpoint(NamedTuple):
 
     Parameters
     ----------
-    folder
+    directory
         Directory of the checkpoints.
     size
         Bytes of the file.
@@ -128,7 +129,7 @@ class SavedCheckpoint(NamedTuple):
         Examples learned when it became durable; it may hold fewer.
     """
 
-    folder: Path
+    directory: Path
     size: int | None
     examples: int
 
@@ -175,7 +176,7 @@ class Observer:
     def on_start(self, start: RunStart) -> None:
         """Handle the start of a run, or its resumption from a checkpoint."""
 
-    def on_predict_start(self, model: Any) -> None:
+    def on_predict_start(self, model: Model) -> None:
         """Handle the start of predictions by a fixed model; `on_start` is not called then."""
 
     def on_batch(self, batch: Batch) -> None:
@@ -265,7 +266,9 @@ class Observers:
         """Return the smallest limit of all observers."""
         if not self._attached:
             return UNBOUNDED
-        limits: list[int] = [self.call(one, "max_rows", default=UNBOUNDED) for one in self]
+        limits: list[int] = [
+            self.call(observer, "max_rows", default=UNBOUNDED) for observer in self
+        ]
         return min(limits)
 
     def set_stop(self, stopped: Callable[[], bool]) -> None:
@@ -276,7 +279,7 @@ class Observers:
         """Announce the start of the run."""
         self._call_all("on_start", start)
 
-    def on_predict_start(self, model: Any) -> None:
+    def on_predict_start(self, model: Model) -> None:
         """Announce predictions by a fixed model."""
         self._call_all("on_predict_start", model)
 
@@ -302,7 +305,7 @@ class Observers:
 
     def defer_checkpoint(self) -> bool:
         """Return whether any observer defers the next checkpoint."""
-        return any(self.call(one, "defers_checkpoint", default=False) for one in self)
+        return any(self.call(observer, "defers_checkpoint", default=False) for observer in self)
 
     def flush(self) -> None:
         """Flush all observers."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.option_fields import document_options
+from streaml1.core.types import Model
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.batches import LabelledBlock, accepted_batches
 from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
@@ -46,7 +47,7 @@ class Prediction:
 
 @document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
 def predictions(
-    model: Any, source: Any, config: RunConfig | None = None, **options: Any
+    model: Model, source: Any, config: RunConfig | None = None, **options: Any
 ) -> Iterator[Prediction]:
     """Predict each example of a stream without learning. Labels are optional.
 
@@ -80,7 +81,7 @@ def predictions(
     --------
     >>> from streaml1 import ElasticNetClassifier
     >>> from streaml1.training import predictions
-    >>> [one.p for one in predictions(ElasticNetClassifier(), [({"cheap": 1}, None)])]
+    >>> [found.p for found in predictions(ElasticNetClassifier(), [({"cheap": 1}, None)])]
     [0.5]
     """
     config = run_config("predictions", config, options, ACCEPTS)
@@ -88,20 +89,20 @@ def predictions(
 
 
 def prediction_blocks(
-    model: Any, source: Any, config: RunConfig | None = None, **options: Any
+    model: Model, source: Any, config: RunConfig | None = None, **options: Any
 ) -> Iterator[list[Prediction]]:
     """Predict as `predictions` does, but yield lists of predictions that are ready together."""
     return _open(model, source, run_config("prediction_blocks", config, options, ACCEPTS))
 
 
-def _open(model: Any, source: Any, config: RunConfig) -> Iterator[list[Prediction]]:
+def _open(model: Model, source: Any, config: RunConfig) -> Iterator[list[Prediction]]:
     policy = ErrorPolicy(config.bad, config.observers)
     options = replace(config.source_options, require_label=False, text=text_features(model))
     return _predict(model, open_examples(source, options), config.limit, policy)
 
 
 def _predict(
-    model: Any, source: ExampleSource, limit: int | None, policy: ErrorPolicy
+    model: Model, source: ExampleSource, limit: int | None, policy: ErrorPolicy
 ) -> Iterator[list[Prediction]]:
     loss = loss_of(model)
     act = _batch_function(model, loss)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaml1.core.option_fields import document_options
+from streaml1.core.types import Model
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.config import RUN_PARAMETERS, SOURCE_PARAMETERS, RunConfig, run_config
 from streaml1.training.delayed_labels import DelayedLabelRun, open_events
@@ -23,7 +24,9 @@ __all__ = ["block_size", "progressive"]
 
 
 @document_options(RUN_PARAMETERS, SOURCE_PARAMETERS)
-def progressive(model: Any, source: Any, config: RunConfig | None = None, **options: Any) -> Report:
+def progressive(
+    model: Model, source: Any, config: RunConfig | None = None, **options: Any
+) -> Report:
     """Predict each example of a stream, then learn it, and report.
 
     Parameters
@@ -83,7 +86,7 @@ def progressive(model: Any, source: Any, config: RunConfig | None = None, **opti
         return run.finish()
 
 
-def _open(model: Any, source: Any, config: RunConfig) -> ExampleSource:
+def _open(model: Model, source: Any, config: RunConfig) -> ExampleSource:
     options = replace(config.source_options, text=text_features(model))
     if config.label_within is None:
         return open_examples(source, options)

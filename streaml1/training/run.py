@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from streaml1.core.types import Model, SourcePosition
 from streaml1.sources.source import Lost, SourceError
 from streaml1.training.batches import accepted_batches, label_block
 from streaml1.training.checkpoint import Checkpoints
@@ -88,7 +89,7 @@ class Run:
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         source: ExampleSource,
         policy: ErrorPolicy,
         config: RunConfig,
@@ -149,7 +150,7 @@ class Run:
         self.report.start()
         self.pass_index, learnt = self._manager.begin(self.report)
         self._examples_before_pass = self.report.examples - learnt
-        self._policy.count = self.report.refused
+        self._policy.count = self.report.rejected
         self.report.follow(self.learner)
         self.observers.on_start(self._start())
 
@@ -227,14 +228,14 @@ class Run:
         y = class_indices(self.learner, batch.y) if softmax else batch.y
         next_line = line_after(self.report.examples, self._config.every)
         self.report.add(batch.p, y, batch.w)
-        self.report.refused = self._policy.count
+        self.report.rejected = self._policy.count
         self.observers.on_batch(batch)
         if self.report.examples == next_line:
             self._emit_line()
 
-    def _end_block(self, position: Any) -> None:
+    def _end_block(self, position: SourcePosition | None) -> None:
         """Record that a block is done with, and save if a save is due."""
-        self.report.refused = self._policy.count
+        self.report.rejected = self._policy.count
         self._manager.moved(position, self.pass_index, self._learnt)
         self.observers.on_block_end()
 
@@ -264,7 +265,7 @@ class Run:
 
     def end_pass(self, last: bool) -> None:
         """Record that the source was read to its end."""
-        self.report.refused = self._policy.count
+        self.report.rejected = self._policy.count
         self._manager.ended(self.pass_index, self._learnt, last)
 
     def next_pass(self) -> None:
@@ -284,7 +285,7 @@ class Run:
         with self._collect_broker_errors():
             # Examples rejected beyond the saved position will be rejected again after a resume.
             self._manager.finish()
-        self.report.refused = self._policy.count
+        self.report.rejected = self._policy.count
         for observer in self.observers:
             with self._collect_broker_errors():
                 self.observers.call(observer, "on_end")
@@ -298,7 +299,7 @@ class Run:
     def _unfinished(self) -> Unfinished:
         sentences = [str(error) for error in self._broker_errors]
         if self.store is not None and self._manager.is_behind:
-            sentences.append(f"{self.store.folder} still holds the previous checkpoint")
+            sentences.append(f"{self.store.directory} still holds the previous checkpoint")
         is_kept = self.store is not None and not self._manager.is_behind
         return Unfinished(
             "; ".join(sentences), self._broker_errors[0].exit_code, self.report, is_kept

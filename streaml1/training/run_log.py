@@ -56,7 +56,7 @@ class RunLog(Observer):
         if not self._started:
             return
         fields = {
-            "folder": checkpoint.folder,
+            "folder": checkpoint.directory,
             "bytes": checkpoint.size,
             "seconds": round(time.perf_counter() - self._flushed_at, 6),
             "examples": checkpoint.examples,
@@ -68,6 +68,6 @@ class RunLog(Observer):
         last = report.lines[-1] if report.lines else None
         logger.info(
             "the run ended: %s", report.summary(),
-            extra=event("run_ends", examples=report.examples, refused=report.refused,
+            extra=event("run_ends", examples=report.examples, refused=report.rejected,
                         loss=last and last.loss, signal=signal or None),
         )  # fmt: skip

@@ -156,7 +156,7 @@ class RunMetrics:
         limit = time.monotonic() - RECENT_SECONDS
         with self._lock:
             recent = list(self._recent)
-        return next((one for one in reversed(recent) if one.time <= limit), recent[0])
+        return next((old for old in reversed(recent) if old.time <= limit), recent[0])
 
     def _idle(self) -> float:
         return time.monotonic() - self._active_at

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from streaml1.core.logging import event
+from streaml1.core.types import Model
 from streaml1.features.batch import is_frame, is_matrix, to_narwhals
 from streaml1.features.interactions.spec import interactions_of
 from streaml1.sources.readers.events import Event
@@ -102,7 +103,7 @@ def _feature_names(x: Any, lo: int, hi: int) -> Iterable[Sequence[Hashable]]:
     return (list(row.x or () if isinstance(row, Event) else row) for row in x[lo:hi])
 
 
-def vocabulary_check(model: Any) -> VocabularyCheck | None:
+def vocabulary_check(model: Model) -> VocabularyCheck | None:
     """Return the check for a new model with crosses or text; None if there is nothing to check.
 
     A pipeline may rename features, so the names in the data say nothing about it.

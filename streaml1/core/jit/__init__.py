@@ -16,7 +16,7 @@ Modules
 `lazy_import`                 imports numba at the first use
 `compiler`                    numba dispatchers for the decorators
 `inline_functions`            functions kept as LLVM IR, without machine code of their own
-`numba_cache`, `cache_dir`    numba's on-disk cache, its folder, its invalidation, a compile lock
+`numba_cache`, `cache_dir`    numba's on-disk cache, its directory, its invalidation, a compile lock
 `object_file`                 a kernel and its Python wrapper as one object file
 `object_cache`, `loader`      object files on disk; loaded without importing numba
 `raw_array`                   an array from an address

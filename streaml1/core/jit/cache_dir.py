@@ -1,4 +1,4 @@
-"""The folder of the machine code cache, the digest in its file names, and the compile lock."""
+"""The directory of the machine code cache, the digest in its file names, and the compile lock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import IO, NamedTuple
 
 __all__ = [
     "COMPILED_SOURCES",
-    "CacheFolders",
+    "CacheDirectories",
     "CompileLock",
-    "cache_folders",
+    "cache_directories",
     "remove_stale_files",
     "source_digest",
 ]
@@ -44,43 +44,43 @@ def source_digest() -> str:
     return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
 
 
-class CacheFolders(NamedTuple):
+class CacheDirectories(NamedTuple):
     """Where machine code is read from and written to."""
 
     search: list[Path]
-    """Folders to search, in order."""
+    """Directories to search, in order."""
     writable: Path | None
-    """The folder to write to, the last one of `search`; None if no folder is writable."""
+    """The directory to write to, the last one of `search`; None if no directory is writable."""
 
 
 @cache
-def cache_folders() -> CacheFolders:
-    """Return the folders of the cache; creates the one that is written to."""
+def cache_directories() -> CacheDirectories:
+    """Return the directories of the cache; creates the one that is written to."""
     name = "streaml1_" + hashlib.sha1(bytes(_PACKAGE)).hexdigest()
     configured = os.environ.get("NUMBA_CACHE_DIR")
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    folders = [Path(configured) / name] if configured else []
-    folders += [_PACKAGE / "__pycache__", user / "numba" / name]
-    for k, folder in enumerate(folders):
+    directories = [Path(configured) / name] if configured else []
+    directories += [_PACKAGE / "__pycache__", user / "numba" / name]
+    for k, directory in enumerate(directories):
         with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK | os.X_OK):
-                remove_stale_files(folder)
-                return CacheFolders(folders[: k + 1], folder)
-    return CacheFolders(folders, None)
+            directory.mkdir(parents=True, exist_ok=True)
+            if os.access(directory, os.W_OK | os.X_OK):
+                remove_stale_files(directory)
+                return CacheDirectories(directories[: k + 1], directory)
+    return CacheDirectories(directories, None)
 
 
-def remove_stale_files(folder: Path) -> None:
+def remove_stale_files(directory: Path) -> None:
     """Remove machine code of other versions of the sources, once per version."""
-    digest_file = folder / _DIGEST_FILE
+    digest_file = directory / _DIGEST_FILE
     try:
         if digest_file.exists() and digest_file.read_text() == source_digest():
             return
-        for path in (path for suffix in _SUFFIXES for path in folder.glob(f"*.{suffix}")):
+        for path in (path for suffix in _SUFFIXES for path in directory.glob(f"*.{suffix}")):
             if source_digest() not in path.name:
                 path.unlink(missing_ok=True)
         digest_file.write_text(source_digest())
-    except (OSError, ValueError):  # another process is doing it, or the folder is read-only
+    except (OSError, ValueError):  # another process is doing it, or the directory is read-only
         return
 
 
@@ -99,7 +99,7 @@ class CompileLock:
 
     def acquire(self) -> bool:
         """Wait for the lock up to `LOCK_TIMEOUT`; return whether it was acquired."""
-        with suppress(OSError):  # the folder may be read-only
+        with suppress(OSError):  # the directory may be read-only
             self._file = self._path.open("wb")
             deadline = time.monotonic() + LOCK_TIMEOUT
             while time.monotonic() < deadline:

@@ -29,7 +29,7 @@ def compile_kernel(fn: Any, **options: Any) -> Any:
     with digest_in_file_names():
         try:
             return with_quick_cache(njit(cache=True, **options)(fn))
-        except RuntimeError:  # no cache folder is writable: a read-only image without a home
+        except RuntimeError:  # no cache directory is writable: a read-only image without a home
             return njit(**options)(fn)
 
 

@@ -18,7 +18,7 @@ from streaml1.core.lazy_imports import gc_disabled
 
 __all__ = ["digest_in_file_names", "with_quick_cache"]
 
-_WRITABLE: set[str] = set()  # folders that were checked
+_WRITABLE: set[str] = set()  # directories that were checked
 
 
 # numba's cache key of a kernel covers the text of the kernel's own file only: after an upgrade that
@@ -38,12 +38,12 @@ def _define_locators() -> str:
             return f"{_base.get_disambiguator(self)}-{source_digest()}"
 
         def ensure_cache_path(self: Any, _base: Any = locator) -> None:
-            folder = self.get_cache_path()
-            # numba checks a folder by creating a file, for every kernel; once is enough.
-            if folder not in _WRITABLE or not Path(folder).is_dir():
+            directory = self.get_cache_path()
+            # numba checks a directory by creating a file, for every kernel; once is enough.
+            if directory not in _WRITABLE or not Path(directory).is_dir():
                 _base.ensure_cache_path(self)
-                remove_stale_files(Path(folder))
-                _WRITABLE.add(folder)
+                remove_stale_files(Path(directory))
+                _WRITABLE.add(directory)
 
         methods = {
             "get_disambiguator": get_disambiguator,
@@ -93,7 +93,7 @@ class _QuickCache(caching.FunctionCache):
             return found
 
     def _acquire(self) -> bool:
-        with suppress(OSError):  # the folder may be read-only
+        with suppress(OSError):  # the directory may be read-only
             self._impl.locator.ensure_cache_path()
             self._lock = CompileLock(Path(self.cache_path) / f"{self._impl.filename_base}.lock")
             return self._lock.acquire()

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from streaml1.core.jit.cache_dir import CompileLock, cache_folders, source_digest
+from streaml1.core.jit.cache_dir import CompileLock, cache_directories, source_digest
 from streaml1.core.jit.lazy_import import load_numba
 from streaml1.core.jit.loader import ObjectCode, host_processor, load_function
 from streaml1.core.lazy_imports import gc_disabled
@@ -58,9 +58,9 @@ def _file_name(fn: Callable[..., Any], key: str) -> str:
 
 def _read(name: str, key: str) -> ObjectCode | None:
     """Return a cached file, or None if it is missing, damaged or has another key."""
-    for folder in cache_folders().search:
+    for directory in cache_directories().search:
         with suppress(OSError, ValueError, KeyError):
-            first_line, _, content = (folder / name).read_bytes().partition(b"\n")
+            first_line, _, content = (directory / name).read_bytes().partition(b"\n")
             header = json.loads(first_line)
             is_whole = hashlib.sha256(content).hexdigest() == header["sha256"]
             if is_whole and header["for"] == key:
@@ -94,8 +94,8 @@ def _text(path: Path) -> str:
 
 def _compile(fn: Callable[..., Any], argument_types: Sequence[str], name: str, key: str) -> Any:
     """Return object code compiled here or meanwhile by another process, or numba's dispatcher."""
-    folder = cache_folders().writable
-    lock = None if folder is None else CompileLock((folder / name).with_suffix(".lock"))
+    directory = cache_directories().writable
+    lock = None if directory is None else CompileLock((directory / name).with_suffix(".lock"))
     try:
         if lock is not None and lock.acquire() and (code := _read(name, key)) is not None:
             return code
@@ -111,8 +111,8 @@ def _compile(fn: Callable[..., Any], argument_types: Sequence[str], name: str, k
                 code = compile_to_object(fn, argument_types, _symbol(name, key))
             except NotSelfContainedError:
                 return numba_fallback(fn, argument_types)
-        if folder is not None:
-            _write(folder / name, code, key)
+        if directory is not None:
+            _write(directory / name, code, key)
         return code
     finally:
         if lock is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -17,6 +17,9 @@ from numba.extending import intrinsic
 
 from streaml1.core.jit.compiler import has_feature
 from streaml1.core.jit.lazy_import import COMPILED
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
 
 __all__ = [
     "byte_eq_mask",
@@ -97,14 +100,14 @@ def byte_in_mask(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -
     return nbtypes.uint64(*[nbtypes.uint64] * 5), codegen
 
 
-def _call_intrinsic(builder: Any, name: str, kind: Any, args: list[Any]) -> Any:
+def _call_intrinsic(builder: ir.IRBuilder, name: str, kind: Any, args: list[Any]) -> Any:
     """Call an LLVM intrinsic that returns a `kind`."""
     signature = ir.FunctionType(kind, [arg.type for arg in args])
     function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
     return builder.call(function, args)
 
 
-def _splat_into(builder: Any, value: Any, kind: Any) -> Any:
+def _splat_into(builder: ir.IRBuilder, value: ir.Value, kind: Any) -> Any:
     """Return a vector of type `kind` with the same value in every lane."""
     undefined = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, value, _I32(0))
@@ -113,7 +116,7 @@ def _splat_into(builder: Any, value: Any, kind: Any) -> Any:
     )
 
 
-def _compress_vector(builder: Any, block: Any, mask: Any) -> Any:
+def _compress_vector(builder: ir.IRBuilder, block: ir.Value, mask: ir.Value) -> Any:
     """Return the bytes of a block selected by a mask, packed to the front: VPCOMPRESSB."""
     name = "llvm.experimental.vector.compress.v64i8"
     passthrough = ir.Constant(_VEC_I8, [0] * 64)
@@ -121,13 +124,13 @@ def _compress_vector(builder: Any, block: Any, mask: Any) -> Any:
     return _call_intrinsic(builder, name, _VEC_I8, [block, flags, passthrough])
 
 
-def _subvector(builder: Any, packed: Any, first: int, count: int) -> Any:
+def _subvector(builder: ir.IRBuilder, packed: ir.Value, first: int, count: int) -> Any:
     """Return bytes `first` to `first + count - 1` of 64."""
     order = ir.Constant(ir.VectorType(_I32, count), list(range(first, first + count)))
     return builder.shuffle_vector(packed, ir.Constant(_VEC_I8, ir.Undefined), order)
 
 
-def _if_popcount_above(builder: Any, bits: Any, n: int) -> Any:
+def _if_popcount_above(builder: ir.IRBuilder, bits: ir.Value, n: int) -> Any:
     """Return a context in which code is emitted that runs if more than n of 64 bits are set."""
     count = _call_intrinsic(builder, "llvm.ctpop.i64", _I64, [bits])
     return builder.if_then(builder.icmp_unsigned(">", count, _I64(n)))
@@ -142,7 +145,7 @@ def _shuffle_control(bits: int) -> int:
 _SHUFFLE_CONTROLS = [_shuffle_control(bits) for bits in range(256)]
 
 
-def _each_mask_byte(builder: Any, bits: Any) -> Any:
+def _each_mask_byte(builder: ir.IRBuilder, bits: ir.Value) -> Any:
     """Yield for each byte of a mask: its index, the count of bits set before it, its control."""
     kind, name = ir.ArrayType(_I64, len(_SHUFFLE_CONTROLS)), "streaml1.shuffle_controls"
     table = builder.module.globals.get(name)
@@ -158,7 +161,9 @@ def _each_mask_byte(builder: Any, bits: Any) -> Any:
         n_before = builder.add(n_before, _call_intrinsic(builder, "llvm.ctpop.i64", _I64, [low]))
 
 
-def _emit_compress(context: Any, builder: Any, out: Any, mask: Any, address: Any) -> None:
+def _emit_compress(
+    context: BaseContext, builder: ir.IRBuilder, out: ir.Value, mask: ir.Value, address: ir.Value
+) -> None:
     """Store those of the 64 bytes at an address selected by a mask, packed; may store up to 64."""
     if has_feature(context, "avx512vbmi2") or not has_feature(context, "ssse3"):
         block = builder.load(builder.inttoptr(address, _VEC_I8.as_pointer()), align=1)
@@ -230,7 +235,9 @@ def store_bit_indices(typingctx: Any, out: Any, bits: Any, base: Any) -> Any:
     return _VOID_3, codegen
 
 
-def _store_sums_u32(builder: Any, address: Any, bytes_: Any, base: Any) -> None:
+def _store_sums_u32(
+    builder: ir.IRBuilder, address: ir.Value, bytes_: ir.Value, base: ir.Value
+) -> None:
     """Store each byte plus `base` as consecutive uint32."""
     wide = ir.VectorType(_I32, bytes_.type.count)
     sums = builder.add(builder.zext(bytes_, wide), _splat_into(builder, base, wide))
@@ -276,7 +283,7 @@ def compress_bytes_marked(
     return nbtypes.void(*[nbtypes.uint64] * 5), codegen
 
 
-def _spill(builder: Any, block: Any) -> Any:
+def _spill(builder: ir.IRBuilder, block: ir.Value) -> Any:
     """Store a block on the stack and return its address."""
     slot = cgutils.alloca_once(builder, _VEC_I8)
     builder.store(block, slot)

@@ -6,8 +6,8 @@ and for eight. A vector of eight is one register on AVX-512 and two on AVX2; LLV
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -15,6 +15,10 @@ from numba.core import types as nbtypes
 from numba.extending import intrinsic, models, register_model
 
 from streaml1.core.jit.lazy_import import COMPILED, LANES
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.typing.templates import Signature
 
 __all__ = [
     "add",
@@ -77,7 +81,12 @@ def _lanewise(build: Callable[..., Any], twin: Any) -> Any:
 
     @intrinsic
     def compiled(typingctx: Any, a: Any, b: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def codegen(
+            context: BaseContext,
+            builder: ir.IRBuilder,
+            signature: Signature,
+            args: Sequence[ir.Value],
+        ) -> Any:
             return build(builder, *args)
 
         kind = a if a in (F64x8, U64x8) else nbtypes.float64
@@ -105,7 +114,7 @@ lane_min = _lanewise(
 )
 
 
-def _build_max(builder: Any, a: Any, b: Any) -> Any:
+def _build_max(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> Any:
     compared = builder.icmp_unsigned if a.type == VEC_I64 else builder.fcmp_ordered
     return builder.select(compared(">", a, b), a, b)
 
@@ -113,7 +122,7 @@ def _build_max(builder: Any, a: Any, b: Any) -> Any:
 lane_max = _lanewise(_build_max, lambda a, b: np.where(a > b, a, b))
 
 
-def _build_copysign(builder: Any, magnitude: Any, sign: Any) -> Any:
+def _build_copysign(builder: ir.IRBuilder, magnitude: ir.Value, sign: ir.Value) -> Any:
     bit = -(2**63)
     bits, mask = (VEC_I64, [bit] * LANES) if magnitude.type == VEC_F64 else (I64, bit)
     signs = builder.and_(builder.bitcast(sign, bits), ir.Constant(bits, mask))
@@ -162,7 +171,7 @@ def _neg(typingctx: Any, a: Any) -> Any:
     return a(a), codegen
 
 
-def splat_vector(builder: Any, value: Any) -> Any:
+def splat_vector(builder: ir.IRBuilder, value: ir.Value) -> Any:
     """Return a vector with the same value in every lane."""
     undefined = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
@@ -196,7 +205,7 @@ def _to_bits(typingctx: Any, x: Any) -> Any:
     return kinds[0](x), codegen
 
 
-def _reduce_lanes(builder: Any, vector: Any, join: Any) -> Any:
+def _reduce_lanes(builder: ir.IRBuilder, vector: ir.Value, join: Any) -> Any:
     """Reduce a vector to one lane in a fixed order: the halves are joined, and so on."""
     lanes = [builder.extract_element(vector, ir.Constant(I32, k)) for k in range(LANES)]
     while len(lanes) > 1:

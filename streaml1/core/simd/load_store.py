@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -15,6 +16,9 @@ from streaml1.core.jit.compiler import has_fast_gather, has_feature
 from streaml1.core.jit.lazy_import import COMPILED, LANES
 from streaml1.core.jit.raw_array import array_at
 from streaml1.core.simd.f64x8 import I32, I64, VEC_F64, VEC_I64, F64x8, U64x8, splat_vector
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
 
 __all__ = [
     "addresses_of",
@@ -59,7 +63,7 @@ def _store_f64x8(typingctx: Any, address: Any, value: Any) -> Any:
     return nbtypes.void(nbtypes.uint64, F64x8), codegen
 
 
-def _data_pointer(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+def _data_pointer(context: BaseContext, builder: ir.IRBuilder, kind: Any, array: ir.Value) -> Any:
     """Return the pointer to the first element of an array."""
     return context.make_array(kind)(context, builder, array).data
 
@@ -83,7 +87,9 @@ def _load_u64x8(typingctx: Any, array: Any, k: Any) -> Any:
     return U64x8(array, nbtypes.uint64), codegen
 
 
-def _load_zero_extended(context: Any, builder: Any, kind: Any, array: Any, k: Any) -> Any:
+def _load_zero_extended(
+    context: BaseContext, builder: ir.IRBuilder, kind: Any, array: ir.Value, k: ir.Value
+) -> Any:
     """Load elements k to k + 7 of an array of unsigned integers, zero-extended to 64 bits."""
     element = context.get_data_type(kind.dtype)
     first = builder.gep(_data_pointer(context, builder, kind, array), [k])
@@ -100,7 +106,9 @@ def _addresses_of(typingctx: Any, array: Any, indices: Any) -> Any:
     return U64x8(array, U64x8), codegen
 
 
-def _element_addresses(context: Any, builder: Any, kind: Any, array: Any, indices: Any) -> Any:
+def _element_addresses(
+    context: BaseContext, builder: ir.IRBuilder, kind: Any, array: ir.Value, indices: ir.Value
+) -> Any:
     size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     base = builder.ptrtoint(_data_pointer(context, builder, kind, array), I64)
     offsets = builder.mul(indices, ir.Constant(VEC_I64, [size] * LANES))
@@ -116,7 +124,9 @@ def _gather_at(typingctx: Any, addresses: Any, offset: Any) -> Any:
     return F64x8(U64x8, nbtypes.uint64), codegen
 
 
-def emit_gather(context: Any, builder: Any, addresses: Any, kind: Any, align: int) -> Any:
+def emit_gather(
+    context: BaseContext, builder: ir.IRBuilder, addresses: ir.Value, kind: Any, align: int
+) -> Any:
     """Load a vector of type `kind`, each lane from its own address."""
     if has_fast_gather(context):
         name = f"llvm.masked.gather.{'v8f64' if kind == VEC_F64 else 'v8i64'}.v8p0"
@@ -129,7 +139,9 @@ def emit_gather(context: Any, builder: Any, addresses: Any, kind: Any, align: in
     return _load_lanes(builder, scalars, kind, align)
 
 
-def emit_scatter(context: Any, builder: Any, addresses: Any, values: Any, align: int) -> None:
+def emit_scatter(
+    context: BaseContext, builder: ir.IRBuilder, addresses: ir.Value, values: ir.Value, align: int
+) -> None:
     """Store each lane to its own address, in order."""
     if has_fast_gather(context):
         signature = ir.FunctionType(ir.VoidType(), [VEC_I64, _VEC_POINTER, I32, _VEC_BOOL])
@@ -144,7 +156,7 @@ def emit_scatter(context: Any, builder: Any, addresses: Any, values: Any, align:
         builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=align)
 
 
-def _load_lanes(builder: Any, addresses: Any, kind: Any, align: int) -> Any:
+def _load_lanes(builder: ir.IRBuilder, addresses: ir.Value, kind: Any, align: int) -> Any:
     """Load a vector of type `kind` lane by lane, from eight scalar addresses."""
     vector = ir.Constant(kind, ir.Undefined)
     for lane, address in enumerate(addresses):
@@ -153,7 +165,9 @@ def _load_lanes(builder: Any, addresses: Any, kind: Any, align: int) -> Any:
     return vector
 
 
-def _lane_addresses(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+def _lane_addresses(
+    context: BaseContext, builder: ir.IRBuilder, kinds: Any, args: Sequence[ir.Value]
+) -> Any:
     """Yield the scalar addresses of ``array[ids[k + lane]]``, given ``array, ids, k``."""
     array, ids = kinds.args[:2]
     size = context.get_abi_sizeof(context.get_data_type(array.dtype))

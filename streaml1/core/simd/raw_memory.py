@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 from llvmlite import ir
@@ -15,6 +15,9 @@ from numba.extending import intrinsic, overload
 from streaml1.core.jit.inline_functions import INLINE_OPTIONS
 from streaml1.core.jit.lazy_import import COMPILED
 from streaml1.core.jit.raw_array import array_at
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
 
 __all__ = [
     "array_at",
@@ -36,7 +39,9 @@ __all__ = [
 LOCALITY_L1, LOCALITY_L2 = 3, 2  # arguments of llvm.prefetch: the nearest cache to fill
 
 
-def _emit_prefetch(context: Any, builder: Any, pointer: Any, locality: int) -> Any:
+def _emit_prefetch(
+    context: BaseContext, builder: ir.IRBuilder, pointer: ir.Value, locality: int
+) -> Any:
     pointer = builder.bitcast(pointer, context.get_value_type(nbtypes.voidptr))
     i32 = ir.IntType(32)
     signature = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
@@ -209,7 +214,7 @@ def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
     return names["compiled"]
 
 
-def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+def _without_owner(context: BaseContext, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> Any:
     """Return an array struct whose references to the owner of its memory are null."""
     array = context.make_array(kind)(context, builder, value)
     for owner in ("meminfo", "parent"):

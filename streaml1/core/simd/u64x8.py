@@ -7,8 +7,8 @@ broadcast. ``== != < >`` (unsigned) return all ones in the lanes where they hold
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -21,6 +21,10 @@ from streaml1.core.jit.inline_functions import INLINE_OPTIONS
 from streaml1.core.jit.lazy_import import LANES
 from streaml1.core.simd.f64x8 import I64, VEC_F64, VEC_I64, F64x8, U64x8, splat_vector
 from streaml1.core.simd.load_store import emit_gather, emit_scatter
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.typing.templates import Signature
 
 __all__ = [
     "as_f64x8",
@@ -54,7 +58,12 @@ def _overload_operator(function: Callable[..., Any], build: Callable[..., Any]) 
 
     @intrinsic
     def compiled(typingctx: Any, a: Any, b: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def codegen(
+            context: BaseContext,
+            builder: ir.IRBuilder,
+            signature: Signature,
+            args: Sequence[ir.Value],
+        ) -> Any:
             pairs = zip(args, signature.args, strict=True)
             both = [x if kind == U64x8 else splat_vector(builder, x) for x, kind in pairs]
             return build(builder, *both)
@@ -157,7 +166,7 @@ def _has_fast_permute(context: Any) -> bool:
     return has_feature(context, "avx512vbmi") and not has_fast_gather(context)
 
 
-def _concat_halves(builder: Any, low: Any, high: Any) -> Any:
+def _concat_halves(builder: ir.IRBuilder, low: ir.Value, high: ir.Value) -> Any:
     """Return the first four lanes of `low` followed by the last four of `high`."""
     half = LANES // 2
     lanes = [*range(half), *range(LANES + half, 2 * LANES)]

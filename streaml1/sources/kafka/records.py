@@ -19,7 +19,7 @@ import numpy as np
 from streaml1.core.types import Ints
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.parsed_lines import BytesLineParser, ParsedChunk
-from streaml1.sources.source import Block, Refuse, SourceError
+from streaml1.sources.source import Block, Reject, SourceError
 
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
@@ -247,19 +247,19 @@ class RecordReader:
         self._number = 0  # of the last example
 
     def blocks(
-        self, records: Sequence[ConsumerRecord], size: int, refuse: Refuse
+        self, records: Sequence[ConsumerRecord], size: int, reject: Reject
     ) -> Iterator[KafkaBlock]:
         """Convert records to blocks of at most `size` examples.
 
-        The last block may be empty if only the position has changed. If `refuse` raises, the
+        The last block may be empty if only the position has changed. If `reject` raises, the
         examples before the rejected one are yielded first.
         """
         for lo in range(0, len(records) or 1, size):
             yield from self._blocks(
-                RecordLines(records[lo : lo + size], self.position, self._key), size, refuse
+                RecordLines(records[lo : lo + size], self.position, self._key), size, reject
             )
 
-    def _blocks(self, lines: RecordLines, size: int, refuse: Refuse) -> Iterator[KafkaBlock]:
+    def _blocks(self, lines: RecordLines, size: int, reject: Reject) -> Iterator[KafkaBlock]:
         parsed = self._parser(lines.text)
         if parsed.n_lines > lines.n_lines:
             lines.split_records()
@@ -275,7 +275,7 @@ class RecordReader:
                 fault = faults.popleft()
                 origin = lines.origin(fault.line)
                 try:
-                    refuse(origin.place, fault.reason, fault.number, origin)
+                    reject(origin.place, fault.reason, fault.number, origin)
                 except Exception as error:
                     hi = bisect_left(parsed.lines, fault.line)
                     self.position = lines.position(fault.line)

@@ -23,7 +23,7 @@ from streaml1.sources.kafka.records import (
 )
 from streaml1.sources.kafka.security import SecurityOptions
 from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, StopCheck, Topic
-from streaml1.sources.source import Block, Refuse, SourceError, shown
+from streaml1.sources.source import Block, Reject, SourceError, shown
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
@@ -157,7 +157,7 @@ class KafkaSource:
         """End the reading soon after `stopped` returns true; `wait` is ignored: no wait is long."""
         self._stopped = stopped
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Read from the start in blocks of at most `size` examples.
 
         Raises
@@ -170,16 +170,16 @@ class KafkaSource:
         if self._was_read and self._resumable:
             raise SourceError(f"{self.name} cannot be read twice with checkpoints")
         self._was_read = True
-        return self._blocks(size, refuse)
+        return self._blocks(size, reject)
 
-    def _blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def _blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         if not self._resumable:
             self._reader = self._new_reader()
         with closing(self._records()) as batches:
             self._last_record_at = time.monotonic()
             for records in batches:
                 self._update_status(bool(records))
-                yield from self._reader.blocks(records, size, refuse)
+                yield from self._reader.blocks(records, size, reject)
 
     def _new_reader(self) -> RecordReader:
         if self._labels is None:

@@ -170,7 +170,7 @@ def check_roles(header: list[str], roles: Sequence[tuple[str, str]], name: str) 
             raise SourceError(f"{name} has no column {column!r}; {list_columns(header)}")
         if header.count(column) > 1:
             raise SourceError(f"{name} has several columns {column!r}; rename all but one")
-        given = [role for role, other in roles if other == column]
+        given = [role for role, used in roles if used == column]
         if len(given) > 1:
             raise SourceError(
                 f"column {column!r} can have only one role, got {' and '.join(given)}"

@@ -17,12 +17,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from streaml1.core.types import Bytes, Ints
+from streaml1.core.types import Bytes, Ints, SourcePosition
 from streaml1.sources.readers.background import cores, read_ahead
 from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
 from streaml1.sources.readers.decompression import decompress
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, Parser
-from streaml1.sources.source import SOURCES, Block, Refuse, SourceError, check_block_size
+from streaml1.sources.source import SOURCES, Block, Reject, SourceError, check_block_size
 from streaml1.text.parsed_rows import IntRows, NamedRows
 
 __all__ = ["TextSource", "require_readable"]
@@ -86,7 +86,7 @@ class TextSource:
         """The fields that are read as text; None if every string is."""
         return self._parser.texts
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples, from the position that `begin` has set.
 
         Raises
@@ -102,10 +102,10 @@ class TextSource:
         patience = PATIENCE if is_stream else math.inf
         start, self._start = self._start, {"line": 0}
         check_block_size(size)
-        return self._gather_blocks(start, size, refuse, patience)
+        return self._gather_blocks(start, size, reject, patience)
 
     def _gather_blocks(
-        self, start: dict[str, Any], size: int, refuse: Refuse, patience: float
+        self, start: dict[str, Any], size: int, reject: Reject, patience: float
     ) -> Iterator[Block]:
         pending = _PendingBlock(self.name)
         started = 0.0
@@ -123,7 +123,7 @@ class TextSource:
                     hi = min(hi, lo + (1 if late else size - len(pending)))
                     if hi == lo:
                         line, reason = faults.popleft()
-                        refuse(f"{self.name}:{first + line + 1}", reason)
+                        reject(f"{self.name}:{first + line + 1}", reason)
                         continue
                     if not len(pending):
                         started = time.monotonic()
@@ -242,7 +242,7 @@ class TextSource:
         """Return what must be equal for a position to be valid, in addition to the lines."""
         return {"source": "text", **self._parser.roles}
 
-    def begin(self, at: Any) -> Any:
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
         self._start = {"line": 0} if at is None else at
         self._started_at, self._requested = self._start, self._start
@@ -273,7 +273,7 @@ class TextSource:
         if start.get("sha256") not in (None, self._digest.hexdigest()):
             raise SourceError(
                 f"{self.name} does not match the checkpoint: its first {start['line']:,} lines "
-                "have changed, or the last of them was incomplete; use another checkpoint folder"
+                "have changed, or the last of them was incomplete; use another checkpoint directory"
             )
 
     def _check_length(self, start: dict[str, Any]) -> None:
@@ -290,7 +290,7 @@ class TextSource:
 
 def require_readable(name: str) -> None:
     """Raise `SourceError` if there is no readable file of this name."""
-    if not name:  # as from an unset shell variable; Path("") is the current folder
+    if not name:  # as from an unset shell variable; Path("") is the current directory
         raise SourceError("the name of the source is empty: name a file, or - for standard input")
     path = Path(name)
     try:
@@ -325,9 +325,9 @@ def _open(name: str, wait: Wait | None = None) -> contextlib.AbstractContextMana
 def _open_error(name: str, error: OSError | ValueError) -> SourceError:
     match error:
         case FileNotFoundError():
-            others = ", ".join(["- (standard input)", *sorted(SOURCES)])
+            alternatives = ", ".join(["- (standard input)", *sorted(SOURCES)])
             return SourceError(
-                f"{name}: there is no such file; a source is a file, or one of {others}, "
+                f"{name}: there is no such file; a source is a file, or one of {alternatives}, "
                 "as in river:Phishing"
             )
         case IsADirectoryError():

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.rows import max_id
-from streaml1.core.types import Bytes, Floats, Hashes, Ids, Indptr, Ints, Values
+from streaml1.core.types import Bytes, Floats, Hashes, Ids, Indptr, Ints, SourcePosition, Values
 from streaml1.sources.row_cache.layout import (
     HEADER,
     LARGE,
@@ -31,7 +31,7 @@ from streaml1.sources.row_cache.layout import (
     padded_size,
     part_sizes,
 )
-from streaml1.sources.source import Block, Lost, Refuse, SourceError, check_block_size
+from streaml1.sources.source import Block, Lost, Reject, SourceError, check_block_size
 from streaml1.text.parsed_rows import IntRows, NamedRows, Spans
 
 __all__ = ["RowsFile"]
@@ -261,7 +261,7 @@ class RowsFile:
         """Return the number of examples."""
         return int(self.about["rows"])
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples, from the position that `begin` has set."""
         check_block_size(size)
         skipped, self._skipped = self._skipped, 0
@@ -286,7 +286,7 @@ class RowsFile:
         """Return what must be equal for a position to be valid, by name."""
         return {"source": "rows", "sha256": self._digest}
 
-    def begin(self, at: Any) -> Any:
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
         self._skipped = 0 if at is None else at["example"]
         return {"example": self._skipped}

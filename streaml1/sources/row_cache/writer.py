@@ -28,7 +28,7 @@ from streaml1.sources.row_cache.layout import (
     header,
     padding,
 )
-from streaml1.sources.source import Block, Refuse, SourceError
+from streaml1.sources.source import Block, Reject, SourceError
 from streaml1.text.parsed_rows import IntRows, NamedRows
 
 __all__ = ["RowsWriter"]
@@ -99,9 +99,9 @@ class RowsWriter:
                 raise
         self._replacement.__exit__(kind, error, traceback)
 
-    def add(self, block: Block, refuse: Refuse) -> None:
+    def add(self, block: Block, reject: Reject) -> None:
         """Write the examples of a block, except for rejected ones."""
-        for rows in self._encodable_rows(block, refuse):
+        for rows in self._encodable_rows(block, reject):
             for part in rows.head(self.remaining).split():
                 piece = encode_rows(part, block)
                 if not self._pending.fits(piece):
@@ -138,7 +138,7 @@ class RowsWriter:
 
     # Rows with ids of one kind
 
-    def _encodable_rows(self, block: Block, refuse: Refuse) -> Iterator[RowSlice]:
+    def _encodable_rows(self, block: Block, reject: Reject) -> Iterator[RowSlice]:
         x: Any = block.x
         if isinstance(x, IntRows):
             ids, values, indptr = x.csr()
@@ -147,7 +147,7 @@ class RowsWriter:
             hashes, values, indptr = x.csr()
             yield RowSlice(0, NAMED, self._name_ids(hashes, x.feature_names), values, indptr)
         else:
-            yield from self._rows_of_dicts(block, refuse)
+            yield from self._rows_of_dicts(block, reject)
 
     def _name_ids(self, hashes: Hashes, feature_names: Callable[[Any], list[str]]) -> Ids:
         """Return the index of each name; new names get the next ones, in order of occurrence.
@@ -180,7 +180,7 @@ class RowsWriter:
         completed: Ids = ids
         return completed
 
-    def _rows_of_dicts(self, block: Block, refuse: Refuse) -> Iterator[RowSlice]:
+    def _rows_of_dicts(self, block: Block, reject: Reject) -> Iterator[RowSlice]:
         """Convert dicts, in runs whose names are all integers or all strings."""
         run: list[_RunRow] = []
         run_named = False  # whether the names of the run are strings
@@ -191,7 +191,7 @@ class RowsWriter:
                 _check_label(block.y[row])
                 names, values, named = _split_items(x)
             except BadExample as bad:
-                refuse(block.place(row), bad.reason, block.lines[row], block.origin(row))
+                reject(block.place(row), bad.reason, block.lines[row], block.origin(row))
                 continue
             # A rejected example leaves a gap, which ends the run.
             if run and (row != run[-1].row + 1 or (names and named != run_named)):

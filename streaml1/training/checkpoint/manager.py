@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from streaml1.core.types import Model, SourcePosition
 from streaml1.training.checkpoint import Checkpoint, CheckpointError, Checkpoints, require_model
 from streaml1.training.observers import Observers, SavedCheckpoint
 from streaml1.training.report import Report
@@ -38,7 +39,7 @@ class Progress(NamedTuple):
         Examples learned in this pass.
     """
 
-    position: Any
+    position: SourcePosition | None
     pass_index: int
     learnt: int
 
@@ -73,7 +74,7 @@ class CheckpointManager:
         self,
         store: Checkpoints | None,
         source: Any,
-        model: Any,
+        model: Model,
         observers: Observers | None = None,
         extra: ExtraState | None = None,
     ) -> None:
@@ -94,7 +95,7 @@ class CheckpointManager:
         self._unsaved = False
         self._position_in_writing: Any = None
         if self._found is not None and self._found.model is not model:
-            _copy_state(model, self._found.model, store.folder)
+            _copy_state(model, self._found.model, store.directory)
 
     @property
     def enabled(self) -> bool:
@@ -135,7 +136,7 @@ class CheckpointManager:
                 # "latest" of a topic moves: pin it, or the next run would start elsewhere.
                 self._save()
             return 0, 0
-        self._require_match(self._store.folder, found, report)
+        self._require_match(self._store.directory, found, report)
         report.load_state_dict(*found.report)
         if self._extra is not None:
             self._extra.resume(found.extra)
@@ -143,33 +144,33 @@ class CheckpointManager:
         self._progress = Progress(found.position, found.pass_index, found.learnt)
         return found.pass_index, found.learnt
 
-    def _require_match(self, folder: Path, found: Checkpoint, report: Report) -> None:
+    def _require_match(self, directory: Path, found: Checkpoint, report: Report) -> None:
         for name in {**found.identity, **self._identity}:
             saved, current = found.identity.get(name), self._identity.get(name)
             if current != saved:
                 raise CheckpointError(
-                    f"{folder} belongs to another source: its {name} is {saved!r}, that of "
+                    f"{directory} belongs to another source: its {name} is {saved!r}, that of "
                     f"{self._source.name} is {current!r}; use another directory"
                 )
         if found.report[0]["loss"] != report.loss:
             raise CheckpointError(
-                f"{folder} belongs to a run with loss {found.report[0]['loss']}, got {report.loss};"
-                " use another directory"
+                f"{directory} belongs to a run with loss {found.report[0]['loss']}, got "
+                f"{report.loss}; use another directory"
             )
         if found.extra is not None and self._extra is None:
             raise CheckpointError(
-                f"{folder} belongs to a run with delayed labels; give label_within"
+                f"{directory} belongs to a run with delayed labels; give label_within"
             )
         if found.extra is None and self._extra is not None:
             raise CheckpointError(
-                f"{folder} belongs to a run without delayed labels; leave label_within out"
+                f"{directory} belongs to a run without delayed labels; leave label_within out"
             )
 
     def moves(self) -> None:
         """Announce that the model is about to learn: it is ahead of the position until `moved`."""
         self._model_ahead = True
 
-    def moved(self, position: Any, pass_index: int, learnt: int) -> None:
+    def moved(self, position: SourcePosition | None, pass_index: int, learnt: int) -> None:
         """Record that everything up to `position` was learned, and save it if a save is due."""
         self._model_ahead = False
         progress = Progress(position, pass_index, learnt)
@@ -224,20 +225,22 @@ class CheckpointManager:
         else:
             self._on_saved(position)
 
-    def _on_saved(self, position: Any) -> None:
+    def _on_saved(self, position: SourcePosition | None) -> None:
         """Handle that the checkpoint of a position is on the disk."""
         assert self._store is not None
         if self._extra is not None:
             self._extra.saved()
         self._observers.on_checkpoint(
-            SavedCheckpoint(self._store.folder, self._store.size, self._report.examples)
+            SavedCheckpoint(self._store.directory, self._store.size, self._report.examples)
         )
         if hasattr(self._source, "kept"):
             self._source.kept(position, False)
 
 
-def _copy_state(model: Any, saved: Any, folder: Path) -> None:
+def _copy_state(model: Model, saved: Any, directory: Path) -> None:
     """Give a model the state of a saved one with the same parameters."""
     if repr(model) != repr(saved):
-        raise CheckpointError(f"{folder} holds {saved!r}; resume with a model of these parameters")
+        raise CheckpointError(
+            f"{directory} holds {saved!r}; resume with a model of these parameters"
+        )
     vars(model).update(vars(saved))

@@ -17,7 +17,7 @@ Why epochs suffice, whatever two owners do and whenever they do it:
    from them. A claimant that is overtaken, or dies, before it has named a file has changed nothing.
 4. So the files that runs resume from form one chain, each continued from the previous one, as in
    one process that never ended. What an owner did outside the chain has no effect.
-5. Nobody removes the latest files that it sees, nor half-written files of an epoch above its own.
+5. No owner removes the latest files that it sees, nor half-written files of an epoch above its own.
    A file that disappears between listing and reading was not the latest any more: list again.
 """
 
@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from streaml1.core import exit_codes as exits
-from streaml1.core.atomic_write import fsync_folder, write_atomic
+from streaml1.core.atomic_write import fsync_directory, write_atomic
 from streaml1.models.serialization import ModelFileError
 
 __all__ = [
@@ -183,7 +183,7 @@ class CheckpointDirectory:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            fsync_folder(self.path)
+            fsync_directory(self.path)
             if max(_owner_epochs(self.path)) == epoch:
                 return epoch
 
@@ -281,7 +281,7 @@ class CheckpointDirectory:
         try:
             try:
                 os.link(self.path_of(file), own)
-                fsync_folder(self.path)
+                fsync_directory(self.path)
             except OSError:  # the file has disappeared, or the file system has no hard links
                 write_atomic(own, data)
         except OSError as error:
@@ -319,8 +319,8 @@ def unwritable(path: Path, error: OSError) -> CheckpointError:
 
 def list_files(path: Path) -> list[CheckpointFile]:
     """Return the checkpoint files of a directory, the latest first."""
-    found = [_FILE.fullmatch(name) for name in os.listdir(path)]
-    files = (CheckpointFile(int(one[1]), int(one[2])) for one in found if one)
+    matches = [_FILE.fullmatch(name) for name in os.listdir(path)]
+    files = (CheckpointFile(int(match[1]), int(match[2])) for match in matches if match)
     return sorted(files, reverse=True)
 
 
@@ -339,8 +339,8 @@ def read_owner(path: Path) -> dict[str, Any]:
 
 
 def _owner_epochs(path: Path) -> list[int]:
-    found = [_OWNER.fullmatch(name) for name in os.listdir(path)]
-    return [int(one[1]) for one in found if one]
+    matches = [_OWNER.fullmatch(name) for name in os.listdir(path)]
+    return [int(match[1]) for match in matches if match]
 
 
 def _owner_path(path: Path, epoch: int) -> Path:

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import models
+from streaml1.core.types import SourcePosition
 from streaml1.models.base import OnlineModel
 from streaml1.models.serialization import ModelFileError
 from streaml1.training.checkpoint.ownership import (
@@ -90,7 +91,7 @@ class Checkpoints:
 
     Parameters
     ----------
-    folder
+    directory
         The directory. It is created if it does not exist.
     seconds
         Interval after which `is_due` is true; 0 makes it always true.
@@ -102,7 +103,7 @@ class Checkpoints:
 
     Attributes
     ----------
-    folder : Path
+    directory : Path
         The directory.
     size : int or None
         Bytes of the last checkpoint that this process saved.
@@ -117,11 +118,11 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: str | Path, *, seconds: float = 10.0, keep: int = 3, alone: bool = True
+        self, directory: str | Path, *, seconds: float = 10.0, keep: int = 3, alone: bool = True
     ) -> None:
         require_seconds(seconds)
-        self._files = CheckpointDirectory(folder, keep=keep, alone=alone)
-        self.folder = self._files.path
+        self._files = CheckpointDirectory(directory, keep=keep, alone=alone)
+        self.directory = self._files.path
         self.seconds = seconds
         self.keep = keep
         self.size: int | None = None
@@ -170,7 +171,7 @@ class Checkpoints:
         model: Any,
         report: Report,
         identity: dict[str, Any],
-        position: Any,
+        position: SourcePosition | None,
         pass_index: int = 0,
         learnt: int = 0,
         extra: Any = None,
@@ -195,7 +196,7 @@ class Checkpoints:
         model: Any,
         report: Report,
         identity: dict[str, Any],
-        position: Any,
+        position: SourcePosition | None,
         pass_index: int = 0,
         learnt: int = 0,
         extra: Any = None,
@@ -275,10 +276,10 @@ class _BackgroundWriter:
             self.error = error
 
 
-def load_latest(folder: Path) -> Checkpoint | None:
+def load_latest(directory: Path) -> Checkpoint | None:
     """Return the latest valid checkpoint of a directory that another process may own, or None."""
-    for file in list_files(folder):
-        path = path_of(folder, file)
+    for file in list_files(directory):
+        path = path_of(directory, file)
         with contextlib.suppress(ModelFileError, OSError):
             return _decode(path.read_bytes(), path)
     return None

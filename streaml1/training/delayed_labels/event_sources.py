@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaml1.models.class_labels import as_label
-from streaml1.sources import Block, Refuse, SourceOptions
+from streaml1.sources import Block, Reject, SourceOptions
 from streaml1.sources.readers.events import event_of
 from streaml1.sources.source import Example, blocks_of, shown
 from streaml1.training.example_sources import BLOCK_ROWS, ExampleSource, open_examples
@@ -73,18 +73,18 @@ class Events:
     def __init__(self, events: Iterable[Any]) -> None:
         self._events = events
 
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Read from the start, at most `size` events at a time."""
-        return blocks_of(self._parse(refuse), self.name, size)
+        return blocks_of(self._parse(reject), self.name, size)
 
-    def _parse(self, refuse: Refuse) -> Iterator[Example]:
+    def _parse(self, reject: Reject) -> Iterator[Example]:
         for number, given in enumerate(self._events, start=1):
             try:
                 if not isinstance(given, Mapping):
                     raise ValueError(f"{shown(given)} is not an event: it must be a dict")
                 event = event_of(given, None, True, lambda given=given: _copy(given["x"]))
             except ValueError as error:
-                refuse(f"{self.name}:{number}", str(error))
+                reject(f"{self.name}:{number}", str(error))
                 continue
             yield number, event, None, 1.0
 

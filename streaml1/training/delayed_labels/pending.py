@@ -164,19 +164,19 @@ class PendingStore:
 
     # The log
 
-    def open_log(self, folder: Path, epoch: int, checkpoints: int) -> None:
+    def open_log(self, directory: Path, epoch: int, checkpoints: int) -> None:
         """Write a log to a directory from now on; the store must be empty.
 
         Parameters
         ----------
-        folder
+        directory
             The directory.
         epoch
             Number of the run, larger than that of all earlier runs in the directory.
         checkpoints
             Number of checkpoints that are retained, and whose segments must be, too.
         """
-        self._log = SegmentLog(folder, epoch)
+        self._log = SegmentLog(directory, epoch)
         self._n_checkpoints = checkpoints
 
     def dump(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from streaml1.core.rows import BadExample
+from streaml1.core.types import Model
 from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import binary_label, number_label
 from streaml1.sources.readers.events import Event
@@ -32,11 +33,11 @@ from streaml1.training.model_adapter import learner_of, loss_of, row_learner, ro
 from streaml1.training.report import Report, line_after
 from streaml1.training.run import Run
 
-__all__ = ["LOG_FOLDER", "DelayedLabelRun"]
+__all__ = ["LOG_DIRECTORY", "DelayedLabelRun"]
 
 logger = logging.getLogger("streaml1")
 
-LOG_FOLDER = "waiting"
+LOG_DIRECTORY = "waiting"
 """Directory of the log, inside that of the checkpoints."""
 
 
@@ -56,7 +57,7 @@ class DelayedLabelRun(Run):
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         source: ExampleSource,
         policy: ErrorPolicy,
         config: RunConfig,
@@ -70,7 +71,7 @@ class DelayedLabelRun(Run):
         self.pending = PendingStore(self._settings.within, scalar=loss != "softmax")
         super().__init__(model, source, policy, config, store=store, extra=self.pending)
         if store is not None:
-            self.pending.open_log(store.folder / LOG_FOLDER, store.epoch, store.keep)
+            self.pending.open_log(store.directory / LOG_DIRECTORY, store.epoch, store.keep)
         self._predict = row_predictor(model, loss)
         self._learn_one = row_learner(model)
         self._tally = Tally(self.report, self.learner)
@@ -87,7 +88,7 @@ class DelayedLabelRun(Run):
         super().begin()
         self.report.numbers = self.metrics()
 
-    def _compile(self, model: Any) -> None:
+    def _compile(self, model: Model) -> None:
         labels = getattr(learner_of(model), "classes", None) or [True]
         for x in ({"a": 1.0}, {"a": 1.0, "b": 1.0}):
             row_predictor(model, self._loss)(x)
@@ -344,7 +345,7 @@ class DelayedLabelRun(Run):
         self._tally.add(p, y, w)
         if self._tally.examples == line_after(self._tally.examples - 1, self._config.every):
             self._tally.flush()
-            self.report.refused = self._policy.count
+            self.report.rejected = self._policy.count
             self._emit_line()
         return True
 

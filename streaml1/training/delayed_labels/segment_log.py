@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from streaml1.core.atomic_write import fsync_folder
+from streaml1.core.atomic_write import fsync_directory
 from streaml1.training.checkpoint import CheckpointError, Unreadable
 from streaml1.training.checkpoint.ownership import unwritable
 
@@ -46,7 +46,7 @@ class SegmentLog:
 
     Parameters
     ----------
-    folder
+    directory
         The directory; created if it does not exist.
     epoch
         Number of the run, larger than that of all earlier runs in the directory.
@@ -64,8 +64,8 @@ class SegmentLog:
         If the directory cannot be written.
     """
 
-    def __init__(self, folder: Path, epoch: int) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, epoch: int) -> None:
+        self.directory = directory
         self.epoch = epoch
         self._segments: dict[int, list[int]] = {}  # epoch, number and length by index
         self.current = -1
@@ -76,7 +76,7 @@ class SegmentLog:
         self._unsynced: list[int] = []
         self._has_new_file = False
         with self._translate_errors():
-            folder.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(parents=True, exist_ok=True)
         self._number = max((number for e, number in self._list_files() if e == epoch), default=0)
 
     def resume(self, segments: Segments) -> Iterator[tuple[int, bytes]]:
@@ -166,8 +166,8 @@ class SegmentLog:
             if self._file >= 0:
                 os.fsync(self._file)
             if self._has_new_file:
-                fsync_folder(self.folder)
-                fsync_folder(self.folder.parent)
+                fsync_directory(self.directory)
+                fsync_directory(self.directory.parent)
                 self._has_new_file = False
 
     def _write(self) -> None:
@@ -222,15 +222,15 @@ class SegmentLog:
 
     def _list_files(self) -> list[tuple[int, int]]:
         """Return epoch and number of all segments in the directory."""
-        matches = [_NAME.fullmatch(path.name) for path in self.folder.iterdir()]
+        matches = [_NAME.fullmatch(path.name) for path in self.directory.iterdir()]
         return sorted((int(match[1]), int(match[2])) for match in matches if match)
 
     def _path(self, epoch: int, number: int) -> Path:
-        return self.folder / f"{epoch:08}-{number:08}.log"
+        return self.directory / f"{epoch:08}-{number:08}.log"
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise unwritable(self.folder, error) from None
+            raise unwritable(self.directory, error) from None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from streaml1.core.types import Model
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.model_adapter import learner_of, loss_of
 
@@ -29,7 +30,7 @@ class DelayedLabels(NamedTuple):
     unanswered: str = "drop"
 
 
-def require_valid(settings: DelayedLabels, model: Any) -> None:
+def require_valid(settings: DelayedLabels, model: Model) -> None:
     """Raise ValueError if the settings do not fit a model. `RunConfig` checks their ranges."""
     if settings.unanswered == "negative" and loss_of(learner_of(model)) in (*REGRESSION, "softmax"):
         raise ValueError(

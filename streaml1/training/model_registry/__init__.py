@@ -72,13 +72,13 @@ def load(path: str | Path) -> Any:
     return read(path)
 
 
-def _load_checkpoint(folder: Path) -> Any:
+def _load_checkpoint(directory: Path) -> Any:
     from streaml1.training.checkpoint import Unreadable, load_latest
     from streaml1.training.checkpoint.ownership import list_files
 
-    checkpoint = load_latest(folder)
-    if checkpoint is None and list_files(folder):
-        raise Unreadable(f"{folder} holds no readable checkpoint: all are truncated or modified")
+    checkpoint = load_latest(directory)
+    if checkpoint is None and list_files(directory):
+        raise Unreadable(f"{directory} holds no readable checkpoint: all are truncated or modified")
     if checkpoint is None:
-        raise ModelFileError(f"{folder} is a directory without a checkpoint; give a model file")
+        raise ModelFileError(f"{directory} is a directory without a checkpoint; give a model file")
     return checkpoint.model

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaml1.core.option_fields import option_names
+from streaml1.core.types import Model
 from streaml1.training.config import RunConfig, run_config
 from streaml1.training.progressive_validation import progressive
 from streaml1.training.regret.observer import RegretObserver
@@ -16,13 +17,13 @@ __all__ = ["RegretObserver", "Point", "Regret", "RegretError", "regret"]
 
 
 def regret(
-    model: Any,
+    model: Model,
     source: Any,
     *,
     first: int = 100,
     per_decade: int = 4,
     tol: float = 1e-4,
-    most: int = 2**26,
+    max_nnz: int = 2**26,
     **reading: Any,
 ) -> Regret:
     r"""Run a model over a stream and measure its regret.
@@ -43,7 +44,7 @@ def regret(
     tol
         Duality gap of the mean objective to which the best weights are computed (relative, if the
         objective is above 1).
-    most
+    max_nnz
         Maximum number of non-zero entries to keep, 12 bytes each: all rows stay in memory.
     reading
         As for `progressive`: `limit`, `bad`, `format`, `target`, `seed`, ...
@@ -74,7 +75,7 @@ def regret(
     """
     accepts = [name for name in option_names(RunConfig) if name != "every"]
     config = run_config("regret", None, reading, accepts)
-    observer = RegretObserver(model, first=first, per_decade=per_decade, tol=tol, most=most)
+    observer = RegretObserver(model, first=first, per_decade=per_decade, tol=tol, max_nnz=max_nnz)
     for name in ("passes", "checkpoint", "label_within", "outs", "observers"):
         if name in reading:
             raise RegretError(f"the regret is defined for one pass from the start; remove {name}")

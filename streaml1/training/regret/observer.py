@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hash
-from streaml1.core.types import Floats, Ids, Indptr, Ints
+from streaml1.core.types import Floats, Ids, Indptr, Ints, Model
 from streaml1.features.batch import Batch, checked
 from streaml1.features.interactions import (
     Interactions,
@@ -42,7 +42,7 @@ class RegretObserver(Observer):
     ----------
     model
         The model of the run; it may have learnt before.
-    first, per_decade, tol, most
+    first, per_decade, tol, max_nnz
         As for `streaml1.regret`.
 
     Raises
@@ -55,19 +55,20 @@ class RegretObserver(Observer):
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         *,
         first: int = 100,
         per_decade: int = 4,
         tol: float = 1e-4,
-        most: int = 2**26,
+        max_nnz: int = 2**26,
     ) -> None:
         if learner_of(model) is not model:
             raise RegretError(
                 "the regret is defined for a model without a pipeline; pass its last step"
             )
         try:
-            for name, value in {"first": first, "per_decade": per_decade, "most": most}.items():
+            limits = {"first": first, "per_decade": per_decade, "max_nnz": max_nnz}
+            for name, value in limits.items():
                 Integer(1, 2**62)(name, value)
             Number(0.0, 1e100, above=True)("tol", tol)
         except ValueError as error:
@@ -76,7 +77,7 @@ class RegretObserver(Observer):
         self.loss = loss_of(model)
         self.comparator = comparator_of(model, self.loss)
         self._pays = self.comparator.cost is not None
-        self._rows = _RowStore(most)
+        self._rows = _RowStore(max_nnz)
         self._losses: list[Floats] = []
         self._penalties: list[float] = []
         self._y: list[NDArray[Any]] = []
@@ -106,8 +107,8 @@ class RegretObserver(Observer):
         batch = engine.batch(slice_rows(part.block.x, part.lo, part.hi))
         self._rows.add(batch, engine.interactions)
         y = part.y
-        places = class_indices(self.model, y) if self.loss == "softmax" else np.asarray(y)
-        self._losses.append(losses(self.loss, part.p, places))
+        targets = class_indices(self.model, y) if self.loss == "softmax" else np.asarray(y)
+        self._losses.append(losses(self.loss, part.p, targets))
         if self.loss == "softmax":  # an array would convert labels to one type
             y = [self._classes.setdefault(label, len(self._classes)) for label in y]
         self._y.append(np.asarray(y))
@@ -258,7 +259,7 @@ class _RowStore:
         if self._nnz > self.max_nnz:
             raise RegretError(
                 f"the regret keeps at most {self.max_nnz:,} non-zero entries, got {self._nnz:,} in "
-                f"{self._n:,} examples; read fewer examples, or raise most"
+                f"{self._n:,} examples; read fewer examples, or raise max_nnz"
             )
         self._ids.append(ids)
         self._values.append(values)

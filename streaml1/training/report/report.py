@@ -68,7 +68,7 @@ class Report:
         The lines so far.
     examples : int
         Examples added so far.
-    refused : int
+    rejected : int
         Examples rejected so far; the caller counts them.
     skips : bool
         Whether the run skips rejected examples; if so, the table has a column for their number.
@@ -93,7 +93,7 @@ class Report:
         self.d = d
         self.lines: list[Line] = []
         self.examples = 0
-        self.refused = 0
+        self.rejected = 0
         self.skips = False
         self.numbers: dict[str, float] = {}
         self._tracker: ChangeTracker | None = None
@@ -267,7 +267,7 @@ class Report:
             died=died,
             cut=getattr(model, "n_cut", None),
             **self._skewed_figures(),
-            refused=self.refused,
+            refused=self.rejected,
             seconds=now - self._started,
             per_second=since / max(now - self._lined, 1e-9),
             n_nonzero_rows=n_nonzero_rows,
@@ -293,7 +293,7 @@ class Report:
             self.line(model)
         if self.lines:
             figures: dict[str, Any] = self._skewed_figures(force_auc=True)
-            self.lines[-1] = replace(self.lines[-1], refused=self.refused, **figures)
+            self.lines[-1] = replace(self.lines[-1], refused=self.rejected, **figures)
         return self.examples > examples
 
     def _skewed_figures(self, force_auc: bool = False) -> dict[str, float | None]:
@@ -321,7 +321,7 @@ class Report:
             "loss": self.loss,
             "lines": [line.as_dict() for line in self.lines],
             "examples": self.examples,
-            "refused": self.refused,
+            "refused": self.rejected,
             "all": vars(self._all),
             "recent": vars(self._recent),
             "total": self._total,
@@ -337,7 +337,7 @@ class Report:
     def load_state_dict(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue another report; the time between the two does not count."""
         self.lines = [Line(**line) for line in facts["lines"]]
-        self.examples, self.refused = facts["examples"], facts["refused"]
+        self.examples, self.rejected = facts["examples"], facts["refused"]
         vars(self._all).update(facts["all"])
         vars(self._recent).update(facts["recent"])
         self._total = facts["total"]
@@ -352,32 +352,32 @@ class Report:
 
     # Text
 
-    def header(self, refused: bool = False, skewed: bool = False) -> str:
+    def header(self, rejected: bool = False, skewed: bool = False) -> str:
         """Return the heads of the columns.
 
         Parameters
         ----------
-        refused
+        rejected
             Whether to include the number of rejected examples.
         skewed
             Whether to include the figures for skewed labels.
         """
-        return self._render([], refused, skewed, show_header=True)
+        return self._render([], rejected, skewed, show_header=True)
 
-    def row(self, line: Line, refused: bool = False, skewed: bool = False) -> str:
+    def row(self, line: Line, rejected: bool = False, skewed: bool = False) -> str:
         """Return one line as text, in columns as wide as those of `header`."""
-        return self._render([line], refused, skewed, show_header=False)
+        return self._render([line], rejected, skewed, show_header=False)
 
     def table(self) -> str:
         """Return all lines as a text table."""
-        refused = any(line.refused for line in self.lines)
+        rejected = any(line.refused for line in self.lines)
         skewed = any(line.skewed for line in self.lines)
-        return self._render(self.lines, refused, skewed, show_header=True)
+        return self._render(self.lines, rejected, skewed, show_header=True)
 
-    def _render(self, lines: list[Line], refused: bool, skewed: bool, show_header: bool) -> str:
+    def _render(self, lines: list[Line], rejected: bool, skewed: bool, show_header: bool) -> str:
         columns = report_columns(
             self.loss,
-            show_rejected=refused,
+            show_rejected=rejected,
             show_skewed=skewed,
             show_changes=self._tracker is not None,
         )
@@ -391,8 +391,8 @@ class Report:
             if value
         ]
         if not self.lines:
-            refused = [f"{self.refused:,} refused"] if self.refused else []
-            return ", ".join(["no examples", *refused, *figures])
+            rejected = [f"{self.rejected:,} rejected"] if self.rejected else []
+            return ", ".join(["no examples", *rejected, *figures])
         parts = describe_line(self.lines[-1], self.loss, self.d)
         return "; ".join([*parts, ", ".join(figures)] if figures else parts)
 

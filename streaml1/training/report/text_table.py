@@ -77,7 +77,7 @@ def report_columns(
         ]
     columns.append(ReportColumn("per\nsecond", 7, lambda line: f"{line.per_second:,.0f}"))
     if show_rejected:
-        columns.append(ReportColumn("refused", 7, lambda line: f"{line.refused:,}"))
+        columns.append(ReportColumn("rejected", 8, lambda line: f"{line.refused:,}"))
     if show_skewed:
         columns.append(
             ReportColumn(f"ROC AUC\n{WINDOW_NAME}", 9, lambda line: format_four(line.auc)),
@@ -127,7 +127,7 @@ def describe_line(line: Line, loss: str, d: int | None) -> list[str]:
     if line.normalised_entropy is not None:
         parts.append(f"normalised entropy {format_four(line.normalised_entropy)}")
     if line.refused:
-        parts.append(f"{line.refused:,} refused")
+        parts.append(f"{line.refused:,} rejected")
     return parts
 
 
