@@ -31,7 +31,7 @@ def test_lipton_elkan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = run("lipton_elkan_table1.py", tmp_path, monkeypatch, capsys)
-    assert "Made rows: 300 x 3,000, 90.12 non-zeros each" in told
+    assert "Synthetic rows: 300 x 3,000, 90.12 non-zeros each" in told
     assert "of 14 hold" in told and "0 not run" in told
     assert (tmp_path / "lipton-elkan-table1.png").stat().st_size > 10_000
 
@@ -40,23 +40,23 @@ def test_shalev_shwartz_tewari(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = run("shalev_shwartz_tewari_figure1.py", tmp_path, monkeypatch, capsys)
-    assert "Made data: the claims are those on the paper's" in told
+    assert "Synthetic data: the claims are about the paper's" in told
     assert "of 27 hold" in told and "1 not run" in told
     assert (tmp_path / "shalev-shwartz-tewari-figure1.png").stat().st_size > 10_000
 
 
 def test_every_way_to_write_it_learns_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = importlib.import_module("lipton_elkan_ways")
+    updates = importlib.import_module("lipton_elkan_updates")
     table1 = importlib.import_module("lipton_elkan_table1")
-    data = ways.rows(60, 400)
-    assert table1.furthest(data, 60) < 1e-12
-    monkeypatch.setattr(ways, "L1", 2e-3)
-    monkeypatch.setattr(ways, "L2", 0.3)
-    assert table1.furthest(data, 60) < 1e-12
-    monkeypatch.setattr(ways, "LR", 0.49)
-    other = ways.numpy_dense(data, 60, "sgd", True)
-    monkeypatch.setattr(ways, "LR", 0.5)
-    assert not np.allclose(other, ways.numpy_dense(data, 60, "sgd", True))
+    data = updates.make_rows(60, 400)
+    assert table1.max_difference(data, 60) < 1e-12
+    monkeypatch.setattr(updates, "L1", 2e-3)
+    monkeypatch.setattr(updates, "L2", 0.3)
+    assert table1.max_difference(data, 60) < 1e-12
+    monkeypatch.setattr(updates, "LR", 0.49)
+    other = updates.numpy_dense(data, 60, "sgd", True)
+    monkeypatch.setattr(updates, "LR", 0.5)
+    assert not np.allclose(other, updates.numpy_dense(data, 60, "sgd", True))
 
 
 def test_verdicts_of_table1_follow_the_seconds() -> None:
@@ -64,7 +64,7 @@ def test_verdicts_of_table1_follow_the_seconds() -> None:
     s = {
         (u, way, column): {"lazy": 1.0, "sparse": 1500.0, "dense": 2500.0}[column]
         for u in table1.UPDATES
-        for way in (*table1.WAYS, "explicit", "dicts", "bare")
+        for way in (*table1.VARIANTS, "explicit", "dicts", "bare")
         for column in ("lazy", "sparse", "dense")
     }
     widths = {(k, kind): 1.0 for k in (10, 100, 1000) for kind in ("lazy", "bare")}
@@ -73,7 +73,7 @@ def test_verdicts_of_table1_follow_the_seconds() -> None:
     widths[1000, "lazy"] = 1.3
     assert not table1.claims(s, 0.0, widths, 100, 0.05)[-1].holds
     s["sgd", "compiled", "lazy"] = 4.0
-    lost = [c.says for c in table1.claims(s, 1.0, widths, 100, 0.05) if not c.holds]
+    lost = [c.statement for c in table1.claims(s, 1.0, widths, 100, 0.05) if not c.holds]
     assert sum("compiled" in says for says in lost) == 2
     assert any("erode" in says for says in lost) and any("identical" in says for says in lost)
 
@@ -89,7 +89,7 @@ def result(heights: dict[str, float], weights: dict[str, int]) -> Any:
         rate = 0.1 if name in figure1.ONLINE else None
         curves[name] = runs.Curve(grid, objective, counts, 1.0, rate)
     curves[runs.PRINTED] = curves["SCD"]
-    curves[runs.ANEW] = curves["DETCD"]
+    curves[runs.RECOMPUTED] = curves["DETCD"]
     rates = {k: dict.fromkeys(runs.RATES, curves[k]) for k in figure1.ONLINE}
     return runs.Result(100.0, 0.0, np.array([1.0] * 5 + [0.0] * 5), curves, rates, (50, 10), 10.0)
 
@@ -101,7 +101,7 @@ def test_verdicts_of_figure1_follow_the_curves() -> None:
 
     def verdicts(heights: dict[str, float], weights: dict[str, int]) -> dict[str, Any]:
         made = figure1.claims({key: result(heights, weights) for key in keys})
-        return {f"{c.place}: {c.says}": c.holds for c in made}
+        return {f"{c.source}: {c.statement}": c.holds for c in made}
 
     first = {"SCD": 0.01, "DETCD": 0.9, "SMIDAS": 0.2, "TruncGrad": 0.6}
     said = verdicts(first, {"SCD": 5, "TruncGrad": 6})
