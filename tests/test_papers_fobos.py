@@ -28,8 +28,8 @@ def demo(monkeypatch: pytest.MonkeyPatch, name: str, *argv: str) -> dict[str, An
     [
         ("fobos_pegasos", "5 of 6 hold, 1 do not, 0 not run."),
         ("fobos_sparsity", "7 of 7 hold, 0 do not, 0 not run."),
-        ("fobos_minibatches", "made data, l1, mean of 1 runs"),
-        ("fobos_mixed_norms", "made data: test error, mean of 1 runs"),
+        ("fobos_minibatches", "synthetic data, l1, mean of 1 runs"),
+        ("fobos_mixed_norms", "synthetic data: test error, mean of 1 runs"),
     ],
 )
 def test_demos(
@@ -46,7 +46,7 @@ def test_demos(
 
 @pytest.mark.parametrize("penalty", ["l1", "l1/l2", "l1/linf"])
 def test_a_step_of_the_demos(penalty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = demo(monkeypatch, "fobos_rows")
+    rows = demo(monkeypatch, "fobos_multiclass")
     v = np.random.default_rng(1).normal(size=(50, 4))
     for c in (0.0, 0.3, 1.5, 9.0):
         right = prox(penalty, v.T, 1.0, c, 0.0).T
@@ -56,7 +56,7 @@ def test_a_step_of_the_demos(penalty: str, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
 def test_gradient_and_objective_of_the_demos(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a row at a time, with few rows of weights and with most of them."""
-    rows = demo(monkeypatch, "fobos_rows")
+    rows = demo(monkeypatch, "fobos_multiclass")
     rng = np.random.default_rng(3)
     X, y, W = rng.normal(size=(12, 20)), rng.integers(0, 3, 12), rng.normal(size=(20, 3))
     W[round(share * 20) :] = 0.0
@@ -74,9 +74,9 @@ def test_gradient_and_objective_of_the_demos(share: float, monkeypatch: pytest.M
 def test_parts_of_one_row_are_the_learner(penalty: str, monkeypatch: pytest.MonkeyPatch) -> None:
     demos = demo(monkeypatch, "fobos_minibatches")
     strength = {"l1": 0.15, "l1/l2": 0.25}[penalty]
-    data = demos["made"](0, n=40, d=30, telling=5, k=3)
-    plain = demos["stochastic"](data, penalty, 0.5, strength, 1.0 / 40, 3, 7)
-    learnt = demos["single"](data, penalty, 0.5, strength, 3, 7)
+    data = demos["synthetic"](0, n=40, d=30, n_informative=5, k=3)
+    plain = demos["run_minibatches"](data, penalty, 0.5, strength, 1.0 / 40, 3, 7)
+    learnt = demos["run_softmax"](data, penalty, 0.5, strength, 3, 7)
     assert learnt == pytest.approx(plain, abs=1e-9)
     assert 0.0 < plain[-1, 2] < 1.0  # some rows are zero
 

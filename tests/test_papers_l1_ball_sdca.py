@@ -113,22 +113,25 @@ def test_a_lemma_without_its_g_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     lemma = importlib.import_module("sdca_lemma")
     best = lemma.steps
     monkeypatch.setattr(lemma, "steps", lambda *of: 0.01 * best(*of))
-    assert lemma.lemma_fails()[1] > 0
+    assert lemma.check_lemma()[1] > 0
 
 
 def test_the_step_of_the_hinge_is_the_best() -> None:
     """The closed form of the slide, beside D at 4,001 other values of the coordinate."""
     lemma = importlib.import_module("sdca_lemma")
-    X, y = lemma.made(12, 3, 5)
+    X, y = lemma.synthetic(12, 3, 5)
     rng = np.random.default_rng(0)
     for gamma in (0.0, 0.5):
         alpha = y * rng.random(12)
-        delta = lemma.steps(X, y, alpha, gamma, 0.1)
+        delta = lemma.sdca_steps(X, y, alpha, gamma, 0.1)
         for i in range(12):
             unit = np.eye(12)[i]
             grid = y[i] * np.linspace(0.0, 1.0, 4_001) - alpha[i]
-            tried = [lemma.dual(X, y, alpha + move * unit, gamma, 0.1) for move in grid]
-            assert lemma.dual(X, y, alpha + delta[i] * unit, gamma, 0.1) >= max(tried) - 1e-12
+            tried = [lemma.dual_objective(X, y, alpha + move * unit, gamma, 0.1) for move in grid]
+            assert (
+                lemma.dual_objective(X, y, alpha + delta[i] * unit, gamma, 0.1)
+                >= max(tried) - 1e-12
+            )
 
 
 def test_rows_of_another_length_are_another_lambda() -> None:
@@ -169,7 +172,7 @@ def test_the_smoothed_hinge_is_near_the_hinge() -> None:
         z = 1.0 - a
         smooth = np.where(z > gamma, z - gamma / 2, np.maximum(z, 0.0) ** 2 / (2 * gamma))
         assert np.all(hinge - smooth >= 0.0) and np.max(hinge - smooth) <= gamma / 2 + 1e-12
-        slope = lemma.slopes(a[:, None], np.ones(len(a)), np.ones(1), gamma)
+        slope = lemma.negative_derivatives(a[:, None], np.ones(len(a)), np.ones(1), gamma)
         assert np.abs(np.diff(slope) / np.diff(a)).max() <= 1.0 / gamma * (1.0 + 1e-9)
 
 
@@ -188,10 +191,10 @@ def run(
     ("name", "told", "claims", "left"),
     [
         ("l1_ball_synthetic", "squared, n = 40", 6, 0),
-        ("l1_ball_rcv1", "made rows; 800 x 400", 6, 0),
-        ("l1_ball_mnist", "made points: 500 rows, a support of 100", 4, 0),
-        ("l1_ball_online", "made rows: 2,000 rows", 7, 1),
-        ("sdca_talk", "made rows: 600 rows", 15, 0),
+        ("l1_ball_rcv1", "synthetic rows; 800 x 400", 6, 0),
+        ("l1_ball_mnist", "synthetic points: 500 rows, a support of 100", 4, 0),
+        ("l1_ball_online", "synthetic rows: 2,000 rows", 7, 1),
+        ("sdca_talk", "synthetic rows: 600 rows", 15, 0),
     ],
 )
 def test_demos(
@@ -271,11 +274,11 @@ def test_verdicts_of_figure_7() -> None:
 def test_the_tangent_is_a_bound_of_figure_7() -> None:
     """No weights found are below it, and after some steps it is near."""
     demo = importlib.import_module("l1_ball_mnist")
-    problem = demo.problem_of(*demo.made(200), 120, 40, 8.0, 5.0)
+    problem = demo.problem_of(*demo.synthetic(200), 120, 40, 8.0, 5.0)
     least, gap = demo.optimum(problem, 400)
     assert -1e-6 <= gap < 1e-3  # the kernels are of single precision
     for method in ("L1", "EG"):
-        curve = demo.descend(problem, method, [("constant", 1.0)], 300, None)[0]
+        curve = demo.run_grid(problem, method, [("constant", 1.0)], 300, None)[0]
         assert curve.loss.min() >= least - gap - 1e-6
         assert np.all(curve.w >= 0.0) and np.all(curve.w.sum(axis=1) <= 5.0 * (1.0 + 1e-9))
     w = np.random.default_rng(0).random((10, 40)) * 0.1
@@ -291,7 +294,7 @@ def test_the_tangent_is_a_bound_of_figure_7() -> None:
 def test_rows_and_support_of_figure_7() -> None:
     """They are apart, until the rows are all there are."""
     demo = importlib.import_module("l1_ball_mnist")
-    x, y = demo.made(60)
+    x, y = demo.synthetic(60)
     for rows, shared in ((40, 0), (60, 20)):
         K = demo.problem_of(x, y, rows, 20, 8.0, 1.0).K
         assert K.shape == (rows, 20) and (K.max(axis=1) == 1.0).sum() == shared
@@ -302,12 +305,12 @@ def test_rows_and_support_of_figure_7() -> None:
 )
 def test_rates_side_by_side_are_those_alone(method: str, share: float | None) -> None:
     demo = importlib.import_module("l1_ball_mnist")
-    problem = demo.problem_of(*demo.made(200), 120, 40, 8.0, 5.0)
+    problem = demo.problem_of(*demo.synthetic(200), 120, 40, 8.0, 5.0)
     rates = [("constant", 0.3), ("invsqrt", 2.0), ("inverse", 5.0)]
-    together = demo.descend(problem, method, rates, 30, share)
+    together = demo.run_grid(problem, method, rates, 30, share)
     assert len({float(curve.loss[-1]) for curve in together}) == 3
     for rate, curve in zip(rates, together, strict=True):
-        alone = demo.descend(problem, method, [rate], 30, share)[0]
+        alone = demo.run_grid(problem, method, [rate], 30, share)[0]
         assert alone.rate == curve.rate and np.array_equal(alone.steps, curve.steps)
         np.testing.assert_allclose(curve.loss, alone.loss, atol=1e-5)  # of single precision
         np.testing.assert_allclose(curve.w, alone.w, atol=1e-4)
@@ -318,12 +321,12 @@ def test_verdicts_of_figure_8() -> None:
 
     def verdicts(ours: float, other: float, kept: int, dense: int, us: float) -> list[Any]:
         passes = {
-            "L1": demo.Pass(lambda: None, 300.0, "1 invsqrt", ours, ours, 50, ours < 1.0),
-            "EG": demo.Pass(lambda: None, 100.0, "1 constant", other, other),
+            "L1": demo.PassResult(lambda: None, 300.0, "1 invsqrt", ours, ours, 50, ours < 1.0),
+            "EG": demo.PassResult(lambda: None, 100.0, "1 constant", other, other),
         }
         rows, losses = falling(1.0)
         course = {
-            name: demo.Course(rows, losses, np.full(11, count), np.full(11, 200))
+            name: demo.History(rows, losses, np.full(11, count), np.full(11, 200))
             for name, count in (("L1", kept), ("EG", dense))
         }
         radii = {kind: {one.radius: one, 100.0: one} for kind, one in passes.items()}
@@ -383,8 +386,8 @@ def test_verdicts_of_the_talk() -> None:
             for k, powers in demo.POWERS.items()
         }
         split = demo.Split(5, 0.01, 0.01 if good else 0.02, 0.99, (0.0, 0.0))
-        made = demo.claims(lines, order, widths, batches, table, {"made": split}, task)
-        return {f"{c.place}: {c.says}": c.holds for c in made}
+        made = demo.claims(lines, order, widths, batches, table, {"synthetic": split}, task)
+        return {f"{c.source}: {c.statement}": c.holds for c in made}
 
     good, bad = verdicts(True), verdicts(False)
     fixed = ("Proof idea", "SDCA vs. SGD, example")  # of made rows

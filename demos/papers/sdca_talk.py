@@ -451,7 +451,7 @@ def main() -> None:
     set_data_directory(args.data)
     data = None if args.quick else load_documents("CCAT", args.rows)
     X, y = synthetic(600, 400) if data is None else data
-    title = "made rows" if data is None else "CCAT"
+    title = "synthetic rows" if data is None else "CCAT"
     task = Task(X, y, ROWS / len(y) if data is None else 1.0)
     passes, max_epochs = (6, 100) if data is None else (30, 400)
     races = {loss: run_race(task, loss, passes) for loss in ("smoothed_hinge", "hinge")}
@@ -460,7 +460,7 @@ def main() -> None:
     batches = run_accelerated(task, max_epochs)
     iteration_counts = count_iterations(task, 300 if data is None else 3_000, 1_000)
     splits = {
-        "made": separate(*separable_rows(), 0.01, 300),
+        "synthetic": separate(*separable_rows(), 0.01, 300),
         title: separate(X[:3_000], y[:3_000], 0.01, 300),
     }
     print_table(
