@@ -99,20 +99,20 @@ def test_steps_of_fobos_are_those_of_pegasos() -> None:
 
 def test_the_update_of_sgd_is_printed_with_the_wrong_sign() -> None:
     """- 1[...] x_i / (lambda t): the subgradient of the hinge is -y_i x_i, so it is + y_i x_i."""
-    printed, right = importlib.import_module("sdca_lemma").as_printed()
+    printed, right = importlib.import_module("sdca_lemma").sgd_as_printed()
     assert right < 0.5 < 1.0 < printed
 
 
 def test_the_main_lemma() -> None:
-    tried, failed, least = importlib.import_module("sdca_lemma").lemma_fails()
+    tried, failed, least = importlib.import_module("sdca_lemma").check_lemma()
     assert tried == 2880 and failed == 0 and least > 0.0
 
 
 def test_a_lemma_without_its_g_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can tell: steps that are half as long as the best gain too little."""
     lemma = importlib.import_module("sdca_lemma")
-    best = lemma.steps
-    monkeypatch.setattr(lemma, "steps", lambda *of: 0.01 * best(*of))
+    best = lemma.sdca_steps
+    monkeypatch.setattr(lemma, "sdca_steps", lambda *of: 0.01 * best(*of))
     assert lemma.check_lemma()[1] > 0
 
 
