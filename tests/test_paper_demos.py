@@ -31,7 +31,7 @@ def test_lipton_elkan_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = run("lipton_elkan_table1.py", tmp_path, monkeypatch, capsys)
-    assert "Made rows: 300 x 3,000, 90.12 non-zeros each" in output
+    assert "Synthetic rows: 300 x 3,000, 90.12 non-zeros each" in output
     assert "of 14 hold" in output and "0 not run" in output
     assert (tmp_path / "lipton-elkan-table1.png").stat().st_size > 10_000
 
@@ -40,19 +40,19 @@ def test_shalev_shwartz_tewari_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = run("shalev_shwartz_tewari_figure1.py", tmp_path, monkeypatch, capsys)
-    assert "Made data: the claims are those on the paper's" in output
+    assert "Synthetic data: the claims are about the paper's" in output
     assert "of 27 hold" in output and "1 not run" in output
     assert (tmp_path / "shalev-shwartz-tewari-figure1.png").stat().st_size > 10_000
 
 
 def test_all_implementations_learn_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    implementations = importlib.import_module("lipton_elkan_ways")
+    implementations = importlib.import_module("lipton_elkan_updates")
     table1 = importlib.import_module("lipton_elkan_table1")
-    data = implementations.rows(60, 400)
-    assert table1.furthest(data, 60) < 1e-12
+    data = implementations.make_rows(60, 400)
+    assert table1.max_difference(data, 60) < 1e-12
     monkeypatch.setattr(implementations, "L1", 2e-3)
     monkeypatch.setattr(implementations, "L2", 0.3)
-    assert table1.furthest(data, 60) < 1e-12
+    assert table1.max_difference(data, 60) < 1e-12
     monkeypatch.setattr(implementations, "LR", 0.49)
     weights = implementations.numpy_dense(data, 60, "sgd", True)
     monkeypatch.setattr(implementations, "LR", 0.5)
@@ -64,7 +64,7 @@ def test_table1_verdicts_follow_the_timings() -> None:
     seconds = {
         (update, way, column): {"lazy": 1.0, "sparse": 1500.0, "dense": 2500.0}[column]
         for update in table1.UPDATES
-        for way in (*table1.WAYS, "explicit", "dicts", "bare")
+        for way in (*table1.VARIANTS, "explicit", "dicts", "bare")
         for column in ("lazy", "sparse", "dense")
     }
     widths = {(k, kind): 1.0 for k in (10, 100, 1000) for kind in ("lazy", "bare")}
@@ -73,7 +73,7 @@ def test_table1_verdicts_follow_the_timings() -> None:
     widths[1000, "lazy"] = 1.3
     assert not table1.claims(seconds, 0.0, widths, 100, 0.05)[-1].holds
     seconds["sgd", "compiled", "lazy"] = 4.0
-    failed = [c.says for c in table1.claims(seconds, 1.0, widths, 100, 0.05) if not c.holds]
+    failed = [c.statement for c in table1.claims(seconds, 1.0, widths, 100, 0.05) if not c.holds]
     assert sum("compiled" in says for says in failed) == 2
     assert any("erode" in says for says in failed) and any("identical" in says for says in failed)
 
@@ -89,7 +89,7 @@ def synthetic_result(heights: dict[str, float], weights: dict[str, int]) -> Any:
         rate = 0.1 if name in figure1.ONLINE else None
         curves[name] = runs.Curve(grid, objective, counts, 1.0, rate)
     curves[runs.PRINTED] = curves["SCD"]
-    curves[runs.ANEW] = curves["DETCD"]
+    curves[runs.RECOMPUTED] = curves["DETCD"]
     rates = {k: dict.fromkeys(runs.RATES, curves[k]) for k in figure1.ONLINE}
     return runs.Result(100.0, 0.0, np.array([1.0] * 5 + [0.0] * 5), curves, rates, (50, 10), 10.0)
 
@@ -101,7 +101,7 @@ def test_figure1_verdicts_follow_the_curves() -> None:
 
     def verdicts(heights: dict[str, float], weights: dict[str, int]) -> dict[str, Any]:
         claims = figure1.claims({key: synthetic_result(heights, weights) for key in keys})
-        return {f"{c.place}: {c.says}": c.holds for c in claims}
+        return {f"{c.source}: {c.statement}": c.holds for c in claims}
 
     first = {"SCD": 0.01, "DETCD": 0.9, "SMIDAS": 0.2, "TruncGrad": 0.6}
     verdicts_first = verdicts(first, {"SCD": 5, "TruncGrad": 6})

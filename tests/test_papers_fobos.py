@@ -28,8 +28,8 @@ def run_demo(monkeypatch: pytest.MonkeyPatch, name: str, *argv: str) -> dict[str
     [
         ("fobos_pegasos", "5 of 6 hold, 1 do not, 0 not run."),
         ("fobos_sparsity", "7 of 7 hold, 0 do not, 0 not run."),
-        ("fobos_minibatches", "made data, l1, mean of 1 runs"),
-        ("fobos_mixed_norms", "made data: test error, mean of 1 runs"),
+        ("fobos_minibatches", "synthetic data, l1, mean of 1 runs"),
+        ("fobos_mixed_norms", "synthetic data: test error, mean of 1 runs"),
     ],
 )
 def test_demos(
@@ -46,7 +46,7 @@ def test_demos(
 
 @pytest.mark.parametrize("penalty", ["l1", "l1/l2", "l1/linf"])
 def test_prox_of_the_demos(penalty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    namespace = run_demo(monkeypatch, "fobos_rows")
+    namespace = run_demo(monkeypatch, "fobos_multiclass")
     v = np.random.default_rng(1).normal(size=(50, 4))
     for c in (0.0, 0.3, 1.5, 9.0):
         expected = prox(penalty, v.T, 1.0, c, 0.0).T
@@ -56,7 +56,7 @@ def test_prox_of_the_demos(penalty: str, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
 def test_gradient_and_objective_of_the_demos(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare with a loop over rows, for few and for many non-zero weight rows."""
-    namespace = run_demo(monkeypatch, "fobos_rows")
+    namespace = run_demo(monkeypatch, "fobos_multiclass")
     rng = np.random.default_rng(3)
     X, y, W = rng.normal(size=(12, 20)), rng.integers(0, 3, 12), rng.normal(size=(20, 3))
     W[round(share * 20) :] = 0.0
@@ -76,9 +76,9 @@ def test_batches_of_one_row_equal_the_learner(
 ) -> None:
     namespace = run_demo(monkeypatch, "fobos_minibatches")
     strength = {"l1": 0.15, "l1/l2": 0.25}[penalty]
-    data = namespace["made"](0, n=40, d=30, telling=5, k=3)
-    stochastic = namespace["stochastic"](data, penalty, 0.5, strength, 1.0 / 40, 3, 7)
-    single = namespace["single"](data, penalty, 0.5, strength, 3, 7)
+    data = namespace["synthetic"](0, n=40, d=30, n_informative=5, k=3)
+    stochastic = namespace["run_minibatches"](data, penalty, 0.5, strength, 1.0 / 40, 3, 7)
+    single = namespace["run_softmax"](data, penalty, 0.5, strength, 3, 7)
     assert single == pytest.approx(stochastic, abs=1e-9)
     assert 0.0 < stochastic[-1, 2] < 1.0  # some rows are zero
 

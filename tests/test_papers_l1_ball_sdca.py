@@ -99,36 +99,41 @@ def test_fobos_steps_equal_pegasos_steps() -> None:
 
 def test_sign_of_the_sgd_update_is_misprinted() -> None:
     """The talk prints - 1[...] x_i / (lambda t); the right term is + y_i x_i / (lambda t)."""
-    printed, corrected = importlib.import_module("sdca_lemma").as_printed()
+    printed, corrected = importlib.import_module("sdca_lemma").sgd_as_printed()
     assert corrected < 0.5 < 1.0 < printed
 
 
 def test_main_lemma() -> None:
-    n_tried, n_failed, min_slack = importlib.import_module("sdca_lemma").lemma_fails()
+    n_tried, n_failed, min_slack = importlib.import_module("sdca_lemma").check_lemma()
     assert n_tried == 2880 and n_failed == 0 and min_slack > 0.0
 
 
 def test_lemma_check_detects_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check detects steps of 1 % of the optimal length."""
     lemma = importlib.import_module("sdca_lemma")
-    optimal_steps = lemma.steps
-    monkeypatch.setattr(lemma, "steps", lambda *args: 0.01 * optimal_steps(*args))
-    assert lemma.lemma_fails()[1] > 0
+    optimal_steps = lemma.sdca_steps
+    monkeypatch.setattr(lemma, "sdca_steps", lambda *args: 0.01 * optimal_steps(*args))
+    assert lemma.check_lemma()[1] > 0
 
 
 def test_hinge_step_is_optimal() -> None:
     """The closed form of the slide maximizes D over a grid of 4,001 values."""
     lemma = importlib.import_module("sdca_lemma")
-    X, y = lemma.made(12, 3, 5)
+    X, y = lemma.synthetic(12, 3, 5)
     rng = np.random.default_rng(0)
     for gamma in (0.0, 0.5):
         alpha = y * rng.random(12)
-        delta = lemma.steps(X, y, alpha, gamma, 0.1)
+        delta = lemma.sdca_steps(X, y, alpha, gamma, 0.1)
         for i in range(12):
             basis = np.eye(12)[i]
             grid = y[i] * np.linspace(0.0, 1.0, 4_001) - alpha[i]
-            values = [lemma.dual(X, y, alpha + change * basis, gamma, 0.1) for change in grid]
-            assert lemma.dual(X, y, alpha + delta[i] * basis, gamma, 0.1) >= max(values) - 1e-12
+            values = [
+                lemma.dual_objective(X, y, alpha + change * basis, gamma, 0.1) for change in grid
+            ]
+            assert (
+                lemma.dual_objective(X, y, alpha + delta[i] * basis, gamma, 0.1)
+                >= max(values) - 1e-12
+            )
 
 
 def test_scaling_rows_scales_lambda() -> None:
@@ -169,7 +174,7 @@ def test_smoothed_hinge_approximates_the_hinge() -> None:
         z = 1.0 - a
         smooth = np.where(z > gamma, z - gamma / 2, np.maximum(z, 0.0) ** 2 / (2 * gamma))
         assert np.all(hinge - smooth >= 0.0) and np.max(hinge - smooth) <= gamma / 2 + 1e-12
-        slope = lemma.slopes(a[:, None], np.ones(len(a)), np.ones(1), gamma)
+        slope = lemma.negative_derivatives(a[:, None], np.ones(len(a)), np.ones(1), gamma)
         assert np.abs(np.diff(slope) / np.diff(a)).max() <= 1.0 / gamma * (1.0 + 1e-9)
 
 
@@ -188,10 +193,10 @@ def run_demo(
     ("name", "expected", "claims", "not_run"),
     [
         ("l1_ball_synthetic", "squared, n = 40", 6, 0),
-        ("l1_ball_rcv1", "made rows; 800 x 400", 6, 0),
-        ("l1_ball_mnist", "made points: 500 rows, a support of 100", 4, 0),
-        ("l1_ball_online", "made rows: 2,000 rows", 7, 1),
-        ("sdca_talk", "made rows: 600 rows", 15, 0),
+        ("l1_ball_rcv1", "synthetic rows; 800 x 400", 6, 0),
+        ("l1_ball_mnist", "synthetic points: 500 rows, a support of 100", 4, 0),
+        ("l1_ball_online", "synthetic rows: 2,000 rows", 7, 1),
+        ("sdca_talk", "synthetic rows: 600 rows", 15, 0),
     ],
 )
 def test_demos(
@@ -291,7 +296,7 @@ def test_lower_bound_of_figure_7() -> None:
 def test_rows_and_support_of_figure_7() -> None:
     """Rows and support are disjoint unless all rows are used."""
     demo = importlib.import_module("l1_ball_mnist")
-    x, y = demo.made(60)
+    x, y = demo.synthetic(60)
     for rows, shared in ((40, 0), (60, 20)):
         K = demo.problem_of(x, y, rows, 20, 8.0, 1.0).K
         assert K.shape == (rows, 20) and (K.max(axis=1) == 1.0).sum() == shared
@@ -302,7 +307,7 @@ def test_rows_and_support_of_figure_7() -> None:
 )
 def test_joint_runs_equal_single_runs(method: str, share: float | None) -> None:
     demo = importlib.import_module("l1_ball_mnist")
-    problem = demo.problem_of(*demo.made(200), 120, 40, 8.0, 5.0)
+    problem = demo.problem_of(*demo.synthetic(200), 120, 40, 8.0, 5.0)
     rates = [("constant", 0.3), ("invsqrt", 2.0), ("inverse", 5.0)]
     joint = demo.descend(problem, method, rates, 30, share)
     assert len({float(curve.loss[-1]) for curve in joint}) == 3

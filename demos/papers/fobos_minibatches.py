@@ -1,15 +1,15 @@
-"""FOBOS on parts of the data: Figure 3 of Duchi & Singer (2009).
+"""FOBOS with mini-batches: Figure 3 of Duchi & Singer (2009).
 
-    python demos/papers/fobos_minibatches.py [--quick] [--data FOLDER] [--examples 2000] [--runs 3]
+    python demos/papers/fobos_minibatches.py [--quick] [--data DIR] [--examples 2000] [--runs 3]
 
 Multiclass logistic regression: l1 on Landsat (products of all pairs of its 36 columns, 720 training
-rows, as in the paper), l1/l2 on MNIST (Gaussian kernels with `--examples` training rows, where the
-paper has 10,000). Steps along the gradient of 10%, 20% and 100% of the rows, with one rate for all,
-and of one row by SoftmaxClassifier: learners of streams take one example a step, so the others are
-plain numpy. `fobos_rows.py` tells how the columns are scaled, which the paper does not. Its axes
-count gradients of single examples, to 1,000, which cannot be: that is one step of 720. Here they
-count passes over the training rows. Without data, or with --quick, all runs on made data. Writes
-out/fobos_minibatches.png. Takes some minutes; with --examples 10000 a quarter of an hour more.
+rows, as in the paper), l1/l2 on MNIST (Gaussian kernels with `--examples` training rows; the paper
+has 10,000). Steps use the gradient of 10%, 20% and 100% of the rows, all with one rate, and of one
+row (SoftmaxClassifier; as online learners take one example per step, the other runs are plain
+numpy). `fobos_multiclass.py` describes how the columns are scaled, which the paper leaves open. The
+axes of the paper count gradients of single examples up to 1,000, but one step alone takes 720. The
+axes here count passes over the training rows. Without data, or with --quick, runs on synthetic
+data. Writes out/fobos_minibatches.png. Takes some minutes; with --examples 10000 fifteen more.
 """
 
 from __future__ import annotations
@@ -20,20 +20,44 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import Claim, is_here, look_in, options, save, show_claims, table
-from fobos_rows import Set, curvature, empty, error, gradient, landsat, made, mnist, objective, prox
+from common import (
+    Claim,
+    argument_parser,
+    is_available,
+    print_claims,
+    print_table,
+    save_figure,
+    set_data_directory,
+)
+from fobos_multiclass import (
+    MulticlassData,
+    curvature,
+    error,
+    gradient,
+    landsat,
+    max_strength,
+    mnist,
+    objective,
+    prox,
+    synthetic,
+)
 from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.datasets import MNIST, Landsat
 
-PARTS = {"10%": 0.1, "20%": 0.2, "100%": 1.0}
-ONE = "one row"
-STYLES = {ONE: "0.6", "10%": "C0", "20%": "k", "100%": "C2"}  # the paper's, and one more
+SHARES = {"10%": 0.1, "20%": 0.2, "100%": 1.0}
+SINGLE = "one row"
+STYLES = {
+    SINGLE: "0.6",
+    "10%": "C0",
+    "20%": "k",
+    "100%": "C2",
+}  # as in the paper, plus one
 
 
 class Run(NamedTuple):
-    """Passes; and there test error, share of rows, objective: the mean over the runs."""
+    """Test error, share of non-zero rows and objective by pass, averaged over the runs."""
 
     passes: Any
     errors: Any
@@ -41,121 +65,136 @@ class Run(NamedTuple):
     objectives: Any
 
 
-def stochastic(
-    data: Set, penalty: str, c: float, strength: float, part: float, passes: int, seed: int
+def run_minibatches(
+    data: MulticlassData,
+    penalty: str,
+    c: float,
+    strength: float,
+    share: float,
+    passes: int,
+    seed: int,
 ) -> Any:
-    """FOBOS on drawn parts of the rows, eta_t = c / sqrt(t): errors, rows and objectives."""
-    random, n = np.random.default_rng(seed), len(data.y)
-    size = max(1, round(part * n))
-    W, found, t = np.zeros((data.X.shape[1], data.k)), [], 0
-    for one in range(passes):
-        order = random.permutation(n)
+    """Run FOBOS on random batches, eta_t = c / sqrt(t); return pass, error, rows and objective."""
+    rng, n = np.random.default_rng(seed), len(data.y)
+    size = max(1, round(share * n))
+    W, curves, t = np.zeros((data.X.shape[1], data.k)), [], 0
+    for epoch in range(passes):
+        order = rng.permutation(n)
         for lo in range(0, n - size + 1, size):
             t += 1
-            some = order[lo : lo + size] if size < n else slice(None)
+            batch = order[lo : lo + size] if size < n else slice(None)
             eta = c / math.sqrt(t)
-            step = eta * gradient(data.X[some], data.y[some], W)
+            step = eta * gradient(data.X[batch], data.y[batch], W)
             W = prox(W - step, eta * strength, penalty)
-        if noted(one):
-            found.append((one + 1, error(data, W), W.any(axis=1).mean(),
+        if is_recorded(epoch):
+            curves.append((epoch + 1, error(data, W), W.any(axis=1).mean(),
                           objective(data.X, data.y, W, penalty, strength)))  # fmt: skip
-    return np.array(found)
+    return np.array(curves)
 
 
-def noted(one: int) -> bool:
-    """Whether a pass is in the figure."""
-    return one < 10 or one % 5 == 4
+def is_recorded(epoch: int) -> bool:
+    """Return whether a pass is in the figure."""
+    return epoch < 10 or epoch % 5 == 4
 
 
-def single(data: Set, penalty: str, c: float, strength: float, passes: int, seed: int) -> Any:
-    """The same of SoftmaxClassifier, one example a step."""
-    random = np.random.default_rng(seed)
+def run_softmax(
+    data: MulticlassData, penalty: str, c: float, strength: float, passes: int, seed: int
+) -> Any:
+    """Run SoftmaxClassifier, one example per step; return the same as `run_minibatches`."""
+    rng = np.random.default_rng(seed)
     model = streaml1.SoftmaxClassifier(
         penalty=penalty, strength=strength, lr=c, intercept_lr=0.0, classes=range(data.k)
     )
-    X, found = csr_matrix(data.X), []  # once, and not by the learner in every pass
-    for one in range(passes):
-        order = random.permutation(len(data.y))
+    X, curves = csr_matrix(data.X), []  # convert once, not in every pass
+    for epoch in range(passes):
+        order = rng.permutation(len(data.y))
         model.learn_many(X[order], data.y[order])
-        if noted(one):
+        if is_recorded(epoch):
             W = np.zeros((data.X.shape[1], data.k))
             for j, row in model.weights.items():
                 W[j, list(row)] = list(row.values())
-            found.append((one + 1, error(data, W), W.any(axis=1).mean(),
+            curves.append((epoch + 1, error(data, W), W.any(axis=1).mean(),
                           objective(data.X, data.y, W, penalty, strength)))  # fmt: skip
-    return np.array(found)
+    return np.array(curves)
 
 
-def rate(data: Set, penalty: str, strength: float, passes: int) -> float:
-    """The c with the least objective by full gradients, of some times 1 / L."""
+def best_rate(data: MulticlassData, penalty: str, strength: float, passes: int) -> float:
+    """Return the c, a multiple of 1 / L, with the lowest objective under full gradients."""
     L = curvature(data.X)
-    tried = [
-        (stochastic(data, penalty, c / L, strength, 1.0, passes, 0)[-1, 3], c / L)
+    candidates = [
+        (run_minibatches(data, penalty, c / L, strength, 1.0, passes, 0)[-1, 3], c / L)
         for c in (3.0, 10.0, 30.0)
     ]
-    return float(min(tried)[1])
+    return float(min(candidates)[1])
 
 
-def figure3(make: Callable[[int], Set], penalty: str, runs: int, passes: int) -> dict[str, Run]:
-    """A run for each part of the rows."""
-    sets = [make(seed) for seed in range(runs)]
-    strength = 0.1 * empty(sets[0], penalty)
-    c = rate(sets[0], penalty, strength, min(passes, 40))
-    found = {}
-    for name, part in PARTS.items():
-        told = [
-            stochastic(one, penalty, c, strength, part, passes, seed)
-            for seed, one in enumerate(sets)
+def figure3(
+    make_data: Callable[[int], MulticlassData], penalty: str, runs: int, passes: int
+) -> dict[str, Run]:
+    """Return the averaged run for each batch size."""
+    sets = [make_data(seed) for seed in range(runs)]
+    strength = 0.1 * max_strength(sets[0], penalty)
+    c = best_rate(sets[0], penalty, strength, min(passes, 40))
+    curves = {}
+    for name, share in SHARES.items():
+        share_runs = [
+            run_minibatches(data, penalty, c, strength, share, passes, seed)
+            for seed, data in enumerate(sets)
         ]
-        found[name] = Run(*np.mean(told, axis=0).T)
-    few = max(2, passes // 4)
-    alone = [single(one, penalty, c, strength, few, seed) for seed, one in enumerate(sets)]
-    found["one row"] = Run(*np.mean(alone, axis=0).T)
-    return found
+        curves[name] = Run(*np.mean(share_runs, axis=0).T)
+    softmax_passes = max(2, passes // 4)
+    softmax_runs = [
+        run_softmax(data, penalty, c, strength, softmax_passes, seed)
+        for seed, data in enumerate(sets)
+    ]
+    curves[SINGLE] = Run(*np.mean(softmax_runs, axis=0).T)
+    return curves
 
 
-def soon(run: Run) -> float:
-    """Passes until the test error is within a point of its least."""
+def passes_to_best(run: Run) -> float:
+    """Return the passes until the test error is within one point of its minimum."""
     return float(run.passes[np.argmax(run.errors <= run.errors.min() + 0.01)])
 
 
-def restless(run: Run) -> float:
-    """How much the share of rows changes from one mark to the next, once half the run is over."""
+def sparsity_change(run: Run) -> float:
+    """Return the mean change of the share of rows between records in the second half of a run."""
     return float(np.abs(np.diff(run.rows[len(run.rows) // 2 :])).mean())
 
 
-def followed(run: Run) -> float:
-    """The rank correlation of the objective and the test error along a run."""
+def objective_error_correlation(run: Run) -> float:
+    """Return the rank correlation of the objective and the test error along a run."""
     ranks = [np.argsort(np.argsort(v)) for v in (run.objectives, run.errors)]
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def claims(name: str, penalty: str, found: dict[str, Run]) -> list[Claim]:
-    place = f"Figure 3, {name}, {penalty}"
-    whole, parts = found["100%"], {part: found[part] for part in ("10%", "20%")}
-    times = ", ".join(f"{part} {soon(run):.0f}" for part, run in found.items())
-    peak = float(whole.rows.max())
-    moves = {part: restless(run) for part, run in found.items()}
+def claims(name: str, penalty: str, curves: dict[str, Run]) -> list[Claim]:
+    source = f"Figure 3, {name}, {penalty}"
+    full = curves["100%"]
+    stochastic = {share: curves[share] for share in ("10%", "20%")}
+    times = ", ".join(f"{share} {passes_to_best(run):.0f}" for share, run in curves.items())
+    peak = float(full.rows.max())
+    moves = {share: sparsity_change(run) for share, run in curves.items()}
+    correlations = {share: objective_error_correlation(run) for share, run in curves.items()}
     return [
-        Claim(place, "with stochastic gradients FOBOS gets very quickly to its least test error",
-              f"passes until within a point of its own least: {times}",
-              all(soon(run) < soon(whole) for run in parts.values())),
-        Claim(place, "the deterministic version increases the level of sparsity throughout its run",
-              f"rows that are not 0: {peak:.0%} at most, {whole.rows[-1]:.0%} at last; they became "
-              f"more in {np.mean(np.diff(whole.rows) > 0.0):.0%} of the marks",
-              bool(whole.rows[-1] < peak and np.mean(np.diff(whole.rows) > 0.0) <= 0.1)),
-        Claim(place, "the stochastic version has highly variable sparsity levels",
-              "change of the share of rows from mark to mark, in the later half: "
-              + ", ".join(f"{part} {move:.2%}" for part, move in moves.items()),
-              all(moves[part] > 2.0 * moves["100%"] for part in parts)),
-        Claim(place, "and does not give solutions as sparse as the deterministic one",
-              "rows that are not 0 at last: "
-              + ", ".join(f"{part} {run.rows[-1]:.1%}" for part, run in found.items()),
-              all(run.rows[-1] > whole.rows[-1] for run in parts.values())),
-        Claim(place, "the objective in training has a similar contour to the test loss",
+        Claim(source, "stochastic FOBOS gets to its minimum test error very quickly",
+              f"passes until within a point of the run's minimum: {times}",
+              all(passes_to_best(run) < passes_to_best(full) for run in stochastic.values())),
+        Claim(source, "the deterministic version increases the sparsity throughout its run",
+              f"non-zero rows: {peak:.0%} maximum, {full.rows[-1]:.0%} at the end; their number "
+              f"increased between {np.mean(np.diff(full.rows) > 0.0):.0%} of the records",
+              bool(full.rows[-1] < peak and np.mean(np.diff(full.rows) > 0.0) <= 0.1)),
+        Claim(source, "the stochastic version has highly variable sparsity levels",
+              "change of the share of rows between records, second half: "
+              + ", ".join(f"{share} {move:.2%}" for share, move in moves.items()),
+              all(moves[share] > 2.0 * moves["100%"] for share in stochastic)),
+        Claim(source, "and does not give solutions as sparse as the deterministic one",
+              "non-zero rows at the end: "
+              + ", ".join(f"{share} {run.rows[-1]:.1%}" for share, run in curves.items()),
+              all(run.rows[-1] > full.rows[-1] for run in stochastic.values())),
+        Claim(source, "the objective in training has a similar contour to the test loss",
               "rank correlation with the test error along the run: "
-              + ", ".join(f"{part} {followed(run):.2f}" for part, run in found.items())
-              + " (0.5: similar)", all(followed(run) >= 0.5 for run in found.values())),
+              + ", ".join(f"{share} {r:.2f}" for share, r in correlations.items())
+              + " (0.5: similar)", all(r >= 0.5 for r in correlations.values())),
     ]  # fmt: skip
 
 
@@ -163,51 +202,51 @@ def draw(figures: dict[str, dict[str, Run]]) -> Any:
     figure, axes = plt.subplots(
         1, len(figures), figsize=(5.5 * len(figures), 4.2), layout="constrained", squeeze=False
     )
-    for place, (title, found) in zip(axes[0], figures.items(), strict=True):
-        for part, run in found.items():
-            place.plot(run.passes, run.errors, STYLES[part], label=f"error, {part}")
-            place.plot(run.passes, run.rows, STYLES[part], ls="--", label=f"rows, {part}")
-        place.set(xlabel="passes over the training rows", ylim=(0.0, 1.02))
-        place.set_title(title, loc="left", fontsize="medium")
-        place.spines[["top", "right"]].set_visible(False)
+    for axis, (title, curves) in zip(axes[0], figures.items(), strict=True):
+        for share, run in curves.items():
+            axis.plot(run.passes, run.errors, STYLES[share], label=f"error, {share}")
+            axis.plot(run.passes, run.rows, STYLES[share], ls="--", label=f"rows, {share}")
+        axis.set(xlabel="passes over the training rows", ylim=(0.0, 1.02))
+        axis.set_title(title, loc="left", fontsize="medium")
+        axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].legend(frameon=False, ncols=2, fontsize="small")
     return figure
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--examples", type=int, default=2000, help="training rows of MNIST")
-    parser.add_argument("--runs", type=int, default=3, help="with other training rows each")
-    parser.add_argument("--passes", type=int, default=200)
-    asked = parser.parse_args()
-    look_in(asked.data)
-    runs, passes = (1, 20) if asked.quick else (asked.runs, asked.passes)
-    sets: dict[str, tuple[str, Callable[[int], Set], int]] = {}
-    for name, penalty, data, make, times in (
+    parser.add_argument("--runs", type=int, default=3, help="number of draws of training rows")
+    parser.add_argument("--passes", type=int, default=200, help="passes of each run")
+    args = parser.parse_args()
+    set_data_directory(args.data)
+    runs, passes = (1, 20) if args.quick else (args.runs, args.passes)
+    sets: dict[str, tuple[str, Callable[[int], MulticlassData], int]] = {}
+    for name, penalty, data, make_data, n_runs in (
         ("landsat", "l1", Landsat(), lambda seed: landsat(720, seed), runs),
-        ("mnist", "l1/l2", MNIST(), lambda seed: mnist(asked.examples, seed), min(runs, 2)),
+        ("mnist", "l1/l2", MNIST(), lambda seed: mnist(args.examples, seed), min(runs, 2)),
     ):
-        if not asked.quick and is_here(name, data):
-            sets[name] = penalty, make, times
-    sets = sets or {"made data": ("l1", made, runs)}
-    figures, told = {}, []
-    for name, (penalty, make, times) in sets.items():
-        found = figure3(make, penalty, times, passes)
-        told += claims(name, penalty, found)
-        figures[f"{name}, {penalty}"] = found
-        table(
-            f"{name}, {penalty}, mean of {times} runs: test error, and rows that are not 0",
-            ("rows a step", *(f"pass {p}" for p in (1, 5, 10, 50, passes)), "least error"),
+        if not args.quick and is_available(name, data):
+            sets[name] = penalty, make_data, n_runs
+    sets = sets or {"synthetic data": ("l1", synthetic, runs)}
+    figures, all_claims = {}, []
+    for name, (penalty, make_data, n_runs) in sets.items():
+        curves = figure3(make_data, penalty, n_runs, passes)
+        all_claims += claims(name, penalty, curves)
+        figures[f"{name}, {penalty}"] = curves
+        print_table(
+            f"{name}, {penalty}, mean of {n_runs} runs: test error, share of non-zero rows",
+            ("rows per step", *(f"pass {p}" for p in (1, 5, 10, 50, passes)), "min. error"),
             [
-                (part, *(f"{run.errors[k]:.3f} {run.rows[k]:4.0%}" if run.passes[k] == p else ""
+                (share, *(f"{run.errors[k]:.3f} {run.rows[k]:4.0%}" if run.passes[k] == p else ""
                          for p in (1, 5, 10, 50, passes)
                          for k in [int(np.argmin(np.abs(run.passes - p)))]),
                  f"{run.errors.min():.3f}")
-                for part, run in found.items()
+                for share, run in curves.items()
             ],
         )  # fmt: skip
-    show_claims("Figure 3", told)
-    print(save(draw(figures), asked.out, "fobos_minibatches.png"))
+    print_claims("Figure 3", all_claims)
+    print(save_figure(draw(figures), args.out, "fobos_minibatches.png"))
 
 
 if __name__ == "__main__":

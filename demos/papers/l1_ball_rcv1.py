@@ -1,14 +1,14 @@
-"""Figure 6 of the l1-ball paper: projected steps and exponentiated gradient on RCV1.
+"""Figure 6 of the l1-ball paper: projected gradient and exponentiated gradient on RCV1.
 
-    python demos/papers/l1_ball_rcv1.py [--quick] [--data FOLDER] [--radius 300] [--out FOLDER]
+    python demos/papers/l1_ball_rcv1.py [--quick] [--data DIR] [--radius 300] [--out DIR]
 
 Duchi, Shalev-Shwartz, Singer & Chandra (2008), Section 7: logistic regression of the topic CCAT in
-an l1 ball, no intercept. On the left steps of all rows and of 25% of them, on the right of one row
-and of 100. L1 steps are of size eta_0 / sqrt(t), as in the paper; EG has the best of constant
-steps, 1 / sqrt(t) and 1 / t. Each method has the best of a grid of first steps, which the paper
-does not give, nor its radius. Of one row the learners of streams are run, EG+- and the ball with
-the paper's tree. The paper has 804,414 documents and 112,919 words; the sample here is of 27,613
-documents and 47,236 words. Takes some minutes; without the data, made rows stand in for it.
+an l1 ball, no intercept. The left panel has gradients of all rows and of 25% of them, the right
+panel of one row and of 100. L1 steps have size eta_0 / sqrt(t), as in the paper; EG uses the best
+of constant steps, 1 / sqrt(t) and 1 / t. The paper gives neither the radius nor eta_0; each method
+uses the best eta_0 of a grid. Steps of one row are made by the online learners, EG+- and the ball
+with the paper's tree. The paper has 804,414 documents and 112,919 words; the sample here has 27,613
+documents and 47,236 words. Takes some minutes. Uses synthetic rows if the data is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import Claim, look_in, matrix, options, save, show_claims, table
+from common import (
+    Claim,
+    argument_parser,
+    first_reaching,
+    load_matrix,
+    print_claims,
+    print_table,
+    save_figure,
+    set_data_directory,
+)
 from scipy.sparse import csr_matrix
 
 import streaml1
@@ -46,21 +55,20 @@ STYLES = {
 
 
 class Curve(NamedTuple):
-    """Seconds of one thread, mean log-loss after so many passes, and the rate."""
+    """CPU seconds and mean log-loss along a run, and its rate."""
 
     seconds: Any
     loss: Any
     rate: str
     n_nonzero: int
 
-    def to(self, level: float) -> float:
-        """Seconds to a loss, or infinity."""
-        there = np.flatnonzero(self.loss <= level)
-        return float(self.seconds[there[0]]) if len(there) else float("inf")
+    def seconds_to(self, level: float) -> float:
+        """Return the seconds until the loss is at most `level`, or infinity."""
+        return first_reaching(self.seconds, self.loss, level)
 
 
-def made(n: int, d: int, seed: int = 0) -> tuple[Any, Any]:
-    """Rows like documents: few of many features, frequent and rare, of length 1."""
+def synthetic(n: int, d: int, seed: int = 0) -> tuple[Any, Any]:
+    """Draw rows like documents: few of many features, with Zipf frequencies, of unit length."""
     rng = np.random.default_rng(seed)
     k = 30
     ids = np.minimum(np.exp(rng.random(k * n) * np.log(d)), d - 1.0).astype(np.int32)
@@ -71,13 +79,13 @@ def made(n: int, d: int, seed: int = 0) -> tuple[Any, Any]:
     return X, rng.random(n) < 1.0 / (1.0 + np.exp(-(X @ true)))
 
 
-def documents(topic: str, rows: int) -> tuple[Any, Any] | None:
-    """Rows of RCV1 in a random order, which depends on their number alone; None without them."""
-    found = matrix("RCV1", RCV1(topic))
-    if found is None:
+def load_documents(topic: str, rows: int) -> tuple[Any, Any] | None:
+    """Return rows of RCV1 in a fixed random order; None if the data is missing."""
+    curves = load_matrix("RCV1", RCV1(topic))
+    if curves is None:
         return None
-    order = np.random.default_rng(2008).permutation(len(found[1]))[:rows]
-    return csr_matrix(found[0], dtype=np.float64)[order], np.asarray(found[1])[order]
+    order = np.random.default_rng(2008).permutation(len(curves[1]))[:rows]
+    return csr_matrix(curves[0], dtype=np.float64)[order], np.asarray(curves[1])[order]
 
 
 def log_loss(X: Any, y: Any, w: Any) -> float:
@@ -85,38 +93,38 @@ def log_loss(X: Any, y: Any, w: Any) -> float:
     return float(np.logaddexp(0.0, np.where(y, -a, a)).mean())
 
 
-def in_batches(
+def run_batches(
     X: Any, y: Any, radius: float, geometry: str, batch: Any, epochs: int, lr: float, step: str
 ) -> Curve:
-    """The solver's steps, and a look at all rows after each pass, which is in the time too."""
-    clock: list[float] = []
+    """Run the batch solver; its time includes one evaluation of all rows per pass."""
+    timestamps: list[float] = []
 
-    def apply_penalty(record: Any, w: Any) -> None:
-        clock.append(time.thread_time())
+    def record_time(record: Any, w: Any) -> None:
+        timestamps.append(time.thread_time())
 
     run = projected_gradient(
         X, y, radius=radius, geometry=geometry, batch=batch, step=step, lr=lr,
-        max_epochs=epochs, tol=1e-9, callback=apply_penalty,
+        max_epochs=epochs, tol=1e-9, callback=record_time,
     )  # fmt: skip
-    seconds = np.array(clock) - clock[0]
-    loss = np.array([one.objective for one in run.trace])
+    seconds = np.array(timestamps) - timestamps[0]
+    loss = np.array([record.objective for record in run.trace])
     return Curve(seconds, loss, f"{lr:g} {step}", int(np.count_nonzero(run.weights)))
 
 
-def one_by_one(
+def run_online(
     X: Any, y: Any, make: Callable[..., Any], epochs: int, lr: float, schedule: str
 ) -> Curve:
-    """A learner of streams, timed as it learns; its loss on all rows from time to time."""
-    make(lr, schedule).learn_many(X[:300], y[:300])  # compiles
+    """Time an online learner, and evaluate it on all rows four times per pass."""
+    make(lr, schedule).learn_many(X[:300], y[:300])  # compile
     model = make(lr, schedule)
     seconds, loss, spent = [0.0], [float(np.log(2.0))], 0.0
     rng = np.random.default_rng(0)
     for _ in range(epochs):
         order = rng.permutation(len(y))
         for rows in np.array_split(order, 4):
-            some, labels = X[rows], y[rows]
+            batch_X, labels = X[rows], y[rows]
             begin = time.thread_time()
-            model.learn_many(some, labels)
+            model.learn_many(batch_X, labels)
             spent += time.thread_time() - begin
             w = np.zeros(X.shape[1])
             weights = model.weights
@@ -138,37 +146,39 @@ def eg(radius: float, d: int, lr: float, schedule: str) -> Any:
     )
 
 
-def best(run: Callable[..., Curve], epochs: int, tried: list[tuple[float, str]]) -> Curve:
-    """The rate and schedule that are lowest after a third of the passes, run to the end."""
+def best_run(run: Callable[..., Curve], epochs: int, candidates: list[tuple[float, str]]) -> Curve:
+    """Return a full run with the rate and schedule that are best after a third of the passes."""
     third = max(1, epochs // 3)
-    ends = [(float(run(third, lr, schedule).loss[-1]), lr, schedule) for lr, schedule in tried]
+    ends = [(float(run(third, lr, schedule).loss[-1]), lr, schedule) for lr, schedule in candidates]
     _, lr, schedule = min(ends)
     return run(epochs, lr, schedule)
 
 
-def measured(
-    X: Any, y: Any, radius: float, epochs: dict[str, int], thin: int = 1
+def measure_all(
+    X: Any, y: Any, radius: float, epochs: dict[str, int], stride: int = 1
 ) -> dict[str, Curve]:
-    """All eight lines of the figure, each at the best of its first steps, or of every third."""
-    found = {}
-    ours = [(lr, "invsqrt") for lr in L1_RATES[::thin]]
-    rivals = [(lr, schedule) for schedule in SCHEDULES for lr in EG_RATES[::thin]]
-    singly = [(lr, schedule) for schedule in SCHEDULES for lr in EG_ONE_RATES[::thin]]
+    """Return the eight curves of the figure, each with its best rate among every `stride`-th."""
+    curves = {}
+    ours = [(lr, "invsqrt") for lr in L1_RATES[::stride]]
+    rivals = [(lr, schedule) for schedule in SCHEDULES for lr in EG_RATES[::stride]]
+    singly = [(lr, schedule) for schedule in SCHEDULES for lr in EG_ONE_RATES[::stride]]
     for name, batch in (("Full", "full"), ("Stoch", 0.25), ("100", 100)):
-        for kind, geometry, tried in (("L1", "euclidean", ours), ("EG", "eg", rivals)):
-            run = functools.partial(in_batches, X, y, radius, geometry, batch)
-            found[f"{kind} - {name}"] = best(run, epochs[name], tried)
-    of_tree = functools.partial(one_by_one, X, y, lambda *rate: ball(radius, *rate))
-    of_eg = functools.partial(one_by_one, X, y, lambda *rate: eg(radius, X.shape[1], *rate))
-    found["L1 - 1"] = best(of_tree, epochs["1"], ours)
-    found["EG - 1"] = best(of_eg, epochs["1"], singly)
-    return found
+        for kind, geometry, candidates in (("L1", "euclidean", ours), ("EG", "eg", rivals)):
+            run = functools.partial(run_batches, X, y, radius, geometry, batch)
+            curves[f"{kind} - {name}"] = best_run(run, epochs[name], candidates)
+    of_tree = functools.partial(run_online, X, y, lambda *rate: ball(radius, *rate))
+    of_eg = functools.partial(run_online, X, y, lambda *rate: eg(radius, X.shape[1], *rate))
+    curves["L1 - 1"] = best_run(of_tree, epochs["1"], ours)
+    curves["EG - 1"] = best_run(of_eg, epochs["1"], singly)
+    return curves
 
 
-def a_row(X: Any, y: Any, radius: float, found: dict[str, Curve], rounds: int) -> dict[str, float]:
-    """Microseconds a row of steps of one row, interleaved; the first round is not counted."""
-    lr, schedule = found["L1 - 1"].rate.split()
-    eg_lr, eg_schedule = found["EG - 1"].rate.split()
+def step_times(
+    X: Any, y: Any, radius: float, curves: dict[str, Curve], rounds: int
+) -> dict[str, float]:
+    """Return the microseconds per row of single-row steps, interleaved, without the first round."""
+    lr, schedule = curves["L1 - 1"].rate.split()
+    eg_lr, eg_schedule = curves["EG - 1"].rate.split()
     models = {
         "EG": eg(radius, X.shape[1], float(eg_lr), eg_schedule),
         "L1, tree": ball(radius, float(lr), schedule),
@@ -181,95 +191,96 @@ def a_row(X: Any, y: Any, radius: float, found: dict[str, Curve], rounds: int) -
             model.learn_many(X, y)
             if r > 0:
                 times[name].append((time.thread_time() - begin) / len(y) * 1e6)
-    return {name: float(np.median(one)) for name, one in times.items()}
+    return {name: float(np.median(rounds)) for name, rounds in times.items()}
 
 
-def draw(found: dict[str, Curve], least: float, title: str) -> Any:
+def draw(curves: dict[str, Curve], optimum: float, title: str) -> Any:
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
-    for at, names in zip(axes, (("Full", "Stoch"), ("1", "100")), strict=True):
+    for axis, names in zip(axes, (("Full", "Stoch"), ("1", "100")), strict=True):
         for name in (f"{kind} - {size}" for size in names for kind in ("L1", "EG")):
-            curve = found[name]
-            above = np.maximum(curve.loss - least, 1e-5)
-            at.semilogy(curve.seconds, above, STYLES[name], ms=3, lw=1.2, label=name)
-        at.set(xlabel="seconds of one thread")
-        at.legend(frameon=False)
-        at.spines[["top", "right"]].set_visible(False)
-    axes[0].set(ylabel="log-loss - least in the ball")
+            curve = curves[name]
+            above = np.maximum(curve.loss - optimum, 1e-5)
+            axis.semilogy(curve.seconds, above, STYLES[name], ms=3, lw=1.2, label=name)
+        axis.set(xlabel="CPU seconds")
+        axis.legend(frameon=False)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set(ylabel="log-loss - minimum in the ball")
     axes[0].set_title(title, loc="left")
-    axes[1].set_title("steps of one row, and of 100", loc="left")
+    axes[1].set_title("gradients of one row, and of 100", loc="left")
     return figure
 
 
-def claims(found: dict[str, Curve], least: float, us: dict[str, float]) -> list[Claim]:
-    """What Section 7 says of Figure 6."""
-    made = []
+def claims(curves: dict[str, Curve], optimum: float, us: dict[str, float]) -> list[Claim]:
+    """Check the statements of Section 7 about Figure 6."""
+    checked = []
     for size, where in (("Full", "left"), ("Stoch", "left, 25%")):
-        ours, rival = found[f"L1 - {size}"], found[f"EG - {size}"]
+        ours, rival = curves[f"L1 - {size}"], curves[f"EG - {size}"]
         level = float(rival.loss[-1])
-        made.append(
+        checked.append(
             Claim(
                 f"Figure 6, {where}",
                 "L1 projections outperform EG, both in convergence speed and in log-loss",
-                f"f - f* at the end {ours.loss[-1] - least:.2g} against {level - least:.2g}; "
-                f"EG's end is met after {ours.to(level):.2g} s, by EG after {rival.to(level):.2g}",
-                bool(ours.loss[-1] < level and ours.to(level) < rival.to(level)),
+                f"f - f* at the end {ours.loss[-1] - optimum:.2g} against {level - optimum:.2g}; "
+                f"EG's final loss is reached after {ours.seconds_to(level):.2g} s, by EG after "
+                f"{rival.seconds_to(level):.2g} s",
+                bool(ours.loss[-1] < level and ours.seconds_to(level) < rival.seconds_to(level)),
             )
         )
-    for index, which in (("tree", "the paper's tree"), ("wheel", "this package's wheel")):
-        made.append(
+    for index, which in (("tree", "the paper's tree"), ("wheel", "streaml1's timing wheel")):
+        checked.append(
             Claim(
                 "Figure 6, right",
                 f"EG's updates take less time where the gradient is very sparse ({which})",
-                f"us a row, one row a step: EG {us['EG']:.2f}, L1 {us['L1, ' + index]:.2f}",
+                f"us per row, one row per step: EG {us['EG']:.2f}, L1 {us['L1, ' + index]:.2f}",
                 us["EG"] < us["L1, " + index],
             )
         )
     for size in ("1", "100"):
-        ours, rival = found[f"L1 - {size}"], found[f"EG - {size}"]
+        ours, rival = curves[f"L1 - {size}"], curves[f"EG - {size}"]
         level = float(ours.loss[-1])
-        made.append(
+        checked.append(
             Claim(
                 f"Figure 6, right, {size}",
                 "this advantage can be seen on the right side",
-                f"L1's end, f - f* = {level - least:.2g}, is met by EG after "
-                f"{rival.to(level):.2g} s, by L1 after {ours.to(level):.2g}; EG ends at "
-                f"{rival.loss[-1] - least:.2g}",
-                rival.to(level) < ours.to(level),
+                f"L1's final f - f* = {level - optimum:.2g} is reached by EG after "
+                f"{rival.seconds_to(level):.2g} s, by L1 after {ours.seconds_to(level):.2g} s; EG "
+                f"ends at {rival.loss[-1] - optimum:.2g}",
+                rival.seconds_to(level) < ours.seconds_to(level),
             )
         )
-    return made
+    return checked
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--radius", type=float, default=RADIUS)
-    parser.add_argument("--topic", default="CCAT")
-    parser.add_argument("--rows", type=int, default=ROWS, help="at most so many documents")
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")  # runs are ended early on purpose
-    look_in(given.data)
+    parser = argument_parser(__doc__)
+    parser.add_argument("--radius", type=float, default=RADIUS, help="radius of the l1 ball")
+    parser.add_argument("--topic", default="CCAT", help="topic that is the label")
+    parser.add_argument("--rows", type=int, default=ROWS, help="maximum number of documents")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")  # runs stop early on purpose
+    set_data_directory(args.data)
     epochs = {"Full": 40, "Stoch": 15, "100": 3, "1": 3}
-    found_rows = None if given.quick else documents(given.topic, given.rows)
+    found_rows = None if args.quick else load_documents(args.topic, args.rows)
     if found_rows is None:
-        X, y = made(800, 400)
-        title, radius, epochs = "made rows", 30.0, {"Full": 8, "Stoch": 4, "100": 2, "1": 2}
+        X, y = synthetic(800, 400)
+        title, radius, epochs = "synthetic rows", 30.0, {"Full": 8, "Stoch": 4, "100": 2, "1": 2}
     else:
-        (X, y), radius = found_rows, given.radius
-        title = f"RCV1, {given.topic}: all rows, and 25%"
-    least = fista(X, y, penalty="ball", radius=radius, tol=1e-7, max_epochs=500).objective
-    found = measured(X, y, radius, epochs, 3 if given.quick else 1)
-    us = a_row(X, y, radius, found, 2 if given.quick else 5)
-    table(
-        f"{title}; {X.shape[0]:,} x {X.shape[1]:,}, radius {radius:g}, f* = {least:.4f}",
+        (X, y), radius = found_rows, args.radius
+        title = f"RCV1, {args.topic}: all rows, and 25%"
+    optimum = fista(X, y, penalty="ball", radius=radius, tol=1e-7, max_epochs=500).objective
+    curves = measure_all(X, y, radius, epochs, 3 if args.quick else 1)
+    us = step_times(X, y, radius, curves, 2 if args.quick else 5)
+    print_table(
+        f"{title}; {X.shape[0]:,} x {X.shape[1]:,}, radius {radius:g}, f* = {optimum:.4f}",
         ("method", "passes", "best eta_0, schedule", "f - f* at the end", "seconds", "non-zeros"),
         [
-            (name, epochs[name.split()[-1]], curve.rate, f"{curve.loss[-1] - least:.2g}",
+            (name, epochs[name.split()[-1]], curve.rate, f"{curve.loss[-1] - optimum:.2g}",
              f"{curve.seconds[-1]:.2f}", f"{curve.n_nonzero:,}")
-            for name, curve in found.items()
+            for name, curve in curves.items()
         ],
     )  # fmt: skip
-    show_claims("Figure 6", claims(found, least, us))
-    print(save(draw(found, least, title), given.out, "l1-ball-rcv1.png"))
+    print_claims("Figure 6", claims(curves, optimum, us))
+    print(save_figure(draw(curves, optimum, title), args.out, "l1-ball-rcv1.png"))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Figures 4 and 5 of the l1-ball paper: projected gradient steps beside specialised solvers.
+"""Figures 4 and 5 of the l1-ball paper: projected gradient steps and specialised solvers.
 
-    python demos/papers/l1_ball_synthetic.py [--quick] [--sizes 800 4000] [--out FOLDER]
+    python demos/papers/l1_ball_synthetic.py [--quick] [--sizes 800 4000] [--out DIR]
 
-Duchi, Shalev-Shwartz, Singer & Chandra (2008), Section 7: made data with as many rows as columns,
-half of the true weights zero; least squares and logistic regression. Floating-point operations to
-come near the optimum, by batch steps with a line search, batch and stochastic steps of size
-eta_0 / sqrt(t), a truncated Newton interior point method as in Kim et al. (2007), and coordinate
-descent. The paper does not give the strength of the penalty (here a tenth of the one that makes
-all weights zero), the share of the rows in a stochastic step (1%), nor eta_0 (the best of a grid).
-Takes four minutes; needs no data.
+Duchi, Shalev-Shwartz, Singer & Chandra (2008), Section 7: synthetic data with as many rows as
+columns, half of the true weights zero; least squares and logistic regression. Counts floating-point
+operations to reach the optimum, for batch steps with a line search, batch and stochastic steps of
+size eta_0 / sqrt(t), a truncated Newton interior point method as in Kim et al. (2007), and
+coordinate descent. The paper gives neither the strength of the penalty (here a tenth of the one
+that makes all weights zero), the share of rows in a stochastic step (1%), nor eta_0 (the best of a
+grid). Takes four minutes; needs no data.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import Claim, options, save, show_claims, table
+from common import Claim, argument_parser, first_reaching, print_claims, print_table, save_figure
 
 from streaml1.solvers import fista, projected_gradient, scd
 
 SIZES = (800, 4_000)
-SHARE = 0.1  # the strength, of the one that makes all weights zero
+SHARE = 0.1  # the strength, relative to the one that makes all weights zero
 BATCH = 0.01
-PROJECTION = 8.0  # operations an entry: the expected passes of Figure 2, and the step
+PROJECTION = 8.0  # operations per entry: the expected passes of Figure 2, and the step
 PROJECTIONS = ("L1-Line", "L1-Batch", "L1-Stoch")
 LEVELS = (1e0, 1e-1, 1e-2, 1e-3)
 NAMES = {
@@ -39,32 +39,31 @@ NAMES = {
 
 
 class Problem(NamedTuple):
-    """Rows, labels, the penalised and the constrained problem and their optima."""
+    """Rows and labels of a penalised and an equivalent constrained problem, and their optima."""
 
     loss: str
     X: Any
     y: Any
     strength: float
     radius: float
-    least: float  # of the mean loss in the ball
-    penalised: float  # of the mean loss and the penalty
+    minimum: float  # of the mean loss in the ball
+    penalised: float  # minimum of the mean loss plus penalty
 
 
 class Curve(NamedTuple):
-    """Operations, and how far above its optimum the method was then."""
+    """Operations, and the excess over the optimum."""
 
     flops: Any
     above: Any
     note: str = ""
 
-    def to(self, level: float) -> float:
-        """The operations until it was as near as that, or infinity."""
-        there = np.flatnonzero(self.above <= level)
-        return float(self.flops[there[0]]) if len(there) else math.inf
+    def operations_to(self, level: float) -> float:
+        """Return the operations until the excess is at most `level`, or infinity."""
+        return first_reaching(self.flops, self.above, level)
 
 
-def made(loss: str, n: int, seed: int) -> Problem:
-    """The paper's data; the radius is the size of the penalised solution."""
+def synthetic(loss: str, n: int, seed: int) -> Problem:
+    """Draw the paper's data; the radius is the l1 norm of the penalised solution."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, n))
     true = rng.normal(size=n) * (rng.random(n) < 0.5)
@@ -81,8 +80,8 @@ def made(loss: str, n: int, seed: int) -> Problem:
     return Problem(loss, X, y, strength, radius, inside.objective, best.objective)
 
 
-def projected(problem: Problem, epochs: int, **given: Any) -> Curve:
-    """What projected gradient steps do in the ball; operations are those that its steps need."""
+def run_projected(problem: Problem, epochs: int, **args: Any) -> Curve:
+    """Run projected gradient steps in the ball and count the operations of the steps."""
     run = projected_gradient(
         problem.X,
         problem.y,
@@ -90,27 +89,27 @@ def projected(problem: Problem, epochs: int, **given: Any) -> Curve:
         radius=problem.radius,
         max_epochs=epochs,
         tol=1e-9,
-        **given,
+        **args,
     )
     n = len(problem.y)
-    steps = math.ceil(1.0 / given["batch"]) if "batch" in given else 1
+    steps = math.ceil(1.0 / args["batch"]) if "batch" in args else 1
     flops = [2.0 * one.accesses + PROJECTION * n * steps * one.epoch for one in run.trace]
-    return Curve(np.array(flops), np.array([one.objective for one in run.trace]) - problem.least)
+    return Curve(np.array(flops), np.array([one.objective for one in run.trace]) - problem.minimum)
 
 
-def best_rate(problem: Problem, epochs: int, **given: Any) -> Curve:
-    """The rate that ends nearest to the optimum."""
+def best_rate(problem: Problem, epochs: int, **args: Any) -> Curve:
+    """Return the run of the rate that ends closest to the optimum."""
     unit = 1.0 if problem.loss == "squared" else 30.0 / math.sqrt(len(problem.y))
-    unit *= math.sqrt(given.get("batch", 1.0))
-    tried = []
+    unit *= math.sqrt(args.get("batch", 1.0))
+    candidates = []
     for lr in unit * np.geomspace(0.03, 3.0, 5):
-        curve = projected(problem, epochs, step="invsqrt", lr=float(lr), **given)
-        tried.append(curve._replace(note=f"eta_0 = {lr:.2g}"))
-    return min(tried, key=lambda curve: float(curve.above[-5:].mean()))
+        curve = run_projected(problem, epochs, step="invsqrt", lr=float(lr), **args)
+        candidates.append(curve._replace(note=f"eta_0 = {lr:.2g}"))
+    return min(candidates, key=lambda curve: float(curve.above[-5:].mean()))
 
 
-def coordinate(problem: Problem, epochs: int) -> Curve:
-    """Coordinate descent on the penalised problem, coordinates in turn."""
+def run_coordinate(problem: Problem, epochs: int) -> Curve:
+    """Run cyclic coordinate descent on the penalised problem."""
     run = scd(
         problem.X,
         problem.y,
@@ -126,15 +125,15 @@ def coordinate(problem: Problem, epochs: int) -> Curve:
 
 
 def value_slope_curvature(loss: str, a: Any, y: Any) -> tuple[Any, Any, Any]:
-    """The loss at the margins, and its first two derivatives."""
+    """Return the losses at the margins, and their first two derivatives."""
     if loss == "squared":
         return 0.5 * (a - y) ** 2, a - y, np.ones(len(a))
     p = 0.5 * (1.0 - np.tanh(0.5 * y * a))
     return np.logaddexp(0.0, -y * a), -y * p, p * (1.0 - p)
 
 
-def dual(problem: Problem, a: Any, slope: Any, gradient: Any) -> float:
-    """A lower bound of the penalised problem, by the slopes shrunk until they are feasible."""
+def dual_bound(problem: Problem, a: Any, slope: Any, gradient: Any) -> float:
+    """Return a lower bound of the penalised problem, from slopes scaled to be dual feasible."""
     theta = slope * min(1.0, problem.strength / float(np.abs(gradient).max()))
     if problem.loss == "squared":
         return -float(np.mean(0.5 * theta**2 + theta * problem.y))
@@ -142,20 +141,23 @@ def dual(problem: Problem, a: Any, slope: Any, gradient: Any) -> float:
     return -float(np.mean(p * np.log(p) + (1.0 - p) * np.log1p(-p)))
 
 
-def interior_point(problem: Problem, most: int = 60) -> Curve:
-    """Newton steps on t (loss + strength sum u) - sum log(u^2 - w^2), by conjugate gradients."""
+def interior_point(problem: Problem, max_steps: int = 60) -> Curve:
+    """Make Newton steps on t (loss + strength sum u) - sum log(u^2 - w^2).
+
+    Conjugate gradients solve for the direction in w; that in u follows in closed form.
+    """
     X, y, n = problem.X, problem.y, problem.X.shape[1]
     m, squares = len(y), np.mean(X * X, axis=0)
     w, u, a = np.zeros(n), np.ones(n), np.zeros(m)
     t = 1.0 / problem.strength
-    product = 2.0 * m * n  # the operations of X v
+    product = 2.0 * m * n  # operations of X v
     flops, curve, dw = 0.0, [], np.zeros(n)
-    for _ in range(most):
+    for _ in range(max_steps):
         value, slope, curvature = value_slope_curvature(problem.loss, a, y)
         gradient = X.T @ slope / m
         flops += product
         f = float(value.mean()) + problem.strength * float(np.abs(w).sum())
-        gap = f - dual(problem, a, slope, gradient)
+        gap = f - dual_bound(problem, a, slope, gradient)
         curve.append((flops, f - problem.penalised))
         if f - problem.penalised < 1e-8 * max(1.0, f):
             break
@@ -193,14 +195,14 @@ def interior_point(problem: Problem, most: int = 60) -> Curve:
 
 
 def conjugate_gradients(
-    product: Any, scale: Any, right: Any, precision: float, most: int = 200
+    product: Any, scale: Any, right: Any, precision: float, max_steps: int = 200
 ) -> tuple[Any, int]:
-    """Solve with a positive matrix, preconditioned by its diagonal; how many products it took."""
+    """Solve a positive definite system, preconditioned by its diagonal; also return products."""
     x, r = np.zeros(len(right)), right.copy()
     z = r / scale
     p, rz = z.copy(), float(r @ z)
     products = 0
-    while products < most:
+    while products < max_steps:
         Ap = product(p)
         products += 1
         alpha = rz / float(p @ Ap)
@@ -214,88 +216,89 @@ def conjugate_gradients(
     return x, products
 
 
-def measured(problem: Problem, epochs: int) -> dict[str, Curve]:
-    """All methods on one problem."""
-    found = {
-        "L1-Line": projected(problem, epochs, step="line"),
+def measure_all(problem: Problem, epochs: int) -> dict[str, Curve]:
+    """Run all methods on one problem."""
+    results = {
+        "L1-Line": run_projected(problem, epochs, step="line"),
         "L1-Batch": best_rate(problem, epochs),
         "L1-Stoch": best_rate(problem, max(10, epochs // 3), batch=BATCH),
         "IP": interior_point(problem),
     }
     if problem.loss == "squared":
-        found["Coordinate"] = coordinate(problem, epochs)
-    return found
+        results["Coordinate"] = run_coordinate(problem, epochs)
+    return results
 
 
-def draw(found: dict[tuple[str, int], dict[str, Curve]], sizes: tuple[int, ...]) -> Any:
+def draw(results: dict[tuple[str, int], dict[str, Curve]], sizes: tuple[int, ...]) -> Any:
     figure, axes = plt.subplots(
         2, len(sizes), figsize=(5.2 * len(sizes), 7.4), layout="constrained", squeeze=False
     )
-    for (loss, n), curves in found.items():
-        at = axes[0 if loss == "squared" else 1][sizes.index(n)]
+    for (loss, n), curves in results.items():
+        axis = axes[0 if loss == "squared" else 1][sizes.index(n)]
         for name, curve in curves.items():
             color, style = NAMES[name]
             above = np.maximum(curve.above, 1e-6)
-            at.loglog(np.maximum(curve.flops, n * n), above, style, color=color, ms=3, label=name)
+            axis.loglog(np.maximum(curve.flops, n * n), above, style, color=color, ms=3, label=name)
         title = "least squares" if loss == "squared" else "logistic"
-        at.set_title(f"{title}, n = {n:,}", loc="left")
-        at.set(xlabel="floating-point operations", ylabel="f - f*", ylim=(1e-5, None))
-        at.spines[["top", "right"]].set_visible(False)
+        axis.set_title(f"{title}, n = {n:,}", loc="left")
+        axis.set(xlabel="floating-point operations", ylabel="f - f*", ylim=(1e-5, None))
+        axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].legend(frameon=False)
     return figure
 
 
-def slowing(curve: Curve) -> tuple[float, float]:
-    """Decades won by the first tenth of the operations, and by the last nine."""
+def decades_gained(curve: Curve) -> tuple[float, float]:
+    """Return the decades of excess gained in the first tenth of the operations and in the rest."""
     above = np.maximum(curve.above, 1e-9)
     first = int(np.searchsorted(curve.flops, 0.1 * curve.flops[-1]))
-    early = math.log10(above[0] / above[first])
-    return early, math.log10(above[first] / above[-1])
+    stochastic_curves = math.log10(above[0] / above[first])
+    return stochastic_curves, math.log10(above[first] / above[-1])
 
 
-def near(problem: Problem) -> float:
-    """The paper's accuracy for the logistic loss, 0.01; of least squares as a share of f(0)."""
+def accuracy(problem: Problem) -> float:
+    """Return the paper's accuracy 0.01 for the logistic loss, a share of f(0) for least squares."""
     return 1e-2 if problem.loss == "logistic" else 1e-3 * float(np.mean(problem.y**2)) / 2.0
 
 
-def shown(flops: float) -> str:
+def format_operations(flops: float) -> str:
     return "-" if math.isinf(flops) else f"{flops:.2g}"
 
 
 def claims(
-    found: dict[tuple[str, int], dict[str, Curve]], levels: dict[tuple[str, int], float]
+    results: dict[tuple[str, int], dict[str, Curve]], levels: dict[tuple[str, int], float]
 ) -> list[Claim]:
-    """What Section 7 says of the two figures, against the curves."""
-    made = []
-    early = {key: curves["L1-Stoch"] for key, curves in found.items()}
-    outset = {
-        key: (min(curves[k].to(levels[key]) for k in ("L1-Stoch", "L1-Batch")),
-              curves["IP"].to(levels[key]))
-        for key, curves in found.items()
+    """Check the statements of Section 7 about both figures."""
+    checked = []
+    stochastic_curves = {key: curves["L1-Stoch"] for key, curves in results.items()}
+    operations = {
+        key: (min(curves[k].operations_to(levels[key]) for k in ("L1-Stoch", "L1-Batch")),
+              curves["IP"].operations_to(levels[key]))
+        for key, curves in results.items()
     }  # fmt: skip
-    made.append(
+    checked.append(
         Claim(
             "Section 7, Figures 4, 5",
             "projected subgradient methods are generally very fast at the outset, to 0.01",
             "operations of L1-Batch or L1-Stoch and of IP to "
             + ", ".join(
-                f"{levels[key]:.2g} ({key[0]} {key[1]:,}): {shown(ours)} and {shown(ip)}"
-                for key, (ours, ip) in outset.items()
+                f"{levels[key]:.2g} ({key[0]} {key[1]:,}): "
+                f"{format_operations(ours)} and {format_operations(ip)}"
+                for key, (ours, ip) in operations.items()
             ),
-            all(ours < ip for ours, ip in outset.values()),
+            all(ours < ip for ours, ip in operations.values()),
         )
     )
-    slow = {key: slowing(curve) for key, curve in early.items()}
-    made.append(
+    decades = {key: decades_gained(curve) for key, curve in stochastic_curves.items()}
+    checked.append(
         Claim(
             "the same",
             "but their rate of convergence slows over time",
-            "decades of f - f* that L1-Stoch wins in its first tenth, and in the rest: "
-            + ", ".join(f"{a:.1f} and {b:.1f} ({k[0]} {k[1]:,})" for k, (a, b) in slow.items()),
-            all(a / 0.1 > b / 0.9 for a, b in slow.values()),
+            "decades of f - f* gained by L1-Stoch in its first tenth and in the rest: "
+            + ", ".join(f"{a:.1f} and {b:.1f} ({k[0]} {k[1]:,})" for k, (a, b) in decades.items()),
+            all(a / 0.1 > b / 0.9 for a, b in decades.values()),
         )
     )
-    for rival, ours, says, most in (
+    for rival, ours, says, max_steps in (
         ("IP", PROJECTIONS, "with projections they outperform interior point methods", 1.0),
         ("IP", ("L1-Stoch",), "stochastic steps outperform interior point methods (abstract)", 1.0),
         (
@@ -304,29 +307,32 @@ def claims(
         ),
     ):
         ratios = {
-            key: min(curves[k].to(1e-2) for k in ours) / curves[rival].to(1e-2)
-            for key, curves in found.items()
+            key: min(curves[k].operations_to(1e-2) for k in ours)
+            / curves[rival].operations_to(1e-2)
+            for key, curves in results.items()
             if rival in curves
         }
-        made.append(
+        checked.append(
             Claim(
                 "the same",
                 says,
                 f"operations to 0.01, {'the best with projections' if len(ours) > 1 else ours[0]} "
                 f"over {rival}: "
                 + ", ".join(f"{r:.2g} ({k[0]} {k[1]:,})" for k, r in ratios.items()),
-                all(r <= most for r in ratios.values()),
+                all(r <= max_steps for r in ratios.values()),
             )
         )
-    sizes = sorted({n for _, n in found})
+    sizes = sorted({n for _, n in results})
     if len(sizes) > 1:
         growth = {
             loss: [
-                found[loss, n]["IP"].to(1e-2) / found[loss, n]["L1-Line"].to(1e-2) for n in sizes
+                results[loss, n]["IP"].operations_to(1e-2)
+                / results[loss, n]["L1-Line"].operations_to(1e-2)
+                for n in sizes
             ]
             for loss in ("squared", "logistic")
         }
-        made.append(
+        checked.append(
             Claim(
                 "the same, n = 4,000",
                 "in high dimensions the faster convergence of IP is counteracted by its dependence "
@@ -336,32 +342,34 @@ def claims(
                 all(r[-1] > r[0] for r in growth.values()),
             )
         )
-    return made
+    return checked
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=None, help="columns, and rows")
-    given = parser.parse_args()
-    sizes = tuple(given.sizes or ((40, 80) if given.quick else SIZES))
-    warnings.simplefilter("ignore")  # runs are ended early on purpose
-    found, levels = {}, {}
+    parser = argument_parser(__doc__)
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=None, help="numbers of columns and of rows"
+    )
+    args = parser.parse_args()
+    sizes = tuple(args.sizes or ((40, 80) if args.quick else SIZES))
+    warnings.simplefilter("ignore")  # runs stop early on purpose
+    results, levels = {}, {}
     for n in sizes:
         for loss in ("squared", "logistic"):
-            problem = made(loss, n, seed=n)
-            curves = measured(problem, 20 if given.quick else 100)
-            found[loss, n], levels[loss, n] = curves, near(problem)
-            table(
+            problem = synthetic(loss, n, seed=n)
+            curves = measure_all(problem, 20 if args.quick else 100)
+            results[loss, n], levels[loss, n] = curves, accuracy(problem)
+            print_table(
                 f"{loss}, n = {n:,}, radius {problem.radius:.1f}: operations until f - f* <=",
                 ("method", *(f"{level:g}" for level in LEVELS), "ends at", ""),
                 [
-                    (name, *(shown(curve.to(level)) for level in LEVELS),
+                    (name, *(format_operations(curve.operations_to(level)) for level in LEVELS),
                      f"{max(0.0, float(curve.above[-1])):.1e}", curve.note)
                     for name, curve in curves.items()
                 ],
             )  # fmt: skip
-    show_claims("Figures 4 and 5", claims(found, levels))
-    print(save(draw(found, sizes), given.out, "l1-ball-synthetic.png"))
+    print_claims("Figures 4 and 5", claims(results, levels))
+    print(save_figure(draw(results, sizes), args.out, "l1-ball-synthetic.png"))
 
 
 if __name__ == "__main__":

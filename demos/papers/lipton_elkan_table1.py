@@ -1,16 +1,16 @@
-"""Lipton & Elkan (2015), Table 1: seconds an example, lazy and dense, SGD and FoBoS.
+"""Lipton & Elkan (2015), Table 1: seconds per example of lazy and dense SGD and FoBoS.
 
     python demos/papers/lipton_elkan_table1.py [--dimension 260941] [--quick]
 
-The paper's rows are a million abstracts of Medline, which are not public. These are drawn from a
-seed to their shape: 260,941 features, of Zipf's frequencies, 88.54 non-zeros on average, of length
-1. As in the paper logistic regression with an elastic net, no intercept, a rate that falls; its
-strengths are not told: both are 1e-6 here.
+The paper's rows are a million abstracts of Medline, which are not public. Synthetic rows have the
+same shape: 260,941 features with Zipf frequencies, 88.54 non-zeros on average, unit length. As in
+the paper, the model is logistic regression with an elastic net, no intercept and a decreasing rate.
+The paper does not give the strengths; both are 1e-6 here.
 
-A speed-up depends on what is slow. Each way of writing the dense update stands beside the lazy one
-written the same way: plain Python, numpy as one writes it first, numpy in place, compiled loops;
-then all of them beside streaml1. Rounds are interleaved, and medians shown, of the thread's time.
-Writes out/lipton-elkan-table1.png. Takes a minute and a half.
+A speed-up depends on the baseline. Each implementation of the dense update is compared with a lazy
+one of the same kind (plain Python, naive numpy, in-place numpy, compiled loops), and all of them
+with streaml1. Rounds are interleaved; times are median CPU times of the thread. Writes
+out/lipton-elkan-table1.png. Takes a minute and a half.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import CONSOLE, Claim, options, save, show_claims, table
-from lipton_elkan_ways import (
+from common import CONSOLE, Claim, argument_parser, print_claims, print_table, save_figure
+from lipton_elkan_updates import (
     DENSE,
     L1,
     LAZY,
     LR,
     MEAN,
-    WAYS,
+    VARIANTS,
     Rows,
-    bare,
+    make_rows,
     model,
     numpy_dense,
-    package,
-    rows,
+    run_bare,
+    run_streaml1,
 )
 
 DIMENSION = 260_941
@@ -42,17 +42,17 @@ UPDATES = ("sgd", "fobos")
 PAPER = {"sgd": (0.0102, 21.377, 14.381), "fobos": (0.0120, 22.511, 16.785)}
 
 
-def lazily(data: Rows, n: int, update: str, stamps: str) -> Callable[[], Any]:
-    """A pass of streaml1 alone, without making the weights into an array."""
+def streaml1_pass(data: Rows, n: int, update: str, stamps: str) -> Callable[[], Any]:
+    """Return a pass of streaml1, without the conversion of the weights to an array."""
     X, y = data.X[:n], data.y[:n]
     return lambda: model(update, stamps).learn_many(X, y)
 
 
-def by_dicts(data: Rows, n: int, update: str) -> Callable[[], Any]:
-    """One dict after the other, as a stream brings them."""
+def dict_pass(data: Rows, n: int, update: str) -> Callable[[], Any]:
+    """Return a pass of streaml1 over dicts, one by one."""
     examples = []
     for t in range(n):
-        ids, values, y = data.part(t)
+        ids, values, y = data.row(t)
         examples.append((dict(zip(ids.tolist(), values.tolist(), strict=True)), bool(y)))
 
     def run() -> None:
@@ -64,7 +64,7 @@ def by_dicts(data: Rows, n: int, update: str) -> Callable[[], Any]:
 
 
 class Sizes(NamedTuple):
-    """How many examples each is timed on, and in how many rounds."""
+    """Numbers of examples per implementation, and of rounds."""
 
     lazy: int
     python: int
@@ -76,114 +76,131 @@ class Sizes(NamedTuple):
 FULL, QUICK = Sizes(20_000, 2, 30, 100, 7), Sizes(300, 2, 5, 10, 2)
 
 
-def timed(runs: dict[Any, tuple[Callable[[], Any], int]], rounds: int) -> dict[Any, float]:
-    """Median seconds an example of each, the rounds interleaved, the first left out."""
+def seconds_per_example(
+    runs: dict[Any, tuple[Callable[[], Any], int]], rounds: int
+) -> dict[Any, float]:
+    """Return the median seconds per example over interleaved rounds, without the first round."""
     seconds: dict[Any, list[float]] = {name: [] for name in runs}
     for _ in range(rounds + 1):
         for name, (run, n) in runs.items():
             begin = time.thread_time()
             run()
             seconds[name].append((time.thread_time() - begin) / n)
-    return {name: float(np.median(taken[1:])) for name, taken in seconds.items()}
+    return {name: float(np.median(times[1:])) for name, times in seconds.items()}
 
 
 def measure(data: Rows, sizes: Sizes) -> dict[tuple[str, str, str], float]:
-    """Seconds an example by update, way and column of Table 1; also streaml1's other roads."""
-    dense = dict(zip(WAYS, (sizes.python, sizes.numpy, sizes.numpy, sizes.compiled), strict=True))
-    lazy = dict(zip(WAYS, (sizes.lazy // 20, sizes.lazy // 20, 0, sizes.lazy), strict=True))
+    """Return the seconds per example by update, variant and column of Table 1.
+
+    There are also entries for explicit stamps, dicts and bare SGD.
+    """
+    dense = dict(
+        zip(VARIANTS, (sizes.python, sizes.numpy, sizes.numpy, sizes.compiled), strict=True)
+    )
+    lazy = dict(zip(VARIANTS, (sizes.lazy // 20, sizes.lazy // 20, 0, sizes.lazy), strict=True))
     runs: dict[Any, tuple[Callable[[], Any], int]] = {}
     for u in UPDATES:
-        for way in WAYS:
-            n, m = dense[way], lazy[way]
+        for variant in VARIANTS:
+            n, m = dense[variant], lazy[variant]
             for column, sparse in (("dense", False), ("sparse", True)):
-                runs[u, way, column] = (
-                    lambda way=way, n=n, u=u, sparse=sparse: DENSE[way](data, n, u, sparse), n
+                runs[u, variant, column] = (
+                    lambda v=variant, n=n, u=u, sparse=sparse: DENSE[v](data, n, u, sparse), n
                 )  # fmt: skip
-            if way == "compiled":
-                runs[u, way, "lazy"] = lazily(data, m, u, "folded"), m
+            if variant == "compiled":
+                runs[u, variant, "lazy"] = streaml1_pass(data, m, u, "folded"), m
             elif m:
-                runs[u, way, "lazy"] = (lambda way=way, m=m, u=u: LAZY[way](data, m, u)), m
+                runs[u, variant, "lazy"] = (
+                    (lambda variant=variant, m=m, u=u: LAZY[variant](data, m, u)),
+                    m,
+                )
         m = sizes.lazy
-        runs[u, "explicit", "lazy"] = lazily(data, m, u, "explicit"), m
-        runs[u, "bare", "lazy"] = (lambda m=m, u=u: bare(data, m, u)), m
-        runs[u, "dicts", "lazy"] = by_dicts(data, m // 4, u), m // 4
-    found = timed(runs, sizes.rounds)
+        runs[u, "explicit", "lazy"] = streaml1_pass(data, m, u, "explicit"), m
+        runs[u, "bare", "lazy"] = (lambda m=m, u=u: run_bare(data, m, u)), m
+        runs[u, "dicts", "lazy"] = dict_pass(data, m // 4, u), m // 4
+    measured = seconds_per_example(runs, sizes.rounds)
     for u in UPDATES:
-        found[u, "numpy, in place", "lazy"] = found[u, "numpy, naive", "lazy"]
-    return found
+        measured[u, "numpy, in place", "lazy"] = measured[u, "numpy, naive", "lazy"]
+    return measured
 
 
-def furthest(data: Rows, n: int) -> float:
-    """How far any way's weights are from the naive dense ones, as a part of the largest."""
-    most = 0.0
+def max_difference(data: Rows, n: int) -> float:
+    """Return the maximum difference from naive dense weights, relative to the largest weight."""
+    largest_difference = 0.0
     for update in UPDATES:
         for sparse in (False, True):
             truth = numpy_dense(data, n, update, sparse)
-            others = [dense(data, n, update, sparse) for dense in DENSE.values()]
-            others += [lazy(data, n, update) for lazy in LAZY.values()]
-            others.append(package(data, n, update, "explicit"))
-            largest = float(np.abs(truth).max())
-            most = max([most, *(float(np.abs(w - truth).max()) / largest for w in others)])
-    return most
+            weights = [dense(data, n, update, sparse) for dense in DENSE.values()]
+            weights += [lazy(data, n, update) for lazy in LAZY.values()]
+            weights.append(run_streaml1(data, n, update, "explicit"))
+            differences = [float(np.abs(w - truth).max()) for w in weights]
+            scale = float(np.abs(truth).max())
+            largest_difference = max(largest_difference, max(differences) / scale)
+    return largest_difference
 
 
 Seconds = dict[tuple[str, str, str], float]
 
 
 def claims(
-    s: Seconds, difference: float, widths: dict[tuple[int, str], float], d: int, mean: float
+    seconds: Seconds, difference: float, widths: dict[tuple[int, str], float], d: int, mean: float
 ) -> list[Claim]:
-    """What the abstract, Section 1 and Section 7 state, beside what was measured."""
+    """Check the statements of the abstract, Section 1 and Section 7."""
 
-    def of(way: str, column: str, to: str = "") -> list[float]:
-        """A way's seconds for SGD and FoBoS as multiples of its lazy ones, or of another's."""
-        return [s[u, way, column] / s[u, to or way, "lazy"] for u in UPDATES]
+    def ratios(variant: str, column: str, to: str = "") -> list[float]:
+        """Return a variant's seconds for SGD and FoBoS over its lazy ones, or those of `to`."""
+        return [seconds[u, variant, column] / seconds[u, to or variant, "lazy"] for u in UPDATES]
 
-    def two(ratios: list[float]) -> str:
-        return " and ".join(map(times, ratios))
+    def format_pair(ratios: list[float]) -> str:
+        return " and ".join(map(format_ratio, ratios))
 
-    dense, sparse = ({w: of(w, column) for w in WAYS} for column in ("dense", "sparse"))
+    dense, sparse = ({w: ratios(w, column) for w in VARIANTS} for column in ("dense", "sparse"))
     printed, printed_sparse = ([PAPER[u][k] / PAPER[u][0] for u in UPDATES] for k in (1, 2))
-    ideal, reached = d / mean, of("compiled", "sparse", "bare")
-    folded, explicit = of("compiled", "lazy", "bare"), of("explicit", "lazy", "bare")
-    took = {k: (widths[k, "lazy"], widths[k, "bare"]) for k, _ in widths}
-    widest = ", ".join(f"{unit(a)} at d = {k:,} (bare {unit(b)})" for k, (a, b) in took.items())
-    growth = [took[10 * d][k] / took[d // 10][k] for k in (0, 1)]
-    made = [
+    ideal, reached = d / mean, ratios("compiled", "sparse", "bare")
+    folded, explicit = ratios("compiled", "lazy", "bare"), ratios("explicit", "lazy", "bare")
+    by_dimension = {k: (widths[k, "lazy"], widths[k, "bare"]) for k, _ in widths}
+    dimension_text = ", ".join(
+        f"{format_seconds(a)} at d = {k:,} (bare {format_seconds(b)})"
+        for k, (a, b) in by_dimension.items()
+    )
+    growth = [by_dimension[10 * d][k] / by_dimension[d // 10][k] for k in (0, 1)]
+    checked = [
         ("Section 7", "the standard and the lazy updates output essentially identical weights",
-         f"furthest apart, of the largest weight: {difference:.1e}", difference < 1e-9),
+         f"maximum difference, relative to the largest weight: {difference:.1e}",
+         difference < 1e-9),
         ("Table 1", "its own figures: over 2000 times faster than dense updates",
-         f"SGD and FoBoS: {two(printed)}", min(printed) > 2000.0),
+         f"SGD and FoBoS: {format_pair(printed)}", min(printed) > 2000.0),
         ("Table 1", "its own figures: over 1400 times where predictions are sparse",
          f"SGD and FoBoS: {printed_sparse[0]:,.1f} and {printed_sparse[1]:,.1f}",
          min(printed_sparse) > 1400.0),
     ]  # fmt: skip
-    for way in WAYS:
-        made += [
-            ("abstract", f"over 2000 times faster: both in {way}",
-             f"SGD and FoBoS: {two(dense[way])}", min(dense[way]) > 2000.0),
-            ("Section 1", f"over 1400 times where predictions are sparse: both in {way}",
-             f"SGD and FoBoS: {two(sparse[way])}", min(sparse[way]) > 1400.0),
+    for variant in VARIANTS:
+        checked += [
+            ("abstract", f"over 2000 times faster: both in {variant}",
+             f"SGD and FoBoS: {format_pair(dense[variant])}", min(dense[variant]) > 2000.0),
+            ("Section 1", f"over 1400 times where predictions are sparse: both in {variant}",
+             f"SGD and FoBoS: {format_pair(sparse[variant])}",
+             min(sparse[variant]) > 1400.0),
         ]  # fmt: skip
-    made += [
+    checked += [
         ("Section 7", "without overhead the speed-up is d / p = 2947",
-         f"d / p = {ideal:,.0f}; compiled dense loops to the bare step: {two(reached)}",
-         all(0.5 < one / ideal < 2.0 for one in reached)),
+         f"d / p = {ideal:,.0f}; compiled dense loops / bare step: {format_pair(reached)}",
+         all(0.5 < ratio / ideal < 2.0 for ratio in reached)),
         ("Section 7", "dynamic programming does not erode the benefit of sparsity",
-         f"to a step without penalty, SGD and FoBoS: folded {two(folded)} times, explicit stamps "
-         f"{two(explicit)}", max(folded + explicit) < 3.0),
-        ("Section 3", "an example takes O(p), independent of the dimension: beyond what memory "
-         "costs the bare step too", f"FoBoS: {widest}", growth[0] < 1.25 * max(growth[1], 1.0)),
+         f"over a step without penalty, SGD and FoBoS: folded {format_pair(folded)} times, "
+         f"explicit stamps {format_pair(explicit)}", max(folded + explicit) < 3.0),
+        ("Section 3", "an example takes O(p), independent of the dimension (here: the slowdown by "
+         "memory is that of the bare step)", f"FoBoS: {dimension_text}",
+         growth[0] < 1.25 * max(growth[1], 1.0)),
     ]  # fmt: skip
-    return [Claim(*one) for one in made]
+    return [Claim(*claim) for claim in checked]
 
 
-def times(ratio: float) -> str:
-    """A ratio, with a decimal where it is small."""
+def format_ratio(ratio: float) -> str:
+    """Format a ratio, with one decimal if it is below 10."""
     return f"{ratio:,.0f}" if ratio >= 10.0 else f"{ratio:.1f}"
 
 
-def unit(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     return (
         f"{seconds:.3g} s"
         if seconds >= 0.1
@@ -191,72 +208,91 @@ def unit(seconds: float) -> str:
     )
 
 
-def show(s: Seconds) -> None:
-    heads = ("", "lazy", "dense", "sparse predictions", "dense / lazy", "sparse pred. / lazy")
+def print_tables(seconds: Seconds) -> None:
+    header = ("", "lazy", "dense", "sparse predictions", "dense / lazy", "sparse pred. / lazy")
     lines = []
     for u in UPDATES:
         shown = {f"{u}, the paper": PAPER[u]}
-        for way in WAYS:
-            a, b, c = (s[u, way, column] for column in ("lazy", "dense", "sparse"))
-            shown[f"{u}, {way}"] = a, b, c
+        for variant in VARIANTS:
+            a, b, c = (seconds[u, variant, column] for column in ("lazy", "dense", "sparse"))
+            shown[f"{u}, {variant}"] = a, b, c
         for name, (a, b, c) in shown.items():
-            lines.append((name, unit(a), unit(b), unit(c), times(b / a), times(c / a)))
-    table("Seconds an example, dense and lazy written the same way", heads, lines)
-    roads = {"compiled": "rows", "explicit": "rows, explicit stamps", "dicts": "dicts"}
+            lines.append(
+                (
+                    name,
+                    format_seconds(a),
+                    format_seconds(b),
+                    format_seconds(c),
+                    format_ratio(b / a),
+                    format_ratio(c / a),
+                )
+            )
+    print_table("Seconds per example, dense and lazy in the same implementation", header, lines)
+    inputs = {"compiled": "rows", "explicit": "rows, explicit stamps", "dicts": "dicts"}
     for column, title in (("dense", "dense"), ("sparse", "dense with sparse predictions")):
         lines = []
         for u in UPDATES:
-            for name, road in roads.items():
-                lazy = s[u, name, "lazy"]
-                ratios = [times(s[u, way, column] / lazy) for way in WAYS]
-                lines.append((f"{u}, streaml1, {road}", unit(lazy), *ratios))
-        table(f"{title.capitalize()}, to streaml1", ("", "lazy", *WAYS), lines)
+            for name, input_name in inputs.items():
+                lazy = seconds[u, name, "lazy"]
+                ratios = [format_ratio(seconds[u, variant, column] / lazy) for variant in VARIANTS]
+                lines.append((f"{u}, streaml1, {input_name}", format_seconds(lazy), *ratios))
+        print_table(f"{title.capitalize()}, over streaml1", ("", "lazy", *VARIANTS), lines)
 
 
-def draw(s: Seconds, folder: Path) -> Path:
-    """Seconds an example, a bar each."""
+def draw(seconds: Seconds, directory: Path) -> Path:
+    """Plot the seconds per example as bars."""
     import matplotlib.pyplot as plt
 
     figure, both = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained", sharey=True)
-    groups = ["the paper", *(way.replace(", ", ",\n") for way in WAYS)]
+    groups = [
+        "the paper",
+        *(variant.replace(", ", ",\n") for variant in VARIANTS),
+    ]
     names = (("lazy", "lazy"), ("dense", "dense"), ("sparse", "dense, sparse predictions"))
     for axes, u in zip(both, UPDATES, strict=True):
         for k, (column, label) in enumerate(names):
             order = ("lazy", "dense", "sparse").index(column)
-            heights = [PAPER[u][order], *(s[u, way, column] for way in WAYS)]
-            places = np.arange(len(groups)) + 0.27 * (k - 1)
-            bars = axes.bar(places, heights, 0.25, label=label, color=("C0", "C3", "C1")[k])
-            axes.bar_label(bars, [unit(h) for h in heights], fontsize=7, rotation=90, padding=3)
+            heights = [
+                PAPER[u][order],
+                *(seconds[u, variant, column] for variant in VARIANTS),
+            ]
+            positions = np.arange(len(groups)) + 0.27 * (k - 1)
+            bars = axes.bar(positions, heights, 0.25, label=label, color=("C0", "C3", "C1")[k])
+            axes.bar_label(
+                bars, [format_seconds(h) for h in heights], fontsize=7, rotation=90, padding=3
+            )
         axes.set(yscale="log", ylim=(1e-7, 3e3), xticks=range(len(groups)), xticklabels=groups)
         axes.set_title({"sgd": "SGD", "fobos": "FoBoS"}[u], loc="left")
         axes.spines[["top", "right"]].set_visible(False)
-    both[0].set_ylabel("seconds an example")
+    both[0].set_ylabel("seconds per example")
     both[1].legend(frameon=False, loc="upper right")
-    return save(figure, folder, "lipton-elkan-table1.png")
+    return save_figure(figure, directory, "lipton-elkan-table1.png")
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--dimension", type=int, default=None, help=f"features, {DIMENSION:,}")
+    parser = argument_parser(__doc__)
+    parser.add_argument(
+        "--dimension", type=int, default=None, help=f"features (default: {DIMENSION:,})"
+    )
     args = parser.parse_args()
     d = args.dimension or (3_000 if args.quick else DIMENSION)
     sizes = QUICK if args.quick else FULL
-    data = rows(sizes.lazy, d)
+    data = make_rows(sizes.lazy, d)
     mean = data.X.nnz / data.X.shape[0]
     CONSOLE.print(
-        f"Made rows: {sizes.lazy:,} x {d:,}, {mean:.2f} non-zeros each (the paper: 10^6 x "
+        f"Synthetic rows: {sizes.lazy:,} x {d:,}, {mean:.2f} non-zeros each (the paper: 10^6 x "
         f"{DIMENSION:,}, {MEAN}); l1 = l2 = {L1:g}, rate {LR}/sqrt(t)\n"
     )
     seconds = measure(data, sizes)
-    show(seconds)
+    print_tables(seconds)
     runs: dict[Any, tuple[Callable[[], Any], int]] = {}
     for k in (d // 10, d, 10 * d):
-        of = data if k == d else rows(sizes.lazy, k)
-        runs[k, "lazy"] = lazily(of, sizes.lazy, "fobos", "folded"), sizes.lazy
-        runs[k, "bare"] = (lambda of=of: bare(of, sizes.lazy, "fobos")), sizes.lazy
-    widths = timed(runs, sizes.rounds)
-    difference = furthest(data, sizes.numpy // 2)
-    show_claims("What the paper states", claims(seconds, difference, widths, d, mean))
+        wide = data if k == d else make_rows(sizes.lazy, k)
+        runs[k, "lazy"] = streaml1_pass(wide, sizes.lazy, "fobos", "folded"), sizes.lazy
+        runs[k, "bare"] = (lambda wide=wide: run_bare(wide, sizes.lazy, "fobos")), sizes.lazy
+    widths = seconds_per_example(runs, sizes.rounds)
+    difference = max_difference(data, sizes.numpy // 2)
+    print_claims("What the paper states", claims(seconds, difference, widths, d, mean))
     print(draw(seconds, args.out))
 
 

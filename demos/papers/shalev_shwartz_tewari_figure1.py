@@ -1,24 +1,23 @@
 """Shalev-Shwartz & Tewari (2009), Figure 1: the objective and the density against data accesses.
 
-    python demos/papers/shalev_shwartz_tewari_figure1.py [--data FOLDER] [--most 1e9] [--quick]
+    python demos/papers/shalev_shwartz_tewari_figure1.py [--data DIR] [--most 1e9] [--quick]
 
-SCD, DETCD, SMIDAS and truncated gradient (of each step, without a threshold) minimise the logistic
-loss + lambda |w|_1 on MAGIC04S, MAGIC04D, ARCENE and RCV1; then every ordering that the paper's
-text states is looked at, one by one. As in the paper: no intercept, constant rates, the best of
-1e-6, 1e-5, ..., 1e-1 by the objective it ends with, an example drawn at random for each step.
-Columns are divided by their largest entry where that is above 1, as Eq. (1) has x in [-1, 1];
-`--centre` gives them a mean of 0 and a deviation of 1 instead.
+SCD, DETCD, SMIDAS and truncated gradient (period 1, no threshold) minimise the logistic loss +
+lambda |w|_1 on MAGIC04S, MAGIC04D, ARCENE and RCV1. The demo then checks every ordering that the
+paper's text states. As in the paper, there is no intercept, rates are constant, the best of
+1e-6, 1e-5, ..., 1e-1 by the final objective is shown, and each step takes a random example. Columns
+with entries above 1 are divided by the largest, because Eq. (1) has x in [-1, 1]; `--centre`
+standardises them instead.
 
 The axis is that of the paper's figure, in passes over the data, and ends at `--most` accesses. An
-access is a read of a non-zero: SCD reads a column for its slope, and again when the weight moves;
-the learners read an example for its margin, and again for the step. Two curves are the algorithms
-as the paper prints them: SCD with its one step for all columns, and DETCD with all slopes computed
-anew for each step, where ours keeps them. "Better" is the lower mean height above the optimum, over
-the axis; "much" is by half.
+access is a read of a non-zero. SCD reads a column for its slope, and again if the weight changes.
+The learners read an example for its margin, and again for the step. Two curves are the algorithms
+as printed: SCD with one step size for all columns, and DETCD with all slopes recomputed for each
+step, where streaml1 updates them. "Better" means a lower mean excess over the axis, "much" by half.
 
-Without data, or with --quick, the same on made data: the claims are those on the paper's and need
-not hold there. Writes out/shalev-shwartz-tewari-figure1.png. Ten minutes on a free
-core; whole axes (`--most 4e9`), half an hour.
+Without data, or with --quick, runs on synthetic data, for which the claims need not hold. Writes
+out/shalev-shwartz-tewari-figure1.png. Takes ten minutes on a free core; whole axes (`--most 4e9`)
+half an hour.
 """
 
 from __future__ import annotations
@@ -29,64 +28,74 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import CONSOLE, Claim, look_in, options, save, show_claims, table
+from common import (
+    CONSOLE,
+    Claim,
+    argument_parser,
+    first_reaching,
+    print_claims,
+    print_table,
+    save_figure,
+    set_data_directory,
+)
 from shalev_shwartz_tewari_runs import (
-    ANEW,
-    FOUR,
+    ALGORITHMS,
     ONLINE,
     PRINTED,
     RATES,
+    RECOMPUTED,
     Curve,
     Problem,
     Result,
-    made,
     problems,
     run,
+    synthetic,
 )
 
 MUCH = 2.0
-COLORS = dict(zip((*FOUR, PRINTED, ANEW), ("C0", "C3", "C2", "C1", "C0", "C3"), strict=True))
+COLORS = dict(
+    zip((*ALGORITHMS, PRINTED, RECOMPUTED), ("C0", "C3", "C2", "C1", "C0", "C3"), strict=True)
+)
 
 
 def excess(result: Result, name: str, curve: Curve | None = None) -> float:
-    """The mean height of a curve above the optimum, over the axis; 1 is where all begin."""
+    """Return the mean excess of a curve over the axis, relative to the excess at the start."""
     c = curve or result.curves[name]
     grid = np.linspace(0.0, result.horizon, 401)[1:]
     heights = np.minimum(np.interp(grid, c.accesses, c.objective), c.objective[0])
     return float((heights.mean() - result.best) / (c.objective[0] - result.best))
 
 
-def reached(result: Result, name: str, part: float = 0.1) -> float:
-    """The part of the axis after which a curve is within `part` of the way above the optimum."""
+def time_to(result: Result, name: str, part: float = 0.1) -> float:
+    """Return the share of the axis until a curve's excess is at most `part` of the initial one."""
     c = result.curves[name]
     level = result.best + part * (c.objective[0] - result.best)
-    below = np.flatnonzero(c.objective <= level)
-    return float(c.accesses[below[0]] / result.horizon) if len(below) else math.inf
+    return first_reaching(c.accesses, c.objective, level) / result.horizon
 
 
 def better(result: Result, a: str, b: str, much: bool = False) -> bool:
-    """Whether a's curve is lower than b's, in the mean over the axis; by half, if much."""
+    """Return whether the mean excess of a is lower than that of b; by half, if `much`."""
     return excess(result, a) * (MUCH if much else 1.0) < excess(result, b)
 
 
-def told(result: Result, *names: str) -> str:
+def listed(result: Result, *names: str) -> str:
     return ", ".join(f"{name} {excess(result, name):.3f}" for name in names)
 
 
-def beyond(result: Result) -> str:
-    """The rates that were chosen, and what larger ones than the paper's would have done."""
-    parts = []
+def rates_text(result: Result) -> str:
+    """Format the best of the paper's rates, and the excess of a larger rate if that is better."""
+    pieces = []
     for k in ONLINE:
         best = min(result.rates[k].values(), key=lambda c: c.objective[-1])
-        parts.append(
+        pieces.append(
             f"{k} at {result.curves[k].rate:g}"
             + ("" if best.rate in RATES else f", at {best.rate:g} {excess(result, k, best):.3f}")
         )
-    return f"Rates: {'; '.join(parts)}"
+    return f"Rates: {'; '.join(pieces)}"
 
 
-def asked(result: Result) -> tuple[float, float]:
-    """The iterations of Eq. (3) and of Eq. (4) at the optimum, up to a factor that both have."""
+def bounds_at_optimum(result: Result) -> tuple[float, float]:
+    """Return the iterations of Eq. (3) and (4) at the optimum, without their common factor."""
     w = result.weights
     return (
         math.log(result.shape[1]) * float(np.abs(w).sum()) ** 2,
@@ -95,78 +104,88 @@ def asked(result: Result) -> tuple[float, float]:
 
 
 def density(result: Result, name: str) -> float:
-    """The mean number of non-zero weights along the way."""
+    """Return the mean number of non-zero weights over a run."""
     return float(np.mean(result.curves[name].n_nonzero[1:]))
 
 
-def tuning(result: Result, name: str) -> float:
-    """Excess of a learner whose runs at all the paper's rates are one after the other.
+def tuned_excess(result: Result, name: str) -> float:
+    """Return the excess of a learner if the runs at all rates of the paper share the axis.
 
-    The runs are shortened to a part of the axis each, as if that part were known to be enough.
+    Each run gets an equal part of the axis, as if that part were known to be enough.
     """
     part = result._replace(horizon=result.horizon / len(RATES))
     return min(excess(part, name, result.rates[name][rate]) for rate in RATES)
 
 
 def claims(results: dict[tuple[str, float], Result]) -> list[Claim]:
-    """Every ordering that Section 4 states, each from the curves."""
-    made: list[Claim] = []
+    """Check every ordering that Section 4 states against the curves."""
+    checked: list[Claim] = []
 
-    def add(key: tuple[str, float], says: str, check: Callable[[Result], tuple[str, bool]]) -> None:
-        place = f"{key[0]}, lambda = {key[1]:g}"
+    def add(
+        key: tuple[str, float], statement: str, check: Callable[[Result], tuple[str, bool]]
+    ) -> None:
+        source = f"{key[0]}, lambda = {key[1]:g}"
         if key in results:
-            made.append(Claim(place, says, *check(results[key])))
+            checked.append(Claim(source, statement, *check(results[key])))
         else:
-            made.append(Claim(place, says, "the data is not here", None))
+            checked.append(Claim(source, statement, "data not available", None))
 
     def scd_first(r: Result) -> tuple[str, bool]:
-        here = all(better(r, "SCD", other) for other in FOUR[1:])
-        there = all(better(r, PRINTED, other) for other in (ANEW, *ONLINE))
-        return f"{told(r, *FOUR)}. As printed: {told(r, PRINTED, ANEW)}, so {yes(there)}", here
+        streaml1_holds = all(better(r, "SCD", other) for other in ALGORITHMS[1:])
+        as_printed = all(better(r, PRINTED, other) for other in (RECOMPUTED, *ONLINE))
+        return (
+            f"{listed(r, *ALGORITHMS)}. As printed: "
+            f"{listed(r, PRINTED, RECOMPUTED)}, so {verdict(as_printed)}",
+            streaml1_holds,
+        )
 
     def detcd_slow(r: Result) -> tuple[str, bool]:
-        there = better(r, PRINTED, ANEW, much=True)
+        as_printed = better(r, PRINTED, RECOMPUTED, much=True)
         return (
-            f"{told(r, 'SCD', 'DETCD')}. As printed: {told(r, PRINTED, ANEW)}, so {yes(there)}",
+            f"{listed(r, 'SCD', 'DETCD')}. As printed: "
+            f"{listed(r, PRINTED, RECOMPUTED)}, so {verdict(as_printed)}",
             better(r, "SCD", "DETCD", much=True),
         )
 
     def rates_worse(r: Result) -> tuple[str, bool]:
         return (
-            f"{told(r, 'SCD', *ONLINE)}. {beyond(r)}",
+            f"{listed(r, 'SCD', *ONLINE)}. {rates_text(r)}",
             all(better(r, "SCD", k, much=True) for k in ONLINE),
         )
 
     def tuning_worse(r: Result) -> tuple[str, bool]:
-        parts = {k: tuning(r, k) for k in ONLINE}
-        shown = ", ".join(f"{k} {v:.3f}, was {excess(r, k):.3f}" for k, v in parts.items())
+        pieces = {k: tuned_excess(r, k) for k in ONLINE}
+        listed = ", ".join(f"{k} {v:.3f}, was {excess(r, k):.3f}" for k, v in pieces.items())
         return (
-            f"a sixth of the axis each: {shown}; SCD {excess(r, 'SCD'):.3f}",
-            all(v > max(excess(r, k), excess(r, "SCD")) for k, v in parts.items()),
+            f"with a sixth of the axis each: {listed}; SCD {excess(r, 'SCD'):.3f}",
+            all(v > max(excess(r, k), excess(r, "SCD")) for k, v in pieces.items()),
         )
 
     def smidas_much(r: Result) -> tuple[str, bool]:
-        return f"{told(r, *ONLINE)}. {beyond(r)}", better(r, "SMIDAS", "TruncGrad", much=True)
+        return f"{listed(r, *ONLINE)}. {rates_text(r)}", better(r, "SMIDAS", "TruncGrad", much=True)
 
     def smidas_worse(r: Result) -> tuple[str, bool]:
         worse = better(r, "TruncGrad", "SMIDAS")
-        return f"{told(r, *ONLINE)}. {beyond(r)}", worse and not better(
+        return f"{listed(r, *ONLINE)}. {rates_text(r)}", worse and not better(
             r, "TruncGrad", "SMIDAS", much=True
         )
 
     def competitive(r: Result) -> tuple[str, bool]:
-        return f"{told(r, *ONLINE)}. {beyond(r)}", not better(r, "SMIDAS", "TruncGrad", much=True)
+        return f"{listed(r, *ONLINE)}. {rates_text(r)}", not better(
+            r, "SMIDAS", "TruncGrad", much=True
+        )
 
     def scd_well(r: Result) -> tuple[str, bool]:
         return (
-            f"{told(r, *FOUR)}; within a tenth of the way at {reached(r, 'SCD'):.2f} of the axis",
-            reached(r, "SCD") < 0.1 or all(better(r, "SCD", k) for k in FOUR[1:]),
+            f"{listed(r, *ALGORITHMS)}; SCD has a tenth of the initial excess at "
+            f"{time_to(r, 'SCD'):.2f} of the axis",
+            time_to(r, "SCD") < 0.1 or all(better(r, "SCD", k) for k in ALGORITHMS[1:]),
         )
 
     def as_bounds(r: Result) -> tuple[str, bool]:
-        mirror, gradient = asked(r)
+        mirror, gradient = bounds_at_optimum(r)
         return (
-            f"Eq. (3) {mirror:,.0f}, Eq. (4) {gradient:,.0f} at the optimum; {told(r, *ONLINE)}",
+            f"Eq. (3) {mirror:,.0f}, Eq. (4) {gradient:,.0f} at the optimum; {listed(r, *ONLINE)}",
             (mirror < gradient) == better(r, "SMIDAS", "TruncGrad"),
         )
 
@@ -174,21 +193,21 @@ def claims(results: dict[tuple[str, float], Result]) -> list[Claim]:
         c, d = r.curves["SCD"], r.shape[1]
         optimum = int(np.count_nonzero(r.weights))
         return (
-            f"within a tenth of the way at {reached(r, 'SCD'):.2f} of the axis; at most "
+            f"a tenth of the initial excess at {time_to(r, 'SCD'):.2f} of the axis; at most "
             f"{c.n_nonzero.max():,} weights, {c.n_nonzero[-1]:,} at the end, {optimum:,} at the "
             f"optimum, of {d:,}",
-            bool(reached(r, "SCD") < 0.1 and c.n_nonzero.max() <= 1.1 * optimum),
+            bool(time_to(r, "SCD") < 0.1 and c.n_nonzero.max() <= 1.1 * optimum),
         )
 
     def truncgrad_lower(r: Result) -> tuple[str, bool]:
         ends = ", ".join(f"{k} {r.curves[k].objective[-1]:.4f}" for k in ("TruncGrad", "SCD"))
         return (
-            f"{told(r, 'TruncGrad', 'SCD')}; at the end {ends}",
+            f"{listed(r, 'TruncGrad', 'SCD')}; at the end {ends}",
             better(r, "TruncGrad", "SCD"),
         )
 
     def scd_sparser(r: Result) -> tuple[str, bool]:
-        ends = ", ".join(f"{k} {r.curves[k].n_nonzero[-1]:,}" for k in FOUR)
+        ends = ", ".join(f"{k} {r.curves[k].n_nonzero[-1]:,}" for k in ALGORITHMS)
         return f"weights at the end: {ends}", bool(
             r.curves["SCD"].n_nonzero[-1] < r.curves["TruncGrad"].n_nonzero[-1]
         )
@@ -212,53 +231,55 @@ def claims(results: dict[tuple[str, float], Result]) -> list[Claim]:
         add(("MAGIC04D", l1), "SCD decreases quickly, and is sparse along the way", scd_sparse)
         add(("MAGIC04D", l1), "TruncGrad is better at minimising than SCD", truncgrad_lower)
         add(("MAGIC04D", l1), "SCD finds slightly sparser weights than TruncGrad", scd_sparser)
-    made.append(proportional(results))
-    says = "a deterministic method with a domain constraint is slower than SCD"
-    made.append(Claim("Section 4", says, "no such method is here, and no figure there", None))
-    return made
+    checked.append(proportional(results))
+    statement = "a deterministic method with a domain constraint is slower than SCD"
+    checked.append(
+        Claim("Section 4", statement, "no such method in streaml1, no figure in the paper", None)
+    )
+    return checked
 
 
-def yes(holds: bool) -> str:
+def verdict(holds: bool) -> str:
     return "it holds" if holds else "it does not"
 
 
 def proportional(results: dict[tuple[str, float], Result]) -> Claim:
-    """Seconds an access of each algorithm, medians over the problems."""
+    """Compare the seconds per access of the algorithms, medians over the problems."""
     per = {}
-    for k in FOUR:
+    for k in ALGORITHMS:
         curves = [r.curves[k] for r in results.values()]
         per[k] = float(np.median([c.seconds / c.accesses[-1] for c in curves]))
-    shown = ", ".join(f"{k} {1e9 * v:.1f}" for k, v in per.items())
+    listed = ", ".join(f"{k} {1e9 * v:.1f}" for k, v in per.items())
     return Claim(
         "all",
         "the actual time is roughly proportional to the accesses",
-        f"ns an access: {shown}; furthest apart {max(per.values()) / min(per.values()):.1f} times",
+        f"ns per access: {listed}; max / min {max(per.values()) / min(per.values()):.1f}",
         max(per.values()) < 2.0 * min(per.values()),
     )
 
 
-def show(p: Problem, r: Result) -> None:
+def print_problem(p: Problem, r: Result) -> None:
     rows = []
     for name, c in r.curves.items():
         rows.append((
             name, "" if c.rate is None else f"{c.rate:g}", f"{excess(r, name):.3f}",
-            f"{reached(r, name):.2f}", f"{min(c.objective[-1], 99.0):.4f}",
+            f"{time_to(r, name):.2f}", f"{min(c.objective[-1], 99.0):.4f}",
             f"{c.n_nonzero[-1]:,}", f"{density(r, name):,.0f}", f"{c.n_nonzero.max():,}",
         ))  # fmt: skip
     n, d = r.shape
     share = p.X.nnz / (n * d)
-    name = f"made, as {p.name}" if p.made else p.name
-    table(
+    name = f"synthetic, as {p.name}" if p.synthetic else p.name
+    print_table(
         f"\n{name}, lambda = {p.l1:g}: {n:,} x {d:,}, {p.X.nnz:,} non-zeros ({share:.2%}); "
         f"{r.horizon:.2g} accesses, {r.horizon / p.X.nnz:,.0f} passes; "
         f"optimum {r.best:.4f} with {np.count_nonzero(r.weights):,} weights",
-        ("", "rate", "excess", "a tenth at", "end", "weights", "mean", "most"),
+        ("", "rate", "excess", "tenth at", "end", "weights", "mean", "max"),
         rows,
     )
 
 
-def draw(results: dict[tuple[str, float], Result], folder: Path, title: str) -> Path:
-    """The paper's six pictures, and those of the lambda that its text names."""
+def draw(results: dict[tuple[str, float], Result], directory: Path, title: str) -> Path:
+    """Plot the six panels of the paper, and those of the other lambdas in its text."""
     import matplotlib.pyplot as plt
 
     panels: list[tuple[tuple[str, float], bool]] = [
@@ -276,49 +297,51 @@ def draw(results: dict[tuple[str, float], Result], folder: Path, title: str) -> 
             continue
         r = results[key]
         for name, c in r.curves.items():
-            if counts and name == ANEW:
+            if counts and name == RECOMPUTED:
                 continue
             heights = c.n_nonzero if counts else c.objective
-            style = ":" if name in (PRINTED, ANEW) else "-"
+            style = ":" if name in (PRINTED, RECOMPUTED) else "-"
             axes.plot(c.accesses, heights, style, color=COLORS[name], label=name, lw=1.5)
         axes.set_xlim(0.0, r.horizon)
         if counts:
             axes.axhline(np.count_nonzero(r.weights), color="0.6", lw=1, ls="--", label="optimum")
         else:
-            room = 0.05 * (np.log(2.0) - r.best)
-            axes.set_ylim(r.best - room, np.log(2.0) + room)
+            margin = 0.05 * (np.log(2.0) - r.best)
+            axes.set_ylim(r.best - margin, np.log(2.0) + margin)
             axes.axhline(r.best, color="0.6", lw=1, ls="--")
         axes.set_ylabel("non-zero weights" if counts else "l1 regularised loss")
         axes.set_xlabel("data accesses")
-    entries: dict[str, Any] = {}
+    legend: dict[str, Any] = {}
     for axes in grid.ravel():
-        entries |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(entries.values(), entries, loc="outside lower center", ncols=7, frameon=False)
-    return save(figure, folder, "shalev-shwartz-tewari-figure1.png")
+        legend |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(legend.values(), legend, loc="outside lower center", ncols=7, frameon=False)
+    return save_figure(figure, directory, "shalev-shwartz-tewari-figure1.png")
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--most", type=float, default=1e9, help="accesses a run ends after")
-    parser.add_argument("--only", default="", help="data sets whose names begin so: MAGIC04D, say")
-    parser.add_argument("--centre", action="store_true", help="centre wide columns, deviation 1")
+    parser = argument_parser(__doc__)
+    parser.add_argument(
+        "--most", type=float, default=1e9, help="maximum number of accesses per run"
+    )
+    parser.add_argument("--only", default="", help="run data sets whose names start with this")
+    parser.add_argument("--centre", action="store_true", help="standardise columns beyond [-1, 1]")
     args = parser.parse_args()
-    look_in(args.data)
+    set_data_directory(args.data)
     results: dict[tuple[str, float], Result] = {}
 
-    def go(chosen: Iterable[Problem]) -> None:
-        for p in chosen:
+    def run_all(selected: Iterable[Problem]) -> None:
+        for p in selected:
             results[p.key] = run(p, args.most)
-            show(p, results[p.key])
+            print_problem(p, results[p.key])
 
     if not args.quick:
-        go(problems(args.only, args.centre))
+        run_all(problems(args.only, args.centre))
     title = ""
     if not results:
-        title = "made data: the claims are those on the paper's, and need not hold here"
+        title = "synthetic data: the claims are about the paper's data, and need not hold here"
         CONSOLE.print(title.capitalize())
-        go(made())
-    show_claims("Section 4, claim by claim", claims(results))
+        run_all(synthetic())
+    print_claims("Section 4, claim by claim", claims(results))
     print(draw(results, args.out, title))
 
 

@@ -1,4 +1,4 @@
-"""The runs of Shalev-Shwartz & Tewari's Figure 1: data, four algorithms, two of them as printed."""
+"""Runs of Shalev-Shwartz & Tewari (2009), Figure 1: data, algorithms, two of them as printed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import matrix
+from common import load_matrix
 from scipy.sparse import csr_matrix, hstack
 
 import streaml1
@@ -18,36 +18,36 @@ from streaml1.core.jit import kernel
 from streaml1.solvers import NotConverged, detcd, scd
 
 RATES = tuple(10.0**k for k in range(-6, 0))  # the paper's
-MORE = (1.0, 10.0)
+LARGER_RATES = (1.0, 10.0)
 ONLINE = ("SMIDAS", "TruncGrad")
-FOUR = ("SCD", "DETCD", *ONLINE)
-PRINTED, ANEW = "SCD, step as printed", "DETCD, slopes anew"
+ALGORITHMS = ("SCD", "DETCD", *ONLINE)
+PRINTED, RECOMPUTED = "SCD, step as printed", "DETCD, slopes recomputed"
 BATCH, SEED = 200_000, 2009
 
 
 class Problem(NamedTuple):
-    """One of the figure's, with the passes over the data that the paper's axis is long."""
+    """A data set and strength of the figure, and the length of the paper's axis in passes."""
 
     name: str
     l1: float
     X: csr_matrix
     y: Any
     passes: float
-    made: bool = False
+    synthetic: bool = False
 
     @property
     def key(self) -> tuple[str, float]:
-        """Data set and strength."""
+        """Name of the data set, and strength."""
         return self.name, self.l1
 
     @property
-    def points(self) -> int:
-        """How many points a curve has, at least."""
-        return 10 if self.made else 40
+    def n_points(self) -> int:
+        """Minimum number of points of a curve."""
+        return 10 if self.synthetic else 40
 
 
 class Curve(NamedTuple):
-    """What one algorithm did: accesses, objective and non-zeros, and seconds of the thread."""
+    """Accesses, objective and non-zeros of a run of an algorithm, and its CPU seconds."""
 
     accesses: Any
     objective: Any
@@ -57,7 +57,7 @@ class Curve(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The curves of a problem, the best rate's of those that have one, and its optimum."""
+    """The curves of a problem, at the best rate where there is one, and its optimum."""
 
     horizon: float
     best: float
@@ -68,21 +68,21 @@ class Result(NamedTuple):
     square: float  # the mean of the squared norms of the examples
 
 
-def scaled(X: Any) -> csr_matrix:
-    """Columns that go beyond [-1, 1] divided by their largest entry."""
-    most = np.asarray(abs(X).max(axis=0).todense()).ravel()
-    return csr_matrix(X.multiply(1.0 / np.where(most > 1.0, most, 1.0)))
+def scale_columns(X: Any) -> csr_matrix:
+    """Divide columns that exceed [-1, 1] by their largest absolute entry."""
+    column_max = np.asarray(abs(X).max(axis=0).todense()).ravel()
+    return csr_matrix(X.multiply(1.0 / np.where(column_max > 1.0, column_max, 1.0)))
 
 
-def centred(X: Any) -> csr_matrix:
-    """Columns that go beyond [-1, 1] with a mean of 0 and a deviation of 1."""
+def standardise_columns(X: Any) -> csr_matrix:
+    """Standardise columns that exceed [-1, 1] to mean 0 and deviation 1."""
     wide = np.asarray(abs(X).max(axis=0).todense()).ravel() > 1.0
     dense = X[:, wide].toarray()
     return csr_matrix(hstack([(dense - dense.mean(axis=0)) / dense.std(axis=0), X[:, ~wide]]))
 
 
 def problems(only: str = "", centre: bool = False) -> Iterator[Problem]:
-    """The paper's, as far as their data is there; those whose names begin with `only`."""
+    """Yield the paper's problems whose data is available and whose names start with `only`."""
     rcv1 = streaml1.datasets.RCV1("CCAT")
     loaders: list[tuple[str, Any, tuple[float, ...], float]] = [
         ("RCV1", rcv1, (1e-6, 1e-5), 2e9 / 9.8e7),
@@ -91,14 +91,17 @@ def problems(only: str = "", centre: bool = False) -> Iterator[Problem]:
         ("MAGIC04D", streaml1.datasets.MAGIC04("dense"), (1e-4, 1e-3), 4e9 / 1.92e7),
     ]
     for name, data, strengths, passes in loaders:
-        found = matrix(name, data) if name.startswith(only) else None
-        if found is not None:
-            X, y = (centred if centre else scaled)(found[0]), found[1]
+        rows_and_labels = load_matrix(name, data) if name.startswith(only) else None
+        if rows_and_labels is not None:
+            X, y = (
+                (standardise_columns if centre else scale_columns)(rows_and_labels[0]),
+                rows_and_labels[1],
+            )
             yield from (Problem(name, l1, X, y, passes) for l1 in strengths)
 
 
-def made() -> Iterator[Problem]:
-    """Little data of the same kinds: noise in most columns, rows sparse or dense."""
+def synthetic() -> Iterator[Problem]:
+    """Yield small problems of the same kinds: noise in most columns, sparse or dense rows."""
     rng = np.random.default_rng(SEED)
     for name, n, d, share, strengths in (
         ("RCV1", 300, 400, 0.03, (1e-6, 1e-5)),
@@ -110,7 +113,7 @@ def made() -> Iterator[Problem]:
         X[:, :5] = rng.uniform(-1.0, 1.0, (n, 5))
         y = X[:, :5] @ [3.0, -3.0, 2.0, -2.0, 1.0] + rng.normal(0.0, 0.5, n) > 0.0
         for l1 in strengths:
-            yield Problem(name, l1, csr_matrix(X), y, 20.0, made=True)
+            yield Problem(name, l1, csr_matrix(X), y, 20.0, synthetic=True)
 
 
 def objective(p: Problem, w: Any) -> float:
@@ -118,32 +121,32 @@ def objective(p: Problem, w: Any) -> float:
     return float(np.logaddexp(0.0, -margins).mean() + p.l1 * np.abs(w).sum())
 
 
-def quiet(solver: Callable[..., Any], p: Problem, **rest: Any) -> Any:
-    """Run a solver that is to be stopped before it has converged."""
+def solve_quietly(solver: Callable[..., Any], p: Problem, **options: Any) -> Any:
+    """Run a solver without the warning that it has not converged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
-        return solver(p.X, p.y, "logistic", p.l1, **rest)
+        return solver(p.X, p.y, "logistic", p.l1, **options)
 
 
-def traced(solver: Callable[..., Any], p: Problem, horizon: float, **rest: Any) -> Curve:
-    """A solver's records, up to the first one past the horizon."""
+def trace_solver(solver: Callable[..., Any], p: Problem, horizon: float, **options: Any) -> Curve:
+    """Run a solver and record it up to the first record past the horizon."""
     points = []
 
-    def note(record: Any, w: Any) -> bool:
+    def record_point(record: Any, w: Any) -> bool:
         points.append((record.accesses, record.objective, record.n_nonzero))
         return points[-1][0] >= horizon
 
     begin = time.thread_time()
-    quiet(solver, p, tol=1e-9, callback=note, **rest)
+    solve_quietly(solver, p, tol=1e-9, callback=record_point, **options)
     return Curve(*map(np.array, zip(*points, strict=True)), time.thread_time() - begin)
 
 
 @kernel
-def printed_steps(
+def printed_scd_steps(
     ids: Any, values: Any, indptr: Any, y: Any, l1: float, draws: Any, w: Any, z: Any
 ) -> Any:
-    """Algorithm 2 as it is printed: w >= 0 for [x, -x], and the step 1/beta of Eq. (9)."""
-    d, m, read = len(indptr) - 1, len(y), 0
+    """Run Algorithm 2 as printed: w >= 0 for [x, -x], and the step 1/beta of Eq. (9)."""
+    d, m, accesses = len(indptr) - 1, len(y), 0
     for draw in draws:
         sign = 1.0 if draw < d else -1.0
         j = draw % d
@@ -151,27 +154,27 @@ def printed_steps(
         for k in range(indptr[j], indptr[j + 1]):
             g -= y[ids[k]] * sign * values[k] / (1.0 + math.exp(y[ids[k]] * z[ids[k]]))
         eta = max(-w[draw], -(g / m + l1) / 0.25)
-        read += indptr[j + 1] - indptr[j]
+        accesses += indptr[j + 1] - indptr[j]
         if eta != 0.0:
             w[draw] += eta
             for k in range(indptr[j], indptr[j + 1]):
                 z[ids[k]] += eta * sign * values[k]
-            read += indptr[j + 1] - indptr[j]
-    return read
+            accesses += indptr[j + 1] - indptr[j]
+    return accesses
 
 
-def printed(p: Problem, horizon: float) -> Curve:
-    """SCD with the paper's own step, which needs |x| <= 1."""
+def run_printed(p: Problem, horizon: float) -> Curve:
+    """Run SCD with the step of the paper, which requires |x| <= 1."""
     columns, d = p.X.tocsc(), p.X.shape[1]
     rng = np.random.default_rng(SEED)
     w, z, accesses = np.zeros(2 * d), np.zeros(len(p.y)), 0
     points = [(0, objective(p, np.zeros(d)), 0)]
-    chunk = max(2, round(horizon / p.points * d / p.X.nnz / 2.0))
+    chunk = max(2, round(horizon / p.n_points * d / p.X.nnz / 2.0))
     begin = time.thread_time()
     while accesses < horizon:
         draws = rng.integers(0, 2 * d, chunk)
         accesses += int(
-            printed_steps(
+            printed_scd_steps(
                 *(columns.indices, columns.data, columns.indptr),
                 *(np.where(p.y, 1.0, -1.0), p.l1, draws, w, z),
             )
@@ -181,42 +184,44 @@ def printed(p: Problem, horizon: float) -> Curve:
     return Curve(*map(np.array, zip(*points, strict=True)), time.thread_time() - begin)
 
 
-def learner(name: str, p: Problem, rate: float) -> Any:
+def make_learner(name: str, p: Problem, rate: float) -> Any:
     shared: dict[str, Any] = {"lr": rate, "schedule": "constant", "intercept_lr": 0.0}
     if name == "SMIDAS":
         return streaml1.SMIDASClassifier(l1=p.l1, n_features=p.X.shape[1], **shared)
     return streaml1.TruncatedGradientClassifier(gravity=p.l1, period=1, **shared)
 
 
-def batches(p: Problem, rows: int, seed: int = SEED) -> Iterator[tuple[Any, Any]]:
-    """Examples drawn with replacement, some at a time."""
+def draw_batches(p: Problem, rows: int, seed: int = SEED) -> Iterator[tuple[Any, Any]]:
+    """Yield batches of examples drawn with replacement."""
     rng = np.random.default_rng(seed)
-    some = max(1, min(BATCH * len(p.y) // p.X.nnz, rows // p.points))
-    for lo in range(0, rows, some):
-        drawn = rng.integers(0, len(p.y), min(some, rows - lo))
-        yield p.X[drawn], p.y[drawn]
+    batch_size = max(1, min(BATCH * len(p.y) // p.X.nnz, rows // p.n_points))
+    for lo in range(0, rows, batch_size):
+        sample = rng.integers(0, len(p.y), min(batch_size, rows - lo))
+        yield p.X[sample], p.y[sample]
 
 
-def learnt(name: str, p: Problem, horizon: float, rates: Sequence[float]) -> dict[float, Curve]:
-    """A learner at each rate, of the same examples: two reads of each of their non-zeros."""
-    models = [learner(name, p, rate) for rate in rates]
+def learn_at_rates(
+    name: str, p: Problem, horizon: float, rates: Sequence[float]
+) -> dict[float, Curve]:
+    """Run a learner at each rate on the same examples; each non-zero counts as two accesses."""
+    models = [make_learner(name, p, rate) for rate in rates]
     rows = round(horizon / (2.0 * p.X.nnz / len(p.y)))
-    accesses, seconds, due = 0, [0.0] * len(rates), horizon / p.points
+    accesses, seconds, due = 0, [0.0] * len(rates), horizon / p.n_points
     w = np.zeros(p.X.shape[1])
     points = [[(0, objective(p, w), 0)] for _ in rates]
-    for X, y in batches(p, rows):
+    for X, y in draw_batches(p, rows):
         for k, model in enumerate(models):
             begin = time.thread_time()
             model.learn_many(X, y)
             seconds[k] += time.thread_time() - begin
         accesses += 2 * X.nnz
         if accesses >= due:
-            due += horizon / p.points
+            due += horizon / p.n_points
             for k, model in enumerate(models):
-                kept = model.weights
+                weights = model.weights
                 w[:] = 0.0
-                w[list(kept)] = list(kept.values())
-                points[k].append((accesses, objective(p, w), len(kept)))
+                w[list(weights)] = list(weights.values())
+                points[k].append((accesses, objective(p, w), len(weights)))
     return {
         rate: Curve(*map(np.array, zip(*points[k], strict=True)), seconds[k], rate)
         for k, rate in enumerate(rates)
@@ -224,22 +229,24 @@ def learnt(name: str, p: Problem, horizon: float, rates: Sequence[float]) -> dic
 
 
 def run(p: Problem, most_accesses: float) -> Result:
-    """All algorithms on one problem."""
+    """Run all algorithms on one problem."""
     n, d = p.X.shape
     horizon = min(most_accesses, p.passes * p.X.nnz)
-    best = quiet(scd, p, tol=1e-5, max_epochs=3000)
-    most: dict[str, Any] = {"max_epochs": 10**6}
-    steps = max(1, round(horizon / p.X.nnz / p.points))
+    best = solve_quietly(scd, p, tol=1e-5, max_epochs=3000)
+    column_max: dict[str, Any] = {"max_epochs": 10**6}
+    steps = max(1, round(horizon / p.X.nnz / p.n_points))
     curves = {
-        "SCD": traced(scd, p, horizon, step="bound", order="random", every=1, seed=SEED, **most),
-        "DETCD": traced(detcd, p, horizon, every=steps, **most),
+        "SCD": trace_solver(
+            scd, p, horizon, step="bound", order="random", every=1, seed=SEED, **column_max
+        ),
+        "DETCD": trace_solver(detcd, p, horizon, every=steps, **column_max),
     }
-    rates = {k: learnt(k, p, horizon, (*RATES, *MORE)) for k in ONLINE}
+    rates = {k: learn_at_rates(k, p, horizon, (*RATES, *LARGER_RATES)) for k in ONLINE}
     for name in ONLINE:
         curves[name] = min((rates[name][r] for r in RATES), key=lambda c: c.objective[-1])
-    curves[PRINTED] = printed(p, horizon)
+    curves[PRINTED] = run_printed(p, horizon)
     greedy = curves["DETCD"]
     passes = steps * np.arange(len(greedy.objective)) * p.X.nnz
-    curves[ANEW] = greedy._replace(accesses=passes)
+    curves[RECOMPUTED] = greedy._replace(accesses=passes)
     square = float(p.X.multiply(p.X).sum()) / n
     return Result(horizon, best.objective, best.weights, curves, rates, (n, d), square)

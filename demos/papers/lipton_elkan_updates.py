@@ -1,4 +1,4 @@
-"""The dense update and the lazy one of Lipton & Elkan (2015), written in four ways each."""
+"""The dense and the lazy update of Lipton & Elkan (2015), each in four implementations."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from streaml1.core.jit import kernel
 
 MEAN, SEED = 88.54, 2015
 LR, L1, L2 = 0.5, 1e-6, 1e-6
-WAYS = ("plain Python", "numpy, naive", "numpy, in place", "compiled")
+VARIANTS = ("plain Python", "numpy, naive", "numpy, in place", "compiled")
 
 
 class Rows(NamedTuple):
-    """Examples as arrays of a CSR matrix, and their labels."""
+    """A CSR matrix of examples, and their labels."""
 
     X: csr_matrix
     y: Any
 
-    def part(self, i: int) -> tuple[Any, Any, float]:
+    def row(self, i: int) -> tuple[Any, Any, float]:
         """Columns, values and label of an example."""
         lo, hi = self.X.indptr[i], self.X.indptr[i + 1]
         return self.X.indices[lo:hi], self.X.data[lo:hi], float(self.y[i])
 
 
-def rows(n: int, d: int, seed: int = SEED) -> Rows:
-    """Rows of distinct columns, with labels of a linear model."""
+def make_rows(n: int, d: int, seed: int = SEED) -> Rows:
+    """Draw rows of distinct columns with Zipf frequencies, and labels of a linear model."""
     rng = np.random.default_rng(seed)
-    sizes = np.maximum(1, np.minimum(rng.poisson(rng.gamma(4.0, MEAN / 4.0, n)), d // 4))
-    heights = np.cumsum(np.arange(1, d + 1) ** -1.1)
-    names = rng.permutation(d)
-    parts = []
-    for size in sizes:
-        found: Any = np.zeros(0, int)
-        while len(found) < size:
-            drawn = np.searchsorted(heights, rng.random(2 * size) * heights[-1])
-            found = np.unique(np.concatenate([found, drawn]))
-        parts.append(np.sort(names[rng.permutation(found)[:size]]))
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    values = 1.0 / np.sqrt(np.repeat(sizes, sizes))
-    X = csr_matrix((values, np.concatenate(parts), ends), (n, d))
+    lengths = np.maximum(1, np.minimum(rng.poisson(rng.gamma(4.0, MEAN / 4.0, n)), d // 4))
+    cumulative = np.cumsum(np.arange(1, d + 1) ** -1.1)
+    columns = rng.permutation(d)
+    row_columns = []
+    for size in lengths:
+        drawn_columns: Any = np.zeros(0, int)
+        while len(drawn_columns) < size:
+            draws = np.searchsorted(cumulative, rng.random(2 * size) * cumulative[-1])
+            drawn_columns = np.unique(np.concatenate([drawn_columns, draws]))
+        row_columns.append(np.sort(columns[rng.permutation(drawn_columns)[:size]]))
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    values = 1.0 / np.sqrt(np.repeat(lengths, lengths))
+    X = csr_matrix((values, np.concatenate(row_columns), ends), (n, d))
     return Rows(X, X @ rng.normal(0.0, 3.0, d) + rng.normal(size=n) > 0.0)
 
 
@@ -52,75 +52,75 @@ def rate(t: int) -> float:
     return LR / math.sqrt(t + 1.0)
 
 
-def slope(a: float, y: float) -> float:
+def loss_derivative(a: float, y: float) -> float:
     return 1.0 / (1.0 + math.exp(-a)) - y
 
 
-# What one weight becomes by a step's penalty, SGD by Eq. (3) and FoBoS by the solution of Eq. (2).
-def shrunk(v: float, eta: float, update: str) -> float:
+def shrink(v: float, eta: float, update: str) -> float:
+    """Apply a step's penalty to a weight: Eq. (3) for SGD, the solution of Eq. (2) for FoBoS."""
     if update == "sgd":
         return math.copysign(max(0.0, (1.0 - eta * L2) * abs(v) - eta * L1), v)
     return math.copysign(max(0.0, abs(v) - eta * L1) / (1.0 + eta * L2), v)
 
 
 def python_dense(data: Rows, n: int, update: str, sparse: bool) -> Any:
-    """Loops over the features."""
+    """Run the dense update with Python loops over the features."""
     d = data.X.shape[1]
     w = [0.0] * d
     for t in range(n):
-        ids, values, y = data.part(t)
-        pairs = list(zip(ids.tolist(), values.tolist(), strict=True))
+        ids, values, y = data.row(t)
+        nonzeros = list(zip(ids.tolist(), values.tolist(), strict=True))
         if sparse:
-            a = sum(w[j] * v for j, v in pairs)
+            a = sum(w[j] * v for j, v in nonzeros)
         else:
             x = [0.0] * d
-            for j, v in pairs:
+            for j, v in nonzeros:
                 x[j] = v
             a = sum(w[j] * x[j] for j in range(d))
         eta = rate(t)
-        step = eta * slope(a, y)
-        for j, v in pairs:
+        step = eta * loss_derivative(a, y)
+        for j, v in nonzeros:
             w[j] -= step * v
         for j in range(d):
-            w[j] = shrunk(w[j], eta, update)
+            w[j] = shrink(w[j], eta, update)
     return np.array(w)
 
 
 def python_lazy(data: Rows, n: int, update: str) -> Any:
-    """Algorithm 1 with the tables of Theorem 2, or of Theorem 1 as mended."""
+    """Run Algorithm 1 with the tables of Theorem 2, or of the corrected Theorem 1."""
     w: dict[int, float] = {}
     psi: dict[int, int] = {}
-    P, B = [1.0], [0.0]  # before the step t
+    P, B = [1.0], [0.0]  # P[t] and B[t]: the tables before step t
     for t in range(n):
-        ids, values, y = data.part(t)
-        pairs = list(zip(ids.tolist(), values.tolist(), strict=True))
-        for j, _ in pairs:
-            w[j] = current(w.get(j, 0.0), P, B, psi.get(j, t), t)
+        ids, values, y = data.row(t)
+        nonzeros = list(zip(ids.tolist(), values.tolist(), strict=True))
+        for j, _ in nonzeros:
+            w[j] = catch_up(w.get(j, 0.0), P, B, psi.get(j, t), t)
         eta = rate(t)
-        step = eta * slope(sum(w[j] * v for j, v in pairs), y)
-        for j, v in pairs:
+        step = eta * loss_derivative(sum(w[j] * v for j, v in nonzeros), y)
+        for j, v in nonzeros:
             w[j] -= step * v
             psi[j] = t
         P.append(P[t] * (1.0 - eta * L2) if update == "sgd" else P[t] / (1.0 + eta * L2))
         B.append(B[t] + eta / (P[t + 1] if update == "sgd" else P[t]))
     out = np.zeros(data.X.shape[1])
     for j in w:
-        out[j] = current(w[j], P, B, psi[j], n)
+        out[j] = catch_up(w[j], P, B, psi[j], n)
     return out
 
 
-def current(w: float, P: list[float], B: list[float], psi: int, k: int) -> float:
+def catch_up(w: float, P: list[float], B: list[float], psi: int, k: int) -> float:
     return math.copysign(max(0.0, abs(w) * P[k] / P[psi] - P[k] * L1 * (B[k] - B[psi])), w)
 
 
 def numpy_dense(data: Rows, n: int, update: str, sparse: bool) -> Any:
-    """As one writes it first: a new array for each operation."""
+    """Run the dense update in naive numpy, with a new array for each operation."""
     w = np.zeros(data.X.shape[1])
     for t in range(n):
         x = data.X[t]
         a = float((x @ w)[0]) if sparse else float(x.toarray().ravel() @ w)
         eta = rate(t)
-        w = w - eta * slope(a, float(data.y[t])) * x.toarray().ravel()
+        w = w - eta * loss_derivative(a, float(data.y[t])) * x.toarray().ravel()
         if update == "sgd":
             w = np.sign(w) * np.maximum((1.0 - eta * L2) * np.abs(w) - eta * L1, 0.0)
         else:
@@ -129,11 +129,11 @@ def numpy_dense(data: Rows, n: int, update: str, sparse: bool) -> Any:
 
 
 def numpy_in_place(data: Rows, n: int, update: str, sparse: bool) -> Any:
-    """Two arrays, made once; the gradient step on the example's columns alone."""
+    """Run the dense update in place, with the gradient step on the example's columns only."""
     w, size = np.zeros(data.X.shape[1]), np.empty(data.X.shape[1])
     x = np.zeros(data.X.shape[1])
     for t in range(n):
-        ids, values, y = data.part(t)
+        ids, values, y = data.row(t)
         if sparse:
             a = float(w[ids] @ values)
         else:
@@ -141,7 +141,7 @@ def numpy_in_place(data: Rows, n: int, update: str, sparse: bool) -> Any:
             a = float(x @ w)
             x[ids] = 0.0
         eta = rate(t)
-        w[ids] -= eta * slope(a, y) * values
+        w[ids] -= eta * loss_derivative(a, y) * values
         np.abs(w, out=size)
         if update == "sgd":
             size *= 1.0 - eta * L2
@@ -154,32 +154,32 @@ def numpy_in_place(data: Rows, n: int, update: str, sparse: bool) -> Any:
 
 
 def numpy_lazy(data: Rows, n: int, update: str) -> Any:
-    """The tables as arrays; an example's columns at once."""
+    """Run the lazy update with the tables as arrays, all columns of an example at once."""
     d = data.X.shape[1]
     w, psi = np.zeros(d), np.zeros(d, int)
     P, B = np.ones(n + 1), np.zeros(n + 1)
     for t in range(n):
-        ids, values, y = data.part(t)
-        now = _current(w[ids], P, B, psi[ids], t)
+        ids, values, y = data.row(t)
+        now = _catch_up_array(w[ids], P, B, psi[ids], t)
         eta = rate(t)
-        w[ids] = now - eta * slope(float(now @ values), y) * values
+        w[ids] = now - eta * loss_derivative(float(now @ values), y) * values
         psi[ids] = t
         P[t + 1] = P[t] * (1.0 - eta * L2) if update == "sgd" else P[t] / (1.0 + eta * L2)
         B[t + 1] = B[t] + eta / (P[t + 1] if update == "sgd" else P[t])
-    return _current(w, P, B, psi, n)
+    return _catch_up_array(w, P, B, psi, n)
 
 
-def _current(w: Any, P: Any, B: Any, psi: Any, k: int) -> Any:
+def _catch_up_array(w: Any, P: Any, B: Any, psi: Any, k: int) -> Any:
     size = np.abs(w) * (P[k] / P[psi]) - P[k] * L1 * (B[k] - B[psi])
     return np.copysign(np.maximum(size, 0.0), w)
 
 
 @kernel
 def _compiled_dense(
-    w: Any, x: Any, ids: Any, values: Any, indptr: Any, y: Any, eta: Any, of: Any, sparse: bool
+    w: Any, x: Any, ids: Any, values: Any, indptr: Any, y: Any, eta: Any, penalty: Any, sparse: bool
 ) -> None:
-    """Dense steps; `of` is l1, l2 and whether the decay comes before the l1 (SGD)."""
-    l1, l2, sgd = of
+    """Make dense steps; `penalty` is l1, l2 and whether the decay precedes the l1 step (SGD)."""
+    l1, l2, sgd = penalty
     for t in range(np.uint64(len(eta))):
         lo, hi = np.uint64(indptr[t]), np.uint64(indptr[t + 1])
         a = 0.0
@@ -204,7 +204,7 @@ def _compiled_dense(
 
 @kernel
 def _bare(w: Any, ids: Any, values: Any, indptr: Any, y: Any, eta: Any) -> None:
-    """SGD without any penalty: what the rows cost."""
+    """Run SGD without a penalty, the lower bound for the rows."""
     for t in range(np.uint64(len(eta))):
         lo, hi = np.uint64(indptr[t]), np.uint64(indptr[t + 1])
         a = 0.0
@@ -226,7 +226,7 @@ def compiled_dense(data: Rows, n: int, update: str, sparse: bool) -> Any:
     return w
 
 
-def bare(data: Rows, n: int, update: str) -> Any:
+def run_bare(data: Rows, n: int, update: str) -> Any:
     w = np.zeros(data.X.shape[1])
     _bare(w, *_arrays(data, n))
     return w
@@ -238,22 +238,22 @@ def model(update: str, stamps: str = "folded") -> streaml1.ElasticNetClassifier:
     )
 
 
-def package(data: Rows, n: int, update: str, stamps: str = "folded") -> Any:
-    """streaml1 on the rows of the matrix."""
+def run_streaml1(data: Rows, n: int, update: str, stamps: str = "folded") -> Any:
+    """Run streaml1 on the rows of the matrix."""
     learner = model(update, stamps)
     learner.learn_many(data.X[:n], data.y[:n])
-    return weights(learner, data.X.shape[1])
+    return dense_weights(learner, data.X.shape[1])
 
 
-def weights(learner: Any, d: int) -> Any:
-    w, kept = np.zeros(d), learner.weights
-    w[list(kept)] = list(kept.values())
+def dense_weights(learner: Any, d: int) -> Any:
+    w, nonzero = np.zeros(d), learner.weights
+    w[list(nonzero)] = list(nonzero.values())
     return w
 
 
 DENSE: dict[str, Callable[[Rows, int, str, bool], Any]] = dict(
-    zip(WAYS, (python_dense, numpy_dense, numpy_in_place, compiled_dense), strict=True)
+    zip(VARIANTS, (python_dense, numpy_dense, numpy_in_place, compiled_dense), strict=True)
 )
 LAZY: dict[str, Callable[[Rows, int, str], Any]] = dict(
-    zip(WAYS, (python_lazy, numpy_lazy, numpy_lazy, package), strict=True)
+    zip(VARIANTS, (python_lazy, numpy_lazy, numpy_lazy, run_streaml1), strict=True)
 )
