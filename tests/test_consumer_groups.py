@@ -569,6 +569,6 @@ def test_sigterm_while_the_prediction_sink_is_down(broker: Broker, tmp_path: Pat
     assert "2 partitions: 900 examples: log" in out
     message = err.splitlines()[-1]
     for k in (0, 1):
-        assert f"kept/{topic}-{k} keeps the checkpoint before" in message
+        assert f"kept/{topic}-{k} still holds the previous checkpoint" in message
         checkpoint = load_latest(tmp_path / "kept" / f"{topic}-{k}")
         assert checkpoint is not None and checkpoint.learnt == 0
