@@ -83,7 +83,7 @@ def lines_of(source: Any, reject: Any = stop) -> list[int]:
 def single_rejection(name: str, **options: Any) -> tuple[str, str]:
     """Return place and reason of the only line that a source rejects."""
     rejected = Refused()
-    rows_of(open_source(name, **options), refuse=rejected)
+    rows_of(open_source(name, **options), reject=rejected)
     assert len(rejected) == 1, rejected
     return rejected[0]
 
@@ -551,7 +551,7 @@ def test_multiline_csv_records_have_the_place_of_their_first_line(write):
     source = open_source(name, target="y", categorical=["t"])
     rejected = Refused()
     assert lines_of(source, rejected) == [2, 5, 8]
-    assert rows_of(source, refuse=rejected)[0][0]["t"] == "two\r\nlines\n"
+    assert rows_of(source, reject=rejected)[0][0]["t"] == "two\r\nlines\n"
     assert rejected[0] == ("a.csv:6", "the line has 4 cells, the header has 3")
 
 

@@ -91,7 +91,7 @@ def test_file_with_invalid_lines(tmp_path: Path):
     assert lines_of(open_source(path), rejected) == [1, 3, 7]
     assert [place.rpartition(":")[2] for place, _ in rejected] == ["5", "6"]
     assert rejected[0][1] == "byte 0xff at column 5 is not UTF-8: convert the file to UTF-8"
-    rows = rows_of(open_source(path), refuse=rejected)
+    rows = rows_of(open_source(path), reject=rejected)
     assert rows[:2] == [({"a^b": 1.0}, 1.0, 1.0), ({"a^c": 2.0}, 0.0, 2.0)]
 
 
