@@ -254,7 +254,7 @@ def to_narwhals(X: Any) -> Any:
     Raises
     ------
     TypeError
-        Where two columns have one name, or it is lazy.
+        If two columns share a name, or the frame is lazy.
     """
     import narwhals as nw
     from narwhals.exceptions import DuplicateError
@@ -264,7 +264,7 @@ def to_narwhals(X: Any) -> Any:
     try:
         return nw.from_native(X, eager_only=True)
     except DuplicateError:
-        # The columns of a table of pyarrow are not their names.
+        # `columns` of a pyarrow table are arrays, not names.
         raise _twice(list(getattr(X, "column_names", X.columns))) from None
 
 
@@ -280,7 +280,7 @@ def column_values(series: Any) -> list[Any]:
     if isinstance(native, np.dtype) and native.kind in "fiub":
         return values
     null = _absent(series, native)
-    return [None if gone else value for value, gone in zip(values, null, strict=True)]
+    return [None if is_null else value for value, is_null in zip(values, null, strict=True)]
 
 
 def _head(rows: Rows, n: int) -> Rows:
@@ -301,13 +301,13 @@ def _plain_name(name: Any) -> Any:
     """Return a column name as a dict key: numpy ints in a multi-level name become Python ints."""
     if not isinstance(name, tuple):
         return name
-    return tuple(one.item() if isinstance(one, np.generic) else one for one in name)
+    return tuple(level.item() if isinstance(level, np.generic) else level for level in name)
 
 
 def _column(
     series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
 ) -> tuple[Any, Any]:
-    """(ids, values) of one column of a frame; places of new names, and what is bad, are added."""
+    """Return (ids, values) of one column; add new names to `places` and errors to `bad`."""
     name = _plain_name(series.name)
     native: Any = getattr(series.to_native(), "dtype", None)
     if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: absent values are zeros

@@ -184,7 +184,7 @@ def column_of(what: str, given: Any, n: int) -> Any:
     else:
         column = _array(given)
     if column.ndim != 1 or len(column) != n:
-        raise ValueError(f"{what} have the shape {column.shape} beside {n} rows; give {n} of them")
+        raise ValueError(f"{what} must have the shape ({n},), one for each row, got {column.shape}")
     return column
 
 
