@@ -29,7 +29,7 @@ def is_current(engine: Any) -> bool:
     fresh = dict_reader.make_context(
         engine.vocabulary, engine.rule, engine.online, context.length, context.learns
     )
-    old, new = (source._kept[0][fields.RECORD :] for source in (context, fresh))
+    old, new = (source._retained[0][fields.RECORD :] for source in (context, fresh))
     return context.is_open and old.tolist() == new.tolist()
 
 

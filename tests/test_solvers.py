@@ -85,7 +85,12 @@ def test_other_labels() -> None:
         (np.eye(2), [0, math.nan], "squared", "the label nan is not finite"),
         (np.eye(2), [0, math.nan], "softmax", "a label is NaN; drop its row"),
         (np.eye(2), [0, "a"], "softmax", "labels must be of one type, got int and str"),
-        (np.eye(2), [0], "logistic", r"labels have the shape \(1,\) beside 2 rows; give 2"),
+        (
+            np.eye(2),
+            [0],
+            "logistic",
+            r"labels must have the shape \(2,\), one for each row, got \(1,\)",
+        ),
         (np.array([[1.0], [math.nan]]), [0, 1], "logistic", "the value of 0 is NaN"),
         (np.array([[1.0], [math.inf]]), [0, 1], "logistic", "the value inf of 0 is too large"),
         (np.zeros((0, 2)), [], "logistic", "X must have at least one row, got none"),

@@ -1,4 +1,4 @@
-"""Many examples at once, as rows: lists of dicts, data frames, sparse and dense matrices."""
+"""Convert lists of dicts, data frames, and sparse or dense matrices to rows."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ __all__ = [
 
 
 class Batch(NamedTuple):
-    """Rows whose ids are places in `names`, or int names themselves where that is None.
+    """Rows whose ids are positions in `names`, or int names if `names` is None.
 
-    They are plain, but for those of a matrix, which is looked at while it is learnt: there
-    `width` is not None, and every id must be below it; and for those of `texts`, which have no ids
-    yet, but names by their hashes, and may have one twice. Where names are those of numbered
-    columns, all of them are below `below`, if that is known.
+    The rows are canonical, with two exceptions:
+
+    - Rows of a matrix are checked while they are learnt. `width` is set, and ids must be below it.
+    - Rows of `texts` have no ids yet. Their names are given by hash and may repeat within a row.
+
+    If names are column numbers, all are less than `below`, unless `below` is None.
     """
 
     rows: Rows
@@ -52,30 +54,30 @@ class Batch(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return self.rows.n
 
 
 def is_matrix(X: Any) -> bool:
-    """Whether X is a scipy sparse or a numpy matrix."""
+    """Return whether X is a scipy sparse matrix or a numpy array."""
     return isinstance(X, np.ndarray) or hasattr(type(X), "tocsr")
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame."""
-    # Asked of the type: a lazy frame of polars warns of what its columns cost.
+    """Return whether X is a data frame."""
+    # Look at the type: reading `columns` of a polars LazyFrame emits a performance warning.
     return hasattr(type(X), "columns") and not is_matrix(X)
 
 
 def batch_of(X: Any) -> Batch:
-    """The rows of X: a data frame, a matrix, rows as readers of text give them, or dicts in order.
+    """Convert X to rows: a data frame, a matrix, parsed rows of text, or a list of dicts.
 
     Raises
     ------
     BadExample
-        At the first value that is refused, with its row.
+        If a value is invalid. `row` is the first such row.
     TypeError
-        Where X is of none of these kinds, is no matrix of real numbers, or is broken.
+        If X has another type, is not a matrix of real numbers, or is malformed.
     """
     if isinstance(X, IntRows):
         return _from_ints(X)
@@ -98,14 +100,14 @@ def _from_matrix(X: Any) -> Batch:
     if X.dtype.kind not in "fiub":
         raise TypeError(f"X has values of type {X.dtype}; they must be real numbers")
     if isinstance(X, np.ma.MaskedArray):
-        X = X.filled(0)  # masked is absent
+        X = X.filled(0)  # masked values are absent
     if isinstance(X, np.ndarray):
         from scipy.sparse import csr_array
 
-        # Of the floats of two bytes scipy has no matrices.
+        # scipy has no matrices of float16.
         X = csr_array(X.astype(np.float64) if X.dtype == np.float16 else X)
     elif X.format != "csr":
-        X = X.astype(np.float64).tocsr()  # small ints would overflow where entries are summed
+        X = X.astype(np.float64).tocsr()  # sums of duplicates would overflow small ints
     n, width = X.shape
     indptr, indices = X.indptr, X.indices
     if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or len(indptr) != n + 1:
@@ -115,7 +117,7 @@ def _from_matrix(X: Any) -> Batch:
         raise TypeError(BROKEN)
     indices, data = indices[:end], _own(X.data[:end], np.float64)
     rows_of = _own(indptr, np.uint64)
-    if indices.dtype == np.int32:  # below 0 turns out too large
+    if indices.dtype == np.int32:  # negative indices become too large as uint32
         return Batch(Rows(_own(indices, np.int32).view(np.uint32), data, rows_of), None, width)
     if end and not (indices.min() >= 0 and indices.max() < width):
         raise TypeError(out_of_range_column(width))
@@ -125,7 +127,7 @@ def _from_matrix(X: Any) -> Batch:
 
 
 def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
-    """Rows whose ids are larger than slots can be."""
+    """Return a batch for ids that exceed the range of slots: they become names."""
     columns, places = np.unique(ids, return_inverse=True)
     names = columns.tolist()
     rows = Rows(places.astype(np.uint32), data, rows_of)
@@ -148,17 +150,17 @@ def _from_texts(X: NamedRows) -> Batch:
     hashes, values, indptr = X.csr()
     if not (X.plain or X.values_checked or are_valid_values(values)):
         return _from_dicts(X)
-    rows_of = indptr.view(np.uint64)  # of int64, none below 0
+    rows_of = indptr.view(np.uint64)  # int64, never negative
     return Batch(Rows(hashes[:0], _own(values, np.float64), rows_of), None, None, X)
 
 
 def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:
-    """The batch with plain rows; `name_of` tells ids in a sentence.
+    """Return the batch with canonical rows; `name_of` maps an id to the name in an error.
 
     Raises
     ------
     BadExample
-        At the first value that is refused, with its row.
+        If a value is invalid. `row` is the first such row.
     """
     if batch.width is None:
         return batch
@@ -171,12 +173,12 @@ BROKEN = "the index pointers of X are out of order; X.check_format() tells more"
 
 
 def out_of_range_column(width: int) -> str:
-    """Say that a matrix is broken."""
+    """Return the error message for a matrix with an index out of range."""
     return f"X has an entry outside its {width} columns; X.check_format() tells more"
 
 
 def _own(values: Any, dtype: Any) -> Any:
-    """`values` as kernels take them; copied only where they are not."""
+    """Return `values` as an aligned, writable C array of `dtype`, copied only if necessary."""
     if type(values) is np.ndarray and values.dtype == dtype and values.flags.carray:
         return values
     return np.require(values, dtype, ["C", "A", "W"])
@@ -206,13 +208,13 @@ def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
 
 
 def _items(x: Mapping[Hashable, Any]) -> tuple[Iterable[Hashable], Any]:
-    """Names and values; as they are where all are numbers, which is looked at later."""
+    """Return names and values; numbers are passed on unchecked, the rows are checked later."""
     if not isinstance(x, Mapping):
         raise BadExample(f"an example is a dict of features, not a {type(x).__name__}")
     try:
         if type(x) is dict and NUMBER_TYPES.issuperset(map(type, x.values())) and all(x.values()):
             return x, array("d", x.values())
-    except OverflowError:  # named below
+    except OverflowError:  # `numeric_features` names the value
         pass
     plain = numeric_features(x)
     return plain, array("d", plain.values())
@@ -236,23 +238,23 @@ def _from_frame(X: Any) -> Batch:
         return Batch(empty, names)
     ids = np.stack([c[0] for c in columns], axis=1)
     values = np.stack([c[1] for c in columns], axis=1)
-    # What is absent is a zero until here; `plain_rows` drops both.
+    # Absent values are zeros so far; `plain_rows` drops both.
     indptr = np.arange(n + 1, dtype=np.uint64) * np.uint64(len(columns))
     rows = Rows(ids.reshape(-1), values.reshape(-1), indptr)
     if bad:
-        first = min(bad, key=lambda one: one.row)
+        first = min(bad, key=lambda error: error.row)
         plain_rows(_head(rows, first.row), names.__getitem__)  # an earlier bad value comes first
         raise first
     return Batch(plain_rows(rows, names.__getitem__), names)
 
 
 def to_narwhals(X: Any) -> Any:
-    """A data frame as narwhals has it.
+    """Wrap a data frame with narwhals.
 
     Raises
     ------
     TypeError
-        Where two columns have one name, or it is lazy.
+        If two columns share a name, or the frame is lazy.
     """
     import narwhals as nw
     from narwhals.exceptions import DuplicateError
@@ -262,7 +264,7 @@ def to_narwhals(X: Any) -> Any:
     try:
         return nw.from_native(X, eager_only=True)
     except DuplicateError:
-        # The columns of a table of pyarrow are not their names.
+        # `columns` of a pyarrow table are arrays, not names.
         raise _twice(list(getattr(X, "column_names", X.columns))) from None
 
 
@@ -272,13 +274,13 @@ def _twice(names: list[Hashable]) -> TypeError:
 
 
 def column_values(series: Any) -> list[Any]:
-    """The values of a column, None where one is absent."""
+    """Return the values of a column, with None for absent values."""
     native = getattr(series.to_native(), "dtype", None)
     values: list[Any] = series.to_list()
     if isinstance(native, np.dtype) and native.kind in "fiub":
         return values
     null = _absent(series, native)
-    return [None if gone else value for value, gone in zip(values, null, strict=True)]
+    return [None if is_null else value for value, is_null in zip(values, null, strict=True)]
 
 
 def _head(rows: Rows, n: int) -> Rows:
@@ -296,19 +298,19 @@ def _all_sparse(X: Any) -> bool:
 
 
 def _plain_name(name: Any) -> Any:
-    """The name of a column as a dict would have it: of several levels numpy's ints are Python's."""
+    """Return a column name as a dict key: numpy ints in a multi-level name become Python ints."""
     if not isinstance(name, tuple):
         return name
-    return tuple(one.item() if isinstance(one, np.generic) else one for one in name)
+    return tuple(level.item() if isinstance(level, np.generic) else level for level in name)
 
 
 def _column(
     series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
 ) -> tuple[Any, Any]:
-    """(ids, values) of one column of a frame; places of new names, and what is bad, are added."""
+    """Return (ids, values) of one column; add new names to `places` and errors to `bad`."""
     name = _plain_name(series.name)
     native: Any = getattr(series.to_native(), "dtype", None)
-    if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: what is absent is a zero
+    if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: absent values are zeros
         native = native.subtype
     if isinstance(native, np.dtype) and native.kind in "fiub":
         numbers = series.to_numpy().astype(np.float64)
@@ -316,7 +318,7 @@ def _column(
         absent = series.is_null().to_numpy()
         numbers = np.zeros(n)
         there = series.filter(~series.is_null())
-        if str(series.dtype) in ("Int128", "UInt128"):  # more than numpy has
+        if str(series.dtype) in ("Int128", "UInt128"):  # numpy has no 128-bit ints
             import narwhals as nw
 
             there = there.cast(nw.Float64)
@@ -328,11 +330,11 @@ def _column(
 
 
 def _absent(series: Any, native: Any) -> list[bool]:
-    """Which values of a column are absent: where it may hold anything, a NaN is a value."""
+    """Return which values of a column are absent; in an object column a NaN is a value."""
     null: list[bool] = series.is_null().to_list()
     if native != np.dtype(object):
         return null
-    return [one and not isinstance(v, float) for one, v in zip(null, series, strict=True)]
+    return [is_null and not isinstance(v, float) for is_null, v in zip(null, series, strict=True)]
 
 
 def _objects(
@@ -353,8 +355,8 @@ def _objects(
         else:
             try:
                 numbers[i] = to_value(name, value)
-            except BadExample as one:
-                bad.append(BadExample(one.reason, i))
+            except BadExample as error:
+                bad.append(BadExample(error.reason, i))
                 break
         ids[i] = places.setdefault(feature, len(places))
     return ids, numbers

@@ -1,7 +1,7 @@
-"""Rows made plain: each name once in a row, with the sum of its values, and no zeros; or refused.
+"""Merge duplicate features in a row, drop zeros, reject non-finite sums.
 
-Whether a name has come before in its row is looked up one by one: a table that the first cache
-holds is faster so than by gathers and scatters of eight.
+Duplicates are found by scalar look-ups: in a hash table that fits into the L1 cache these are
+faster than SIMD gathers and scatters.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["masked_rows", "plain_rows", "repeats"]
 
 _ONE, _HALF = np.uint64(1), np.uint64(32)
 _LOW, _ROW = np.uint64(2**32 - 1), np.uint64(2**64 - 2**32)  # of a mark
-_FEW = np.uint64(32)  # slots that come again in a row, up to which it is looked why
+_MAX_EXAMINED = np.uint64(32)  # repeated slots of a row for which the cause is determined
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
 def _are_plain(ids: Any, values: Any, indptr: Any, d: Any) -> bool:
-    """Whether all rows are, see `is_canonical_row`."""
+    """Return whether all rows are canonical, see `is_canonical_row`."""
     d = np.uint64(d)
     for i in range(np.uint64(len(indptr) - 1)):
         if not is_canonical_row(ids, values, indptr[i], indptr[i + _ONE], d):
@@ -43,14 +43,15 @@ def _are_plain(ids: Any, values: Any, indptr: Any, d: Any) -> bool:
 
 
 def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int, valued: bool = False) -> Rows:
-    """Rows without zeros and with each name once in a row; `name_of` tells ids in a sentence.
+    """Return the rows without zeros and with each name once in a row.
 
-    `valued` tells that no value is zero or refused.
+    `name_of` maps an id to the name that an error reports. Set `valued` if all values are known to
+    be valid and non-zero.
 
     Raises
     ------
     BadExample
-        At the first value that is NaN, infinite or beyond 1e50.
+        If a value is NaN, infinite or beyond 1e50. `row` is the first such row.
     """
     if _are_plain(rows.ids, rows.values, rows.indptr, MAX_IDS):
         return rows
@@ -60,17 +61,17 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int, valued: boo
     if are_valid_values(merged.values) and (merged is rows or are_valid_values(rows.values)):
         return merged
     first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])
-    _refuse(*first, name_of)
+    _raise_for(*first, name_of)
     return _without_zeros(merged)
 
 
 def _first_bad(rows: Rows) -> tuple[float, Rows, int]:
-    """The row of the first value that is refused (infinite if none is), and its entry."""
+    """Return the row of the first invalid value (infinity if none), the rows, and its position."""
     wrong = np.flatnonzero(~(np.abs(rows.values) < VALUE_LIMIT))
     return (row_of_entry(rows, wrong[0]), rows, int(wrong[0])) if len(wrong) else (np.inf, rows, -1)
 
 
-def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) -> None:
+def _raise_for(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) -> None:
     if k >= 0:
         try:
             check_value(name_of(int(rows.ids[k])), float(rows.values[k]))
@@ -79,116 +80,116 @@ def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) 
 
 
 @inlined
-def _home(id_: Any, met: Any) -> Any:
-    """Where an id is looked for first."""
-    return ((id_ * _MIX) >> _HALF) & np.uint64(len(met) - 1)
+def _home(id_: Any, probes: Any) -> Any:
+    """Return the first position to probe for an id."""
+    return ((id_ * _MIX) >> _HALF) & np.uint64(len(probes) - 1)
 
 
 @inlined
-def _place(id_: Any, place: Any, ids: Any, begin: Any, met: Any) -> Any:
-    """Where it stands, or would, that an id is among those from `begin` on; and what stands there.
+def _probe(id_: Any, pos: Any, ids: Any, begin: Any, probes: Any) -> Any:
+    """Probe `probes` for an id, from `pos` on; return the position and the content there.
 
-    It is looked for from `place` on. What stands there is one more than its place in `ids`; up to
-    `begin`, where it is not among them. What stands in `met` of rows before does not count.
+    The content is 1 + a position in `ids`. It is at most `begin` if the row does not contain the id
+    yet: contents written by earlier rows count as empty.
     """
-    other = met[place]
-    while other > begin and ids[other - _ONE] != id_:
-        place = (place + _ONE) & np.uint64(len(met) - 1)
-        other = met[place]
-    return place, other
+    content = probes[pos]
+    while content > begin and ids[content - _ONE] != id_:
+        pos = (pos + _ONE) & np.uint64(len(probes) - 1)
+        content = probes[pos]
+    return pos, content
 
 
 @kernel
-def _first_repeat(ids: Any, indptr: Any, met: Any) -> Any:
-    """The first row that has a name twice; the number of rows where none has."""
+def _first_repeat(ids: Any, indptr: Any, probes: Any) -> Any:
+    """Return the first row that contains a name twice, or the number of rows."""
     n = np.uint64(len(indptr) - 1)
     for i in range(n):
         lo = indptr[i]
         for k in range(lo, indptr[i + _ONE]):
-            place = _home(np.uint64(ids[k]), met)
-            if met[place] > lo:
-                place, other = _place(ids[k], place, ids, lo, met)
-                if other > lo:
+            pos = _home(np.uint64(ids[k]), probes)
+            if probes[pos] > lo:
+                pos, content = _probe(ids[k], pos, ids, lo, probes)
+                if content > lo:
                     return i
-            met[place] = k + _ONE
+            probes[pos] = k + _ONE
     return n
 
 
 @gil_kernel
 def _sum_by_name(
     hashes: Any, values: Any, i: Any, lo: Any, hi: Any, mask: Any, slots: Any, kept: Any,
-    begin: Any, n: Any, met: Any, marks: Any, names: Any, sums: Any,
+    begin: Any, n: Any, probes: Any, marks: Any, names: Any, sums: Any,
 ) -> Any:  # fmt: skip
-    """Sum anew what the i-th row has in its slots: each name first, then names of one slot.
+    """Recompute the sums of row i: values of one name first, then names that share a slot.
 
-    `marks` has the places of names in `names` and `sums`, each beside its row.
+    A mark packs the row (high half) and a position in `names` and `sums` (low half).
     """
     bad = np.int64(0)
     m = np.uint64(0)
     row = (i + _ONE) << _HALF
     for k in range(lo, hi):
-        place = _home(hashes[k], marks)
-        while marks[place] & _ROW == row and names[marks[place] & _LOW] != hashes[k]:
-            place = (place + _ONE) & np.uint64(len(marks) - 1)
-        if marks[place] & _ROW != row:
-            marks[place] = row | m
+        pos = _home(hashes[k], marks)
+        while marks[pos] & _ROW == row and names[marks[pos] & _LOW] != hashes[k]:
+            pos = (pos + _ONE) & np.uint64(len(marks) - 1)
+        if marks[pos] & _ROW != row:
+            marks[pos] = row | m
             names[m] = hashes[k]
             sums[m] = values[k]
             m += _ONE
         else:
-            sums[marks[place] & _LOW] += values[k]
-            bad |= validity(sums[marks[place] & _LOW])
+            sums[marks[pos] & _LOW] += values[k]
+            bad |= validity(sums[marks[pos] & _LOW])
     for k in range(begin, n):
         kept[k] = 0.0
     for k in range(m):
         slot = np.uint32(names[k] & mask)
-        _, other = _place(slot, slot & np.uint64(len(met) - 1), slots, begin, met)
-        kept[other - _ONE] += sums[k]
-        bad |= validity(kept[other - _ONE])
+        _, content = _probe(slot, slot & np.uint64(len(probes) - 1), slots, begin, probes)
+        kept[content - _ONE] += sums[k]
+        bad |= validity(kept[content - _ONE])
     return bad
 
 
 @kernel
 def _masked(
-    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, met: Any,
+    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, probes: Any,
     marks: Any, names: Any, sums: Any,
 ) -> bool:  # fmt: skip
-    """Write down what `masked_rows` gives; whether no sum is a value that is refused, or zero."""
+    """Write the result of `masked_rows`; return whether all sums are valid and non-zero."""
     n = np.uint64(0)
     bad = np.int64(0)
     ends[0] = 0
-    low = np.uint64(len(met) - 1)
+    low = np.uint64(len(probes) - 1)
     for i in range(np.uint64(len(indptr) - 1)):
         begin = n
-        several = False  # names of one slot
-        again = np.uint64(0)
+        several = False  # whether different names share a slot
+        n_repeats = np.uint64(0)
         lo, hi = indptr[i], indptr[i + _ONE]
         for k in range(lo, hi):
             slot = np.uint32(hashes[k] & mask)
-            slots[n] = slot  # most are new
+            slots[n] = slot  # overwritten if the slot is a repeat
             kept[n] = values[k]
-            place = slot & low
-            if met[place] > begin:
-                place, other = _place(slot, place, slots, begin, met)
-                if other > begin:
-                    v = kept[other - _ONE] + values[k]
-                    kept[other - _ONE] = v
+            pos = slot & low
+            if probes[pos] > begin:
+                pos, content = _probe(slot, pos, slots, begin, probes)
+                if content > begin:
+                    v = kept[content - _ONE] + values[k]
+                    kept[content - _ONE] = v
                     bad |= validity(v)
-                    if again < _FEW:
-                        # Where that slot came first: so many places further on at most.
-                        first = lo + (other - _ONE - begin)
+                    if n_repeats < _MAX_EXAMINED:
+                        # The first feature of the slot is at this position or after it.
+                        first = lo + (content - _ONE - begin)
                         while np.uint32(hashes[first] & mask) != slot:
                             first += _ONE
                         several |= hashes[first] != hashes[k]
                     else:
                         several = True
-                    again += _ONE
+                    n_repeats += _ONE
                     continue
             n += _ONE
-            met[place] = n
+            probes[pos] = n
         if several:
             bad |= _sum_by_name(
-                hashes, values, i, lo, hi, mask, slots, kept, begin, n, met, marks, names,
+                hashes, values, i, lo, hi, mask, slots, kept, begin, n, probes, marks, names,
                 sums,
             )  # fmt: skip
         ends[i + _ONE] = n
@@ -196,41 +197,38 @@ def _masked(
 
 
 @kernel
-def _merge(ids: Any, values: Any, indptr: Any, first: Any, met: Any) -> Any:
-    """From a row on, leave each name of a row once, where it stands first, with the sum.
-
-    Returns how many there are then.
-    """
+def _merge(ids: Any, values: Any, indptr: Any, first: Any, probes: Any) -> Any:
+    """Merge duplicates in place from row `first` on; return the number of features that remain."""
     hi = n = indptr[first]
     for i in range(first, np.uint64(len(indptr) - 1)):
         lo, hi = hi, indptr[i + _ONE]
         begin = n
         for k in range(lo, hi):
-            place, other = _place(ids[k], _home(np.uint64(ids[k]), met), ids, begin, met)
-            if other > begin:
-                values[other - _ONE] += values[k]
+            pos, content = _probe(ids[k], _home(np.uint64(ids[k]), probes), ids, begin, probes)
+            if content > begin:
+                values[content - _ONE] += values[k]
             else:
                 ids[n] = ids[k]
                 values[n] = values[k]
                 n += _ONE
-                met[place] = n
+                probes[pos] = n
         indptr[i + _ONE] = n
     return n
 
 
 @kernel
 def _longest(indptr: Any) -> Any:
-    """How many entries the longest row has."""
-    most = np.uint64(0)
+    """Return the length of the longest row."""
+    longest = np.uint64(0)
     for i in range(np.uint64(len(indptr) - 1)):
-        most = max(most, indptr[i + _ONE] - indptr[i])
-    return most
+        longest = max(longest, indptr[i + _ONE] - indptr[i])
+    return longest
 
 
-def _met(indptr: Any) -> Any:
-    """Room for the places of what a row has, whichever of some rows it is: half a word each.
+def _new_hash_table(indptr: Any) -> Any:
+    """Allocate a hash table of positions that is large enough for the longest row.
 
-    It is to leave room in the first cache.
+    Elements are uint32 where possible, to leave room in the L1 cache.
     """
     longest = int(_longest(indptr))
     kind = np.uint32 if int(indptr[-1]) < 2**32 - 1 else np.uint64
@@ -238,37 +236,43 @@ def _met(indptr: Any) -> Any:
 
 
 def repeats(ids: Any, indptr: Any) -> bool:
-    """Whether a row has an id, or the hash of a name, twice."""
+    """Return whether a row contains an id, or the hash of a name, twice."""
     return _row_of_repeat(ids, indptr) < len(indptr) - 1
 
 
 def _row_of_repeat(ids: Any, indptr: Any) -> int:
-    return int(_first_repeat(ids, indptr, _met(indptr)))
+    return int(_first_repeat(ids, indptr, _new_hash_table(indptr)))
 
 
 def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
-    """Rows whose ids are the low bits of hashes, each once in a row with the sum of its values.
+    """Return rows whose ids are the low bits of hashes, with duplicates of a row summed.
 
-    A hash that comes twice is summed before those that share its low bits. None where a sum is
-    refused, or zero; that no value is, is known.
+    Values of one hash are summed before hashes that share its low bits. Returns None if a sum is
+    invalid or zero; the values themselves must be valid and non-zero.
     """
     n = len(hashes)
     masked = Rows(np.empty(n, np.uint32), np.empty(n), np.empty_like(rows.indptr))
-    met = _met(rows.indptr)
-    more = np.zeros(len(met), np.uint64), np.empty(len(met), np.uint64), np.empty(len(met))
-    if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, met, *more):
+    probes = _new_hash_table(rows.indptr)
+    more = (
+        np.zeros(len(probes), np.uint64),
+        np.empty(len(probes), np.uint64),
+        np.empty(len(probes)),
+    )
+    if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, probes, *more):
         return None
     kept = int(masked.indptr[-1])
     return Rows(masked.ids[:kept], masked.values[:kept], masked.indptr)
 
 
 def _merged(rows: Rows) -> Rows:
-    """Each name once in a row, where it stood first, with the sum of its values."""
+    """Merge duplicates of a row into the first occurrence, which gets the sum."""
     first = _row_of_repeat(rows.ids, rows.indptr)
     if first == rows.n:
         return rows
     ids, values, indptr = (np.array(a) for a in rows)
-    n = _merge(ids, values, indptr, np.uint64(first), _met(indptr))  # the caller refuses sums
+    n = _merge(
+        ids, values, indptr, np.uint64(first), _new_hash_table(indptr)
+    )  # the caller checks sums
     return Rows(ids[:n], values[:n], indptr)
 
 

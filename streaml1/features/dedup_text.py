@@ -1,4 +1,4 @@
-"""Rows of names that come as bytes, each name but once in a row: sums come before all else."""
+"""Merge duplicate names in rows of text, before any other step sees the values."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ _LENGTH = np.uint64(2**32 - 1)
 @kernel
 def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums: Any,
            ends: Any) -> Any:  # fmt: skip
-    """Have each hash once in a row, where it comes first, with the sum of its values; how many.
+    """Sum the values of equal hashes of a row; return the number of features that remain.
 
-    `firsts` gets the places of those that are left. `marks` is zeros, a power of two of them and
-    more than twice the longest row; it holds the place of a hash in `firsts` beside its row.
+    `firsts` receives the position of the first feature of each hash. `marks` is a zeroed hash table
+    whose length is a power of two and more than twice that of the longest row. A mark packs the row
+    (high half) and the position in `firsts` within the row (low half), so that marks of earlier
+    rows count as empty.
     """
     mask = np.uint64(len(marks) - 1)
     n = _ZERO
@@ -32,6 +34,7 @@ def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums:
     for i in range(np.uint64(len(indptr) - 1)):
         row = (i + _ONE) << _HALF
         begin = n
+        # Invariant: firsts[begin:n] and sums[begin:n] hold the distinct hashes of the row so far.
         for k in range(indptr[i], indptr[i + _ONE]):
             h = hashes[k]
             place = (h ^ (h >> _HALF)) & mask
@@ -53,7 +56,7 @@ def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums:
 
 
 def without_repeats(batch: Batch) -> Batch:
-    """A batch of texts with each name once in a row; any other as it is."""
+    """Merge duplicate names in each row of a batch of texts; return other batches unchanged."""
     texts = batch.texts
     if texts is None or texts.distinct_names:
         return batch
@@ -67,7 +70,7 @@ def without_repeats(batch: Batch) -> Batch:
     ends = np.zeros_like(indptr)
     n = int(_merge(hashes, values, indptr, marks, firsts, sums, ends))
     if not are_valid_values(sums[:n]):
-        return batch_of(list(texts))  # which says what is wrong, or drops zeros
+        return batch_of(list(texts))  # raises for the invalid value, or drops zeros
     merged = texts.select_features(
         firsts[:n].astype(np.int64), sums[:n].copy(), ends.astype(np.int64)
     )

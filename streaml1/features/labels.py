@@ -1,4 +1,4 @@
-"""Labels and sample weights as models take them."""
+"""Convert labels and sample weights to the floats that models use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NUMBERS = (numbers.Real, Decimal, np.bool_)
 
 
 def equals_itself(given: Any) -> bool:
-    """Whether a label equals itself: NaN does not, and pandas.NA cannot tell."""
+    """Return whether a label equals itself: NaN does not, and pandas.NA raises."""
     try:
         return bool(given == given)
     except (TypeError, ValueError):
@@ -42,7 +42,7 @@ def _is_number(given: Any) -> bool:
 
 
 def _float(given: Any) -> float:
-    """`given` as a float; NaN where it is no number, infinite where it is too large."""
+    """Return `given` as a float: NaN if it is not a number, infinity if it is too large."""
     if not _is_number(given):
         return math.nan
     try:
@@ -54,12 +54,12 @@ def _float(given: Any) -> float:
 
 
 def binary(y: Any) -> float:
-    """-1.0 for False or 0, 1.0 for True or 1.
+    """Convert the label of a classifier: False or 0 to -1.0, True or 1 to 1.0.
 
     Raises
     ------
     BadExample
-        Where the label is none of these.
+        If the label is anything else.
     """
     v = _float(y)
     if v == 0.0:
@@ -70,14 +70,14 @@ def binary(y: Any) -> float:
 
 
 def binaries(y: Any, n: int) -> Any:
-    """The -1.0 or 1.0 of each of `n` labels.
+    """Convert `n` labels of a classifier to -1.0 or 1.0.
 
     Raises
     ------
     BadExample
-        At the first that is none, with its row.
+        If one is invalid. `row` is the first such row.
     ValueError
-        Where there are not `n`.
+        If their number is not `n`.
     """
     labels = column_of("labels", y, n)
     if labels.dtype.kind == "b" or (
@@ -91,12 +91,12 @@ def binaries(y: Any, n: int) -> Any:
 
 
 def value(y: Any) -> float:
-    """The label of a regressor as a float.
+    """Convert the label of a regressor to a float.
 
     Raises
     ------
     BadExample
-        Where it is no number, not finite, or beyond 1e50.
+        If it is not a number, is not finite, or exceeds 1e50 in magnitude.
     """
     v = _float(y)
     if abs(v) < VALUE_LIMIT:
@@ -109,14 +109,14 @@ def value(y: Any) -> float:
 
 
 def values(y: Any, n: int) -> Any:
-    """`n` labels of a regressor as floats.
+    """Convert `n` labels of a regressor to floats.
 
     Raises
     ------
     BadExample
-        At the first that is none, with its row.
+        If one is invalid. `row` is the first such row.
     ValueError
-        Where there are not `n`.
+        If their number is not `n`.
     """
     labels = column_of("labels", y, n)
     if labels.dtype.kind in "iufb":
@@ -127,12 +127,12 @@ def values(y: Any, n: int) -> Any:
 
 
 def weight(w: Any) -> float:
-    """A sample weight as a float.
+    """Convert a sample weight to a float.
 
     Raises
     ------
     BadExample
-        Where it is no number from 0 to 1e15.
+        If it is not a number from 0 to 1e15.
     """
     v = _float(w)
     if 0.0 <= v <= WEIGHT_LIMIT:
@@ -141,14 +141,16 @@ def weight(w: Any) -> float:
 
 
 def weights(w: Any, n: int) -> Any:
-    """`n` sample weights as floats, from one for all (see `rows.constant_column`), `n`, or None.
+    """Convert sample weights to `n` floats: one weight for all rows, `n` weights, or None for 1.
+
+    One weight for all rows gives a constant column, see `rows.constant_column`.
 
     Raises
     ------
     BadExample
-        At the first that is none, with its row.
+        If one is invalid. `row` is the first such row.
     ValueError
-        Where there are not `n`.
+        If their number is not `n`.
     """
     if w is None:
         return constant_column(1.0, n)
@@ -163,12 +165,12 @@ def weights(w: Any, n: int) -> Any:
 
 
 def column_of(what: str, given: Any, n: int) -> Any:
-    """`given` as an array of n; a list of unlike things stays what they are.
+    """Return `given` as an array of shape (n,). A list of mixed types gives an array of objects.
 
     Raises
     ------
     ValueError
-        Where there are not `n`, side by side.
+        If the shape is not (n,).
     """
     if isinstance(given, list | tuple):
         column = np.empty(len(given), object)
@@ -177,20 +179,20 @@ def column_of(what: str, given: Any, n: int) -> Any:
         if len(kinds) == 1 and kinds <= {bool, int, float}:
             with suppress(OverflowError):
                 together = np.asarray(given)
-                # Ints of more than one range together would be floats.
+                # numpy turns a mix of ints beyond int64 and negative ints into floats.
                 column = column if kinds == {int} and together.dtype.kind == "f" else together
     else:
         column = _array(given)
     if column.ndim != 1 or len(column) != n:
-        raise ValueError(f"{what} have the shape {column.shape} beside {n} rows; give {n} of them")
+        raise ValueError(f"{what} must have the shape ({n},), one for each row, got {column.shape}")
     return column
 
 
 def _array(given: Any) -> Any:
-    """What is no list as an array; times stay times, which numpy would tell as ints."""
+    """Convert anything but a list to an array. Dates and times stay objects, which are rejected."""
     try:
         column = np.asarray(given)
-    except Exception:  # of a kind that numpy has not, such as the wide ints of polars
+    except Exception:  # a type that numpy lacks, such as the 128-bit ints of polars
         if not hasattr(given, "to_list"):
             raise
         column = np.array(given.to_list(), object)
@@ -211,12 +213,12 @@ def _each(check: Callable[[Any], float], column: Any) -> Any:
 
 
 def require_mapping(x: Any) -> None:
-    """Refuse what is no mapping of features.
+    """Raise unless `x` is a mapping of features.
 
     Raises
     ------
     BadExample
-        Unless `x` is one.
+        If `x` is not a mapping.
     """
     if not isinstance(x, Mapping):
         raise BadExample(

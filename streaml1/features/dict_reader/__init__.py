@@ -1,13 +1,21 @@
-"""A dict straight to a row, inside a kernel that holds the interpreter lock.
+"""Convert a dict to a row inside a kernel that holds the GIL.
 
-It takes exact dicts whose names are exact str or int and whose values are exact float, int, bool,
-str or None: of those no `__hash__`, `__eq__` or `__float__` of somebody's own can run, so the dict
-cannot change while it is read, and no other thread runs meanwhile. Every other dict goes by
-`rows.numeric_features`, to the same slots and the same floats.
+The kernels take exact dicts whose names are exact str or int and whose values are exact float, int,
+bool, str or None. No user-defined `__hash__`, `__eq__` or `__float__` can run for these types, so
+the dict cannot change while it is read, and no other thread runs meanwhile. Every other mapping
+falls back to `items` or to `core.rows.numeric_features`, with the same slots and the same floats.
 
-Each kind of names has its own way of reading, another where features are crossed, and another
-where some are raw text: one pair of kernels is compiled for each. They get all addresses in a
-*frame*, see `walk.frame`.
+There is one reader for each kind of vocabulary, for crossed features and for raw text. One pair of
+kernels is compiled for each. A kernel finds all addresses in a `KernelContext`.
+
+From `learn_one` to the weight, for a dict of strings and a model without crossed features:
+
+1. `models/base.py`: `learn_one` checks the label and calls `ModelState.learn`.
+2. `models/state/model_state.py`: `learn` calls the compiled kernel of the context.
+3. `features/dict_reader/entry_points.py`: `learn` calls a reader, then `loop.learn_row`.
+4. `features/dict_reader/interned.py`: `read_all` writes the slots and values of the dict.
+5. `optim/loop.py`: `learn_row` computes the margin; `step` turns the loss into a gradient.
+6. `optim/ftrl.py`, or the file of another rule: `apply_gradient` changes the weights.
 """
 
 from __future__ import annotations
@@ -35,18 +43,18 @@ from streaml1.features.vocabulary import HashedVocabulary, InternedVocabulary, I
 
 __all__ = ["AVAILABLE", "FULL", "FALLBACK", "KernelContext", "make_context"]
 
-# What reads a dict to predict, and to learn.
+# The readers of a dict for predicting and for learning.
 _READS: dict[type, Any] = {
     IntVocabulary: (ints.read_known, ints.read_all),
     InternedVocabulary: (interned.read_known, interned.read_all),
     HashedVocabulary: (hashed.read, hashed.read),
 }
-_CROSSED_READS: dict[type, Any] = {  # ints have no prefixes
+_CROSSED_READS: dict[type, Any] = {  # int names have no prefixes
     IntVocabulary: (ints.read_known, ints.read_all),
     InternedVocabulary: (crossed.read_known, crossed.read_all),
     HashedVocabulary: (crossed_hashed.read, crossed_hashed.read),
 }
-_COUNTED_READS: dict[type, Any] = {  # a name that is an int is of no text
+_NGRAM_READS: dict[type, Any] = {  # int names are never raw text
     IntVocabulary: (ints.read_known, ints.read_all),
     InternedVocabulary: (raw_text.read_known, raw_text.read_all),
     HashedVocabulary: (raw_text.read_hashed, raw_text.read_hashed),
@@ -89,24 +97,25 @@ def _no_learn(address: int, x: Any, y: float, w: float, eta: float) -> int:
 
 
 def make_context(
-    names: Any,
+    vocabulary: Any,
     rule: Any,
     online: Any,
     length: int,
     learns: bool,
-    crosses: Interactions | None = None,
-    words: NGrams | None = None,
+    interactions: Interactions | None = None,
+    ngrams: NGrams | None = None,
 ) -> KernelContext:
-    """The frame of a model for dicts of up to `length` features, crossed ones and words among them.
+    """Create the context of a model for dicts of up to `length` features.
 
-    Words and crosses go together only where the words are given by name: not with `words`.
-
-    Where it only predicts, what learns is not compiled.
+    Crossed features and n-grams count towards `length`. Do not pass both `interactions` and
+    `ngrams`. The learning kernel is compiled only if `learns` is set.
     """
     method: Any = type(rule)
-    reads = _READS if crosses is None else _CROSSED_READS
-    known, new = (reads if words is None else _COUNTED_READS)[type(names)]
+    reads = _READS if interactions is None else _CROSSED_READS
+    read_known, read_all = (reads if ngrams is None else _NGRAM_READS)[type(vocabulary)]
     pair = Kernels(_no_predict, _no_learn)
     if AVAILABLE:
-        pair = Kernels(_predict(method, known), _learn(method, new) if learns else _no_learn)
-    return KernelContext(pair, learns, names, rule, online, length, crosses, words)
+        pair = Kernels(
+            _predict(method, read_known), _learn(method, read_all) if learns else _no_learn
+        )
+    return KernelContext(pair, learns, vocabulary, rule, online, length, interactions, ngrams)

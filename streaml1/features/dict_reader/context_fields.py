@@ -1,4 +1,4 @@
-"""What stands where in a frame."""
+"""Positions of the fields of a kernel context, an array of uint64."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = [
     "BEGINS",
     "BOOL",
     "BYTES",
-    "BY_COUNT",
-    "BY_USED",
+    "INDEX_COUNT",
+    "INDEX_USED",
     "CHARACTERS",
     "CLEAN",
     "COUNTS",
@@ -23,44 +23,44 @@ __all__ = [
     "EQUALS",
     "FLOAT",
     "FLOAT64",
-    "FOUND",
+    "TEXT_VALUES",
     "HASHES",
-    "HEAD",
-    "HEADS",
-    "HEAD_SIZES",
+    "RULE_ARRAYS",
+    "TEXT_PREFIXES",
+    "TEXT_PREFIX_SIZES",
     "IDS",
     "INT",
-    "KEPT",
-    "KEPT_HASHES",
+    "HASH_MASK",
+    "ARENA_HASHES",
     "KEYS",
-    "KNOWN",
-    "KNOWN_N",
+    "KNOWN_KEYS",
+    "N_KNOWN",
     "LENGTH",
     "LETTERS",
     "MARKS",
     "MASK",
     "MEMBERS",
-    "MET",
+    "REPEAT_TABLE",
     "NAMES",
     "NEEDED",
-    "NGRAMS",
+    "MAX_NGRAM",
     "NONE",
     "N_ARENA",
     "N_CLEAN",
     "N_CROSSED",
     "N_ENTRIES",
-    "N_HEADS",
+    "N_TEXT_PREFIXES",
     "NUMBERS",
-    "N_KEPT",
+    "N_ARENA_HASHES",
     "N_MARKS",
     "N_MEMBERS",
-    "N_MET",
+    "N_REPEAT_TABLE",
     "N_NAMES",
     "N_NUMBERS",
     "N_PLAN",
     "N_PRODUCTS",
-    "PARTS_SEEN",
-    "PART_AT",
+    "FACTOR_CACHE",
+    "PART_POSITIONS",
     "PART_HASHES",
     "PART_MASKS",
     "PART_VALUES",
@@ -76,19 +76,19 @@ __all__ = [
     "STARTS",
     "STR",
     "TEXTS",
-    "TEXTS_KNOWN",
+    "KNOWN_TEXTS",
     "TRUE",
     "TYPES_READ",
     "UNKNOWN",
     "VALID",
     "VALUES",
-    "WEIGHS",
-    "WORDS",
+    "UNKNOWN_HAS_WEIGHT",
+    "MAX_FIELDS",
 ]
 
 (
     VALID,  # 0 once an array has been replaced
-    LENGTH,  # of the buffers
+    LENGTH,  # capacity of the buffers, in features
     IDS,
     VALUES,
     KEYS,
@@ -97,24 +97,24 @@ __all__ = [
     SCRATCH,
     BYTES,
     RECORD,
-    SIZE,  # of the rule
-    UNKNOWN,  # the slot that stands for what has none, or MISSING
-    WEIGHS,  # whether that weighs something
+    SIZE,  # number of slots of the rule
+    UNKNOWN,  # slot used for unknown features, or MISSING
+    UNKNOWN_HAS_WEIGHT,  # whether UNKNOWN is a real slot, so that its values count
     ENTRIES,
     N_ENTRIES,
     COUNTS,
-    KNOWN,
-    TEXTS_KNOWN,
-    KEPT,  # what of a hash is looked at
+    KNOWN_KEYS,
+    KNOWN_TEXTS,
+    HASH_MASK,  # bits of a hash that the hash table compares
     MASK,
-    NEEDED,  # features of the last example with those that are crossed: no more than LENGTH are
-    LETTERS,  # of those of its names that are crossed
-    PLAN,  # what is crossed, see `crosses`
+    NEEDED,  # features of the last example, crossed ones included; may exceed LENGTH
+    LETTERS,  # bytes of the names of its factors
+    PLAN,  # selection of crossed features, see `features.interactions`
     N_PLAN,
     CROSSED,
     N_CROSSED,
     CROSSED_USED,
-    PRODUCT_HASHES,  # of crossed features, see `names.products`
+    PRODUCT_HASHES,  # crossed features, see `vocabulary.crossed_table`
     PRODUCT_SLOTS,
     PRODUCT_PARTS,
     PRODUCT_COUNT,
@@ -124,18 +124,18 @@ __all__ = [
     PART_MASKS,
     PART_HASHES,
     PART_VALUES,
-    PART_AT,
-    PARTS_SEEN,  # what parts of earlier examples were, see `walk.parts`
+    PART_POSITIONS,
+    FACTOR_CACHE,  # cache of prefixes and factors, see `crossed_factors`
     STARTS,
     MEMBERS,
     N_MEMBERS,
     MARKS,
     N_MARKS,
-    HEADS,  # of texts: what the names of their words begin with, see `words`
-    N_HEADS,
-    HEAD_SIZES,
-    FOUND,
-    NGRAMS,
+    TEXT_PREFIXES,  # prefixes of the names of n-grams, see `features.ngrams`
+    N_TEXT_PREFIXES,
+    TEXT_PREFIX_SIZES,
+    TEXT_VALUES,
+    MAX_NGRAM,
     CHARACTERS,
     CLEAN,
     N_CLEAN,
@@ -143,13 +143,13 @@ __all__ = [
     NAMES,
     N_NAMES,
     SPANS,
-    MET,
-    N_MET,
-    KNOWN_N,  # how many names are strings: where it is another, the frame is stale
-    BY_USED,  # of a table of hashes beside, and of the names in it: those of words, or parts
-    BY_COUNT,
-    KEPT_HASHES,
-    N_KEPT,
+    REPEAT_TABLE,
+    N_REPEAT_TABLE,
+    N_KNOWN,  # len(KNOWN_KEYS) at creation; the context is stale if they differ
+    INDEX_USED,  # used entries of the index of n-gram names, or of factors
+    INDEX_COUNT,
+    ARENA_HASHES,
+    N_ARENA_HASHES,
     ENDS,
     ARENA,
     N_ARENA,
@@ -157,10 +157,11 @@ __all__ = [
     FIRST_TYPE,
 ) = range(68)
 
-# What kernels tell objects by; machine code on disk cannot hold addresses.
+# Objects that kernels compare by address. Addresses change from process to process, so machine code
+# that is cached on disk cannot contain them.
 TYPES_READ = (dict, str, float, np.float64, int, bool, True, None, "=")
 DICT, STR, FLOAT, FLOAT64, INT, BOOL, TRUE, NONE, EQUALS = range(
     FIRST_TYPE, FIRST_TYPE + len(TYPES_READ)
 )
-HEAD = FIRST_TYPE + len(TYPES_READ)  # where the rule's arrays begin
-WORDS = 1024  # more than any frame has
+RULE_ARRAYS = FIRST_TYPE + len(TYPES_READ)  # first (address, length) pair of the rule's arrays
+MAX_FIELDS = 1024  # upper bound on the length of a context

@@ -1,4 +1,4 @@
-"""Dicts whose names stand in a table, some of their features crossed."""
+"""Read dicts whose names are interned in a vocabulary, with crossed features."""
 
 from __future__ import annotations
 
@@ -11,49 +11,53 @@ from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
     ARENA,
     ARENA_COUNT,
-    BY_USED,
     CROSSED,
     CROSSED_USED,
     ENDS,
     HASHES,
     IDS,
+    INDEX_USED,
     KEYS,
-    KNOWN,
+    KNOWN_KEYS,
+    KNOWN_TEXTS,
     LENGTH,
     LETTERS,
     N_ARENA,
+    N_ARENA_HASHES,
     N_CROSSED,
-    N_KEPT,
     N_NUMBERS,
     N_PRODUCTS,
     NONE,
     NUMBERS,
-    PART_AT,
     PART_HASHES,
     PART_MASKS,
+    PART_POSITIONS,
     PRODUCT_COUNT,
     PRODUCT_HASHES,
     PRODUCT_PARTS,
     PRODUCT_SLOTS,
     SCRATCH,
     TEXTS,
-    TEXTS_KNOWN,
     TRUE,
     VALUES,
 )
-from streaml1.features.dict_reader.cpython_objects import FALLBACK, FULL, no_error, utf8_of
-from streaml1.features.dict_reader.crossed_factors import crossed_of, kept, put
+from streaml1.features.dict_reader.cpython_objects import FALLBACK, FULL, clear_error, utf8_of
+from streaml1.features.dict_reader.crossed_factors import (
+    append_arena_name,
+    append_crossed,
+    copy_string,
+)
 from streaml1.features.dict_reader.interned import (
-    NO_ROAD,
-    append,
-    cut,
-    entered,
-    found,
-    has_room,
-    length_of_list,
-    placed,
-    prefetched,
+    FALLBACK_SLOT,
+    find_slots,
+    find_slots_by_hash,
+    has_capacity,
+    intern_slots,
+    list_append,
+    list_length,
+    prefetch_lines,
     read,
+    set_slice,
 )
 from streaml1.features.interactions.kernels import AT, NO_PART, first_prefix
 from streaml1.features.vocabulary.probing import MISSING, lookup
@@ -65,159 +69,168 @@ _EQUALS = np.uint8(61)
 
 
 @inlined
-def _read(frame: Any, x: Any) -> tuple[Any, Any]:
-    """As `table.read`, crossed features behind the others: how many those are, and all; or < 0."""
-    n = read(frame, x)
+def _read(context: Any, x: Any) -> tuple[Any, Any]:
+    """Read as `interned.read` does, then append crossed features; return both counts, or < 0."""
+    n = read(context, x)
     if n < 0:
         return n, n
-    length = frame[LENGTH]
-    values = array_at(frame[VALUES], length, np.float64)
-    keys = array_at(frame[KEYS], length, np.uint64)
-    texts = array_at(frame[TEXTS], length, np.uint64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    total = crossed_of(frame, keys, texts, values, hashes, np.uint64(n))
+    length = context[LENGTH]
+    values = array_at(context[VALUES], length, np.float64)
+    keys = array_at(context[KEYS], length, np.uint64)
+    texts = array_at(context[TEXTS], length, np.uint64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    total = append_crossed(context, keys, texts, values, hashes, np.uint64(n))
     if total >= 0:
-        crossed = array_at(frame[CROSSED], frame[N_CROSSED], np.uint64)
-        prefetched(crossed, hashes, np.uint64(n), np.uint64(total))
+        crossed = array_at(context[CROSSED], context[N_CROSSED], np.uint64)
+        prefetch_lines(crossed, hashes, np.uint64(n), np.uint64(total))
     return n, total
 
 
 @inlined
-def read_known(frame: Any, x: Any) -> Any:
-    """As `table.read_known`."""
-    n, total = _read(frame, x)
+def read_known(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values) without interning names; return nnz or FALLBACK."""
+    n, total = _read(context, x)
     if total < 0:
         return total
-    m = found(frame, np.uint64(n))
+    m = find_slots(context, np.uint64(n))
     if m < 0:
         return m
-    crossed = array_at(frame[CROSSED], frame[N_CROSSED], np.uint64)
-    return np.int64(placed(frame, crossed, np.uint64(n), np.uint64(total), np.uint64(m)))
+    crossed = array_at(context[CROSSED], context[N_CROSSED], np.uint64)
+    return np.int64(
+        find_slots_by_hash(context, crossed, np.uint64(n), np.uint64(total), np.uint64(m))
+    )
 
 
 @inlined
-def _number(frame: Any, k: Any) -> Any:
-    """The number of the k-th part of this example, entered where it is new; or NO_ROAD."""
-    numbers = array_at(frame[NUMBERS], frame[N_NUMBERS], np.uint64)
-    h = array_at(frame[PART_HASHES], frame[LENGTH], np.uint64)[k]
-    at = lookup(numbers, h)
-    if numbers[at + _ONE] != MISSING:
-        return numbers[at + _ONE]
-    n = np.uint64(array_at(frame[ARENA_COUNT], 1, np.int64)[0])
-    ends = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)
-    entry = array_at(frame[PART_AT], frame[LENGTH], np.uint64)[k]
-    key = array_at(frame[KEYS], frame[LENGTH], np.uint64)[entry]
-    text = array_at(frame[TEXTS], frame[LENGTH], np.uint64)[entry]
-    name = utf8_of(frame, key)
-    size = load_u64(frame[SCRATCH])
+def _factor_number(context: Any, k: Any) -> Any:
+    """Return the number of the k-th factor, adding it if it is new; or FALLBACK_SLOT."""
+    numbers = array_at(context[NUMBERS], context[N_NUMBERS], np.uint64)
+    h = array_at(context[PART_HASHES], context[LENGTH], np.uint64)[k]
+    pos = lookup(numbers, h)
+    if numbers[pos + _ONE] != MISSING:
+        return numbers[pos + _ONE]
+    n = np.uint64(array_at(context[ARENA_COUNT], 1, np.int64)[0])
+    ends = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)
+    position = array_at(context[PART_POSITIONS], context[LENGTH], np.uint64)[k]
+    key = array_at(context[KEYS], context[LENGTH], np.uint64)[position]
+    text = array_at(context[TEXTS], context[LENGTH], np.uint64)[position]
+    name = utf8_of(context, key)
+    size = load_u64(context[SCRATCH])
     if not name:
-        no_error()
-        return NO_ROAD
-    to = put(name, name + size, frame[ARENA] + ends[n])
+        clear_error()
+        return FALLBACK_SLOT
+    out_pos = copy_string(name, name + size, context[ARENA] + ends[n])
     if text:
-        name = utf8_of(frame, text)
-        more = load_u64(frame[SCRATCH])
-        size += more + _ONE
+        name = utf8_of(context, text)
+        text_size = load_u64(context[SCRATCH])
+        size += text_size + _ONE
         if not name:
-            no_error()
-            return NO_ROAD
-        array_at(to, 1, np.uint8)[0] = _EQUALS
-        put(name, name + more, to + _ONE)
-    kept(frame, h, size)
-    numbers[at] = h
-    numbers[at + _ONE] = n
+            clear_error()
+            return FALLBACK_SLOT
+        array_at(out_pos, 1, np.uint8)[0] = _EQUALS
+        copy_string(name, name + text_size, out_pos + _ONE)
+    append_arena_name(context, h, size)
+    numbers[pos] = h
+    numbers[pos + _ONE] = n
     return n
 
 
 @inlined
-def _put_parts(frame: Any, packed: Any, place: Any) -> bool:
-    """Keep the numbers of some parts, by prefix and then by hash; whether all have one."""
-    length = frame[LENGTH]
-    masks = array_at(frame[PART_MASKS], length, np.uint64)
-    hashes = array_at(frame[PART_HASHES], length, np.uint64)
-    parts = array_at(frame[PRODUCT_PARTS], _THREE * frame[N_PRODUCTS], np.uint32)
+def _store_factors(context: Any, packed: Any, product: Any) -> bool:
+    """Store the numbers of the factors of a product; return whether all have one.
+
+    Factors are sorted by prefix, then by hash.
+    """
+    length = context[LENGTH]
+    masks = array_at(context[PART_MASKS], length, np.uint64)
+    hashes = array_at(context[PART_HASHES], length, np.uint64)
+    parts = array_at(context[PRODUCT_PARTS], _THREE * context[N_PRODUCTS], np.uint32)
     n = _TWO if packed >> (AT + AT) == NO_PART else _THREE
-    to, failed = _THREE * place, False
-    parts[to + _TWO] = MISSING
+    base, failed = _THREE * product, False
+    parts[base + _TWO] = MISSING
+    # Invariant: the first k factors are stored; `rank` is the sorted position of a factor.
     for k in range(n):
         part = packed >> (AT * k) & NO_PART
         rank = _ZERO
         for z in range(n):
-            other = packed >> (AT * z) & NO_PART
-            a, b = first_prefix(masks[other]), first_prefix(masks[part])
-            lower = hashes[other] < hashes[part]
-            lower |= hashes[other] == hashes[part] and other < part
+            rival = packed >> (AT * z) & NO_PART
+            a, b = first_prefix(masks[rival]), first_prefix(masks[part])
+            lower = hashes[rival] < hashes[part]
+            lower |= hashes[rival] == hashes[part] and rival < part
             rank += np.uint64(a < b or (a == b and lower))
-        number = _number(frame, part)
-        failed |= number == NO_ROAD
-        parts[to + rank] = np.uint32(number)
+        number = _factor_number(context, part)
+        failed |= number == FALLBACK_SLOT
+        parts[base + rank] = np.uint32(number)
     return not failed
 
 
 @inlined
-def _admitted(frame: Any, crossed: Any, at: Any, packed: Any, h: Any) -> Any:
-    """Slot of a crossed feature that is not in the table, entered `at` a place; or NO_ROAD.
+def _intern_crossed(context: Any, crossed: Any, pos: Any, packed: Any, h: Any) -> Any:
+    """Intern a crossed feature at `pos` of the hash table; return its slot or FALLBACK_SLOT.
 
-    Nothing is made here that the garbage collector knows: it could run anybody's code.
+    This creates no object that the garbage collector tracks: a collection may run arbitrary code.
     """
-    known = length_of_list(frame[KNOWN])
-    count = array_at(frame[PRODUCT_COUNT], 1, np.int64)
+    new_slot = list_length(context[KNOWN_KEYS])
+    count = array_at(context[PRODUCT_COUNT], 1, np.int64)
     n = np.uint64(count[0])
-    if not _put_parts(frame, packed, n):
-        return NO_ROAD
-    if append(frame[KNOWN], frame[NONE]):
-        no_error()
-        return NO_ROAD
-    if append(frame[TEXTS_KNOWN], frame[TRUE]):
-        no_error()
-        cut(frame[KNOWN], known, known + 1, _ZERO)
-        return NO_ROAD
-    array_at(frame[PRODUCT_HASHES], frame[N_PRODUCTS], np.uint64)[n] = h
-    array_at(frame[PRODUCT_SLOTS], frame[N_PRODUCTS], np.uint32)[n] = known
+    if not _store_factors(context, packed, n):
+        return FALLBACK_SLOT
+    if list_append(context[KNOWN_KEYS], context[NONE]):
+        clear_error()
+        return FALLBACK_SLOT
+    if list_append(context[KNOWN_TEXTS], context[TRUE]):
+        clear_error()
+        set_slice(context[KNOWN_KEYS], new_slot, new_slot + 1, _ZERO)
+        return FALLBACK_SLOT
+    array_at(context[PRODUCT_HASHES], context[N_PRODUCTS], np.uint64)[n] = h
+    array_at(context[PRODUCT_SLOTS], context[N_PRODUCTS], np.uint32)[n] = new_slot
     count[0] += 1
-    crossed[at] = h
-    crossed[at + _ONE] = np.uint64(known)
-    array_at(frame[CROSSED_USED], 1, np.int64)[0] += 1
-    return np.uint64(known)
+    crossed[pos] = h
+    crossed[pos + _ONE] = np.uint64(new_slot)
+    array_at(context[CROSSED_USED], 1, np.int64)[0] += 1
+    return np.uint64(new_slot)
 
 
 @inlined
-def _is_full(frame: Any, n: Any, total: Any) -> bool:
-    """Whether there is no room for `n` names and, behind them, crossed features up to `total`."""
+def _is_full(context: Any, n: Any, total: Any) -> bool:
+    """Return whether `n` new names and `total - n` new crossed features would not fit."""
     new = np.int64(total - n)
-    used = array_at(frame[CROSSED_USED], 1, np.int64)[0]
-    numbered = array_at(frame[BY_USED], 1, np.int64)[0]
-    full = not has_room(frame, n, total)
-    full |= 4 * (used + new) > np.int64(frame[N_CROSSED])
-    full |= used + new > np.int64(frame[N_PRODUCTS])
-    full |= 4 * (numbered + np.int64(n)) > np.int64(frame[N_NUMBERS])
-    full |= numbered + np.int64(n) > np.int64(frame[N_KEPT])
-    letters = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)[np.uint64(numbered)]
-    full |= letters + frame[LETTERS] > frame[N_ARENA]
+    used = array_at(context[CROSSED_USED], 1, np.int64)[0]
+    n_factors = array_at(context[INDEX_USED], 1, np.int64)[0]
+    full = not has_capacity(context, n, total)
+    full |= 4 * (used + new) > np.int64(context[N_CROSSED])
+    full |= used + new > np.int64(context[N_PRODUCTS])
+    full |= 4 * (n_factors + np.int64(n)) > np.int64(context[N_NUMBERS])
+    full |= n_factors + np.int64(n) > np.int64(context[N_ARENA_HASHES])
+    arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)[
+        np.uint64(n_factors)
+    ]
+    full |= arena_end + context[LETTERS] > context[N_ARENA]
     return bool(full)
 
 
 @inlined
-def read_all(frame: Any, x: Any) -> Any:
-    """As `table.read_all`."""
-    n, total = _read(frame, x)
+def read_all(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values), interning names; return nnz, FALLBACK or FULL."""
+    n, total = _read(context, x)
     if total < 0:
         return total
-    if _is_full(frame, n, total):
+    if _is_full(context, n, total):
         return np.int64(FULL)
-    if entered(frame, np.uint64(n), True) < 0:
+    if intern_slots(context, np.uint64(n), True) < 0:
         return np.int64(FALLBACK)
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    texts = array_at(frame[TEXTS], length, np.uint64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    crossed = array_at(frame[CROSSED], frame[N_CROSSED], np.uint64)
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    texts = array_at(context[TEXTS], length, np.uint64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    crossed = array_at(context[CROSSED], context[N_CROSSED], np.uint64)
+    # Invariant: ids[:k] are slots, and every crossed feature before k is interned.
     for k in range(np.uint64(n), np.uint64(total)):
-        at = lookup(crossed, hashes[k])
-        slot = crossed[at + _ONE]
+        pos = lookup(crossed, hashes[k])
+        slot = crossed[pos + _ONE]
         if slot == MISSING:
-            slot = _admitted(frame, crossed, at, texts[k], hashes[k])
-            if slot == NO_ROAD:
+            slot = _intern_crossed(context, crossed, pos, texts[k], hashes[k])
+            if slot == FALLBACK_SLOT:
                 return np.int64(FALLBACK)
         ids[k] = np.uint32(slot)
     return total

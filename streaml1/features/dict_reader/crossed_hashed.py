@@ -1,4 +1,4 @@
-"""Dicts whose names are hashed to slots, some of their features crossed."""
+"""Read dicts whose names are hashed to slots, with crossed features."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from streaml1.features.dict_reader.context_fields import (
     VALUES,
 )
 from streaml1.features.dict_reader.cpython_objects import FALLBACK, collect, number_of, type_of
-from streaml1.features.dict_reader.crossed_factors import crossed_of
-from streaml1.features.dict_reader.hashed import NO_SLOT, named_twice, slot_of
+from streaml1.features.dict_reader.crossed_factors import append_crossed
+from streaml1.features.dict_reader.hashed import NO_SLOT, may_repeat_name, slot_of
 
 __all__ = ["read"]
 
@@ -31,49 +31,53 @@ _ZERO, _ONE = map(np.uint64, (0, 1))
 
 
 @inlined
-def read(frame: Any, x: Any) -> Any:
-    """Write down the features of the dict at `x`, crossed ones too; how many, or FALLBACK."""
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    keys = array_at(frame[KEYS], length, np.uint64)
-    texts = array_at(frame[TEXTS], length, np.uint64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    total = collect(frame, x, keys, texts)
+def read(context: Any, x: Any) -> Any:
+    """Convert the dict at `x`, with crossed features, to (ids, values); return nnz or FALLBACK."""
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    values = array_at(context[VALUES], length, np.float64)
+    keys = array_at(context[KEYS], length, np.uint64)
+    texts = array_at(context[TEXTS], length, np.uint64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    total = collect(context, x, keys, texts)
     if total < 0:
         return total
     n = _ZERO
+    # Invariant: n <= k, and the buffers hold n non-zero features; keys[k:] are still unread.
     for k in range(np.uint64(total)):
         key, text = keys[k], texts[k]
         kind = type_of(text)
-        v = number_of(frame, text, kind)
+        v = number_of(context, text, kind)
         if not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         if v == 0.0:
             continue
-        slot = slot_of(frame, key, text, kind)
+        slot = slot_of(context, key, text, kind)
         if slot == NO_SLOT:
             return np.int64(FALLBACK)
         keys[n] = key
-        texts[n] = text if kind == frame[STR] else _ZERO
+        texts[n] = text if kind == context[STR] else _ZERO
         ids[n] = np.uint32(slot)
         values[n] = v
         n += _ONE
-    end = crossed_of(frame, keys, texts, values, hashes, n)
+    end = append_crossed(context, keys, texts, values, hashes, n)
     if end < 0:
         return end
     for k in range(n, np.uint64(end)):
-        ids[k] = np.uint32(hashes[k] & frame[MASK])
-    m = _merged(frame, ids, values, np.uint64(end))
-    if end - m > 1 and named_twice(frame, keys, texts, n):
+        ids[k] = np.uint32(hashes[k] & context[MASK])
+    m = _merge_slots(context, ids, values, np.uint64(end))
+    if end - m > 1 and may_repeat_name(context, keys, texts, n):
         return np.int64(FALLBACK)
     return m
 
 
 @inlined
-def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
-    """Have each slot once, with the sum of its values; returns how many, or FALLBACK."""
-    marks = array_at(frame[MARKS], frame[N_MARKS], np.uint64)
+def _merge_slots(context: Any, ids: Any, values: Any, n: Any) -> Any:
+    """Sum the values of equal slots in place; return the number of slots, or FALLBACK.
+
+    MARKS is a hash table with linear probing: it holds 1 + the position of a slot in `ids`, or 0.
+    """
+    marks = array_at(context[MARKS], context[N_MARKS], np.uint64)
     mask = _ONE
     while mask < n + n:
         mask += mask
@@ -81,25 +85,26 @@ def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
     for k in range(mask + _ONE):
         marks[k] = _ZERO
     m = _ZERO
+    # Invariant: ids[:m] are distinct, in order of their first occurrence, and all are in `marks`.
     for k in range(n):
         slot = np.uint64(ids[k])
-        place = (slot * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) & mask
-        while marks[place] and np.uint64(ids[marks[place] - _ONE]) != slot:
-            place = (place + _ONE) & mask
-        if marks[place]:
-            values[marks[place] - _ONE] += values[k]
+        pos = (slot * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) & mask
+        while marks[pos] and np.uint64(ids[marks[pos] - _ONE]) != slot:
+            pos = (pos + _ONE) & mask
+        if marks[pos]:
+            values[marks[pos] - _ONE] += values[k]
         else:
             ids[m] = ids[k]
             values[m] = values[k]
             m += _ONE
-            marks[place] = m
+            marks[pos] = m
     if m == n:
         return np.int64(n)
-    kept = _ZERO
+    n_kept = _ZERO
     for k in range(m):
         if not abs(values[k]) < VALUE_LIMIT:
             return np.int64(FALLBACK)
-        ids[kept] = ids[k]
-        values[kept] = values[k]
-        kept += np.uint64(values[k] != 0.0)
-    return np.int64(kept)
+        ids[n_kept] = ids[k]
+        values[n_kept] = values[k]
+        n_kept += np.uint64(values[k] != 0.0)
+    return np.int64(n_kept)

@@ -1,4 +1,4 @@
-"""Dicts whose names are hashed to slots."""
+"""Read dicts whose names are hashed to slots."""
 
 from __future__ import annotations
 
@@ -25,129 +25,134 @@ from streaml1.features.dict_reader.context_fields import (
 from streaml1.features.dict_reader.cpython_objects import (
     EQUALS_SIGN,
     FALLBACK,
-    MOST_COMPARED,
+    MAX_COMPARED,
     NO_INT,
     collect,
-    has,
+    contains_char,
     int_of,
     number_of,
     type_of,
     utf8_of,
 )
 
-__all__ = ["NO_SLOT", "merged", "named_twice", "read", "slot_of"]
+__all__ = ["NO_SLOT", "merge_slots", "may_repeat_name", "read", "slot_of"]
 
-_MOST_BYTES = np.uint64(2048)
+_MAX_JOINED_BYTES = np.uint64(2048)
 _EQUALS = np.uint8(61)
 _ONE = np.uint64(1)
 NO_SLOT = np.uint64(2**64 - 1)
-_MARKS = np.uint64(64)  # words of 64 bits
+_MARKS = np.uint64(64)  # length in u64: a bitmap of 4096 bits
 
 
 @inlined
-def _slot_of_text(frame: Any, key: Any) -> Any:
-    address = utf8_of(frame, key)
+def _slot_of_text(context: Any, key: Any) -> Any:
+    address = utf8_of(context, key)
     if not address:
         return NO_SLOT
-    size = load_u64(frame[SCRATCH])
-    return murmur64(array_at(address, size, np.uint8), np.uint64(0), size) & frame[MASK]
+    size = load_u64(context[SCRATCH])
+    return murmur64(array_at(address, size, np.uint8), np.uint64(0), size) & context[MASK]
 
 
 @inlined
-def _slot_of_category(frame: Any, key: Any, text: Any) -> Any:
-    """Slot of `key=text`, joined as bytes."""
-    joined = array_at(frame[BYTES], _MOST_BYTES, np.uint8)
-    at = np.uint64(0)
+def _slot_of_category(context: Any, key: Any, text: Any) -> Any:
+    """Return the slot of `key=text`, joined as bytes."""
+    joined = array_at(context[BYTES], _MAX_JOINED_BYTES, np.uint8)
+    pos = np.uint64(0)
     for part in (key, text):
-        address = utf8_of(frame, part)
-        size = load_u64(frame[SCRATCH])
-        if not address or at + size + _ONE >= _MOST_BYTES:
+        address = utf8_of(context, part)
+        size = load_u64(context[SCRATCH])
+        if not address or pos + size + _ONE >= _MAX_JOINED_BYTES:
             return NO_SLOT
         data = array_at(address, size, np.uint8)
         for i in range(size):
-            joined[at + i] = data[i]
-        at += size
-        joined[at] = _EQUALS
-        at += _ONE
-    return murmur64(joined, np.uint64(0), at - _ONE) & frame[MASK]
+            joined[pos + i] = data[i]
+        pos += size
+        joined[pos] = _EQUALS
+        pos += _ONE
+    return murmur64(joined, np.uint64(0), pos - _ONE) & context[MASK]
 
 
 @inlined
-def slot_of(frame: Any, key: Any, value: Any, kind: Any) -> Any:
-    """Slot of a feature, given its name and its value of a type; NO_SLOT: another road."""
+def slot_of(context: Any, key: Any, value: Any, kind: Any) -> Any:
+    """Return the slot of a feature whose value has the type `kind`, or NO_SLOT to fall back."""
     kind_of_key = type_of(key)
-    if kind_of_key == frame[STR]:
-        if kind == frame[STR]:
-            return _slot_of_category(frame, key, value)
-        return _slot_of_text(frame, key)
-    if kind_of_key == frame[INT] and kind != frame[STR]:
+    if kind_of_key == context[STR]:
+        if kind == context[STR]:
+            return _slot_of_category(context, key, value)
+        return _slot_of_text(context, key)
+    if kind_of_key == context[INT] and kind != context[STR]:
         j = int_of(key)
         if j != NO_INT:
             slot = np.uint64(j)
-            return slot if slot <= frame[MASK] else mix64(slot) & frame[MASK]
+            return slot if slot <= context[MASK] else mix64(slot) & context[MASK]
     return NO_SLOT
 
 
 @inlined
-def read(frame: Any, x: Any) -> Any:
-    """Write down the non-zero entries of the dict at `x`; returns how many, or FALLBACK."""
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    keys = array_at(frame[KEYS], length, np.uint64)
-    texts = array_at(frame[TEXTS], length, np.uint64)
-    total = collect(frame, x, keys, texts)
+def read(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values); return nnz or FALLBACK."""
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    values = array_at(context[VALUES], length, np.float64)
+    keys = array_at(context[KEYS], length, np.uint64)
+    texts = array_at(context[TEXTS], length, np.uint64)
+    total = collect(context, x, keys, texts)
     if total < 0:
         return total
     n = np.uint64(0)
+    # Invariant: n <= k, and ids[:n] and values[:n] are the non-zero features read so far.
     for k in range(np.uint64(total)):
         kind = type_of(texts[k])
-        v = number_of(frame, texts[k], kind)
+        v = number_of(context, texts[k], kind)
         if not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         if v == 0.0:
             continue
-        slot = slot_of(frame, keys[k], texts[k], kind)
+        slot = slot_of(context, keys[k], texts[k], kind)
         if slot == NO_SLOT:
             return np.int64(FALLBACK)
         ids[n] = np.uint32(slot)
         values[n] = v
         n += _ONE
-    m = merged(frame, ids, values, n)
-    if np.int64(n) - m > 1 and named_twice(frame, keys, texts, np.uint64(total)):
+    m = merge_slots(context, ids, values, n)
+    if np.int64(n) - m > 1 and may_repeat_name(context, keys, texts, np.uint64(total)):
         return np.int64(FALLBACK)
     return m
 
 
 @inlined
-def named_twice(frame: Any, keys: Any, texts: Any, n: Any) -> bool:
-    """Whether one of the first `n` keys may be a category's name, its equals sign and its text.
+def may_repeat_name(context: Any, keys: Any, texts: Any, n: Any) -> bool:
+    """Return whether one of the first `n` keys may spell a category of the row, as `name=text`.
 
-    `texts` are their values; or zero, if no strings. Then a name may be there twice, which is
-    summed before names that share its slot: of three numbers the sum depends on the order, of two
-    it does not.
+    `texts` are the addresses of their values, or 0 for numbers. Such a row may contain one name
+    twice. Values of one name are summed before values of names that share its slot, and a sum of
+    three floats depends on the order (a sum of two does not).
     """
     categories = False
     for k in range(n):
         if texts[k]:
-            categories |= type_of(texts[k]) == frame[STR]
+            categories |= type_of(texts[k]) == context[STR]
     if not categories:
         return False
     joined = False
     for k in range(n):
-        if type_of(keys[k]) == frame[STR]:
-            joined |= has(keys[k], EQUALS_SIGN)
+        if type_of(keys[k]) == context[STR]:
+            joined |= contains_char(keys[k], EQUALS_SIGN)
     return joined
 
 
 @inlined
-def merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
-    """Have each slot once, with the sum of its values; returns how many, or FALLBACK."""
-    if not _may_repeat(array_at(frame[BYTES], _MARKS, np.uint64), ids, n):
+def merge_slots(context: Any, ids: Any, values: Any, n: Any) -> Any:
+    """Sum the values of equal slots in place; return the number of slots, or FALLBACK.
+
+    Zero sums are dropped.
+    """
+    if not _may_repeat(array_at(context[BYTES], _MARKS, np.uint64), ids, n):
         return np.int64(n)
-    if n > MOST_COMPARED:
+    if n > MAX_COMPARED:
         return np.int64(FALLBACK)
     m = np.uint64(0)
+    # Invariant: ids[:m] are distinct, in order of their first occurrence in ids[:k].
     for k in range(n):
         first = np.uint64(0)
         while first < m and ids[first] != ids[k]:
@@ -158,26 +163,26 @@ def merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
             ids[m] = ids[k]
             values[m] = values[k]
             m += _ONE
-    kept = np.uint64(0)
+    n_kept = np.uint64(0)
     for k in range(m):
         if not abs(values[k]) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         if values[k] != 0.0:
-            ids[kept] = ids[k]
-            values[kept] = values[k]
-            kept += _ONE
-    return np.int64(kept)
+            ids[n_kept] = ids[k]
+            values[n_kept] = values[k]
+            n_kept += _ONE
+    return np.int64(n_kept)
 
 
 @inlined
 def _may_repeat(marks: Any, ids: Any, n: Any) -> bool:
-    """Whether two slots end in the same 12 bits: rarely where no two are the same."""
+    """Return whether two slots agree in their low 12 bits: a cheap test that rarely errs."""
     for k in range(_MARKS):
         marks[k] = np.uint64(0)
-    again = np.uint64(0)
+    repeated = np.uint64(0)
     for k in range(n):
-        place = (np.uint64(ids[k]) >> np.uint64(6)) % _MARKS
+        lane = (np.uint64(ids[k]) >> np.uint64(6)) % _MARKS
         bit = _ONE << (np.uint64(ids[k]) & np.uint64(63))
-        again |= marks[place] & bit
-        marks[place] |= bit
-    return bool(again != 0)
+        repeated |= marks[lane] & bit
+        marks[lane] |= bit
+    return bool(repeated != 0)

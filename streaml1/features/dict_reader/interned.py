@@ -1,4 +1,8 @@
-"""Dicts whose names stand in a table. A string is its hash, a category its alias: see there."""
+"""Read dicts whose names are interned in a vocabulary.
+
+The hash table maps a name by Python's hash of it, and a category `name=text` by an alias, which
+combines the hashes of both: see `vocabulary.hash_keys`.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,13 @@ from streaml1.features.dict_reader.context_fields import (
     COUNTS,
     ENTRIES,
     EQUALS,
+    HASH_MASK,
     HASHES,
     IDS,
     INT,
-    KEPT,
     KEYS,
-    KNOWN,
+    KNOWN_KEYS,
+    KNOWN_TEXTS,
     LENGTH,
     MASK,
     N_ENTRIES,
@@ -27,7 +32,6 @@ from streaml1.features.dict_reader.context_fields import (
     SIZE,
     STR,
     TEXTS,
-    TEXTS_KNOWN,
     UNKNOWN,
     VALUES,
 )
@@ -35,13 +39,13 @@ from streaml1.features.dict_reader.cpython_objects import (
     EQUALS_SIGN,
     FALLBACK,
     FULL,
-    MOST_COMPARED,
+    MAX_COMPARED,
     NO_INT,
+    clear_error,
     collect,
-    has,
+    contains_char,
     hash_of,
     int_of,
-    no_error,
     number_of,
     type_of,
     unknown_value,
@@ -51,73 +55,74 @@ from streaml1.features.vocabulary.name_index import ALIASED, DOUBLE, IRREGULAR, 
 from streaml1.features.vocabulary.probing import MISSING, home_line, lookup
 
 __all__ = [
-    "NO_ROAD",
-    "append",
-    "cut",
-    "entered",
-    "found",
-    "has_room",
-    "length_of_list",
-    "placed",
-    "prefetched",
+    "FALLBACK_SLOT",
+    "list_append",
+    "set_slice",
+    "intern_slots",
+    "find_slots",
+    "has_capacity",
+    "list_length",
+    "find_slots_by_hash",
+    "prefetch_lines",
     "read",
     "read_all",
     "read_known",
 ]
 
-_NOTHING = np.uint64(0)
+_NULL = np.uint64(0)
 _ONE = np.uint64(1)
 _BLANK = np.uint32(32)
-NO_ROAD = np.uint64(MISSING - 1)
+FALLBACK_SLOT = np.uint64(MISSING - 1)
 
 _concat = python_api("PyUnicode_Concat", "uint64", "uint64", "uint64")
 _release = python_api("Py_DecRef", "void", "uint64")
-length_of_list = python_api("PyList_Size", "int64", "uint64")
-append = python_api("PyList_Append", "int32", "uint64", "uint64")
-cut = python_api("PyList_SetSlice", "int32", "uint64", "int64", "int64", "uint64")
+list_length = python_api("PyList_Size", "int64", "uint64")
+list_append = python_api("PyList_Append", "int32", "uint64", "uint64")
+set_slice = python_api("PyList_SetSlice", "int32", "uint64", "int64", "int64", "uint64")
 
 
 @inlined
-def read(frame: Any, x: Any) -> Any:
-    """Write down the non-zero entries of the dict at `x`; returns how many, or FALLBACK.
+def read(context: Any, x: Any) -> Any:
+    """Write the non-zero features of the dict at `x` to the buffers; return nnz or FALLBACK.
 
-    `keys` and `texts` get the addresses of names and of string values, `hashes` those of names or
-    the aliases of categories.
+    KEYS and TEXTS receive the addresses of names and of string values (0 for a number), HASHES the
+    hashes of names or the aliases of categories, VALUES the numbers.
     """
-    length = frame[LENGTH]
-    values = array_at(frame[VALUES], length, np.float64)
-    keys = array_at(frame[KEYS], length, np.uint64)
-    texts = array_at(frame[TEXTS], length, np.uint64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
-    total = collect(frame, x, keys, texts)
+    length = context[LENGTH]
+    values = array_at(context[VALUES], length, np.float64)
+    keys = array_at(context[KEYS], length, np.uint64)
+    texts = array_at(context[TEXTS], length, np.uint64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    entries = array_at(context[ENTRIES], context[N_ENTRIES], np.uint64)
+    total = collect(context, x, keys, texts)
     if total < 0:
         return total
     n = np.uint64(0)
+    # Invariant: n <= k, and the buffers hold n features; keys[k:] and texts[k:] are still unread.
     for k in range(np.uint64(total)):
         key, value = keys[k], texts[k]
         kind = type_of(value)
-        v = number_of(frame, value, kind)
+        v = number_of(context, value, kind)
         if not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         kind_of_key = type_of(key)
-        if kind_of_key == frame[STR]:
+        if kind_of_key == context[STR]:
             h = hash_of(key)
-            if kind == frame[STR]:
+            if kind == context[STR]:
                 h = alias(h, hash_of(value))
-        elif kind_of_key == frame[INT] and kind != frame[STR]:
+        elif kind_of_key == context[INT] and kind != context[STR]:
             j = int_of(key)
             if j == NO_INT:
                 return np.int64(FALLBACK)
-            h = mix64(np.uint64(j) ^ frame[MASK])
+            h = mix64(np.uint64(j) ^ context[MASK])
         else:
             return np.int64(FALLBACK)
         if v == 0.0:
             continue
-        h &= frame[KEPT]
+        h &= context[HASH_MASK]
         prefetch(entries, home_line(entries, h))
         keys[n] = key
-        texts[n] = value if kind == frame[STR] else _NOTHING
+        texts[n] = value if kind == context[STR] else _NULL
         hashes[n] = h
         values[n] = v
         n += _ONE
@@ -125,48 +130,56 @@ def read(frame: Any, x: Any) -> Any:
 
 
 @inlined
-def _has_blank(frame: Any, text: Any) -> bool:
-    """Whether the object at an address is a str with a blank; no object: no."""
-    if not text or type_of(text) != frame[STR]:
+def _has_blank(context: Any, text: Any) -> bool:
+    """Return whether the object at `text` is a str that contains a blank; False for address 0."""
+    if not text or type_of(text) != context[STR]:
         return False
-    return has(text, _BLANK)
+    return contains_char(text, _BLANK)
 
 
 @inlined
-def _whole_slot(frame: Any, entries: Any, key: Any, text: Any) -> Any:
-    """Slot of the string `key=text` by its own hash."""
-    half = _concat(key, frame[EQUALS])
-    if half == _NOTHING:
-        no_error()
-        return NO_ROAD
+def _slot_of_joined_text(context: Any, entries: Any, key: Any, text: Any) -> Any:
+    """Return the slot of the string `key=text`, looked up by the hash of the whole string."""
+    half = _concat(key, context[EQUALS])
+    if half == _NULL:
+        clear_error()
+        return FALLBACK_SLOT
     whole = _concat(half, text)
     _release(half)
-    if whole == _NOTHING:
-        no_error()
-        return NO_ROAD
-    slot = entries[lookup(entries, hash_of(whole) & frame[KEPT]) + _ONE]
+    if whole == _NULL:
+        clear_error()
+        return FALLBACK_SLOT
+    slot = entries[lookup(entries, hash_of(whole) & context[HASH_MASK]) + _ONE]
     _release(whole)
     return slot
 
 
 @inlined
-def _slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) -> Any:
-    """Slot of a name whose hash or alias is not in the table: it may be known another way."""
+def _slot_under_other_hash(context: Any, entries: Any, counts: Any, key: Any, text: Any) -> Any:
+    """Return the slot of a name whose hash or alias is not in the hash table, or MISSING.
+
+    A category may have been interned as a whole string, or the reverse. Returns FALLBACK_SLOT if
+    only Python code can decide.
+    """
     if counts[IRREGULAR]:
-        return NO_ROAD
-    if text != _NOTHING:
-        if has(key, EQUALS_SIGN):
-            return NO_ROAD
-        return _whole_slot(frame, entries, key, text) if counts[WHOLE] else np.uint64(MISSING)
-    if counts[ALIASED] and type_of(key) == frame[STR] and has(key, EQUALS_SIGN):
-        return NO_ROAD
+        return FALLBACK_SLOT
+    if text != _NULL:
+        if contains_char(key, EQUALS_SIGN):
+            return FALLBACK_SLOT
+        return (
+            _slot_of_joined_text(context, entries, key, text)
+            if counts[WHOLE]
+            else np.uint64(MISSING)
+        )
+    if counts[ALIASED] and type_of(key) == context[STR] and contains_char(key, EQUALS_SIGN):
+        return FALLBACK_SLOT
     return np.uint64(MISSING)
 
 
 @inlined
-def _twice(ids: Any, n: Any) -> bool:
-    """Whether two entries have one slot; also said of rows too long to look at here."""
-    if n > MOST_COMPARED:
+def _has_repeat(ids: Any, n: Any) -> bool:
+    """Return whether two features share a slot; True for rows longer than MAX_COMPARED."""
+    if n > MAX_COMPARED:
         return True
     for k in range(n):
         for m in range(k):
@@ -176,59 +189,63 @@ def _twice(ids: Any, n: Any) -> bool:
 
 
 @inlined
-def found(frame: Any, n: Any) -> Any:
-    """Write down the slots of the first `n` features as `read` tells them.
+def find_slots(context: Any, n: Any) -> Any:
+    """Write the slots of the first `n` features that `read` has written, without interning names.
 
-    Returns how many have one or are stood for, or FALLBACK.
+    Returns the number of features that have a slot or take the slot UNKNOWN, or FALLBACK.
     """
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    keys = array_at(frame[KEYS], length, np.uint64)
-    texts = array_at(frame[TEXTS], length, np.uint64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
-    counts = array_at(frame[COUNTS], 5, np.int64)
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    values = array_at(context[VALUES], length, np.float64)
+    keys = array_at(context[KEYS], length, np.uint64)
+    texts = array_at(context[TEXTS], length, np.uint64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    entries = array_at(context[ENTRIES], context[N_ENTRIES], np.uint64)
+    counts = array_at(context[COUNTS], 5, np.int64)
     m = np.uint64(0)
     may_repeat = counts[DOUBLE] != 0
+    # Invariant: m <= k, and ids[:m] and values[:m] are final.
     for k in range(n):
         slot = entries[lookup(entries, hashes[k]) + _ONE]
         if slot == MISSING:
-            slot = _slot_otherwise(frame, entries, counts, keys[k], texts[k])
-            if slot == NO_ROAD:
+            slot = _slot_under_other_hash(context, entries, counts, keys[k], texts[k])
+            if slot == FALLBACK_SLOT:
                 return np.int64(FALLBACK)
             may_repeat |= slot != MISSING
             if slot == MISSING:
-                slot = frame[UNKNOWN]
-                values[k] = unknown_value(frame, values[k])
+                slot = context[UNKNOWN]
+                values[k] = unknown_value(context, values[k])
         if slot != MISSING:
             ids[m] = np.uint32(slot)
             values[m] = values[k]
             m += _ONE
-    if may_repeat and _twice(ids, m):
+    if may_repeat and _has_repeat(ids, m):
         return np.int64(FALLBACK)
     return np.int64(m)
 
 
 @inlined
-def prefetched(entries: Any, hashes: Any, first: Any, last: Any) -> None:
-    """Have memory asked for where some hashes stand in a table."""
+def prefetch_lines(entries: Any, hashes: Any, first: Any, last: Any) -> None:
+    """Prefetch the cache lines of `hashes[first:last]` in a hash table."""
     for k in range(first, last):
         prefetch(entries, home_line(entries, hashes[k]))
 
 
 @inlined
-def placed(frame: Any, entries: Any, first: Any, last: Any, m: Any) -> Any:
-    """Write down the slots of features by their hashes alone, from the m-th place; the next."""
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
+def find_slots_by_hash(context: Any, entries: Any, first: Any, last: Any, m: Any) -> Any:
+    """Write the slots of the features `first` to `last`, found by hash alone, from position m on.
+
+    Returns the position after the last one written.
+    """
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    values = array_at(context[VALUES], length, np.float64)
+    hashes = array_at(context[HASHES], length, np.uint64)
     for k in range(first, last):
         slot = entries[lookup(entries, hashes[k]) + _ONE]
         if slot == MISSING:
-            slot = frame[UNKNOWN]
-            values[k] = unknown_value(frame, values[k])
+            slot = context[UNKNOWN]
+            values[k] = unknown_value(context, values[k])
         if slot != MISSING:
             ids[m] = np.uint32(slot)
             values[m] = values[k]
@@ -238,91 +255,96 @@ def placed(frame: Any, entries: Any, first: Any, last: Any, m: Any) -> Any:
 
 @inlined
 def _enter(entries: Any, counts: Any, h: Any, slot: Any) -> None:
-    at = lookup(entries, h)
-    entries[at] = h
-    entries[at + _ONE] = slot
+    pos = lookup(entries, h)
+    entries[pos] = h
+    entries[pos + _ONE] = slot
     counts[USED] += 1
 
 
 @inlined
-def _admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any) -> Any:
-    """Slot of a name whose hash or alias is not in the table, entered; or NO_ROAD."""
-    slot = _slot_otherwise(frame, entries, counts, key, text)
-    if slot == NO_ROAD:
+def _intern(context: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any) -> Any:
+    """Intern a name whose hash or alias is not in the hash table; return its slot.
+
+    Returns FALLBACK_SLOT if only Python code can decide. Both lists keep one length: if the second
+    append fails, the first is undone.
+    """
+    slot = _slot_under_other_hash(context, entries, counts, key, text)
+    if slot == FALLBACK_SLOT:
         return slot
     if slot != MISSING:
         _enter(entries, counts, h, slot)
         counts[WHOLE] -= 1
         counts[DOUBLE] += 1
         return slot
-    known = length_of_list(frame[KNOWN])
-    if append(frame[KNOWN], key):
-        no_error()
-        return NO_ROAD
-    if append(frame[TEXTS_KNOWN], text if text != _NOTHING else frame[NONE]):
-        no_error()
-        cut(frame[KNOWN], known, known + 1, _NOTHING)
-        return NO_ROAD
-    _enter(entries, counts, h, np.uint64(known))
-    if text != _NOTHING:
+    new_slot = list_length(context[KNOWN_KEYS])
+    if list_append(context[KNOWN_KEYS], key):
+        clear_error()
+        return FALLBACK_SLOT
+    if list_append(context[KNOWN_TEXTS], text if text != _NULL else context[NONE]):
+        clear_error()
+        set_slice(context[KNOWN_KEYS], new_slot, new_slot + 1, _NULL)
+        return FALLBACK_SLOT
+    _enter(entries, counts, h, np.uint64(new_slot))
+    if text != _NULL:
         counts[ALIASED] += 1
-    elif type_of(key) == frame[STR] and has(key, EQUALS_SIGN):
+    elif type_of(key) == context[STR] and contains_char(key, EQUALS_SIGN):
         counts[WHOLE] += 1
-    return np.uint64(known)
+    return np.uint64(new_slot)
 
 
 @inlined
-def entered(frame: Any, n: Any, plain: bool) -> Any:
-    """Write down the slots of the first `n` features, new ones admitted; `n`, or FALLBACK.
+def intern_slots(context: Any, n: Any, reject_blanks: bool) -> Any:
+    """Write the slots of the first `n` features, interning new names; return `n` or FALLBACK.
 
-    Where crossed features are known beside them, a new name must be `plain`: without a blank.
+    `reject_blanks` is set in models with crossed features: a new name with a blank falls back.
     """
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    keys = array_at(frame[KEYS], length, np.uint64)
-    texts = array_at(frame[TEXTS], length, np.uint64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
-    counts = array_at(frame[COUNTS], 5, np.int64)
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    keys = array_at(context[KEYS], length, np.uint64)
+    texts = array_at(context[TEXTS], length, np.uint64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    entries = array_at(context[ENTRIES], context[N_ENTRIES], np.uint64)
+    counts = array_at(context[COUNTS], 5, np.int64)
+    # Invariant: ids[:k] are slots. Names before k stay interned even if a later one falls back.
     for k in range(n):
         slot = entries[lookup(entries, hashes[k]) + _ONE]
         if slot == MISSING:
-            # With blanks it may read as a crossed feature.
-            if plain and (_has_blank(frame, keys[k]) or _has_blank(frame, texts[k])):
+            # A name with a blank may read as a crossed feature.
+            if reject_blanks and (_has_blank(context, keys[k]) or _has_blank(context, texts[k])):
                 return np.int64(FALLBACK)
-            slot = _admitted(frame, entries, counts, hashes[k], keys[k], texts[k])
-            if slot == NO_ROAD:
+            slot = _intern(context, entries, counts, hashes[k], keys[k], texts[k])
+            if slot == FALLBACK_SLOT:
                 return np.int64(FALLBACK)
         ids[k] = np.uint32(slot)
-    if counts[DOUBLE] and _twice(ids, n):
+    if counts[DOUBLE] and _has_repeat(ids, n):
         return np.int64(FALLBACK)
     return np.int64(n)
 
 
 @inlined
-def has_room(frame: Any, n: Any, total: Any) -> bool:
-    """Whether all of `n` names, and of `total` with crossed ones, may be new."""
-    used = array_at(frame[COUNTS], 5, np.int64)[USED]
-    if length_of_list(frame[KNOWN]) + total > np.int64(frame[SIZE]):
+def has_capacity(context: Any, n: Any, total: Any) -> bool:
+    """Return whether there is room if all `n` names, or `total` with crossed ones, are new."""
+    used = array_at(context[COUNTS], 5, np.int64)[USED]
+    if list_length(context[KNOWN_KEYS]) + total > np.int64(context[SIZE]):
         return False
-    return bool(2 * (used + n) <= np.int64(frame[N_ENTRIES]) // 2)
+    return bool(2 * (used + n) <= np.int64(context[N_ENTRIES]) // 2)
 
 
 @inlined
-def read_known(frame: Any, x: Any) -> Any:
-    """Write down what is known of the dict at `x`; returns how many entries, or FALLBACK."""
-    n = read(frame, x)
+def read_known(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values) without interning names; return nnz or FALLBACK."""
+    n = read(context, x)
     if n < 0:
         return n
-    return found(frame, np.uint64(n))
+    return find_slots(context, np.uint64(n))
 
 
 @inlined
-def read_all(frame: Any, x: Any) -> Any:
-    """Write down the dict at `x`, new names admitted; returns how many, or FALLBACK, or FULL."""
-    n = read(frame, x)
+def read_all(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values), interning names; return nnz, FALLBACK or FULL."""
+    n = read(context, x)
     if n < 0:
         return n
-    if not has_room(frame, n, n):
+    if not has_capacity(context, n, n):
         return np.int64(FULL)
-    return entered(frame, np.uint64(n), False)
+    return intern_slots(context, np.uint64(n), False)

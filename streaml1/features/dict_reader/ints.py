@@ -1,4 +1,4 @@
-"""Dicts whose names are ints that are slots themselves."""
+"""Read dicts whose names are ints and serve as slots directly."""
 
 from __future__ import annotations
 
@@ -34,44 +34,46 @@ __all__ = ["read_all", "read_known"]
 
 
 @inlined
-def _read(frame: Any, x: Any, all_known: bool) -> Any:
-    """Write down the non-zero entries of the dict at `x`; returns how many, or FALLBACK.
+def _read(context: Any, x: Any, require_slots: bool) -> Any:
+    """Convert the dict at `x` to (ids, values); return nnz or FALLBACK.
 
-    What the rule has no slot for has the one of the unknown, or where `all_known`, is another road.
+    A name that is not yet a slot of the rule takes the slot UNKNOWN; with `require_slots`, the dict
+    falls back.
     """
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    keys = array_at(frame[KEYS], length, np.uint64)
-    texts = array_at(frame[TEXTS], length, np.uint64)
-    total = collect(frame, x, keys, texts)
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    values = array_at(context[VALUES], length, np.float64)
+    keys = array_at(context[KEYS], length, np.uint64)
+    texts = array_at(context[TEXTS], length, np.uint64)
+    total = collect(context, x, keys, texts)
     if total < 0:
         return total
     n = np.uint64(0)
+    # Invariant: n <= k, and ids[:n] and values[:n] are final.
     for k in range(np.uint64(total)):
         kind = type_of(texts[k])
-        v = number_of(frame, texts[k], kind)
-        if type_of(keys[k]) != frame[INT] or kind == frame[STR] or not abs(v) < VALUE_LIMIT:
+        v = number_of(context, texts[k], kind)
+        if type_of(keys[k]) != context[INT] or kind == context[STR] or not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         j = int_of(keys[k])
-        known = j >= 0 and np.uint64(j) < frame[SIZE]
-        if (j < 0 or all_known) and not known:
+        has_slot = j >= 0 and np.uint64(j) < context[SIZE]
+        if (j < 0 or require_slots) and not has_slot:
             return np.int64(FALLBACK)
-        slot = np.uint64(j) if known else frame[UNKNOWN]
+        slot = np.uint64(j) if has_slot else context[UNKNOWN]
         if v != 0.0 and slot != MISSING:
             ids[n] = np.uint32(slot)
-            values[n] = v if known else unknown_value(frame, v)
+            values[n] = v if has_slot else unknown_value(context, v)
             n += np.uint64(1)
     return np.int64(n)
 
 
 @inlined
-def read_known(frame: Any, x: Any) -> Any:
-    """As `table.read_known`."""
-    return _read(frame, x, False)
+def read_known(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values) to predict it; return nnz or FALLBACK."""
+    return _read(context, x, False)
 
 
 @inlined
-def read_all(frame: Any, x: Any) -> Any:
-    """As `table.read_all`; an int that is no slot yet is another road."""
-    return _read(frame, x, True)
+def read_all(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values) to learn it; fall back if a name has no slot yet."""
+    return _read(context, x, True)

@@ -22,12 +22,12 @@ from streaml1.core.types import Hashes, Values
 from streaml1.features.dict_reader.context_fields import (
     COUNTS,
     ENTRIES,
-    KEPT,
+    HASH_MASK,
     N_ENTRIES,
     UNKNOWN,
     VALID,
 )
-from streaml1.features.dict_reader.cpython_objects import FALLBACK, MOST_COMPARED, unknown_value
+from streaml1.features.dict_reader.cpython_objects import FALLBACK, MAX_COMPARED, unknown_value
 from streaml1.features.vocabulary.hash_keys import alias
 from streaml1.features.vocabulary.name_index import ALIASED, IRREGULAR, WHOLE
 from streaml1.features.vocabulary.probing import MISSING, lookup
@@ -113,8 +113,8 @@ def read_items(x: Mapping[Hashable, Any]) -> Items | None:
 
 def _without_zeros(names: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
     """Drop what is absent: None and zeros. An empty string is a category."""
-    kept = [k for k, v in enumerate(given) if v or type(v) is str]
-    return tuple(names[k] for k in kept), tuple(given[k] for k in kept)
+    retained = [k for k, v in enumerate(given) if v or type(v) is str]
+    return tuple(names[k] for k in retained), tuple(given[k] for k in retained)
 
 
 @inlined
@@ -126,7 +126,7 @@ def _find(
     Invariant: `hashes[:k]` are hashes of features, `hashes[k:]` those of names.
     """
     n, failed = np.uint64(len(hashes)), np.int64(FALLBACK)
-    if not context[VALID] or n > MOST_COMPARED:
+    if not context[VALID] or n > MAX_COMPARED:
         return failed, False
     entries = array_at(context[ENTRIES], context[N_ENTRIES], np.uint64)
     counts = array_at(context[COUNTS], 5, np.int64)
@@ -138,7 +138,7 @@ def _find(
         category = len(texts) != 0 and texts[k] != _NO_TEXT
         if category:
             h = alias(h, texts[k])
-        h &= context[KEPT]
+        h &= context[HASH_MASK]
         hashes[k] = h
         slot = entries[lookup(entries, h) + _ONE]
         if slot == MISSING:

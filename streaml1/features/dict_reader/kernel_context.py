@@ -1,4 +1,7 @@
-"""All that a kernel of one dict needs, as one array of addresses."""
+"""Kernel context: one array with the addresses of everything that a dict kernel uses.
+
+`context_fields` names the elements of the array.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.features.dict_reader import context_fields as fields
-from streaml1.features.dict_reader.crossed_factors import SEEN
+from streaml1.features.dict_reader.crossed_factors import CACHE_SIZE
 from streaml1.features.dict_reader.raw_text import CLEAN_BYTES, NAME_BYTES
 from streaml1.features.interactions import Interactions
 from streaml1.features.ngrams import NGrams
@@ -25,29 +28,29 @@ from streaml1.optim.update_rule import unknown_slot
 
 __all__ = ["KernelContext", "Kernels"]
 
-# What a buffer has for each feature of a dict, in words of 8 bytes, and once.
-_PARTS = ("IDS", "VALUES", "KEYS", "TEXTS", "HASHES")
+# Buffers with one u64 per feature of a dict, and the sizes, in u64, of the two fixed buffers.
+_BUFFERS = ("IDS", "VALUES", "KEYS", "TEXTS", "HASHES")
 _SCRATCH, _BYTES = 4, 256
 _TEXT_WORDS = 1 + (NAME_BYTES + CLEAN_BYTES) // 8 + CLEAN_BYTES + 4
-_CROSS_PARTS = ("PART_MASKS", "PART_HASHES", "PART_VALUES", "PART_AT")
+_FACTOR_BUFFERS = ("PART_MASKS", "PART_HASHES", "PART_VALUES", "PART_POSITIONS")
 
 
 class Kernels(NamedTuple):
-    """What predicts and what learns a dict, by a frame at an address."""
+    """The compiled functions that predict and learn a dict, given the address of a context."""
 
     predict: Callable[[int, Any, int], float]
     learn: Callable[[int, Any, float, float, float], int]
 
 
 class KernelContext:
-    """Addresses of one model's arrays as they are now.
+    """Addresses of the current arrays of one model.
 
-    Whoever replaces an array makes the frame stale first: kernels that hold it then do nothing.
-    It keeps all that it points to alive.
+    Code that replaces an array closes the context first: kernels that still use it then do nothing.
+    The context keeps everything that it points to alive.
     """
 
     __slots__ = (
-        *("_kept", "_known", "_valid", "address", "learn", "learns", "length", "nbytes"),
+        *("_retained", "_known", "_valid", "address", "learn", "learns", "length", "nbytes"),
         "predict",
     )
 
@@ -55,177 +58,200 @@ class KernelContext:
         self,
         kernels: Kernels,
         learns: bool,
-        names: Any,
+        vocabulary: Any,
         rule: Any,
         online: Any,
         length: int,
-        crosses: Interactions | None = None,
-        words_of: NGrams | None = None,
+        interactions: Interactions | None = None,
+        ngrams: NGrams | None = None,
     ) -> None:
         self.predict, self.learn = kernels
         self.learns = learns
         self.length = length
-        buffer = np.zeros(len(_PARTS) * length + _SCRATCH + _BYTES, np.uint64)
-        words = np.zeros(fields.HEAD + 2 * len(rule), np.uint64)
-        words[fields.VALID] = 1
-        words[fields.LENGTH] = length
-        for k, part in enumerate(_PARTS):
-            words[getattr(fields, part)] = _at(buffer) + 8 * k * length
-        words[fields.SCRATCH] = _at(buffer) + 8 * len(_PARTS) * length
-        words[fields.BYTES] = words[fields.SCRATCH] + np.uint64(8 * _SCRATCH)
-        words[fields.RECORD] = _at(online)
-        words[fields.SIZE] = rule.size
+        buffer = np.zeros(len(_BUFFERS) * length + _SCRATCH + _BYTES, np.uint64)
+        context = np.zeros(fields.RULE_ARRAYS + 2 * len(rule), np.uint64)
+        context[fields.VALID] = 1
+        context[fields.LENGTH] = length
+        for k, name in enumerate(_BUFFERS):
+            context[getattr(fields, name)] = _address(buffer) + 8 * k * length
+        context[fields.SCRATCH] = _address(buffer) + 8 * len(_BUFFERS) * length
+        context[fields.BYTES] = context[fields.SCRATCH] + np.uint64(8 * _SCRATCH)
+        context[fields.RECORD] = _address(online)
+        context[fields.SIZE] = rule.size
         unknown = unknown_slot(rule)
-        words[fields.WEIGHS] = unknown is not None
+        context[fields.UNKNOWN_HAS_WEIGHT] = unknown is not None
         if unknown is None:
             unknown = 0 if rule.size else MISSING
-        words[fields.UNKNOWN] = unknown
-        kept: list[Any] = [words, buffer, online, rule]
+        context[fields.UNKNOWN] = unknown
+        retained: list[Any] = [context, buffer, online, rule]
         self._known: list[Any] | None = None
-        if words_of is not None and not isinstance(names, IntVocabulary):
-            kept += _texts(words, words_of, length)
-        if words_of is not None and isinstance(names, InternedVocabulary):
-            self._known = names.keys
-            kept += _bytes(words, names, length)
-            words[fields.COUNTS], words[fields.KNOWN] = _at(names.counts), id(names.keys)
-            kept += [names.counts, names.keys]
-        elif isinstance(names, InternedVocabulary):
-            names.materialize()
-            words[fields.ENTRIES] = _at(names.entries)
-            words[fields.N_ENTRIES] = len(names.entries)
-            words[fields.COUNTS] = _at(names.counts)
-            words[fields.KNOWN], words[fields.TEXTS_KNOWN] = (
-                id(names.keys),
-                id(names.category_values),
+        if ngrams is not None and not isinstance(vocabulary, IntVocabulary):
+            retained += _texts(context, ngrams, length)
+        if ngrams is not None and isinstance(vocabulary, InternedVocabulary):
+            self._known = vocabulary.keys
+            retained += _bytes(context, vocabulary, length)
+            context[fields.COUNTS], context[fields.KNOWN_KEYS] = (
+                _address(vocabulary.counts),
+                id(vocabulary.keys),
             )
-            words[fields.KEPT] = keys.HASH
-            words[fields.MASK] = keys.SEED
-            kept += [names.entries, names.counts, names.keys, names.category_values]
-        elif isinstance(names, HashedVocabulary):
-            words[fields.MASK] = names.mask
-        if crosses is not None:
-            kept += _cross(words, crosses, names, length)
-        words[fields.DICT : fields.HEAD] = [id(o) for o in fields.TYPES_READ]
-        words[fields.HEAD :] = [part for a in rule for part in (_at(a), len(a))]
-        self._kept = kept
-        self.nbytes = int(buffer.nbytes + words.nbytes + 8 * int(words[fields.N_MARKS]))
-        self.nbytes += 8 * length * _TEXT_WORDS if words_of is not None else 0
-        self.nbytes += 8 * SEEN if crosses is not None else 0
-        self._valid = memoryview(words)  # type: ignore[arg-type]
-        self.address = _at(words)
+            retained += [vocabulary.counts, vocabulary.keys]
+        elif isinstance(vocabulary, InternedVocabulary):
+            vocabulary.materialize()
+            context[fields.ENTRIES] = _address(vocabulary.entries)
+            context[fields.N_ENTRIES] = len(vocabulary.entries)
+            context[fields.COUNTS] = _address(vocabulary.counts)
+            context[fields.KNOWN_KEYS], context[fields.KNOWN_TEXTS] = (
+                id(vocabulary.keys),
+                id(vocabulary.category_values),
+            )
+            context[fields.HASH_MASK] = keys.HASH
+            context[fields.MASK] = keys.SEED
+            retained += [
+                vocabulary.entries,
+                vocabulary.counts,
+                vocabulary.keys,
+                vocabulary.category_values,
+            ]
+        elif isinstance(vocabulary, HashedVocabulary):
+            context[fields.MASK] = vocabulary.mask
+        if interactions is not None:
+            retained += _cross(context, interactions, vocabulary, length)
+        context[fields.DICT : fields.RULE_ARRAYS] = [id(o) for o in fields.TYPES_READ]
+        context[fields.RULE_ARRAYS :] = [
+            number for array in rule for number in (_address(array), len(array))
+        ]
+        self._retained = retained
+        self.nbytes = int(buffer.nbytes + context.nbytes + 8 * int(context[fields.N_MARKS]))
+        self.nbytes += 8 * length * _TEXT_WORDS if ngrams is not None else 0
+        self.nbytes += 8 * CACHE_SIZE if interactions is not None else 0
+        self._valid = memoryview(context)  # type: ignore[arg-type]
+        self.address = _address(context)
 
     @property
     def is_open(self) -> bool:
-        """Whether kernels use the frame."""
+        """Whether kernels may use the context."""
         return self._valid[0] != 0
 
     @property
     def is_stale(self) -> bool:
-        """Whether names have become strings since, which kernels of words look up as bytes."""
+        """Whether names have become strings since, which kernels for n-grams look up as bytes."""
         known = self._known
-        return known is not None and len(known) != int(self._valid[fields.KNOWN_N])
+        return known is not None and len(known) != int(self._valid[fields.N_KNOWN])
 
     @property
     def needed(self) -> int:
-        """Features of the last example, with those that are crossed."""
+        """Number of features of the last example, crossed ones included."""
         return int(self._valid[fields.NEEDED])
 
     @property
     def letters(self) -> int:
-        """Bytes of those of its names that are crossed."""
+        """Number of bytes of the names of the factors of the last example."""
         return int(self._valid[fields.LETTERS])
 
     def close(self) -> bool:
-        """Have kernels that hold the frame do nothing; returns whether they did something."""
+        """Disable the context for kernels; return whether it was open."""
         was_open = self.is_open
         self._valid[0] = 0
         return was_open
 
     def open(self) -> None:
-        """Have kernels use the frame again."""
+        """Enable the context for kernels again."""
         self._valid[0] = 1
 
 
-def _cross(words: Any, crosses: Interactions, names: Any, length: int) -> list[Any]:
-    """Have what crosses the features of a dict; returns what must be kept alive."""
-    n_members = length * crosses.max_prefixes_per_name
-    n_starts = len(crosses.prefixes) + 1
-    parts = np.zeros(len(_CROSS_PARTS) * length + n_starts + n_members, np.uint64)
-    for k, part in enumerate(_CROSS_PARTS):
-        words[getattr(fields, part)] = _at(parts) + 8 * k * length
-    words[fields.STARTS] = _at(parts) + 8 * len(_CROSS_PARTS) * length
-    words[fields.MEMBERS] = words[fields.STARTS] + np.uint64(8 * n_starts)
-    words[fields.N_MEMBERS] = n_members
-    words[fields.PLAN], words[fields.N_PLAN] = _at(crosses.plan), len(crosses.plan)
-    seen = np.zeros(SEEN, np.uint64)
-    words[fields.PARTS_SEEN] = _at(seen)
-    kept = [parts, seen, crosses.plan]
-    if isinstance(names, InternedVocabulary):
-        kept += _products(words, names.crossed)
-    elif isinstance(names, HashedVocabulary):
-        marks = np.zeros(1 << (4 * length).bit_length(), np.uint64)
-        words[fields.MARKS], words[fields.N_MARKS] = _at(marks), len(marks)
-        kept.append(marks)
-    return kept
+def _cross(context: Any, interactions: Interactions, vocabulary: Any, length: int) -> list[Any]:
+    """Add the fields for crossed features; return the objects to keep alive."""
+    n_members = length * interactions.max_prefixes_per_name
+    n_starts = len(interactions.prefixes) + 1
+    buffer = np.zeros(len(_FACTOR_BUFFERS) * length + n_starts + n_members, np.uint64)
+    for k, name in enumerate(_FACTOR_BUFFERS):
+        context[getattr(fields, name)] = _address(buffer) + 8 * k * length
+    context[fields.STARTS] = _address(buffer) + 8 * len(_FACTOR_BUFFERS) * length
+    context[fields.MEMBERS] = context[fields.STARTS] + np.uint64(8 * n_starts)
+    context[fields.N_MEMBERS] = n_members
+    context[fields.PLAN], context[fields.N_PLAN] = (
+        _address(interactions.plan),
+        len(interactions.plan),
+    )
+    cache = np.zeros(CACHE_SIZE, np.uint64)
+    context[fields.FACTOR_CACHE] = _address(cache)
+    retained = [buffer, cache, interactions.plan]
+    if isinstance(vocabulary, InternedVocabulary):
+        retained += _products(context, vocabulary.crossed)
+    elif isinstance(vocabulary, HashedVocabulary):
+        slot_table = np.zeros(1 << (4 * length).bit_length(), np.uint64)
+        context[fields.MARKS], context[fields.N_MARKS] = _address(slot_table), len(slot_table)
+        retained.append(slot_table)
+    return retained
 
 
-def _products(words: Any, products: Any) -> list[Any]:
-    """Have crossed features known, and the names of their parts."""
-    table, numbers, names = products.table, products.numbers, products.names
-    parts: dict[int, Any] = {
-        fields.CROSSED: table.entries, fields.CROSSED_USED: table.used,
+def _products(context: Any, products: Any) -> list[Any]:
+    """Add the fields for interned crossed features and the names of their factors."""
+    hash_table, numbers, arena = products.table, products.numbers, products.names
+    arrays: dict[int, Any] = {
+        fields.CROSSED: hash_table.entries, fields.CROSSED_USED: hash_table.used,
         fields.PRODUCT_HASHES: products.hashes, fields.PRODUCT_SLOTS: products.slots,
         fields.PRODUCT_PARTS: products.parts, fields.PRODUCT_COUNT: products.count,
-        fields.NUMBERS: numbers.entries, fields.BY_USED: numbers.used,
-        fields.BY_COUNT: numbers.count, fields.KEPT_HASHES: names.hashes,
-        fields.ENDS: names.ends, fields.ARENA: names.bytes, fields.ARENA_COUNT: names.count,
+        fields.NUMBERS: numbers.entries, fields.INDEX_USED: numbers.used,
+        fields.INDEX_COUNT: numbers.count, fields.ARENA_HASHES: arena.hashes,
+        fields.ENDS: arena.ends, fields.ARENA: arena.bytes, fields.ARENA_COUNT: arena.count,
     }  # fmt: skip
-    for place, part in parts.items():
-        words[place] = _at(part)
-    words[fields.N_CROSSED], words[fields.N_PRODUCTS] = len(table.entries), len(products.slots)
-    words[fields.N_NUMBERS], words[fields.N_KEPT] = len(numbers.entries), len(names.hashes)
-    words[fields.N_ARENA] = len(names.bytes) - PADDING
-    return list(parts.values())
+    for field, array in arrays.items():
+        context[field] = _address(array)
+    context[fields.N_CROSSED], context[fields.N_PRODUCTS] = (
+        len(hash_table.entries),
+        len(products.slots),
+    )
+    context[fields.N_NUMBERS], context[fields.N_ARENA_HASHES] = (
+        len(numbers.entries),
+        len(arena.hashes),
+    )
+    context[fields.N_ARENA] = len(arena.bytes) - PADDING
+    return list(arrays.values())
 
 
-def _texts(words: Any, text: NGrams, length: int) -> list[Any]:
-    """Have what counts the words of a dict; returns what must be kept alive."""
-    heads, at, sizes = text.packed_prefixes(MARGIN)
-    found, spans = np.zeros(len(at), np.uint64), np.zeros(length, np.uint64)
-    names = np.zeros(NAME_BYTES * length, np.uint8)
+def _texts(context: Any, ngrams: NGrams, length: int) -> list[Any]:
+    """Add the fields for counting n-grams; return the objects to keep alive."""
+    prefixes, addresses, sizes = ngrams.packed_prefixes(MARGIN)
+    text_values, spans = np.zeros(len(addresses), np.uint64), np.zeros(length, np.uint64)
+    name_bytes = np.zeros(NAME_BYTES * length, np.uint8)
     clean = np.zeros(CLEAN_BYTES * length + BLOCK, np.uint8)
     begins = np.zeros(CLEAN_BYTES * length + 8)
-    met = np.zeros(1 << max(5, (4 * length).bit_length()), np.uint64)
-    known = characters()
-    parts: dict[int, Any] = {
-        fields.HEADS: at, fields.HEAD_SIZES: sizes, fields.FOUND: found, fields.CHARACTERS: known,
-        fields.CLEAN: clean, fields.BEGINS: begins, fields.NAMES: names, fields.SPANS: spans,
-        fields.MET: met,
+    repeat_table = np.zeros(1 << max(5, (4 * length).bit_length()), np.uint64)
+    character_table = characters()
+    arrays: dict[int, Any] = {
+        fields.TEXT_PREFIXES: addresses, fields.TEXT_PREFIX_SIZES: sizes,
+        fields.TEXT_VALUES: text_values, fields.CHARACTERS: character_table, fields.CLEAN: clean,
+        fields.BEGINS: begins, fields.NAMES: name_bytes, fields.SPANS: spans,
+        fields.REPEAT_TABLE: repeat_table,
     }  # fmt: skip
-    for place, part in parts.items():
-        words[place] = _at(part)
-    words[fields.N_HEADS], words[fields.NGRAMS] = len(at), text.ngrams
-    words[fields.N_CLEAN], words[fields.N_NAMES] = len(clean) - BLOCK, len(names)
-    words[fields.N_MET] = len(met)
-    return [heads, *parts.values()]
+    for field, array in arrays.items():
+        context[field] = _address(array)
+    context[fields.N_TEXT_PREFIXES], context[fields.MAX_NGRAM] = len(addresses), ngrams.ngrams
+    context[fields.N_CLEAN], context[fields.N_NAMES] = len(clean) - BLOCK, len(name_bytes)
+    context[fields.N_REPEAT_TABLE] = len(repeat_table)
+    return [prefixes, *arrays.values()]
 
 
-def _bytes(words: Any, names: InternedVocabulary, length: int) -> list[Any]:
-    """Have names known by their bytes, with room for those of an example more."""
-    table, arena = names.byte_index, names.pending
-    table.reserve(length)
+def _bytes(context: Any, vocabulary: InternedVocabulary, length: int) -> list[Any]:
+    """Add the fields for names known by their bytes, with room for one more example."""
+    index, arena = vocabulary.byte_index, vocabulary.pending
+    index.reserve(length)
     arena.reserve(length, NAME_BYTES * length + 2 * MARGIN)
-    parts: dict[int, Any] = {
-        fields.ENTRIES: table.entries, fields.BY_USED: table.used, fields.BY_COUNT: table.count,
-        fields.KEPT_HASHES: arena.hashes, fields.ENDS: arena.ends, fields.ARENA: arena.bytes,
-        fields.ARENA_COUNT: arena.count,
+    arrays: dict[int, Any] = {
+        fields.ENTRIES: index.entries, fields.INDEX_USED: index.used,
+        fields.INDEX_COUNT: index.count, fields.ARENA_HASHES: arena.hashes,
+        fields.ENDS: arena.ends, fields.ARENA: arena.bytes, fields.ARENA_COUNT: arena.count,
     }  # fmt: skip
-    for place, part in parts.items():
-        words[place] = _at(part)
-    words[fields.N_ENTRIES], words[fields.N_KEPT] = len(table.entries), len(arena.hashes)
-    words[fields.N_ARENA], words[fields.KNOWN_N] = len(arena.bytes), len(names.keys)
-    return list(parts.values())
+    for field, array in arrays.items():
+        context[field] = _address(array)
+    context[fields.N_ENTRIES], context[fields.N_ARENA_HASHES] = (
+        len(index.entries),
+        len(arena.hashes),
+    )
+    context[fields.N_ARENA], context[fields.N_KNOWN] = len(arena.bytes), len(vocabulary.keys)
+    return list(arrays.values())
 
 
-def _at(a: Any) -> int:
+def _address(a: Any) -> int:
     return int(a.ctypes.data)

@@ -1,4 +1,4 @@
-"""Dicts with raw text, whose names are known by their bytes: those of words are no strings yet."""
+"""Read dicts with raw text. Names are known by their bytes: n-grams are not Python strings yet."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from streaml1.features.dict_reader.context_fields import (
     ARENA,
     ARENA_COUNT,
     BEGINS,
-    BY_USED,
     CHARACTERS,
     CLEAN,
     COUNTS,
     ENDS,
     ENTRIES,
-    FOUND,
     HASHES,
-    HEAD_SIZES,
-    HEADS,
     IDS,
+    INDEX_USED,
     KEYS,
-    KNOWN,
-    KNOWN_N,
+    KNOWN_KEYS,
     LENGTH,
     MASK,
-    MET,
+    MAX_NGRAM,
     N_ARENA,
+    N_ARENA_HASHES,
     N_CLEAN,
     N_ENTRIES,
-    N_HEADS,
-    N_KEPT,
-    N_MET,
+    N_KNOWN,
     N_NAMES,
+    N_REPEAT_TABLE,
+    N_TEXT_PREFIXES,
     NAMES,
     NEEDED,
-    NGRAMS,
+    REPEAT_TABLE,
     SCRATCH,
     SIZE,
     SPANS,
     STR,
+    TEXT_PREFIX_SIZES,
+    TEXT_PREFIXES,
+    TEXT_VALUES,
     TEXTS,
     VALUES,
 )
@@ -55,9 +55,9 @@ from streaml1.features.dict_reader.cpython_objects import (
     type_of,
     utf8_of,
 )
-from streaml1.features.dict_reader.crossed_factors import kept, put
-from streaml1.features.dict_reader.hashed import merged
-from streaml1.features.dict_reader.interned import length_of_list, placed, prefetched
+from streaml1.features.dict_reader.crossed_factors import append_arena_name, copy_string
+from streaml1.features.dict_reader.hashed import merge_slots
+from streaml1.features.dict_reader.interned import find_slots_by_hash, list_length, prefetch_lines
 from streaml1.features.ngrams.tokenizer import MARGIN, cleaned, counted
 from streaml1.features.vocabulary.name_index import IRREGULAR
 from streaml1.features.vocabulary.probing import MISSING, lookup
@@ -66,226 +66,228 @@ from streaml1.text.byte_names import bytes_equal, copy_bytes, murmur_at
 __all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
 
 NAME_BYTES, CLEAN_BYTES = 64, 16
-"""Bytes of names, and of cleaned text, that a frame has room for by each of its features."""
+"""Bytes of names and of cleaned text that a context reserves per feature."""
 
 _ZERO, _ONE, _HALF = map(np.uint64, (0, 1, 32))
 _LOW = np.uint64(2**32 - 1)
 _EQUALS = np.uint8(61)
-_NO_TEXT, _WORD = np.int64(-1), np.int64(-2)
-_MORE = np.uint64(2 * MARGIN)
+_NO_TEXT, _NGRAM_NAME = np.int64(-1), np.int64(-2)
+_SLACK = np.uint64(2 * MARGIN)
 
 
 @inlined
-def _text_of(frame: Any, name: Any, size: Any) -> Any:
-    """Which text a key names, given its bytes and an equals sign; or _WORD, or _NO_TEXT."""
-    heads = array_at(frame[HEADS], frame[N_HEADS], np.uint64)
-    sizes = array_at(frame[HEAD_SIZES], frame[N_HEADS], np.uint64)
-    found = _NO_TEXT
-    for z in range(frame[N_HEADS]):
-        if size + _ONE >= sizes[z] and bytes_equal(name, heads[z], sizes[z]):
-            found = np.int64(z) if size + _ONE == sizes[z] else _WORD
-    return found
+def _text_of(context: Any, name: Any, size: Any) -> Any:
+    """Return the index of the text that a key names, or _NGRAM_NAME, or _NO_TEXT."""
+    prefixes = array_at(context[TEXT_PREFIXES], context[N_TEXT_PREFIXES], np.uint64)
+    sizes = array_at(context[TEXT_PREFIX_SIZES], context[N_TEXT_PREFIXES], np.uint64)
+    text_index = _NO_TEXT
+    for z in range(context[N_TEXT_PREFIXES]):
+        if size + _ONE >= sizes[z] and bytes_equal(name, prefixes[z], sizes[z]):
+            text_index = np.int64(z) if size + _ONE == sizes[z] else _NGRAM_NAME
+    return text_index
 
 
 @inlined
-def _repeated(hashes: Any, n: Any, met: Any) -> bool:
-    """Whether two of some hashes are the same."""
-    places = np.uint64(16)
-    while places < n + n:
-        places += places
-    for z in range(places):
-        met[z] = _ZERO
+def _has_repeat(hashes: Any, n: Any, repeat_table: Any) -> bool:
+    """Return whether two of the first `n` hashes are equal."""
+    size = np.uint64(16)
+    while size < n + n:
+        size += size
+    for z in range(size):
+        repeat_table[z] = _ZERO
     same = False
     for k in range(n):
-        place = hashes[k] & (places - _ONE)
-        while met[place]:
-            same |= hashes[met[place] - _ONE] == hashes[k]
-            place = (place + _ONE) & (places - _ONE)
-        met[place] = k + _ONE
+        pos = hashes[k] & (size - _ONE)
+        while repeat_table[pos]:
+            same |= hashes[repeat_table[pos] - _ONE] == hashes[k]
+            pos = (pos + _ONE) & (size - _ONE)
+        repeat_table[pos] = k + _ONE
     return same
 
 
 @inlined
-def _given(frame: Any, x: Any, hashes: Any, values: Any, spans: Any, met: Any) -> Any:
-    """Write down the non-zero entries of the dict at `x` that are no texts, and where these are.
+def _read_given(
+    context: Any, x: Any, hashes: Any, values: Any, spans: Any, repeat_table: Any
+) -> Any:
+    """Write the non-zero features of the dict at `x` that are not raw text; locate the texts.
 
-    Returns how many there are, or FALLBACK, and where their names end.
+    Returns nnz or FALLBACK, and the end of the names.
     """
-    length = frame[LENGTH]
-    keys = array_at(frame[KEYS], length, np.uint64)
-    objects = array_at(frame[TEXTS], length, np.uint64)
-    found = array_at(frame[FOUND], frame[N_HEADS], np.uint64)
-    names, to = frame[NAMES], frame[NAMES]
-    last = names + frame[N_NAMES] - _MORE
-    other = np.int64(FALLBACK)
-    for z in range(frame[N_HEADS]):
-        found[z] = _ZERO
-    total = collect(frame, x, keys, objects)
+    length = context[LENGTH]
+    keys = array_at(context[KEYS], length, np.uint64)
+    objects = array_at(context[TEXTS], length, np.uint64)
+    text_values = array_at(context[TEXT_VALUES], context[N_TEXT_PREFIXES], np.uint64)
+    names, out_pos = context[NAMES], context[NAMES]
+    last = names + context[N_NAMES] - _SLACK
+    failed = np.int64(FALLBACK)
+    for z in range(context[N_TEXT_PREFIXES]):
+        text_values[z] = _ZERO
+    total = collect(context, x, keys, objects)
     if total < 0:
-        return other, to
-    n, whole, any_text = _ZERO, False, False
+        return failed, out_pos
+    n, any_ngram_name, any_text = _ZERO, False, False
     for k in range(np.uint64(total)):
         value, kind = objects[k], type_of(objects[k])
-        v = number_of(frame, value, kind)
-        if type_of(keys[k]) != frame[STR] or not abs(v) < VALUE_LIMIT:
-            return other, to
-        key = utf8_of(frame, keys[k])
-        size = load_u64(frame[SCRATCH])
-        if not key or to + size > last:
-            return other, to
-        end = put(key, key + size, to)
+        v = number_of(context, value, kind)
+        if type_of(keys[k]) != context[STR] or not abs(v) < VALUE_LIMIT:
+            return failed, out_pos
+        key = utf8_of(context, keys[k])
+        size = load_u64(context[SCRATCH])
+        if not key or out_pos + size > last:
+            return failed, out_pos
+        end = copy_string(key, key + size, out_pos)
         array_at(end, 1, np.uint8)[0] = _EQUALS
-        which = _text_of(frame, to, size)
-        whole |= which == _WORD
-        if kind == frame[STR]:
-            if which >= 0:
-                found[np.uint64(which)] = value
+        text_index = _text_of(context, out_pos, size)
+        any_ngram_name |= text_index == _NGRAM_NAME
+        if kind == context[STR]:
+            if text_index >= 0:
+                text_values[np.uint64(text_index)] = value
                 any_text = True
                 continue
-            text = utf8_of(frame, value)
-            more = load_u64(frame[SCRATCH])
-            if not text or end + more > last:
-                return other, to
-            end = put(text, text + more, end + _ONE)
+            text = utf8_of(context, value)
+            text_size = load_u64(context[SCRATCH])
+            if not text or end + text_size > last:
+                return failed, out_pos
+            end = copy_string(text, text + text_size, end + _ONE)
         if v != 0.0:
-            hashes[n] = murmur_at(to, end)
+            hashes[n] = murmur_at(out_pos, end)
             values[n] = v
-            spans[n] = ((to - names) << _HALF) | (end - to)
-            to = end
+            spans[n] = ((out_pos - names) << _HALF) | (end - out_pos)
+            out_pos = end
             n += _ONE
-    if (whole and any_text) or _repeated(hashes, n, met):
-        return other, to
-    return np.int64(n), to
+    if (any_ngram_name and any_text) or _has_repeat(hashes, n, repeat_table):
+        return failed, out_pos
+    return np.int64(n), out_pos
 
 
 @inlined
-def _read(frame: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
-    """Write down the non-zero entries of the dict at `x`, and behind them the words of its texts.
+def _read(context: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
+    """Write the non-zero features of the dict at `x`, then the n-grams of its texts.
 
-    Returns how many, or FALLBACK, and where their names end; NEEDED tells for how many features
-    a frame has room that takes the dict.
+    Returns nnz or FALLBACK, and the end of the names. NEEDED receives the length of a context that
+    is large enough for the dict.
     """
-    length = frame[LENGTH]
-    met = array_at(frame[MET], frame[N_MET], np.uint64)
-    begins = array_at(frame[BEGINS], length * np.uint64(CLEAN_BYTES), np.uint64)
-    found = array_at(frame[FOUND], frame[N_HEADS], np.uint64)
-    heads = array_at(frame[HEADS], frame[N_HEADS], np.uint64)
-    sizes = array_at(frame[HEAD_SIZES], frame[N_HEADS], np.uint64)
-    names, clean = frame[NAMES], frame[CLEAN]
-    n, to = _given(frame, x, hashes, values, spans, met)
+    length = context[LENGTH]
+    repeat_table = array_at(context[REPEAT_TABLE], context[N_REPEAT_TABLE], np.uint64)
+    begins = array_at(context[BEGINS], length * np.uint64(CLEAN_BYTES), np.uint64)
+    text_values = array_at(context[TEXT_VALUES], context[N_TEXT_PREFIXES], np.uint64)
+    prefixes = array_at(context[TEXT_PREFIXES], context[N_TEXT_PREFIXES], np.uint64)
+    sizes = array_at(context[TEXT_PREFIX_SIZES], context[N_TEXT_PREFIXES], np.uint64)
+    names, clean = context[NAMES], context[CLEAN]
+    n, out_pos = _read_given(context, x, hashes, values, spans, repeat_table)
     if n < 0:
-        frame[NEEDED] = _ZERO
-        return n, to
+        context[NEEDED] = _ZERO
+        return n, out_pos
     k = np.uint64(n)
-    for z in range(frame[N_HEADS]):
-        if not found[z]:
+    for z in range(context[N_TEXT_PREFIXES]):
+        if not text_values[z]:
             continue
-        text = utf8_of(frame, found[z])
-        size = load_u64(frame[SCRATCH])
+        text = utf8_of(context, text_values[z])
+        size = load_u64(context[SCRATCH])
         if not text:
-            return np.int64(FALLBACK), to
-        frame[NEEDED] = (size + _MORE) // np.uint64(CLEAN_BYTES) + _ONE
-        if size + _MORE > frame[N_CLEAN]:
-            return np.int64(FALLBACK), to
-        end, words, plain = cleaned(text, text + size, clean, begins, _ZERO, frame[CHARACTERS])
-        most = min(frame[NGRAMS], words)
-        letters = most * (words * sizes[z] + (end - clean))
-        used = (to - names) + letters + _MORE
-        frame[NEEDED] = max(k + most * words, used // np.uint64(NAME_BYTES) + _ONE)
-        if not plain or k + most * words > length or used > frame[N_NAMES]:
-            return np.int64(FALLBACK), to
-        to, k = counted(
-            begins, _ZERO, words, heads[z], sizes[z], frame[NGRAMS], names, to, k, hashes, values,
-            spans, met,
+            return np.int64(FALLBACK), out_pos
+        context[NEEDED] = (size + _SLACK) // np.uint64(CLEAN_BYTES) + _ONE
+        if size + _SLACK > context[N_CLEAN]:
+            return np.int64(FALLBACK), out_pos
+        end, n_tokens, plain = cleaned(text, text + size, clean, begins, _ZERO, context[CHARACTERS])
+        max_n = min(context[MAX_NGRAM], n_tokens)
+        letters = max_n * (n_tokens * sizes[z] + (end - clean))
+        used = (out_pos - names) + letters + _SLACK
+        context[NEEDED] = max(k + max_n * n_tokens, used // np.uint64(NAME_BYTES) + _ONE)
+        if not plain or k + max_n * n_tokens > length or used > context[N_NAMES]:
+            return np.int64(FALLBACK), out_pos
+        out_pos, k = counted(
+            begins, _ZERO, n_tokens, prefixes[z], sizes[z], context[MAX_NGRAM], names, out_pos,
+            k, hashes, values, spans, repeat_table,
         )  # fmt: skip
-    frame[NEEDED] = k
-    return np.int64(k), to
+    context[NEEDED] = k
+    return np.int64(k), out_pos
 
 
 @inlined
-def _is_stale(frame: Any) -> bool:
-    counts = array_at(frame[COUNTS], 5, np.int64)
-    known = np.uint64(length_of_list(frame[KNOWN]))
-    return bool(known != frame[KNOWN_N] or counts[IRREGULAR] != 0)
+def _is_stale(context: Any) -> bool:
+    counts = array_at(context[COUNTS], 5, np.int64)
+    n_known = np.uint64(list_length(context[KNOWN_KEYS]))
+    return bool(n_known != context[N_KNOWN] or counts[IRREGULAR] != 0)
 
 
 @inlined
-def read_known(frame: Any, x: Any) -> Any:
-    """As `table.read_known`."""
-    length = frame[LENGTH]
-    values = array_at(frame[VALUES], length, np.float64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    spans = array_at(frame[SPANS], length, np.uint64)
-    entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
-    if _is_stale(frame):
+def read_known(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values) without interning names; return nnz or FALLBACK."""
+    length = context[LENGTH]
+    values = array_at(context[VALUES], length, np.float64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    spans = array_at(context[SPANS], length, np.uint64)
+    entries = array_at(context[ENTRIES], context[N_ENTRIES], np.uint64)
+    if _is_stale(context):
         return np.int64(FALLBACK)
-    n, _ = _read(frame, x, hashes, values, spans)
+    n, _ = _read(context, x, hashes, values, spans)
     if n < 0:
         return np.int64(FALLBACK)
-    prefetched(entries, hashes, _ZERO, np.uint64(n))
-    return np.int64(placed(frame, entries, _ZERO, np.uint64(n), _ZERO))
+    prefetch_lines(entries, hashes, _ZERO, np.uint64(n))
+    return np.int64(find_slots_by_hash(context, entries, _ZERO, np.uint64(n), _ZERO))
 
 
 @inlined
-def _admitted(frame: Any, entries: Any, at: Any, h: Any, span: Any) -> Any:
-    """The next slot for a name that is not in the table, entered; it waits to be a string."""
-    n = np.uint64(array_at(frame[ARENA_COUNT], 1, np.int64)[0])
-    ends = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)
-    slot = frame[KNOWN_N] + n
-    name = frame[NAMES] + (span >> _HALF)
+def _intern(context: Any, entries: Any, pos: Any, h: Any, span: Any) -> Any:
+    """Intern a name at `pos` as bytes in the arena; return its slot."""
+    n = np.uint64(array_at(context[ARENA_COUNT], 1, np.int64)[0])
+    ends = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)
+    slot = context[N_KNOWN] + n
+    name = context[NAMES] + (span >> _HALF)
     size = span & _LOW
-    copy_bytes(name, name + size, frame[ARENA] + ends[n])
-    kept(frame, h, size)
-    entries[at] = h
-    entries[at + _ONE] = slot
+    copy_bytes(name, name + size, context[ARENA] + ends[n])
+    append_arena_name(context, h, size)
+    entries[pos] = h
+    entries[pos + _ONE] = slot
     return slot
 
 
 @inlined
-def read_all(frame: Any, x: Any) -> Any:
-    """As `table.read_all`."""
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    spans = array_at(frame[SPANS], length, np.uint64)
-    entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
-    if _is_stale(frame):
+def read_all(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values), interning names; return nnz, FALLBACK or FULL."""
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    values = array_at(context[VALUES], length, np.float64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    spans = array_at(context[SPANS], length, np.uint64)
+    entries = array_at(context[ENTRIES], context[N_ENTRIES], np.uint64)
+    if _is_stale(context):
         return np.int64(FALLBACK)
-    n, to = _read(frame, x, hashes, values, spans)
+    n, names_end = _read(context, x, hashes, values, spans)
     if n < 0:
         return np.int64(FALLBACK)
-    # There must be room for all of them to be new.
-    m, waiting = np.uint64(n), np.uint64(array_at(frame[ARENA_COUNT], 1, np.int64)[0])
-    letters = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)[waiting]
-    used = np.uint64(array_at(frame[BY_USED], 1, np.int64)[0])
-    full = frame[KNOWN_N] + waiting + m > frame[SIZE]
-    full |= np.uint64(4) * (used + m) > frame[N_ENTRIES]
-    full |= waiting + m > frame[N_KEPT]
-    full |= letters + (to - frame[NAMES]) + _MORE > frame[N_ARENA]
+    # All names may be new: check the room for them first.
+    m, waiting = np.uint64(n), np.uint64(array_at(context[ARENA_COUNT], 1, np.int64)[0])
+    arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)[waiting]
+    used = np.uint64(array_at(context[INDEX_USED], 1, np.int64)[0])
+    full = context[N_KNOWN] + waiting + m > context[SIZE]
+    full |= np.uint64(4) * (used + m) > context[N_ENTRIES]
+    full |= waiting + m > context[N_ARENA_HASHES]
+    full |= arena_end + (names_end - context[NAMES]) + _SLACK > context[N_ARENA]
     if full:
         return np.int64(FULL)
-    prefetched(entries, hashes, _ZERO, m)
+    prefetch_lines(entries, hashes, _ZERO, m)
     for k in range(m):
-        at = lookup(entries, hashes[k])
-        slot = entries[at + _ONE]
+        pos = lookup(entries, hashes[k])
+        slot = entries[pos + _ONE]
         if slot == MISSING:
-            slot = _admitted(frame, entries, at, hashes[k], spans[k])
+            slot = _intern(context, entries, pos, hashes[k], spans[k])
         ids[k] = np.uint32(slot)
     return np.int64(m)
 
 
 @inlined
-def read_hashed(frame: Any, x: Any) -> Any:
-    """As `hashed.read`."""
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
-    spans = array_at(frame[SPANS], length, np.uint64)
-    n, _ = _read(frame, x, hashes, values, spans)
+def read_hashed(context: Any, x: Any) -> Any:
+    """Convert the dict at `x` to (ids, values) by hashing names; return nnz or FALLBACK."""
+    length = context[LENGTH]
+    ids = array_at(context[IDS], length, np.uint32)
+    values = array_at(context[VALUES], length, np.float64)
+    hashes = array_at(context[HASHES], length, np.uint64)
+    spans = array_at(context[SPANS], length, np.uint64)
+    n, _ = _read(context, x, hashes, values, spans)
     if n < 0:
         return np.int64(FALLBACK)
     for k in range(np.uint64(n)):
-        ids[k] = np.uint32(hashes[k] & frame[MASK])
-    return merged(frame, ids, values, np.uint64(n))
+        ids[k] = np.uint32(hashes[k] & context[MASK])
+    return merge_slots(context, ids, values, np.uint64(n))
