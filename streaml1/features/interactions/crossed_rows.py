@@ -114,7 +114,7 @@ def _cross(
 
 
 def cross_rows(crosses: Interactions, some: Selection) -> CrossedRows:
-    """The crossed features of some rows.
+    """Return the crossed features of some rows.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def _refuse(crossing: CrossedRows, some: Selection) -> None:
 
 
 def _parts_of(crossing: CrossedRows, some: Selection, k: int) -> list[str]:
-    """The names that the k-th crossed feature is of, by prefix, then by hash."""
+    """Return the names that the k-th crossed feature is of, by prefix, then by hash."""
     entries = [entry for entry in crossing.parts.places[k].tolist() if entry >= 0]
 
     def by_prefix(entry: int) -> tuple[int, int]:
@@ -163,7 +163,7 @@ def _parts_of(crossing: CrossedRows, some: Selection, k: int) -> list[str]:
 
 
 def crossed_names(crossing: CrossedRows, some: Selection, places: Any) -> list[str]:
-    """The names of some crossed features of some rows, as models tell them."""
+    """Return the display names of some crossed features of some rows."""
     return [JOINT.join(display_order(_parts_of(crossing, some, k))) for k in places.tolist()]
 
 

@@ -43,7 +43,7 @@ NO_PART = np.uint64(MOST_PARTS)  # places are below it
 
 @inlined
 def mask_at(plan: Any, start: Any, end: Any) -> Any:
-    """The prefixes that the name between two addresses belongs to, a bit each."""
+    """Return the prefixes that the name between two addresses belongs to, a bit each."""
     bits = _ZERO
     if end <= start:
         return bits
@@ -74,7 +74,7 @@ def mask_at(plan: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def first_prefix(mask: Any) -> Any:
-    """The first prefix that is crossed of those in a mask."""
+    """Return the first prefix that is crossed of those in a mask."""
     return ctz(mask)
 
 
@@ -137,7 +137,7 @@ def _again(masks: Any, i: Any, j: Any, k: Any, p: Any, q: Any, r: Any) -> bool:
 
 @inlined
 def _lesser(words: Any, word: Any) -> Any:
-    """The lesser of each of eight words and another."""
+    """Return the lesser of each of eight words and another."""
     less = words < word
     return (words & less) | ((less ^ _NONE) & word)
 

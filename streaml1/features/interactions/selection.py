@@ -45,7 +45,7 @@ def _masks(start: Any, spans: Any, plan: Any, masks: Any) -> None:
 
 @inlined
 def _bytes_of_bits(bits: Any) -> Any:
-    """The lowest eight bits, a byte each."""
+    """Return the lowest eight bits, a byte each."""
     apart = (bits & _COUNT) * np.uint64(0x0101010101010101) & np.uint64(0x8040201008040201)
     return ((apart + np.uint64(0x7F7F7F7F7F7F7F7F)) >> _SEVEN) & np.uint64(0x0101010101010101)
 
@@ -153,7 +153,7 @@ class Selection(NamedTuple):
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
     def slice(self, lo: int, hi: int) -> Selection:
-        """The rows from one to before another."""
+        """Return the rows from one to before another."""
         if (lo, hi) == (0, self.batch.n):
             return self
         rows = self.batch.rows
@@ -167,7 +167,7 @@ class Selection(NamedTuple):
         )  # fmt: skip
 
     def names_of(self, entries: Any) -> list[str]:
-        """The names of some entries that are crossed."""
+        """Return the names of some entries that are crossed."""
         spans = self.spans[self.ids[entries]]
         begins, sizes = spans >> _HALF, spans & _SIZE
         pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
@@ -191,7 +191,7 @@ def _spelt(crosses: Interactions, names: Sequence[Hashable]) -> tuple[Any, Any, 
 
 
 def select_factors(crosses: Interactions, batch: Batch) -> Selection:
-    """A batch with what tells which features are crossed.
+    """Return a batch with the factors that are crossed.
 
     Raises
     ------

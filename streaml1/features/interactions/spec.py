@@ -170,7 +170,7 @@ class Interactions:
         return self.max_prefixes_per_name == 1
 
     def mask(self, name: Hashable) -> int:
-        """The prefixes that a name belongs to, a bit each."""
+        """Return the prefixes that a name belongs to, a bit each."""
         if not isinstance(name, str):
             return 0
         bits = 0
@@ -180,7 +180,7 @@ class Interactions:
         return bits
 
     def of(self, plain: dict[Hashable, float]) -> list[Interaction]:
-        """The crossed features of an example, given by name without zeros.
+        """Return the crossed features of an example, given by name without zeros.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class Interactions:
                     yield chosen
 
     def factors_of(self, name: Hashable) -> list[str] | None:
-        """The parts of a crossed feature that is called so, if one may be."""
+        """Return the factors of the interaction of this name, if it can be one."""
         if not isinstance(name, str):
             return None
         parts = name.split(JOINT)
@@ -248,5 +248,5 @@ class Interactions:
 
 @lru_cache(64)
 def interactions_of(asked: tuple[tuple[str, ...], ...]) -> Interactions:
-    """The crosses that are asked for, which never change."""
+    """Return the interactions of a model, which never change."""
     return Interactions(asked)

@@ -67,7 +67,7 @@ class _Lines(NamedTuple):
 
 
 def ngram_batch(words: NGrams, X: Any) -> Batch:
-    """The rows of X with words in place of texts, see `batches.batch_of`.
+    """Return the rows of X with n-grams in place of texts, see `batch_of`.
 
     As `Words.batch_of`, but for how it is done.
     """
@@ -253,7 +253,7 @@ def _as_bytes(columns: list[list[str | None]]) -> _Texts:
 
 
 def _heads(words: NGrams) -> tuple[Any, Any, Any]:
-    """The names with their equals signs: where they stand, and how long they are."""
+    """Return the names with their equals signs, and the spans of each."""
     return words.packed_prefixes(MARGIN)
 
 
@@ -297,7 +297,7 @@ def _expanded(
 
 
 def _cleaned(texts: _Texts) -> tuple[Any, Any, Any, Any]:
-    """What `kernels.cleaned_all` writes, and where the words are."""
+    """Return what `kernels.cleaned_all` writes, and the spans of the tokens."""
     at, sizes = texts.at.reshape(-1), texts.sizes.reshape(-1)
     total, n = int(sizes.sum()), len(at)
     clean = np.empty(total + n + BLOCK, np.uint8)

@@ -20,7 +20,7 @@ _words = re.compile(r"\w+").findall
 
 
 def tokenize(text: str) -> list[str]:
-    r"""The words of a text: runs of `\w` (letters, digits, underscores) of any script, lowered.
+    r"""Return the tokens of a text: runs of `\w` (letters, digits, underscores), in lower case.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class NGrams:
         return {"names": self.names, "ngrams": self.ngrams}
 
     def of(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
-        """The example with words in place of texts."""
+        """Return the example with words in place of texts."""
         texts = [name for name in self.names if isinstance(x.get(name), str)]
         if not texts:
             return x
@@ -113,7 +113,7 @@ class NGrams:
         return plain
 
     def counts(self, name: str, text: str) -> dict[str, float]:
-        """The features of a text of some name, in their order."""
+        """Return the features of a text of some name, in their order."""
         counts: dict[str, float] = {}
         for gram in self._grams(tokenize(text)):
             feature = f"{name}={gram}"
@@ -126,7 +126,7 @@ class NGrams:
             yield from map(" ".join, zip(*(words[k:] for k in range(n)), strict=False))
 
     def batch_of(self, X: Any) -> Batch:
-        """The rows of X with words in place of texts, see `batches.batch_of`: row by row."""
+        """Return the rows of X with n-grams in place of texts, row by row; see `batch_of`."""
         if is_matrix(X) or isinstance(X, IntRows):
             return batch_of(X)
         if is_frame(X):

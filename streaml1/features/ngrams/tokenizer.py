@@ -87,7 +87,7 @@ def _told(c: str) -> int:
 
 @inlined
 def _character(at: Any, c: Any) -> Any:
-    """The character at an address that begins with a byte that is not ASCII, and its bytes."""
+    """Return the non-ASCII character at an address, and its number of bytes."""
     second = load_u8(at + _ONE) & _SIX_BITS
     if c < _THREE_BYTES:
         return ((c & _FIVE_BITS) << _SIX) | second, _TWO
@@ -189,7 +189,7 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
 
 @inlined
 def _last_or(g: Any, counted: Any) -> Any:
-    """The place of the last of its kind; of one that is new, for which 0 is given, its own.
+    """Return the place of the last of its kind; of one that is new, for which 0 is given, its own.
 
     A hash is the same as its own: that one is new is no branch of the loop that looks for it.
     """

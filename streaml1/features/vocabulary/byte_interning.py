@@ -143,7 +143,7 @@ def _copy_entries(entries: Any, new_slots: Any, target: Any) -> Any:
 
 @kernel
 def _distinct(hashes: Any, places: Any, seen: Any, first_positions: Any, order: Any) -> Any:
-    """The first of each hash at some places; `seen` is zeros, a power of two of them."""
+    """Find the first of each hash at some places; `seen` is zeros, a power of two of them."""
     n = np.uint64(0)
     mask = np.uint64(len(seen) - 1)
     many = np.uint64(len(places))
@@ -233,7 +233,7 @@ def expected_new(looked: int, new: int, remaining: int) -> int:
 
 
 def distinct(hashes: Any, places: Any) -> UnknownNames:
-    """The names at some places, int64, by their hashes."""
+    """Return the names at some places, int64, by their hashes."""
     first_positions, order = np.empty(len(places) + 1, np.int64), np.empty(len(places), np.uint32)
     seen = np.zeros(1 << (2 * len(places)).bit_length(), np.uint32)
     n = len(places) and int(
@@ -305,7 +305,7 @@ class NameArena(_Counted):
             self.bytes = _grown(self.bytes, used, 2 * (used + letters) + PADDING)
 
     def snapshot(self) -> NameArena:
-        """The names as of now."""
+        """Return the names as of now."""
         copy = NameArena.__new__(NameArena)
         copy.count = self.count.copy()
         copy.hashes, copy.ends, copy.bytes = self.hashes, self.ends, self.bytes
@@ -324,7 +324,7 @@ class NameArena(_Counted):
         return target
 
     def name(self, k: int) -> str:
-        """The k-th name."""
+        """Return the k-th name."""
         ends = self.ends.data
         return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8", "surrogatepass")
 
@@ -427,7 +427,7 @@ class HashIndex(_Counted):
             self.entries = entries
 
     def remapped(self, new_slots: Any) -> HashIndex:
-        """The table once slots have others, given each; negative ones are gone."""
+        """Return the table after slots were remapped; negative entries are dropped."""
         target = HashIndex()
         target.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
         kept = min(int(np.count_nonzero(new_slots >= 0)), int(self.used[0]))

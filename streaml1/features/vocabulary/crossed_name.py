@@ -24,7 +24,7 @@ class CrossedName(tuple[str, ...]):
 
 
 def display_order(names: Sequence[str]) -> CrossedName:
-    """The parts of a crossed feature as they are told, given by prefix.
+    """Return the factors of an interaction in display order, given by prefix.
 
     Those of one prefix are told in the order of their names.
 
@@ -42,7 +42,7 @@ def display_order(names: Sequence[str]) -> CrossedName:
 
 
 def hash_of_factors(hashes: Sequence[int]) -> int:
-    """The hash of a crossed feature, by those of its parts: their order tells nothing."""
+    """Return the hash of an interaction from those of its factors, in any order."""
     first, *rest = sorted(hashes)
     for h in rest:
         first = mix64_int(first * _GOLDEN + h & _MASK)
@@ -50,5 +50,5 @@ def hash_of_factors(hashes: Sequence[int]) -> int:
 
 
 def cross_hash(parts: Sequence[str]) -> int:
-    """The hash of a crossed feature, by the names of its parts."""
+    """Return the hash of a crossed feature, by the names of its parts."""
     return hash_of_factors([name_hash(name) for name in parts])

@@ -66,7 +66,7 @@ def _rank(places: Any, ids: Any, masks: Any, hashes: Any, k: Any, z: Any) -> Any
 def _number(
     part: Any, hashes: Any, spans: Any, letters: Any, table: Any, names: Any, most: Any
 ) -> Any:
-    """The number of a part, which is given the next where it has none; `NO_SLOT` without room."""
+    """Return the number of a part, assigning the next if it has none; `NO_SLOT` if full."""
     entries, count, used = table
     late, kept, ends, bytes_ = names
     at = lookup(entries, hashes[part])
@@ -202,7 +202,7 @@ class CrossedTable:
         return int(self.slots[: len(self)].searchsorted(np.uint32(slot)))
 
     def name_at(self, slot: int) -> CrossedName | None:
-        """The parts of the crossed feature that has a slot, as they are told; None if none has."""
+        """Return the factors of the interaction in a slot, in display order; None if none."""
         place = self.count_below(slot)
         if place == len(self) or self.slots[place] != slot:
             return None
@@ -211,7 +211,7 @@ class CrossedTable:
         )
 
     def display_names(self, places: Any) -> list[CrossedName]:
-        """The parts of some crossed features, given their places, as they are told."""
+        """Return the factors of some interactions in display order, given their places."""
         numbers = self.parts[places]
         names = {k: self.names.name(k) for k in np.unique(numbers).tolist() if k != MISSING}
         return [display_order([names[k] for k in row if k != MISSING]) for row in numbers.tolist()]
@@ -335,7 +335,7 @@ class CrossedTable:
         return target
 
     def snapshot(self) -> CrossedTable:
-        """What tells names and hashes, as of now."""
+        """Return a copy of what names and hashes depend on."""
         copy = CrossedTable.__new__(CrossedTable)
         copy.count, copy.names = self.count.copy(), self.names.snapshot()
         copy.hashes, copy.slots, copy.parts = self.hashes, self.slots, self.parts

@@ -91,7 +91,7 @@ def find(entries: Any, hashes: Any) -> Any:
 
 
 def find_ints(entries: Any, ids: Any) -> Any:
-    """The same of ints in an array."""
+    """Find the slots of an array of ints."""
     slots = np.empty(len(ids), np.uint32)
     _find_ints(entries, ids, SEED, np.uint64(HASH), slots)
     return slots
@@ -155,7 +155,7 @@ def _parts(name: str) -> tuple[str, str] | None:
 
 
 def alias_of(name: str) -> int | None:
-    """The alias of a name; None where it is not that of a category."""
+    """Return the alias of a name; None unless it is that of a category."""
     parts = _parts(name)
     if parts is None:
         return None

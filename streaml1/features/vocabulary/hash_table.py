@@ -234,7 +234,7 @@ class InternedVocabulary(NameIndex):
         return target, new_slots
 
     def as_ints(self) -> Any:
-        """The names by slot as an array of ints from 0, or None where one is something else."""
+        """Return the names by slot as an array of ints >= 0; None if one is of another kind."""
         if self.irregular or len(self.pending) or len(self.crossed):
             return None
         if not all(type(name) is int and name >= 0 for name in self.keys):
@@ -245,7 +245,7 @@ class InternedVocabulary(NameIndex):
 
     @staticmethod
     def from_state_dict(names: Iterable[Hashable], joints: Any) -> InternedVocabulary:
-        """The table of names that were dumped, in their order."""
+        """Return the vocabulary of saved names, in their order."""
         names = list(names)
         ensure(len(joints) == len(names), "a name without its joint")
         table = InternedVocabulary()

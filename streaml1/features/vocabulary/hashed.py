@@ -32,7 +32,7 @@ class HashedVocabulary:
         self.mask = (1 << bits) - 1
 
     def slot(self, name: Hashable) -> int:
-        """The slot of a name.
+        """Return the slot of a name.
 
         Raises
         ------
@@ -66,11 +66,11 @@ class HashedVocabulary:
         return slots
 
     def name(self, slot: int) -> Hashable:
-        """The slot itself: no name is kept."""
+        """Return the slot itself: no name is kept."""
         return slot
 
     def names_at(self, slots: Any) -> list[Hashable]:
-        """The names of some slots."""
+        """Return the names of some slots."""
         return list(slots.tolist())
 
     def hashes(self, slots: Any) -> Any:
@@ -78,11 +78,11 @@ class HashedVocabulary:
         return int_hashes(slots.astype(np.int64))
 
     def snapshot(self) -> Any:
-        """What `hashes` and `state_dict` need, as of now."""
+        """Return a copy of what `hashes` and `state_dict` need."""
         return self
 
     def state_dict(self, slots: Any) -> dict[str, Any]:
-        """What `restore` needs of some slots."""
+        """Return what `restore` needs of some slots."""
         return {"kind": "hashed", "bits": self.bits, "slots": slots.astype(np.uint32)}
 
     def check(self, size: int) -> None:

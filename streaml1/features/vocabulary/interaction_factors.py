@@ -43,7 +43,7 @@ class InteractionFactors(NamedTuple):
 
 
 def encode_names(names: Sequence[Any]) -> tuple[Any, Any]:
-    """The UTF-8 of some names, and where each stands in it; nothing for those no strings."""
+    """Return the UTF-8 of some names and the span of each; empty for other than strings."""
     texts = [
         str.encode(name, "utf-8", "surrogatepass") if isinstance(name, str) else b""
         for name in names
@@ -54,7 +54,7 @@ def encode_names(names: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def factors_of(names: Sequence[Sequence[str]]) -> InteractionFactors:
-    """The parts of some crossed features, given by name in the order in which they are told."""
+    """Return the factors of some interactions, given by name in display order."""
     flat = [part for parts in names for part in parts]
     letters, spans = encode_names(flat)
     places = np.full((len(names), 3), -1, np.int32)

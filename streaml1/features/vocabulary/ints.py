@@ -30,11 +30,11 @@ class IntVocabulary:
         return np.array([_slot(name) for name in names], np.uint32)
 
     def name(self, slot: int) -> Hashable:
-        """The name that has a slot."""
+        """Return the name that has a slot."""
         return slot
 
     def names_at(self, slots: Any) -> list[Hashable]:
-        """The names of some slots."""
+        """Return the names of some slots."""
         return list(slots.tolist())
 
     def hashes(self, slots: Any) -> Any:
@@ -42,18 +42,18 @@ class IntVocabulary:
         return int_hashes(slots.astype(np.int64))
 
     def subset(self, slots: Any) -> SlotNames:
-        """The names of some slots, by slots from 0."""
+        """Return the names of some slots, by slots from 0."""
         names = SlotNames()
         names.keys = self.names_at(slots)
         names.category_values = [None] * len(names.keys)
         return names
 
     def snapshot(self) -> Any:
-        """What `name`, `hashes` and `state_dict` need, as of now."""
+        """Return a copy of what `name`, `hashes` and `state_dict` need."""
         return self
 
     def state_dict(self, slots: Any) -> dict[str, Any]:
-        """The names of some slots."""
+        """Return the names of some slots."""
         return {"kind": "ints", "slots": slots.astype(np.uint32)}
 
     def check(self, size: int) -> None:

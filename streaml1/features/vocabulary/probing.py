@@ -90,7 +90,7 @@ def _clear(entries: Any) -> None:
 
 
 def empty_entries(places: int) -> Any:
-    """A table of so many places, a power of two, all of them free."""
+    """Return an empty table with a number of places that is a power of two."""
     entries = aligned_empty(2 * places, np.uint64)
     _clear(entries)
     return entries

@@ -44,19 +44,19 @@ class SlotNames:
         return len(self.keys) + len(self.pending)
 
     def name(self, slot: int) -> Hashable:
-        """The name that has a slot."""
+        """Return the name that has a slot."""
         parts = self.crossed.name_at(slot)
         return self._plain_name(slot) if parts is None else JOINT.join(parts)
 
     def names_at(self, slots: Any) -> list[Hashable]:
-        """The names of some slots."""
+        """Return the names of some slots."""
         return [
             JOINT.join(name) if isinstance(name, CrossedName) else name
             for name in self._names_with_factors(slots)
         ]
 
     def _plain_name(self, slot: int) -> Hashable:
-        """The name that has a slot, which no crossed feature has."""
+        """Return the name of a slot that holds no interaction."""
         before = len(self.keys)
         if slot >= before:
             return self.pending.name(slot - before)
@@ -64,7 +64,7 @@ class SlotNames:
         return self.keys[slot] if text is None else f"{self.keys[slot]}={text}"
 
     def _names_with_factors(self, slots: Any) -> list[Hashable]:
-        """The names of some slots, crossed ones by their parts."""
+        """Return the names of some slots, crossed ones by their parts."""
         places = self.crossed.positions_of(slots)
         crossed = iter(self.crossed.display_names(places[places >= 0]))
         pairs = zip(slots.tolist(), places.tolist(), strict=True)
@@ -118,7 +118,7 @@ class SlotNames:
     # As of now
 
     def snapshot(self) -> Any:
-        """What `name`, `hashes` and `state_dict` need, as of now."""
+        """Return a copy of what `name`, `hashes` and `state_dict` need."""
         names = SlotNames.__new__(SlotNames)
         names.crossed = self.crossed.snapshot()
         names.keys, names.category_values = self.keys.copy(), self.category_values.copy()
@@ -126,7 +126,7 @@ class SlotNames:
         return names
 
     def state_dict(self, slots: Any) -> dict[str, Any]:
-        """The names of some slots, and where those of categories are joined."""
+        """Return the names of some slots, and where those of categories are joined."""
         names = self._names_with_factors(slots)
         texts = [self.category_values[j] if j < len(self.keys) else None for j in slots.tolist()]
         pairs = zip(names, texts, strict=True)
