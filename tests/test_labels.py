@@ -309,12 +309,14 @@ def test_wrong_lengths_and_shapes_are_rejected(column: Any) -> None:
         model = make_model(kind)
         before = pickle.dumps(model)
         with pytest.raises(
-            ValueError, match=r"^labels must have the shape \(2,\), one for each row, got \("
+            ValueError,
+            match=r"^labels must have the shape \(2,\), one for each of the rows, got \(",
         ):
             model.learn_many(x, column)
         if np.shape(column):
             with pytest.raises(
-                ValueError, match=r"^weights must have the shape \(2,\), one for each row, got \("
+                ValueError,
+                match=r"^weights must have the shape \(2,\), one for each of the rows, got \(",
             ):
                 model.learn_many(x, [True, False], column)
         assert pickle.dumps(model) == before

@@ -276,11 +276,11 @@ def test_verdicts_of_figure_7() -> None:
 def test_lower_bound_of_figure_7() -> None:
     """No iterate is below the lower bound, and the final gap is small."""
     demo = importlib.import_module("l1_ball_mnist")
-    problem = demo.problem_of(*demo.made(200), 120, 40, 8.0, 5.0)
+    problem = demo.problem_of(*demo.synthetic(200), 120, 40, 8.0, 5.0)
     minimum, gap = demo.optimum(problem, 400)
     assert -1e-6 <= gap < 1e-3  # the kernel matrix is in single precision
     for method in ("L1", "EG"):
-        curve = demo.descend(problem, method, [("constant", 1.0)], 300, None)[0]
+        curve = demo.run_grid(problem, method, [("constant", 1.0)], 300, None)[0]
         assert curve.loss.min() >= minimum - gap - 1e-6
         assert np.all(curve.w >= 0.0) and np.all(curve.w.sum(axis=1) <= 5.0 * (1.0 + 1e-9))
     w = np.random.default_rng(0).random((10, 40)) * 0.1
@@ -309,10 +309,10 @@ def test_joint_runs_equal_single_runs(method: str, share: float | None) -> None:
     demo = importlib.import_module("l1_ball_mnist")
     problem = demo.problem_of(*demo.synthetic(200), 120, 40, 8.0, 5.0)
     rates = [("constant", 0.3), ("invsqrt", 2.0), ("inverse", 5.0)]
-    joint = demo.descend(problem, method, rates, 30, share)
+    joint = demo.run_grid(problem, method, rates, 30, share)
     assert len({float(curve.loss[-1]) for curve in joint}) == 3
     for rate, curve in zip(rates, joint, strict=True):
-        single = demo.descend(problem, method, [rate], 30, share)[0]
+        single = demo.run_grid(problem, method, [rate], 30, share)[0]
         assert single.rate == curve.rate and np.array_equal(single.steps, curve.steps)
         np.testing.assert_allclose(curve.loss, single.loss, atol=1e-5)  # single precision
         np.testing.assert_allclose(curve.w, single.w, atol=1e-4)
@@ -325,14 +325,14 @@ def test_verdicts_of_figure_8() -> None:
         l1_error: float, eg_error: float, n_sparse: int, n_dense: int, microseconds: float
     ) -> list[Any]:
         passes = {
-            "L1": demo.Pass(
+            "L1": demo.PassResult(
                 lambda: None, 300.0, "1 invsqrt", l1_error, l1_error, 50, l1_error < 1.0
             ),
-            "EG": demo.Pass(lambda: None, 100.0, "1 constant", eg_error, eg_error),
+            "EG": demo.PassResult(lambda: None, 100.0, "1 constant", eg_error, eg_error),
         }
         rows, losses = decreasing_curve(1.0)
         course = {
-            name: demo.Course(rows, losses, np.full(11, count), np.full(11, 200))
+            name: demo.History(rows, losses, np.full(11, count), np.full(11, 200))
             for name, count in (("L1", n_sparse), ("EG", n_dense))
         }
         radii = {kind: {curve.radius: curve, 100.0: curve} for kind, curve in passes.items()}
@@ -394,8 +394,8 @@ def test_verdicts_of_the_talk() -> None:
             for k, powers in demo.POWERS.items()
         }
         split = demo.Split(5, 0.01, 0.01 if good else 0.02, 0.99, (0.0, 0.0))
-        claims = demo.claims(lines, order, widths, batches, table, {"made": split}, task)
-        return {f"{c.place}: {c.says}": c.holds for c in claims}
+        claims = demo.claims(lines, order, widths, batches, table, {"synthetic": split}, task)
+        return {f"{c.source}: {c.statement}": c.holds for c in claims}
 
     good, bad = verdicts(True), verdicts(False)
     fixed = ("Proof idea", "SDCA vs. SGD, example")  # claims about generated rows

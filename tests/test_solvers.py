@@ -89,7 +89,7 @@ def test_other_labels() -> None:
             np.eye(2),
             [0],
             "logistic",
-            r"labels must have the shape \(2,\), one for each row, got \(1,\)",
+            r"labels must have the shape \(2,\), one for each of the rows, got \(1,\)",
         ),
         (np.array([[1.0], [math.nan]]), [0, 1], "logistic", "the value of 0 is NaN"),
         (np.array([[1.0], [math.inf]]), [0, 1], "logistic", "the value inf of 0 is too large"),

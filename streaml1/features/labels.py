@@ -184,7 +184,9 @@ def column_of(what: str, given: Any, n: int) -> Any:
     else:
         column = _array(given)
     if column.ndim != 1 or len(column) != n:
-        raise ValueError(f"{what} must have the shape ({n},), one for each row, got {column.shape}")
+        raise ValueError(
+            f"{what} must have the shape ({n},), one for each of the rows, got {column.shape}"
+        )
     return column
 
 
