@@ -110,7 +110,7 @@ class InternedVocabulary(NameIndex):
         slots = self._find_hashed(hashes, irregular, names)
         new = np.flatnonzero(slots == MISSING)
         if self.counts[ALIASED]:
-            self._enter_whole(hashes, slots, names)
+            self._add_own_hashes(hashes, slots, names)
         if not len(new):
             return slots
         before = len(self)
@@ -120,7 +120,7 @@ class InternedVocabulary(NameIndex):
             hashed[irregular] = False
             for is_hashed, run in groupby(new.tolist(), hashed.__getitem__):
                 places = list(run)
-                self._enter_new([names[k] for k in places], places, slots, hashes, is_hashed)
+                self._add([names[k] for k in places], places, slots, hashes, is_hashed)
         except BaseException:  # a signal, or a name's own `__eq__`
             self.truncate(before)
             raise
