@@ -21,7 +21,7 @@ from streaml1.features.vocabulary.byte_interning import (
     TYPICAL_NAME_BYTES,
     HashIndex,
     NameArena,
-    copied,
+    copy_name,
     expected_new,
 )
 from streaml1.features.vocabulary.crossed_name import CrossedName, cross_hash, display_order
@@ -79,7 +79,7 @@ def _number(
     entries[at] = hashes[part]
     entries[at + ONE] = n
     kept[n] = hashes[part]
-    ends[n + ONE] = copied(letters, spans[part] >> _HALF, size, bytes_, to)
+    ends[n + ONE] = copy_name(letters, spans[part] >> _HALF, size, bytes_, to)
     late[0] += 1
     count[0] += 1
     used[0] += 1
