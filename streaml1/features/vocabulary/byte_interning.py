@@ -207,8 +207,8 @@ def _intern(
 ) -> Any:  # fmt: skip
     """Write the slots of hashes from `start` on; new hashes get the next slots.
 
-    `arena` receives the names of new hashes. Stops at a new hash if `max_slots` slots are taken, or if the table or the arena is full.
-    Returns the position after the last hash that has its slot.
+    `arena` receives the names of new hashes. Stops at a new hash if `max_slots` slots are taken,
+    or if the table or the arena is full. Returns the position after the last hash with a slot.
     """
     count, used = counts
     entries, text = borrowed((entries, text))
