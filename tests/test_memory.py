@@ -416,7 +416,7 @@ def test_colliding_names_share_a_weight() -> None:
     assert model.n_features_seen == 1
     with pytest.raises(AttributeError, match="hash_bits=None"):
         ElasticNetClassifier().slot("w0")
-    with pytest.raises(BadExample, match="no hash that is the same in every process"):
+    with pytest.raises(BadExample, match="whose hash differs between processes"):
         model.learn_one({frozenset({1}): 1.0}, True)
     with pytest.raises(BadExample, match="too large"):
         model.learn_one({"w0": 9e49, colliding[0]: 9e49}, True)

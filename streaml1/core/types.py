@@ -23,12 +23,16 @@ __all__ = [
     "Records",
     "RowsLike",
     "SampleWeights",
+    "Slots",
     "SourcePosition",
     "Values",
 ]
 
 Ids = NDArray[np.uint32]
 """Slots of the features of CSR rows, shape (nnz,)."""
+
+Slots = NDArray[np.integer[Any]]
+"""Slots of any integer type: `Ids`, or positions that numpy returns."""
 
 Values = NDArray[np.float64]
 """Values of the features of CSR rows, shape (nnz,)."""

@@ -1,25 +1,87 @@
-"""Which slot each name has. Three kinds of names, of which a model has one at a time.
+"""Vocabularies: maps from feature names to slots. A model has one vocabulary at a time.
 
-| kind | slot of a name | gives way |
-|---|---|---|
-| `IntVocabulary` | an int is its own slot: rows of numbered columns need no look-up | to `InternedVocabulary`, at the first other name, or where slots would be far more than names |
-| `InternedVocabulary` | the next free one; names whose weights are zero are given back | to `IntVocabulary`, where all are ints and close together |
-| `HashedVocabulary` | a hash of `bits` bits; no name is kept | never |
+======================  ================================  =====================================
+class                   slot of a name                    replaced by
+======================  ================================  =====================================
+`IntVocabulary`         the name itself, an int; no       `InternedVocabulary`, at the first
+                        look-up is needed                 name that is not an int, or if the
+                                                          ints are too sparse
+`InternedVocabulary`    the next free one; slots whose    `IntVocabulary`, if all names are ints
+                        weights are zero are released     that are dense enough
+`HashedVocabulary`      a hash of `bits` bits; names      never
+                        are not stored
+======================  ================================  =====================================
 
-| verb | meaning |
-|---|---|
-| `find_all(names)` | slots, uint32; `MISSING` where a name has none |
-| `find_ints(ids)` | the same of an array of int names, uint32 |
-| `name(slot)` | the name that has a slot |
-| `names_at(slots)` | the names of some slots, a list |
-| `hashes(slots)` | hashes of the names of some slots that are the same in every process |
-| `state_dict(slots)` | names of some slots as a dict of plain things; `vocabulary_from_state_dict` takes it |
-| `check(size)` | raises AssertionError where an invariant is broken |
-"""  # noqa: E501
+Modules: `ints`, `hash_table` (the interned vocabulary) and `hashed` have these classes;
+`slot_names` and `name_index` are the parts of an interned vocabulary, `byte_interning` holds names
+that arrive as bytes, `crossed_table` crossed features; `probing` searches all hash tables.
+"""
 
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+from streaml1.core.types import Hashes, Ids, Slots
 from streaml1.features.vocabulary.hash_table import InternedVocabulary
 from streaml1.features.vocabulary.hashed import HashedVocabulary
 from streaml1.features.vocabulary.ints import INTS, IntVocabulary
 from streaml1.features.vocabulary.probing import MISSING
 
-__all__ = ["INTS", "MISSING", "HashedVocabulary", "IntVocabulary", "InternedVocabulary"]
+__all__ = [
+    "INTS",
+    "MISSING",
+    "AnyVocabulary",
+    "HashedVocabulary",
+    "IntVocabulary",
+    "InternedVocabulary",
+    "Vocabulary",
+    "VocabularySnapshot",
+]
+
+
+class VocabularySnapshot(Protocol):
+    """The names of slots at one time: what a copy of a model needs of a vocabulary."""
+
+    def name(self, slot: int) -> Hashable:
+        """Return the name of a slot."""
+
+    def names_at(self, slots: Slots) -> list[Hashable]:
+        """Return the names of slots."""
+
+    def hashes(self, slots: Slots) -> Hashes:
+        """Return hashes of the names of slots that are the same in every process."""
+
+    def state_dict(self, slots: Slots) -> dict[str, Any]:
+        """Return the names of slots as plain values for a model file.
+
+        `vocabulary_from_state_dict` is the inverse.
+        """
+
+
+class Vocabulary(VocabularySnapshot, Protocol):
+    """What all vocabularies have in common.
+
+    `InternedVocabulary` and `HashedVocabulary` also have ``find_ints(ids)``, the slots of an array
+    of ints: for `IntVocabulary` these are the ints themselves. Only `InternedVocabulary` adds names
+    (``intern_*``) and releases slots (``retain``).
+    """
+
+    def find_all(self, names: Sequence[Hashable]) -> Ids:
+        """Return the slots of names; `MISSING` for names without a slot."""
+
+    def snapshot(self) -> VocabularySnapshot:
+        """Return the names as they are now; later changes do not affect them."""
+
+    def check(self, size: int) -> None:
+        """Raise AssertionError if an invariant is violated.
+
+        Parameters
+        ----------
+        size
+            Number of slots of the rule.
+        """
+
+
+AnyVocabulary = IntVocabulary | InternedVocabulary | HashedVocabulary
+"""The vocabularies as a union, for code that distinguishes them by `isinstance`."""

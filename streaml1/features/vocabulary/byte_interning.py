@@ -1,7 +1,8 @@
-"""Names that arrive as bytes: kept as bytes and found by stable hashes.
+"""Names that arrive as bytes: stored as bytes and found by stable hashes.
 
 `InternedVocabulary` finds a string by Python's own hash, which differs between processes. Names
-that a parser reads as bytes have no such hash, and making a string of each is what costs most.
+that a parser reads as bytes have no such hash, and building a string for each would dominate the
+cost of a row. Names are stored in UTF-8, lone surrogates included ("surrogatepass").
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from streaml1.core.aligned import aligned_empty
 from streaml1.core.jit import COMPILED, inlined, kernel
 from streaml1.core.simd import borrowed, prefetch, prefetch_early
+from streaml1.core.types import Bools, Bytes, Hashes, Ids, Ints
 from streaml1.features.vocabulary.probing import (
     MISSING,
     NO_SLOT,
@@ -31,225 +33,275 @@ __all__ = [
     "MIN_NAMES",
     "PADDING",
     "TYPICAL_NAME_BYTES",
+    "FoundSlots",
     "NameArena",
     "HashIndex",
     "UnknownNames",
-    "copied",
+    "copy_name",
     "distinct",
     "expected_new",
 ]
 
-MIN_NAMES = 64  # names that there is room for: copies of a model are to be small
-_TOGETHER = 256  # places of a table that are looked at before what is in them moves
-TYPICAL_NAME_BYTES = 8  # letters of a name
-SHARE = 4  # words of a table for each entry that it may have: half of its places stay free
-_FEW, _HEAPS = 256, 0.7
-PADDING = 32  # bytes behind names that are copied by words
-_AHEAD, _LOW = np.uint64(16), np.uint64(2**32 - 1)
+MIN_NAMES = 64
+"""Initial capacity in names; small because a process may hold many copies of a model."""
+
+TYPICAL_NAME_BYTES = 8
+"""Length that is assumed for names that are not known yet."""
+
+PADDING = 32
+"""Bytes behind the names of an arena, and behind those to copy: `copy_name` may touch them."""
+
+_ELEMENTS_PER_NAME = 4  # elements of a hash table for each taken entry: half of them stay free
+_BLOCK = 256  # entries of a table that are filtered before the first of them is copied
+_MIN_NEW, _HEAPS_EXPONENT = 256, 0.7  # see `expected_new`
+_PREFETCH_DISTANCE = np.uint64(16)  # in positions, see `_distinct`
+_LENGTH_MASK = np.uint64(2**32 - 1)  # of a span: first byte << 32 | length
 
 
 class UnknownNames(NamedTuple):
-    """Names without a slot among some, which may come again."""
+    """Occurrences of names without a slot; a name may occur several times."""
 
-    places: Any
-    """Where one is, int64."""
-    first_positions: Any
-    """Where each comes first, int64."""
-    order: Any
-    """Which of these each place has, uint32."""
+    positions: Ints
+    """The position of each occurrence."""
+    first_positions: Ints
+    """The position of the first occurrence of each distinct name."""
+    order: Ids
+    """For each occurrence the index of its name in `first_positions`."""
 
-    def fill(self, slots: Any, given: Any) -> None:
-        """Put the slots that were given to them where they are."""
-        _fill(slots, self.places.view(np.uint64), self.order, given)
+    def fill(self, slots: Ids, new_slots: Ids) -> None:
+        """Write the new slot of each distinct name to `slots`, at all of its positions."""
+        _fill(slots, self.positions.view(np.uint64), self.order, new_slots)
 
 
 @inlined
-def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
-    """Copy some bytes; returns where the copy ends. Up to `PADDING` more are written behind it."""
+def _copy_name_bytewise(text: Any, begin: Any, size: Any, out: Any, out_pos: Any) -> Any:
     for i in range(begin, begin + size):
-        bytes_[to] = names[i]
-        to += ONE
-    return to
+        out[out_pos] = text[i]
+        out_pos += ONE
+    return out_pos
 
 
 @inlined
-def _copied_by_words(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
-    if begin + size + np.uint64(PADDING) > np.uint64(len(names)):  # no more may be read
-        return _copied_each(names, begin, size, bytes_, to)
-    first, there = np.uint64(names.ctypes.data) + begin, np.uint64(bytes_.ctypes.data)
-    return copy_short_bytes(first, first + size, there + to) - there
+def _copy_name_wide(text: Any, begin: Any, size: Any, out: Any, out_pos: Any) -> Any:
+    """Copy the bytes of a name from `text` to `out`; return where the copy ends.
+
+    Writes up to `PADDING` bytes behind the copy.
+    """
+    if begin + size + np.uint64(PADDING) > np.uint64(len(text)):  # a wide load would leave `text`
+        return _copy_name_bytewise(text, begin, size, out, out_pos)
+    first, base = np.uint64(text.ctypes.data) + begin, np.uint64(out.ctypes.data)
+    return copy_short_bytes(first, first + size, base + out_pos) - base
 
 
-copied = _copied_by_words if COMPILED else _copied_each
+copy_name = _copy_name_wide if COMPILED else _copy_name_bytewise
 
 
 @kernel
-def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
-    """Slots of hashes, `MISSING` for those unknown, and places of these; returns how many are."""
-    n, unknown = np.uint64(len(hashes)), np.uint64(0)
+def _find(entries: Any, hashes: Any, slots: Any, unknown: Any) -> Any:
+    """Write the slots of hashes to `slots`, and the positions of unknown hashes to `unknown`.
+
+    Returns the number of unknown hashes; their slot is `MISSING`.
+    """
+    n, n_unknown = np.uint64(len(hashes)), np.uint64(0)
     for k in range(n):
         if k + PREFETCH_DISTANCE < n:
             prefetch_early(entries, home_line(entries, hashes[k + PREFETCH_DISTANCE]))
-        at = lookup(entries, hashes[k])
-        if entries[at + ONE] == NO_SLOT:
-            places[unknown] = k
-            unknown += ONE
-        slots[k] = np.uint32(entries[at + ONE])
-    return unknown
+        pos = lookup(entries, hashes[k])
+        if entries[pos + ONE] == NO_SLOT:
+            unknown[n_unknown] = k
+            n_unknown += ONE
+        slots[k] = np.uint32(entries[pos + ONE])
+    return n_unknown
 
 
 @kernel
-def _fill(slots: Any, places: Any, order: Any, given: Any) -> None:
-    for m in range(np.uint64(len(places))):
-        slots[places[m]] = given[order[m]]
+def _fill(slots: Any, positions: Any, order: Any, new_slots: Any) -> None:
+    for m in range(np.uint64(len(positions))):
+        slots[positions[m]] = new_slots[order[m]]
 
 
 @kernel
 def _put(entries: Any, used: Any, hashes: Any, slots: Any) -> None:
-    """Enter hashes; `used` counts those that were not there."""
+    """Set the slots of hashes; `used` counts the hashes that are new."""
     for k in range(np.uint64(len(hashes))):
-        at = lookup(entries, hashes[k])
-        used[0] += np.int64(entries[at + ONE] == NO_SLOT)
-        entries[at] = hashes[k]
-        entries[at + ONE] = slots[k]
+        pos = lookup(entries, hashes[k])
+        used[0] += np.int64(entries[pos + ONE] == NO_SLOT)
+        entries[pos] = hashes[k]
+        entries[pos + ONE] = slots[k]
 
 
 @kernel
 def _copy_entries(entries: Any, new_slots: Any, target: Any) -> Any:
-    """Enter what is in a table into another; returns how much that is.
+    """Copy the entries of a table to `target`, which has no entry of theirs; return their number.
 
-    Each slot has another in `new_slots`, if that is not empty; a negative one is left out.
+    Unless `new_slots` is empty, it maps each slot to its slot in `target`; an entry whose new slot
+    is negative is dropped.
     """
     n = 0
     same = len(new_slots) == 0
-    stays = np.empty(_TOGETHER, np.uint64)
-    places = np.uint64(len(entries) // 2)
-    for begin in range(np.uint64(0), places, np.uint64(_TOGETHER)):
+    retained = np.empty(_BLOCK, np.uint64)
+    capacity = np.uint64(len(entries) // 2)
+    # For each block: first list the entries to copy without a branch, since whether an entry is
+    # taken is unpredictable; then copy them. Invariant: retained[:m] are those before the k-th.
+    for begin in range(np.uint64(0), capacity, np.uint64(_BLOCK)):
         m = np.uint64(0)
-        for k in range(begin, min(places, begin + np.uint64(_TOGETHER))):
+        for k in range(begin, min(capacity, begin + np.uint64(_BLOCK))):
             slot = entries[k + k + ONE]
-            stays[m] = k  # whether it does cannot be foretold
+            retained[m] = k  # overwritten by the next entry unless this one is copied
             taken = slot != NO_SLOT
             m += np.uint64(taken and (same or new_slots[slot] >= 0))
         for j in range(m):
-            k = stays[j] + stays[j]
+            k = retained[j] + retained[j]
             slot = entries[k + ONE]
-            at = find_vacant(target, entries[k])
-            target[at] = entries[k]
-            target[at + ONE] = slot if same else np.uint64(new_slots[slot])
+            pos = find_vacant(target, entries[k])
+            target[pos] = entries[k]
+            target[pos + ONE] = slot if same else np.uint64(new_slots[slot])
         n += int(m)
     return n
 
 
 @kernel
-def _distinct(hashes: Any, places: Any, seen: Any, first_positions: Any, order: Any) -> Any:
-    """Find the first of each hash at some places; `seen` is zeros, a power of two of them."""
+def _distinct(hashes: Any, positions: Any, seen: Any, first_positions: Any, order: Any) -> Any:
+    """Find the distinct hashes at some positions, at least one; return their number.
+
+    Parameters
+    ----------
+    hashes, positions
+        The hashes, and the positions in `hashes` to look at.
+    seen
+        A hash table that is all zeros: its size is a power of two, more than twice the number of
+        positions. An element is 1 + the index of a distinct hash, or 0 if it is free.
+    first_positions, order
+        Receive the fields of `UnknownNames`; `first_positions` has an element to spare.
+    """
     n = np.uint64(0)
     mask = np.uint64(len(seen) - 1)
-    many = np.uint64(len(places))
-    first_positions[0] = places[0]
-    for m in range(many):
-        if m + _AHEAD < many:
-            prefetch(seen, hashes[places[m + _AHEAD]] & mask)
-        k = places[m]
+    n_positions = np.uint64(len(positions))
+    first_positions[0] = positions[0]  # the loop condition below reads it before it is set
+    # Invariant: first_positions[:n] are the first positions of the distinct hashes before m, and
+    # `seen` has an entry for each of them.
+    for m in range(n_positions):
+        if m + _PREFETCH_DISTANCE < n_positions:
+            prefetch(seen, hashes[positions[m + _PREFETCH_DISTANCE]] & mask)
+        k = positions[m]
         h = hashes[k]
-        place = h & mask
-        met = np.uint64(seen[place])
-        while (met != 0) & (hashes[first_positions[met - np.uint64(met != 0)]] != h):
-            place = (place + ONE) & mask
-            met = np.uint64(seen[place])
-        new = np.uint64(met == 0)  # whether it is cannot be foretold
+        pos = h & mask
+        number = np.uint64(seen[pos])  # 1 + index; for a free element, index 0 is compared in vain
+        while (number != 0) & (hashes[first_positions[number - np.uint64(number != 0)]] != h):
+            pos = (pos + ONE) & mask
+            number = np.uint64(seen[pos])
+        # Whether a hash is new is unpredictable: write without a branch, advance only if it is.
+        new = np.uint64(number == 0)
         first_positions[n] = k
         n += new
-        met += new * n
-        seen[place] = met
-        order[m] = met - ONE
+        number += new * n
+        seen[pos] = number
+        order[m] = number - ONE
     return n
 
 
 @kernel
 def _intern(
-    entries: Any, counts: Any, hashes: Any, names: Any, spans: Any, at: Any, most: Any,
+    entries: Any, counts: Any, hashes: Any, text: Any, spans: Any, start: Any, max_slots: Any,
     arena: Any, slots: Any,
 ) -> Any:  # fmt: skip
-    """Slots of hashes from a place on; those without one get the next, and their names are kept.
+    """Write the slots of hashes from `start` on; new hashes get the next slots.
 
-    It ends at a new one where there are `most` slots, or no room for it or its name; returns where.
+    `arena` receives the names of new hashes. Stops at a new hash if `max_slots` slots are taken,
+    or if the table or the arena is full. Returns the position after the last hash with a slot.
     """
     count, used = counts
-    entries, names = borrowed((entries, names))
-    late, kept, ends, bytes_ = borrowed(arena)
-    slot, m = np.uint64(count[0]), np.uint64(late[0])
-    before, to = m, ends[m]
-    room = np.uint64(len(bytes_) - PADDING)
-    places = max(np.int64(0), np.int64(len(entries)) // SHARE - np.int64(used[0]))
-    most = min(most, slot + min(np.uint64(places), np.uint64(len(kept)) - m))
+    entries, text = borrowed((entries, text))
+    arena_count, arena_hashes, ends, arena_bytes = borrowed(arena)
+    slot, m = np.uint64(count[0]), np.uint64(arena_count[0])
+    first_m, out_pos = m, ends[m]
+    max_pos = np.uint64(len(arena_bytes) - PADDING)
+    free = max(np.int64(0), np.int64(len(entries)) // _ELEMENTS_PER_NAME - np.int64(used[0]))
+    max_slots = min(max_slots, slot + min(np.uint64(free), np.uint64(len(arena_hashes)) - m))
     end = np.uint64(len(hashes))
-    for k in range(at, end):
+    # Invariant: the hashes from `start` to k - 1 have their slots, which are below `slot`; the
+    # arena has m names, which end at `out_pos`. The counts are written once, after the loop.
+    for k in range(start, end):
         if k + PREFETCH_DISTANCE < end:
             prefetch_lines(entries, hashes, k)
             prefetch(spans, k + PREFETCH_DISTANCE)
-        place = lookup(entries, hashes[k])
-        if entries[place + ONE] == NO_SLOT:
-            length = spans[k] & _LOW
-            if slot >= most or to + length > room:
+        pos = lookup(entries, hashes[k])
+        if entries[pos + ONE] == NO_SLOT:
+            length = spans[k] & _LENGTH_MASK
+            if slot >= max_slots or out_pos + length > max_pos:
                 end = np.uint64(k)
                 break
-            entries[place] = hashes[k]
-            entries[place + ONE] = slot
-            kept[m] = hashes[k]
-            to = copied(names, spans[k] >> np.uint64(32), length, bytes_, to)
+            entries[pos] = hashes[k]
+            entries[pos + ONE] = slot
+            arena_hashes[m] = hashes[k]
+            out_pos = copy_name(text, spans[k] >> np.uint64(32), length, arena_bytes, out_pos)
             m += ONE
             slot += ONE
-            ends[m] = to
-        slots[k] = np.uint32(entries[place + ONE])
+            ends[m] = out_pos
+        slots[k] = np.uint32(entries[pos + ONE])
     count[0] = slot
-    used[0] += np.int64(m - before)
-    late[0] = m
+    used[0] += np.int64(m - first_m)
+    arena_count[0] = m
     return end
 
 
 @kernel
-def _keep(
-    kept: Any, hashes: Any, ends: Any, bytes_: Any, target: Any, target_ends: Any, letters: Any
+def _copy_retained(
+    retained: Any, hashes: Any, ends: Any, bytes_: Any, out_hashes: Any, out_ends: Any, out: Any
 ) -> None:
-    """Write the names that are kept one after the other."""
-    n, to = np.uint64(0), np.uint64(0)
-    for k in range(np.uint64(len(kept))):
-        if kept[k]:
-            target[n] = hashes[k]
-            to = copied(bytes_, ends[k], ends[k + ONE] - ends[k], letters, to)
+    """Copy the retained names of an arena to the arrays of another."""
+    n, out_pos = np.uint64(0), np.uint64(0)
+    for k in range(np.uint64(len(retained))):
+        if retained[k]:
+            out_hashes[n] = hashes[k]
+            out_pos = copy_name(bytes_, ends[k], ends[k + ONE] - ends[k], out, out_pos)
             n += ONE
-            target_ends[n] = to
+            out_ends[n] = out_pos
 
 
 def expected_new(looked: int, new: int, remaining: int) -> int:
-    """For how many new names among those `target` to make room, as a kernel ends where it has none.
+    """Estimate how many of the remaining names will be new; used to reserve capacity.
 
-    Of so many looked at so many were new. Of texts they grow as a power below one (Heaps's law).
+    By Heaps' law, n tokens of a text have about n**b distinct ones, with b below 1.
+
+    Parameters
+    ----------
+    looked, new
+        The number of names so far, and how many of these were new.
+    remaining
+        The number of names to come.
+
+    Examples
+    --------
+    >>> expected_new(looked=1_000, new=1_000, remaining=9_000)
+    4011
+    >>> expected_new(looked=0, new=0, remaining=9_000)
+    256
     """
-    expected = new * (((looked + remaining) / max(looked, 1)) ** _HEAPS - 1.0)
-    return min(remaining, max(_FEW, int(expected)))
+    expected = new * (((looked + remaining) / max(looked, 1)) ** _HEAPS_EXPONENT - 1.0)
+    return min(remaining, max(_MIN_NEW, int(expected)))
 
 
-def distinct(hashes: Any, places: Any) -> UnknownNames:
-    """Return the names at some places, int64, by their hashes."""
-    first_positions, order = np.empty(len(places) + 1, np.int64), np.empty(len(places), np.uint32)
-    seen = np.zeros(1 << (2 * len(places)).bit_length(), np.uint32)
-    n = len(places) and int(
-        _distinct(hashes, places.view(np.uint64), seen, first_positions.view(np.uint64), order)
+def distinct(hashes: Hashes, positions: Ints) -> UnknownNames:
+    """Group the hashes at `positions` by their value."""
+    n_positions = len(positions)
+    first_positions = np.empty(n_positions + 1, np.int64)
+    order = np.empty(n_positions, np.uint32)
+    seen = np.zeros(1 << (2 * n_positions).bit_length(), np.uint32)
+    n = n_positions and int(
+        _distinct(hashes, positions.view(np.uint64), seen, first_positions.view(np.uint64), order)
     )
-    return UnknownNames(places, first_positions[:n], order)
+    return UnknownNames(positions, first_positions[:n], order)
 
 
 class _Counted:
-    """What has a count where kernels find it: `count`, int64, of one; `n` tells it."""
+    """A count that kernels can change: `count` is int64 of shape (1,), and `n` its value."""
 
-    count: Any
+    count: Ints
 
     @property
     def n(self) -> int:
-        """What is counted."""
+        """The count."""
         return int(self.count[0])
 
     @n.setter
@@ -258,20 +310,20 @@ class _Counted:
 
 
 class NameArena(_Counted):
-    """Names as UTF-8, one after the other.
+    """Append-only storage of names as UTF-8 in one array.
 
-    What is in its arrays up to `n` never changes, so that a copy costs nothing.
+    The first `n` names never change, so a snapshot shares the arrays.
 
     Attributes
     ----------
-    count : ndarray
-        How many names.
-    hashes : ndarray
-        Their stable hashes, uint64.
-    ends : ndarray
-        Where in `bytes` each begins and the one before it ends, uint64; one more than names.
-    bytes : ndarray
-        The names, uint8.
+    count : ndarray of int64, shape (1,)
+        The number of names; `n` is its value.
+    hashes : ndarray of uint64
+        The stable hash of each name.
+    ends : ndarray of uint64
+        Name k is ``bytes[ends[k]:ends[k + 1]]``.
+    bytes : ndarray of uint8
+        The names, and at least `PADDING` unused bytes behind them.
     """
 
     def __init__(self) -> None:
@@ -285,41 +337,44 @@ class NameArena(_Counted):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Size of the arrays in bytes."""
         return int(self.hashes.nbytes + self.ends.nbytes + self.bytes.nbytes)
 
-    def needs_growth(self, n: int, letters: int) -> bool:
-        """Whether there is no room for `n` names more, of so many bytes together."""
+    def needs_growth(self, n: int, n_bytes: int) -> bool:
+        """Return whether `n` more names with `n_bytes` bytes in total exceed the capacity."""
         used = int(self.ends[self.n])
-        return self.n + n > len(self.hashes) or used + letters + PADDING > len(self.bytes)
+        return self.n + n > len(self.hashes) or used + n_bytes + PADDING > len(self.bytes)
 
-    def reserve(self, n: int, letters: int) -> None:
-        """Have room for `n` names more, of so many bytes together."""
+    def reserve(self, n: int, n_bytes: int) -> None:
+        """Make room for `n` more names with `n_bytes` bytes in total."""
         used = int(self.ends[self.n])
         if self.n + n > len(self.hashes):
-            most = 2 * (self.n + n)
-            hashes = _grown(self.hashes, self.n, most)
-            ends = _grown(self.ends, self.n + 1, most + 1)
+            capacity = 2 * (self.n + n)
+            # Both arrays are allocated before either is replaced: an error leaves them consistent.
+            hashes = _grown(self.hashes, self.n, capacity)
+            ends = _grown(self.ends, self.n + 1, capacity + 1)
             self.hashes, self.ends = hashes, ends
-        if used + letters + PADDING > len(self.bytes):
-            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + PADDING)
+        if used + n_bytes + PADDING > len(self.bytes):
+            self.bytes = _grown(self.bytes, used, 2 * (used + n_bytes) + PADDING)
 
     def snapshot(self) -> NameArena:
-        """Return the names as of now."""
+        """Return a copy that names added later do not affect."""
         copy = NameArena.__new__(NameArena)
         copy.count = self.count.copy()
         copy.hashes, copy.ends, copy.bytes = self.hashes, self.ends, self.bytes
         return copy
 
-    def retained(self, kept: Any) -> NameArena:
-        """Those that are `kept`, a bool each."""
-        places = np.flatnonzero(kept)
-        target, n = NameArena(), len(places)
+    def retained(self, retained: Bools) -> NameArena:
+        """Return an arena of the names whose flag is true, in the same order."""
+        chosen = np.flatnonzero(retained)
+        target, n = NameArena(), len(chosen)
         ends = self.ends[: self.n + 1]
-        letters = int((ends[1:][places] - ends[places]).sum())
+        n_bytes = int((ends[1:][chosen] - ends[chosen]).sum())
         target.hashes, target.ends = np.empty(n, np.uint64), np.zeros(n + 1, np.uint64)
-        target.bytes = np.empty(letters + PADDING, np.uint8)
-        _keep(kept, self.hashes, ends, self.bytes, target.hashes, target.ends, target.bytes)
+        target.bytes = np.empty(n_bytes + PADDING, np.uint8)
+        _copy_retained(
+            retained, self.hashes, ends, self.bytes, target.hashes, target.ends, target.bytes
+        )
         target.n = n
         return target
 
@@ -329,7 +384,7 @@ class NameArena(_Counted):
         return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8", "surrogatepass")
 
     def names(self) -> Iterator[str]:
-        """All names."""
+        """Iterate over all names in order."""
         ends = self.ends[: self.n + 1].tolist()
         raw = self.bytes[: ends[-1]].tobytes()
         if raw.isascii():
@@ -339,22 +394,33 @@ class NameArena(_Counted):
 
 
 def _grown(a: Any, n: int, size: int) -> Any:
+    """Return a larger array of `size` elements that begins with the first `n` of `a`."""
     grown = aligned_empty(size, a.dtype)
     grown[:n] = a[:n]
     return grown
 
 
+class FoundSlots(NamedTuple):
+    """Result of a look-up."""
+
+    slots: Ids
+    """The slot of each hash; `MISSING` for unknown hashes."""
+    unknown: Ints
+    """The positions of the unknown hashes, ascending."""
+
+
 class HashIndex(_Counted):
-    """An open-addressing table from hashes to slots: nothing is ever taken out.
+    """Hash table from stable hashes to slots; entries are never removed.
 
     Attributes
     ----------
-    entries : ndarray
-        (hash, slot) a place; half of them are free at least.
-    count : ndarray
-        All slots below are in it, but those of names that are no strings.
-    used : ndarray
-        int64, of one: places taken.
+    entries : ndarray of uint64
+        The hash table, as of `probing`.
+    count : ndarray of int64, shape (1,)
+        The number of slots of the vocabulary that were considered: all strings with lower slots
+        are in the table. `n` is its value.
+    used : ndarray of int64, shape (1,)
+        The number of entries that are taken.
     """
 
     def __init__(self) -> None:
@@ -362,75 +428,81 @@ class HashIndex(_Counted):
         self.used = np.zeros(1, np.int64)
         self.count = np.zeros(1, np.int64)
 
-    def find(self, hashes: Any) -> tuple[Any, Any]:
-        """Slots of hashes, uint32, `MISSING` for those unknown, and the places of these, int64."""
-        slots, places = np.empty(len(hashes), np.uint32), np.empty(len(hashes) + 1, np.int64)
-        if not len(hashes):  # no compiler is loaded for it
-            return slots, places[:0]
-        return slots, places[: int(_find(self.entries, hashes, slots, places))]
+    def find(self, hashes: Hashes) -> FoundSlots:
+        """Look up hashes."""
+        slots, unknown = np.empty(len(hashes), np.uint32), np.empty(len(hashes) + 1, np.int64)
+        if not len(hashes):  # avoids loading the compiler
+            return FoundSlots(slots, unknown[:0])
+        return FoundSlots(slots, unknown[: int(_find(self.entries, hashes, slots, unknown))])
 
-    def enter(self, hashes: Any, slots: Any) -> None:
-        """Have some hashes known."""
+    def enter(self, hashes: Hashes, slots: Ids) -> None:
+        """Set the slots of hashes."""
         self.reserve(len(hashes))
         _put(self.entries, self.used, hashes, slots)
 
     def intern(
-        self, hashes: Any, slots: Any, names: Any, spans: Any, arena: NameArena,
-        most: int = MISSING, at: int = 0,
+        self, hashes: Hashes, slots: Ids, text: Bytes, spans: Hashes, arena: NameArena,
+        max_slots: int = MISSING, start: int = 0,
     ) -> int:  # fmt: skip
-        """Slots of hashes; those without one get the next, and their names are kept.
+        """Write the slots of hashes to `slots`; new hashes get the next slots.
 
         Parameters
         ----------
-        hashes, names, spans
-            As of `streaml1.text.parsed_rows.NamedRows`.
+        hashes
+            The stable hashes of names; a hash may be repeated.
         slots
-            Gets the slots, uint32, from the `at`-th on.
+            Receives the slots, from position `start` on.
+        text, spans
+            The bytes of the names, as `names` and `spans` of
+            `streaml1.text.parsed_rows.NamedRows`.
         arena
-            Gets the names; the slots before are those of other names.
-        most
-            How many slots there may be.
-        at
-            Where to begin.
+            Receives the new names. It holds the names of the last slots.
+        max_slots
+            Maximum number of slots.
+        start
+            Position of the first hash to look up.
 
         Returns
         -------
-        How far it came: less than all where there are `most` slots.
+        int
+            Position after the last hash that got its slot: `len(hashes)`, unless the next one is
+            new and there are `max_slots` slots. Call again with it as `start`.
         """
-        begun, before = at, self.n
+        pos, size = start, self.n
+        # Invariant: the hashes from `start` to before `pos` have their slots.
         while True:
             counts = self.count, self.used
             arrays = arena.count, arena.hashes, arena.ends, arena.bytes
-            at = int(_intern(self.entries, counts, hashes, names, spans, np.uint64(at),
-                            np.uint64(most), arrays, slots))  # fmt: skip
-            if at == len(hashes) or self.n >= most:
-                return at
-            n = expected_new(at - begun, self.n - before, len(hashes) - at)
+            pos = int(_intern(self.entries, counts, hashes, text, spans, np.uint64(pos),
+                            np.uint64(max_slots), arrays, slots))  # fmt: skip
+            if pos == len(hashes) or self.n >= max_slots:
+                return pos
+            n = expected_new(pos - start, self.n - size, len(hashes) - pos)
             self.reserve(n)
-            arena.reserve(n, int(spans[at] & _LOW) + TYPICAL_NAME_BYTES * n)
+            arena.reserve(n, int(spans[pos] & _LENGTH_MASK) + TYPICAL_NAME_BYTES * n)
 
     @property
     def free_entries(self) -> int:
-        """How many entries more there are places for: half of them stay free."""
-        return len(self.entries) // SHARE - int(self.used[0])
+        """How many entries can be added before the table must grow: half of all stay free."""
+        return len(self.entries) // _ELEMENTS_PER_NAME - int(self.used[0])
 
     def needs_growth(self, n: int) -> bool:
-        """Whether there are no places free for `n` entries more."""
+        """Return whether the table must grow to add `n` entries."""
         return n > self.free_entries
 
     def reserve(self, n: int) -> None:
-        """Have places free for `n` entries more."""
+        """Make room for `n` more entries, so that half of all entries stay free."""
         if self.needs_growth(n):
             needed = 2 * (int(self.used[0]) + n)
             entries = empty_entries(1 << (needed - 1).bit_length())
             _copy_entries(self.entries, np.zeros(0, np.int64), entries)
             self.entries = entries
 
-    def remapped(self, new_slots: Any) -> HashIndex:
-        """Return the table after slots were remapped; negative entries are dropped."""
+    def remapped(self, new_slots: Ints) -> HashIndex:
+        """Return a copy with slot new_slots[j] in place of j, without entries where it is < 0."""
         target = HashIndex()
         target.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
-        kept = min(int(np.count_nonzero(new_slots >= 0)), int(self.used[0]))
-        target.entries = empty_entries(max(MIN_NAMES, 1 << (4 * kept).bit_length()))
+        max_entries = min(int(np.count_nonzero(new_slots >= 0)), int(self.used[0]))
+        target.entries = empty_entries(max(MIN_NAMES, 1 << (4 * max_entries).bit_length()))
         target.used[0] = int(_copy_entries(self.entries, new_slots, target.entries))
         return target

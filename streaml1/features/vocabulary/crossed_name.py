@@ -1,4 +1,8 @@
-"""The name of a crossed feature: its parts, joined only when it is told."""
+"""The name and the hash of a crossed feature, from those of its factors.
+
+A crossed feature is the product of two or three features, its *factors*. Its hash does not depend
+on their order; its name lists them in the order of the prefixes of the interaction.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,21 @@ _HEAD = re.compile(r"[^=^]*")
 
 
 class CrossedName(tuple[str, ...]):
-    """The names of the parts, in the order in which they are told."""
+    """The names of the factors in display order; `JOINT` joins them to the name."""
 
     __slots__ = ()
 
 
 def display_order(names: Sequence[str]) -> CrossedName:
-    """Return the factors of an interaction in display order, given by prefix.
+    """Sort the names of factors into display order.
 
-    Those of one prefix are told in the order of their names.
+    Names with the same head, the part before the first `=` or `^`, are adjacent and sorted; heads
+    are in the order of their first occurrence.
+
+    Parameters
+    ----------
+    names
+        The names of the factors, in the order of the prefixes of their interaction.
 
     Examples
     --------
@@ -36,19 +46,19 @@ def display_order(names: Sequence[str]) -> CrossedName:
     if len(names) == 2 and names[0] <= names[1]:
         return CrossedName(names)
     heads = [_HEAD.match(name).group() for name in names]  # type: ignore[union-attr]
-    first = {head: heads.index(head) for head in heads}
-    order = sorted(range(len(names)), key=lambda k: (first[heads[k]], names[k]))
+    rank = {head: heads.index(head) for head in heads}
+    order = sorted(range(len(names)), key=lambda k: (rank[heads[k]], names[k]))
     return CrossedName(names[k] for k in order)
 
 
 def hash_of_factors(hashes: Sequence[int]) -> int:
-    """Return the hash of an interaction from those of its factors, in any order."""
-    first, *rest = sorted(hashes)
+    """Return the stable hash of a crossed feature, given those of its factors in any order."""
+    mixed, *rest = sorted(hashes)
     for h in rest:
-        first = mix64_int(first * _GOLDEN + h & _MASK)
-    return first
+        mixed = mix64_int(mixed * _GOLDEN + h & _MASK)
+    return mixed
 
 
-def cross_hash(parts: Sequence[str]) -> int:
-    """Return the hash of a crossed feature, by the names of its parts."""
-    return hash_of_factors([name_hash(name) for name in parts])
+def cross_hash(names: Sequence[str]) -> int:
+    """Return the stable hash of a crossed feature, given the names of its factors in any order."""
+    return hash_of_factors([name_hash(name) for name in names])

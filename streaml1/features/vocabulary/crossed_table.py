@@ -1,8 +1,8 @@
-"""Crossed features that a table knows, each by the numbers of its parts.
+"""Crossed features of a vocabulary; each is stored as the numbers of its two or three factors.
 
-A part is a name that has been crossed. It is kept once, as bytes, found by its stable hash, and
-has a number of its own: its slot may be given back while crosses of it are left. So nothing is
-a Python object before a name is told.
+A factor is a name that was crossed. Its bytes are stored once; it is found by its stable hash, and
+has a number. This number is independent of slots: the slot of a factor may be released while its
+crossed features remain. No Python object is built before a name is requested.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import borrowed
+from streaml1.core.types import Bools, Hashes, Ids, Ints, Slots
 from streaml1.features.vocabulary.byte_interning import (
     MIN_NAMES,
     PADDING,
     TYPICAL_NAME_BYTES,
+    FoundSlots,
     HashIndex,
     NameArena,
-    copied,
+    copy_name,
     expected_new,
 )
 from streaml1.features.vocabulary.crossed_name import CrossedName, cross_hash, display_order
@@ -37,50 +39,50 @@ from streaml1.features.vocabulary.probing import (
 
 __all__ = ["CrossedTable"]
 
-_SIZE, _HALF = np.uint64(2**32 - 1), np.uint64(32)
-_SOON = 2**13
-_THREE = np.uint64(3)
+_LENGTH_MASK, _SPAN_SHIFT = np.uint64(2**32 - 1), np.uint64(32)  # span: first byte << 32 | length
+_MAX_SPARE = 2**13  # elements, see `reserve_ahead`
+_MAX_FACTORS = np.uint64(3)
 
 
 @inlined
-def _is_told_later(part: Any, other: Any, masks: Any, hashes: Any) -> Any:
-    """Whether a part is told behind another: by the first prefixes, then by hash."""
-    first, second = masks[part] & (~masks[part] + ONE), masks[other] & (~masks[other] + ONE)
-    return (second < first) | ((second == first) & (hashes[other] < hashes[part]))
+def _comes_after(x: Any, y: Any, masks: Any, hashes: Any) -> Any:
+    """Return whether factor x comes after y in display order: by first prefix, then by hash."""
+    x_prefix, y_prefix = masks[x] & (~masks[x] + ONE), masks[y] & (~masks[y] + ONE)
+    return (y_prefix < x_prefix) | ((y_prefix == x_prefix) & (hashes[y] < hashes[x]))
 
 
 @inlined
-def _rank(places: Any, ids: Any, masks: Any, hashes: Any, k: Any, z: Any) -> Any:
-    """How many of the three parts of the k-th feature are told before the z-th."""
+def _rank(places: Any, ids: Any, masks: Any, hashes: Any, c: Any, z: Any) -> Any:
+    """Return how many of the three factors of feature c come before the z-th in display order."""
     rank = 0
-    for y in range(_THREE):
-        part, other = ids[places[k, z]], ids[places[k, y]]
-        if y < z:  # those that are told alike come as they stand
-            rank += not _is_told_later(other, part, masks, hashes)
+    for y in range(_MAX_FACTORS):
+        z_factor, y_factor = ids[places[c, z]], ids[places[c, y]]
+        if y < z:  # of equal factors, the first comes first
+            rank += not _comes_after(y_factor, z_factor, masks, hashes)
         else:
-            rank += _is_told_later(part, other, masks, hashes)
+            rank += _comes_after(z_factor, y_factor, masks, hashes)
     return rank
 
 
 @inlined
 def _number(
-    part: Any, hashes: Any, spans: Any, letters: Any, table: Any, names: Any, most: Any
+    factor: Any, hashes: Any, spans: Any, letters: Any, numbers: Any, arena: Any, max_names: Any
 ) -> Any:
-    """Return the number of a part, assigning the next if it has none; `NO_SLOT` if full."""
-    entries, count, used = table
-    late, kept, ends, bytes_ = names
-    at = lookup(entries, hashes[part])
-    if entries[at + ONE] != NO_SLOT:
-        return entries[at + ONE]
-    n = np.uint64(late[0])
-    to, size = ends[n], spans[part] & _SIZE
-    if n >= most or to + size + np.uint64(PADDING) > np.uint64(len(bytes_)):
+    """Return the number of a factor; an unseen one gets the next, or `NO_SLOT` without capacity."""
+    entries, count, used = numbers
+    arena_count, arena_hashes, ends, arena_bytes = arena
+    pos = lookup(entries, hashes[factor])
+    if entries[pos + ONE] != NO_SLOT:
+        return entries[pos + ONE]
+    n = np.uint64(arena_count[0])
+    out_pos, size = ends[n], spans[factor] & _LENGTH_MASK
+    if n >= max_names or out_pos + size + np.uint64(PADDING) > np.uint64(len(arena_bytes)):
         return NO_SLOT
-    entries[at] = hashes[part]
-    entries[at + ONE] = n
-    kept[n] = hashes[part]
-    ends[n + ONE] = copied(letters, spans[part] >> _HALF, size, bytes_, to)
-    late[0] += 1
+    entries[pos] = hashes[factor]
+    entries[pos + ONE] = n
+    arena_hashes[n] = hashes[factor]
+    ends[n + ONE] = copy_name(letters, spans[factor] >> _SPAN_SHIFT, size, arena_bytes, out_pos)
+    arena_count[0] += 1
     count[0] += 1
     used[0] += 1
     return n
@@ -88,81 +90,113 @@ def _number(
 
 @kernel
 def _intern(
-    table: Any, room: Any, hashes: Any, parts: Any, at: Any, numbered: Any, numbers: Any,
-    names: Any, most: Any, kept: Any, pending: Any, slot: Any, slots: Any,
+    table: Any, max_new: Any, hashes: Any, factors: Any, start: Any, entry_numbers: Any,
+    numbers: Any, arena: Any, max_names: Any, columns: Any, pending: Any, slot: Any, slots: Any,
 ) -> Any:  # fmt: skip
-    """Slots of hashes from a place on; those without one get the next, and wait without a letter.
+    """Write the slots of hashes from `start` on; new ones get the slots from `slot` on.
 
-    The numbers of their parts are kept, and written down in `numbered`. It ends where there is no
-    room for a new one, or for a part of it; returns where.
+    Stops at a new crossed feature if the table, the arena of factors or another array is full.
+    Returns the position after the last hash that has its slot.
+
+    Parameters
+    ----------
+    table
+        Entries and their count: the slots of crossed features by hash.
+    max_new
+        The number of crossed features that there is capacity for.
+    hashes, factors
+        The crossed features; `factors` has the fields of `InteractionFactors`.
+    start
+        The position of the first hash to look up.
+    entry_numbers
+        The number of the factor of each CSR entry, or `NO_SLOT` while it is unknown; it saves a
+        look-up for each further feature that the entry is a factor of.
+    numbers, arena, max_names
+        The hash table and the names of factors, and the maximum number of names.
+    columns
+        Count, hashes, slots and factor numbers of the crossed features.
+    pending
+        Count, hashes and ends of the names that are pending; a new feature gets an empty one.
+    slot
+        The next slot.
+    slots
+        Receives the slots.
     """
     entries, used = borrowed(table)
-    places, ids, masks, part_hashes, spans, letters = borrowed(parts)
-    numbers, names = borrowed(numbers), borrowed(names)
-    count, kept_hashes, kept_slots, kept_parts = kept
-    late, late_hashes, ends = pending
-    n, m = np.uint64(count[0]), np.uint64(late[0])
-    before, end = n, np.uint64(len(hashes))
-    for c in range(at, end):
+    places, ids, masks, factor_hashes, spans, letters = borrowed(factors)
+    numbers, arena = borrowed(numbers), borrowed(arena)
+    count, column_hashes, column_slots, column_factors = columns
+    pending_count, pending_hashes, ends = pending
+    n, m = np.uint64(count[0]), np.uint64(pending_count[0])
+    first_n, end = n, np.uint64(len(hashes))
+    # Invariant: the hashes from `start` to c - 1 have their slots; the columns have n features
+    # with slots below `slot`, ascending, and the arena of pending names has m.
+    for c in range(start, end):
         if c + PREFETCH_DISTANCE < end:
             prefetch_lines(entries, hashes, c)
-        place = lookup(entries, hashes[c])
-        if entries[place + ONE] == NO_SLOT:
-            full = n - before >= room
-            for y in range(_THREE):
-                if places[c, y] >= 0 and not full and numbered[places[c, y]] == NO_SLOT:
-                    part = np.uint64(ids[places[c, y]])
-                    number = _number(part, part_hashes, spans, letters, numbers, names, most)
-                    numbered[places[c, y]] = np.uint32(number)
+        pos = lookup(entries, hashes[c])
+        if entries[pos + ONE] == NO_SLOT:
+            # Number the factors first: if one does not fit, the feature is not added. Factors
+            # that were numbered until then stay, and are found when the caller continues at c.
+            full = n - first_n >= max_new
+            for y in range(_MAX_FACTORS):
+                if places[c, y] >= 0 and not full and entry_numbers[places[c, y]] == NO_SLOT:
+                    factor = np.uint64(ids[places[c, y]])
+                    number = _number(
+                        factor, factor_hashes, spans, letters, numbers, arena, max_names
+                    )
+                    entry_numbers[places[c, y]] = np.uint32(number)
                     full = number == NO_SLOT
             if full:
                 end = np.uint64(c)
                 break
-            entries[place] = hashes[c]
-            entries[place + ONE] = slot
-            kept_hashes[n] = hashes[c]
-            kept_slots[n] = np.uint32(slot)
+            entries[pos] = hashes[c]
+            entries[pos + ONE] = slot
+            column_hashes[n] = hashes[c]
+            column_slots[n] = np.uint32(slot)
             if places[c, 2] < 0:
-                first, second = numbered[places[c, 0]], numbered[places[c, 1]]
-                later = _is_told_later(ids[places[c, 0]], ids[places[c, 1]], masks, part_hashes)
-                kept_parts[n, 0] = second if later else first  # which it is cannot be foretold
-                kept_parts[n, 1] = first if later else second
-                kept_parts[n, 2] = MISSING
+                first, second = entry_numbers[places[c, 0]], entry_numbers[places[c, 1]]
+                swap = _comes_after(ids[places[c, 0]], ids[places[c, 1]], masks, factor_hashes)
+                # Two selects instead of a branch: the order is unpredictable.
+                column_factors[n, 0] = second if swap else first
+                column_factors[n, 1] = first if swap else second
+                column_factors[n, 2] = MISSING
             else:
-                for y in range(_THREE):
-                    rank = _rank(places, ids, masks, part_hashes, c, y)
-                    kept_parts[n, rank] = numbered[places[c, y]]
-            late_hashes[m] = hashes[c]
+                for y in range(_MAX_FACTORS):
+                    rank = _rank(places, ids, masks, factor_hashes, c, y)
+                    column_factors[n, rank] = entry_numbers[places[c, y]]
+            pending_hashes[m] = hashes[c]
             ends[m + ONE] = ends[m]
             slot += ONE
             n += ONE
             m += ONE
-        slots[c] = np.uint32(entries[place + ONE])
-    used[0] += np.int64(n - before)
-    count[0], late[0] = n, m
+        slots[c] = np.uint32(entries[pos + ONE])
+    used[0] += np.int64(n - first_n)
+    count[0], pending_count[0] = n, m
     return end
 
 
 class CrossedTable:
-    """Crossed features by their hashes, and the names of their parts.
+    """The crossed features of a vocabulary: their hashes, slots and factors, as columns.
 
-    What is in the arrays up to `n` never changes, so that a copy costs nothing.
+    The first ``len(self)`` rows never change, so a snapshot shares the arrays.
 
     Attributes
     ----------
-    table : ByBytes
-        The slots of crossed features by their hashes.
-    count : ndarray
-        How many there are, int64, of one; `n` tells it.
-    hashes, slots : ndarray
-        Of each, uint64 and uint32; slots ascend.
-    parts : ndarray
-        The numbers of their parts in the order in which they are told, uint32, shape (n, 3);
-        `MISSING` for no third.
-    names : Arena
-        The parts by number.
-    numbers : ByBytes
-        The numbers of parts by their hashes.
+    table : HashIndex
+        The slots of crossed features by hash.
+    count : ndarray of int64, shape (1,)
+        The number of crossed features.
+    hashes : ndarray of uint64
+        The hash of each, see `cross_hash`.
+    slots : ndarray of uint32
+        The slot of each, ascending.
+    parts : ndarray of uint32, shape (capacity, 3)
+        The numbers of its factors in display order; the third is `MISSING` if there are two.
+    names : NameArena
+        The names of factors by number.
+    numbers : HashIndex
+        The numbers of factors by the hash of their names.
     """
 
     def __init__(self) -> None:
@@ -179,40 +213,38 @@ class CrossedTable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Size of the arrays in bytes."""
         arrays = (self.table.entries, self.hashes, self.slots, self.parts, self.numbers.entries)
         return int(sum(a.nbytes for a in arrays)) + self.names.nbytes
 
-    def find(self, hashes: Any) -> tuple[Any, Any]:
-        """Slots of hashes, uint32, `MISSING` for those unknown, and the places of these."""
+    def find(self, hashes: Hashes) -> FoundSlots:
+        """Look up crossed features by hash."""
         return self.table.find(hashes)
 
-    def positions_of(self, slots: Any) -> Any:
-        """Places of some slots among crossed features; -1 of those that are none."""
-        known = self.slots[: len(self)]
-        if not len(known):
+    def positions_of(self, slots: Slots) -> Ints:
+        """Return the position in the columns of each slot; -1 for slots of other features."""
+        column = self.slots[: len(self)]
+        if not len(column):
             return np.full(len(slots), -1)
-        slots = slots.astype(np.uint32)  # of one type with the others, which are not copied then
-        places = known.searchsorted(slots)
-        places[places == len(known)] = 0
-        return np.where(known[places] == slots, places, -1)
+        ids = slots.astype(np.uint32)  # with equal dtypes, searchsorted copies neither array
+        positions = column.searchsorted(ids)
+        positions[positions == len(column)] = 0
+        return np.where(column[positions] == ids, positions, -1)
 
     def count_below(self, slot: int) -> int:
-        """How many have a slot below."""
+        """Return the number of crossed features with a slot below `slot`."""
         return int(self.slots[: len(self)].searchsorted(np.uint32(slot)))
 
     def name_at(self, slot: int) -> CrossedName | None:
-        """Return the factors of the interaction in a slot, in display order; None if none."""
-        place = self.count_below(slot)
-        if place == len(self) or self.slots[place] != slot:
+        """Return the factors of the crossed feature with a slot; None if there is none."""
+        pos = self.count_below(slot)
+        if pos == len(self) or self.slots[pos] != slot:
             return None
-        return display_order(
-            [self.names.name(k) for k in self.parts[place].tolist() if k != MISSING]
-        )
+        return display_order([self.names.name(k) for k in self.parts[pos].tolist() if k != MISSING])
 
-    def display_names(self, places: Any) -> list[CrossedName]:
-        """Return the factors of some interactions in display order, given their places."""
-        numbers = self.parts[places]
+    def display_names(self, positions: Ints) -> list[CrossedName]:
+        """Return the names of crossed features, given their positions in the columns."""
+        numbers = self.parts[positions]
         names = {k: self.names.name(k) for k in np.unique(numbers).tolist() if k != MISSING}
         return [display_order([names[k] for k in row if k != MISSING]) for row in numbers.tolist()]
 
@@ -220,138 +252,177 @@ class CrossedTable:
         table, numbers, names = self.table, self.numbers, self.names
         return [table.entries, numbers.entries, self.hashes, names.hashes, names.bytes]
 
-    def reserve_ahead(self, n: int, parts: int, letters: int) -> bool:
-        """As `reserve`; where one array has no room, those that are soon to grow do so too.
+    def reserve_ahead(self, n: int, n_factors: int, n_bytes: int) -> bool:
+        """Make room as `reserve` does; if any array must grow, reserve spare capacity in all.
 
-        For each time that one does, who holds their addresses must begin anew. Of large ones
-        that is seldom, and memory counts.
+        A kernel context holds the addresses of the arrays and must be rebuilt whenever one of them
+        is replaced. Growing all at once makes this rarer. The spare capacity is bounded by
+        `_MAX_SPARE`: large arrays double anyway, and must not waste memory.
         """
         full = (
             self.table.needs_growth(n)
-            or self.numbers.needs_growth(parts)
+            or self.numbers.needs_growth(n_factors)
             or len(self) + n > len(self.slots)
         )
-        if not full and not self.names.needs_growth(parts, letters):
+        if not full and not self.names.needs_growth(n_factors, n_bytes):
             return False
         used = int(self.names.ends[len(self.names)])
-        spare = (min(had // 2, _SOON) for had in (len(self), len(self.names), used))
-        return self.reserve(*(a + b for a, b in zip((n, parts, letters), spare, strict=True)))
+        spare = (min(size // 2, _MAX_SPARE) for size in (len(self), len(self.names), used))
+        return self.reserve(*(a + b for a, b in zip((n, n_factors, n_bytes), spare, strict=True)))
 
-    def reserve(self, n: int, parts: int, letters: int) -> bool:
-        """Have room for `n` crossed features more, and for some parts of so many bytes.
+    def reserve(self, n: int, n_factors: int, n_bytes: int) -> bool:
+        """Make room for `n` more crossed features and `n_factors` more factors.
+
+        Parameters
+        ----------
+        n
+            Number of crossed features.
+        n_factors, n_bytes
+            Number of factors, and the bytes of their names in total.
 
         Returns
         -------
-        Whether arrays have been replaced.
+        bool
+            Whether an array was replaced.
         """
         before = self._arrays()
         self.table.reserve(n)
-        self.numbers.reserve(parts)
-        self.names.reserve(parts, letters)
+        self.numbers.reserve(n_factors)
+        self.names.reserve(n_factors, n_bytes)
         if len(self) + n > len(self.slots):
-            most = max(len(self) + n, 2 * len(self.slots), MIN_NAMES)
+            capacity = max(len(self) + n, 2 * len(self.slots), MIN_NAMES)
             arrays = []
             for a in (self.hashes, self.slots, self.parts):
-                grown = np.empty((most, *a.shape[1:]), a.dtype)
+                grown = np.empty((capacity, *a.shape[1:]), a.dtype)
                 grown[: len(self)] = a[: len(self)]
                 arrays.append(grown)
             self.hashes, self.slots, self.parts = arrays
         return any(a is not b for a, b in zip(before, self._arrays(), strict=True))
 
     def intern(
-        self, hashes: Any, slots: Any, parts: InteractionFactors, pending: NameArena, slot: int,
-        most: int = MISSING, at: int = 0,
+        self, hashes: Hashes, slots: Ids, factors: InteractionFactors, pending: NameArena,
+        slot: int, max_slots: int = MISSING, start: int = 0,
     ) -> int:  # fmt: skip
-        """Slots of hashes; those without one get the next.
+        """Write the slots of crossed features to `slots`; new ones get the slots from `slot` on.
 
         Parameters
         ----------
         hashes
-            Of crossed features; one may come twice.
-        parts
-            Of what they are crossed.
-        waiting
-            Has an entry for each of the last slots, and gets one for each of the new.
+            The hashes of the crossed features; a hash may be repeated.
+        slots
+            Receives the slots, from position `start` on.
+        factors
+            The factors of each crossed feature.
+        pending
+            The pending names of the vocabulary; receives an empty name for each new feature.
         slot
-            The next.
-        slots, most, at
-            As of `ByBytes.intern`, and what is returned is too.
+            The next slot.
+        max_slots
+            Maximum number of slots.
+        start
+            Position of the first hash to look up.
+
+        Returns
+        -------
+        int
+            Position after the last hash that got its slot: `len(hashes)`, unless the next one is
+            new and there are `max_slots` slots. Call again with it as `start`.
         """
-        begun, before, named = at, len(self), self.names.n
-        numbered = np.full(len(parts.ids), MISSING, np.uint32)
+        pos, size, n_names = start, len(self), self.names.n
+        entry_numbers = np.full(len(factors.ids), MISSING, np.uint32)
         names, numbers, table = self.names, self.numbers, self.table
+        # Invariant: the hashes from `start` to before `pos` have their slots.
         while True:
-            next_slot = slot + len(self) - before
-            room = min(
+            next_slot = slot + len(self) - size
+            free = min(
                 table.free_entries, len(self.slots) - len(self), len(pending.hashes) - pending.n
             )
-            most_names = names.n + min(numbers.free_entries, len(names.hashes) - names.n)
-            at = int(_intern(
-                (table.entries, table.used), np.uint64(max(0, min(room, most - next_slot))),
-                hashes, tuple(parts), np.uint64(at), numbered,
+            max_names = names.n + min(numbers.free_entries, len(names.hashes) - names.n)
+            pos = int(_intern(
+                (table.entries, table.used), np.uint64(max(0, min(free, max_slots - next_slot))),
+                hashes, tuple(factors), np.uint64(pos), entry_numbers,
                 (numbers.entries, numbers.count, numbers.used),
-                (names.count, names.hashes, names.ends, names.bytes), np.uint64(most_names),
+                (names.count, names.hashes, names.ends, names.bytes), np.uint64(max_names),
                 (self.count, self.hashes, self.slots, self.parts),
                 (pending.count, pending.hashes, pending.ends), np.uint64(next_slot), slots,
             ))  # fmt: skip
-            if at == len(hashes) or slot + len(self) - before >= most:
-                return at
-            entries = [entry for entry in parts.places[at].tolist() if entry >= 0]
-            letters = int((parts.spans[parts.ids[entries]] & _SIZE).sum())
-            looked, remaining = at - begun, len(hashes) - at
-            more = expected_new(looked, len(self) - before, remaining)
-            more_names = len(entries) + expected_new(looked, names.n - named, remaining)
-            self.reserve(more, more_names, letters + TYPICAL_NAME_BYTES * more_names)
-            pending.reserve(more, 0)
+            if pos == len(hashes) or slot + len(self) - size >= max_slots:
+                return pos
+            entries = [entry for entry in factors.places[pos].tolist() if entry >= 0]
+            n_bytes = int((factors.spans[factors.ids[entries]] & _LENGTH_MASK).sum())
+            looked, remaining = pos - start, len(hashes) - pos
+            n_new = expected_new(looked, len(self) - size, remaining)
+            n_new_names = len(entries) + expected_new(looked, names.n - n_names, remaining)
+            self.reserve(n_new, n_new_names, n_bytes + TYPICAL_NAME_BYTES * n_new_names)
+            pending.reserve(n_new, 0)
 
-    def restore(self, names: Sequence[Sequence[str]], slots: Any) -> None:
-        """Have crossed features of some parts at slots that ascend, and no others."""
-        ensure(all(len(parts) in (2, 3) for parts in names), "a crossed feature of other parts")
-        hashes = np.array([cross_hash(parts) for parts in names], np.uint64)
+    def restore(self, names: Sequence[Sequence[str]], slots: Ints) -> None:
+        """Fill an empty table with crossed features, given their factors and ascending slots.
+
+        Raises
+        ------
+        AssertionError
+            If a crossed feature has not two or three factors, or two features are equal.
+        """
+        ensure(
+            all(len(factors) in (2, 3) for factors in names),
+            "a crossed feature must have 2 or 3 factors",
+        )
+        hashes = np.array([cross_hash(factors) for factors in names], np.uint64)
         self.intern(hashes, np.empty(len(names), np.uint32), factors_of(names), NameArena(), 0)
-        ensure(len(self) == len(names), "a crossed feature stands twice")
+        ensure(len(self) == len(names), "crossed features must be distinct, got a duplicate")
         self.slots[: len(names)] = slots
         self.table = self.table.remapped(slots.astype(np.int64))
 
-    def remapped(self, new_slots: Any) -> CrossedTable:
-        """Those left once slots have others, given each, in the same order; negative are gone."""
+    def remapped(self, new_slots: Ints) -> CrossedTable:
+        """Return a copy with slot new_slots[j] in place of j, without features where it is < 0.
+
+        The new slots must be in the same order as the old ones.
+        """
         target = CrossedTable()
         target.table = self.table.remapped(new_slots)
         slots = new_slots[self.slots[: len(self)].astype(np.int64)]
-        kept = slots >= 0
-        target.hashes, target.parts = self.hashes[: len(self)][kept], self.parts[: len(self)][kept]
-        target.slots = slots[kept].astype(np.uint32)
+        retained: Bools = slots >= 0
+        target.hashes = self.hashes[: len(self)][retained]
+        target.parts = self.parts[: len(self)][retained]
+        target.slots = slots[retained].astype(np.uint32)
         target.count[0] = len(target.slots)
         used = np.zeros(len(self.names), bool)
         used[target.parts[target.parts != MISSING]] = True
+        # Copy the names only if more than half are unused: a constant amortized cost for each.
         if 2 * int(np.count_nonzero(used)) >= len(used):
             target.names, target.numbers = self.names, self.numbers
             return target
-        again = np.where(used, np.cumsum(used) - 1, -1)
-        third = target.parts == MISSING
-        target.parts = np.where(third, MISSING, again[np.where(third, 0, target.parts)])
+        new_numbers = np.where(used, np.cumsum(used) - 1, -1)
+        absent = target.parts == MISSING
+        target.parts = np.where(absent, MISSING, new_numbers[np.where(absent, 0, target.parts)])
         target.parts = target.parts.astype(np.uint32)
-        target.names, target.numbers = self.names.retained(used), self.numbers.remapped(again)
+        target.names = self.names.retained(used)
+        target.numbers = self.numbers.remapped(new_numbers)
         return target
 
     def snapshot(self) -> CrossedTable:
-        """Return a copy of what names and hashes depend on."""
+        """Return a copy that features added later do not affect; it cannot look up hashes."""
         copy = CrossedTable.__new__(CrossedTable)
         copy.count, copy.names = self.count.copy(), self.names.snapshot()
         copy.hashes, copy.slots, copy.parts = self.hashes, self.slots, self.parts
         return copy
 
     def check(self) -> None:
-        """Raise AssertionError where table and arrays disagree."""
-        n = len(self)
-        ensure(n == self.table.used[0], "crossed features are miscounted")
-        ensure((np.diff(self.slots[:n].astype(np.int64)) > 0).all(), "slots do not ascend")
+        """Raise AssertionError if the hash tables and the columns disagree."""
+        n, used = len(self), int(self.table.used[0])
+        ensure(n == used, f"{n} crossed features have {used} entries")
+        ensure(
+            (np.diff(self.slots[:n].astype(np.int64)) > 0).all(),
+            "slots of crossed features must be ascending",
+        )
         found, _ = self.find(self.hashes[:n])
         ensure((found == self.slots[:n]).all(), "a crossed feature is not found at its slot")
         factor_names = [self.name_at(slot) or () for slot in self.slots[:n].tolist()]
-        hashes = np.array([cross_hash(parts) for parts in factor_names], np.uint64)
-        ensure((hashes == self.hashes[:n]).all(), "a crossed feature has another's hash")
-        parts = np.arange(len(self.names))
-        found, _ = self.numbers.find(self.names.hashes[: len(parts)])
-        ensure((found == parts).all(), "a part is not found at its number")
-        ensure(self.numbers.n == len(parts), "parts are miscounted")
+        hashes = np.array([cross_hash(names) for names in factor_names], np.uint64)
+        ensure((hashes == self.hashes[:n]).all(), "a crossed feature has the hash of another")
+        numbers = np.arange(len(self.names))
+        found, _ = self.numbers.find(self.names.hashes[: len(numbers)])
+        ensure((found == numbers).all(), "a factor is not found at its number")
+        n_numbers = self.numbers.n
+        ensure(n_numbers == len(numbers), f"{len(numbers)} factors, counted {n_numbers}")

@@ -1,22 +1,31 @@
-"""What strings, ints and categories are known by in this process, and kernels that look for it."""
+"""Hashes of names that hold within this process, and the kernels that look them up.
+
+- A string has Python's own hash, which depends on the process.
+- An int has a bijective mix of itself and `SEED`: two ints never have the same hash.
+- A category `key=value` given as `{key: value}` has an *alias*: a mix of the hashes of both.
+
+All other names are *irregular* and have no hash here; a dict holds them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import repeat
 from operator import contains
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from streaml1.core.hashing import as_int64, int_hashes, mix64, mix64_int
 from streaml1.core.jit import gil_kernel, inlined, typed_kernel
 from streaml1.core.simd import prefetch
+from streaml1.core.types import Hashes, Ids, Slots
 from streaml1.features.vocabulary.probing import NO_SLOT, ONE, home_line, lookup
 
 __all__ = [
     "HASH",
     "SEED",
+    "ProcessHashes",
     "intern",
     "alias",
     "alias_of",
@@ -28,15 +37,15 @@ __all__ = [
     "with_equals",
 ]
 
-# Another in each process, as the hashes of strings are: nobody can choose ints to one end.
+# Random for each process, as the hashes of strings are: input cannot be crafted to collide.
 SEED = np.uint64(hash("streaml1") & 2**64 - 1)
-_AHEAD = np.uint64(32)  # places of a table are asked for so many ints before
-HASH = 2**64 - 1  # what of a hash is looked at; less in tests, so that names collide
+_PREFETCH_DISTANCE = np.uint64(32)  # in ints
+HASH = 2**64 - 1  # mask of the bits of a hash that count; tests use fewer bits to force collisions
 
 
 @inlined
 def alias(a: Any, b: Any) -> Any:
-    """One hash of the hashes of a category's parts."""
+    """Return the alias of a category from the hashes of its key and its value."""
     return mix64(a * np.uint64(0x9E3779B97F4A7C15) + b)
 
 
@@ -47,58 +56,66 @@ def _find(entries: Any, hashes: Any, slots: Any) -> None:
 
 
 @gil_kernel
-def _find_ints(entries: Any, ids: Any, seed: Any, kept: Any, slots: Any) -> None:
+def _find_ints(entries: Any, ids: Any, seed: Any, hash_mask: Any, slots: Any) -> None:
     n = np.uint64(len(ids))
     for k in range(n):
-        if k + _AHEAD < n:
-            ahead = mix64(np.uint64(ids[k + _AHEAD]) ^ seed) & kept
+        if k + _PREFETCH_DISTANCE < n:
+            ahead = mix64(np.uint64(ids[k + _PREFETCH_DISTANCE]) ^ seed) & hash_mask
             prefetch(entries, home_line(entries, ahead))
-        h = mix64(np.uint64(ids[k]) ^ seed) & kept
+        h = mix64(np.uint64(ids[k]) ^ seed) & hash_mask
         slots[k] = entries[lookup(entries, h) + ONE]
 
 
 @typed_kernel("uint64[]", "uint64[]", "uint32[]")
 def put(entries: Any, hashes: Any, slots: Any) -> Any:
-    """Enter hashes that are not there yet; returns how many that were."""
-    new = 0
+    """Add the hashes that are not in a table, each with its slot; return how many were added.
+
+    A hash that is in the table keeps its slot.
+    """
+    added = 0
     for k in range(np.uint64(len(hashes))):
-        at = lookup(entries, hashes[k])
-        if entries[at + ONE] == NO_SLOT:
-            entries[at] = hashes[k]
-            entries[at + ONE] = slots[k]
-            new += 1
-    return new
+        pos = lookup(entries, hashes[k])
+        if entries[pos + ONE] == NO_SLOT:
+            entries[pos] = hashes[k]
+            entries[pos + ONE] = slots[k]
+            added += 1
+    return added
 
 
 @typed_kernel("uint64[]", "uint64[]", "uint32[]", "uint64")
 def intern(entries: Any, hashes: Any, slots: Any, next_slot: Any) -> Any:
-    """Give each hash that is not there the next free slot; returns that after the last."""
+    """Write the slot of each hash to `slots`; a hash that is not in the table gets the next slot.
+
+    Returns the slot after the last one given. The caller has reserved the entries.
+    """
+    # Invariant: the slots below `next_slot` are taken, those of hashes before k among them. A hash
+    # that repeats within `hashes` finds the entry of its first occurrence.
     for k in range(np.uint64(len(hashes))):
-        at = lookup(entries, hashes[k])
-        if entries[at + ONE] == NO_SLOT:
-            entries[at] = hashes[k]
-            entries[at + ONE] = next_slot
+        pos = lookup(entries, hashes[k])
+        if entries[pos + ONE] == NO_SLOT:
+            entries[pos] = hashes[k]
+            entries[pos + ONE] = next_slot
             next_slot += ONE
-        slots[k] = entries[at + ONE]
+        slots[k] = entries[pos + ONE]
     return next_slot
 
 
-def find(entries: Any, hashes: Any) -> Any:
-    """Slots of hashes, uint32; `MISSING` for those that are not there."""
+def find(entries: Hashes, hashes: Hashes) -> Ids:
+    """Return the slots of hashes; `MISSING` for hashes that are not in the table."""
     slots = np.empty(len(hashes), np.uint32)
     _find(entries, hashes, slots)
     return slots
 
 
-def find_ints(entries: Any, ids: Any) -> Any:
-    """Find the slots of an array of ints."""
+def find_ints(entries: Hashes, ids: Slots) -> Ids:
+    """Return the slots of the ints in an array; `MISSING` for ints that are not in the table."""
     slots = np.empty(len(ids), np.uint32)
     _find_ints(entries, ids, SEED, np.uint64(HASH), slots)
     return slots
 
 
 def with_equals(names: Sequence[Hashable]) -> int:
-    """How many of some names are strings with an `=`."""
+    """Return the number of names that are strings with an `=`."""
     kinds = set(map(type, names))
     if not any(issubclass(kind, str) for kind in kinds):
         return 0
@@ -108,27 +125,35 @@ def with_equals(names: Sequence[Hashable]) -> int:
 
 
 def _hash(text: str) -> int:
-    """Hash of a string, whatever a subclass makes of its own."""
+    """Return the hash of a string, also if a subclass overrides `__hash__`."""
     return str.__hash__(text) & 2**64 - 1
 
 
 def _hash_of_int(j: int) -> int:
+    """Return the hash of an int, taken modulo 2**64."""
     return mix64_int((j & 2**64 - 1) ^ int(SEED))
 
 
-def hashes_of(names: Sequence[Hashable]) -> tuple[Any, list[int]]:
-    """Hashes of strings and ints, and the places of all other names."""
+class ProcessHashes(NamedTuple):
+    """Hashes of names, 0 for irregular ones, and the positions of these, ascending."""
+
+    hashes: Hashes
+    irregular: list[int]
+
+
+def hashes_of(names: Sequence[Hashable]) -> ProcessHashes:
+    """Return the hashes of strings and ints, and the positions of irregular names."""
     kinds = set(map(type, names))
     if kinds == {str}:
         found = np.fromiter(map(hash, names), np.int64, len(names)).view(np.uint64)
-        return found & np.uint64(HASH), []
+        return ProcessHashes(found & np.uint64(HASH), [])
     if kinds == {int}:
         try:
             ints = np.array(names, np.int64)
-        except OverflowError:  # one of them is like other names
+        except OverflowError:  # an int beyond 64 bits is irregular
             pass
         else:
-            return int_hashes(ints ^ SEED.view(np.int64)) & np.uint64(HASH), []
+            return ProcessHashes(int_hashes(ints ^ SEED.view(np.int64)) & np.uint64(HASH), [])
     hashes, irregular = [], []
     for k, name in enumerate(names):
         if isinstance(name, str):
@@ -138,27 +163,26 @@ def hashes_of(names: Sequence[Hashable]) -> tuple[Any, list[int]]:
         if whole is None:
             irregular.append(k)
         hashes.append(0 if whole is None else _hash_of_int(whole) & HASH)
-    return np.array(hashes, np.uint64), irregular
+    return ProcessHashes(np.array(hashes, np.uint64), irregular)
 
 
-def find_equals(entries: Any, name: Hashable) -> list[int]:
-    """Slots of the string and the int that have the hash of `name`, which is neither of them."""
+def find_equals(entries: Hashes, name: Hashable) -> list[int]:
+    """Return the slots of the string and of the int with the hash of an irregular name.
+
+    A name of another type may equal a string or an int. Python guarantees that their hashes are
+    equal, so the only candidates are these two; `MISSING` for a candidate that is not there.
+    """
     h = hash(name)
     hashes = np.array([h & 2**64 - 1 & HASH, _hash_of_int(h) & HASH], np.uint64)
     slots: list[int] = find(entries, hashes).tolist()
     return slots
 
 
-def _parts(name: str) -> tuple[str, str] | None:
-    before, equals, after = str.partition(name, "=")
-    return (before, after) if equals else None
-
-
 def alias_of(name: str) -> int | None:
-    """Return the alias of a name; None unless it is that of a category."""
-    parts = _parts(name)
-    if parts is None:
+    """Return the alias of a name, split at its first `=`; None if it has no `=`."""
+    key, equals, value = str.partition(name, "=")
+    if not equals:
         return None
-    a, b = (np.uint64(_hash(part)) for part in parts)
+    a, b = np.uint64(_hash(key)), np.uint64(_hash(value))
     with np.errstate(over="ignore"):
         return int(alias(a, b)) & HASH

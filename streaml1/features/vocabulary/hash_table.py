@@ -1,30 +1,38 @@
-"""A table from names to slots.
+"""Vocabulary that stores names and gives each the next free slot.
 
-A string is known by its 64-bit hash (that of Python, another in each process): two strings of n
-have the same one with a chance of n**2 / 2**65, and would be one feature. An int is known by a
-hash that no other int has. All else is in a dict.
+=================================  =================================  ==========================
+name                               found by                           in
+=================================  =================================  ==========================
+string                             Python's hash of this process      `entries`
+int of 64 bits                     a bijective mix with a seed        `entries`
+category, given as {key: value}    alias: a mix of both hashes        `entries`
+irregular name                     equality                           `irregular`, a dict
+string that arrives as bytes       stable hash                        `byte_index`
+crossed feature                    mix of the hashes of its factors   `crossed`
+=================================  =================================  ==========================
 
-A category, the name `site=news` from `{"site": "news"}`, is known by a mix of the hashes of its
-parts at the first `=`, its *alias*, so that the two need not be joined to be found. The same name
-given whole is known by its own hash. A name that has come both ways has two entries.
+Strings are compared by their 64-bit hashes only: among n strings, two share a hash, and are one
+feature, with a probability of about n**2 / 2**65. Two ints never share a hash.
 
-Names that come as bytes are found by stable hashes, in a table beside. Those that are new wait as
-bytes, in the slots behind all others, until a string is looked for: then they become strings too.
+The name of a category is ``key=value``, split at the first `=`. Look-up by alias avoids joining
+the strings. The same name given as one string has its own hash; a name that was given both ways has
+two entries.
 
-A crossed feature is known by a mix of the stable hashes of its parts, in a table of its own. It has
-a slot among the names, and where they wait it waits too, as a name without a letter.
+A new name that arrives as bytes stays bytes, pending in one of the last slots. `materialize` turns
+all pending names into strings as soon as a name is looked up as a Python object. A crossed feature
+has a slot, too; while pending it has an empty name there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import compress, groupby
-from typing import Any
 
 import numpy as np
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.rows import ensure
+from streaml1.core.types import Bools, Bytes, Hashes, Ids, Ints, Slots
 from streaml1.features.vocabulary import hash_keys
 from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena
 from streaml1.features.vocabulary.crossed_name import CrossedName
@@ -37,7 +45,7 @@ __all__ = ["InternedVocabulary"]
 
 
 class InternedVocabulary(NameIndex):
-    """The slots of names of any kind; `SlotNames` and `NameIndex` tell of its arrays."""
+    """Vocabulary of names of any hashable type; see `SlotNames` and `NameIndex` for its arrays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,180 +53,203 @@ class InternedVocabulary(NameIndex):
 
     @property
     def byte_index(self) -> HashIndex:
-        """The slots of all strings by their stable hashes."""
-        table = HashIndex() if self._byte_index is None else self._byte_index
-        before = len(self.keys)
-        if table.n < before:
-            slots = range(table.n, before)
-            chosen = np.array([j for j in slots if isinstance(self.keys[j], str)], np.uint32)
-            table.enter(self.hashes(chosen), chosen)
-        if table.n < len(self):
-            late = np.arange(max(table.n, before), len(self))
-            late = late[self.crossed.positions_of(late) < 0]
-            table.enter(self.pending.hashes[late - before], late.astype(np.uint32))
-        table.n = len(self)
-        self._byte_index = table
-        return table
+        """Index of all strings by their stable hashes, brought up to date at each access."""
+        index = HashIndex() if self._byte_index is None else self._byte_index
+        n_keys = len(self.keys)
+        if index.n < n_keys:
+            added = range(index.n, n_keys)
+            strings = np.array([j for j in added if isinstance(self.keys[j], str)], np.uint32)
+            index.enter(self.hashes(strings), strings)
+        if index.n < len(self):
+            pending = np.arange(max(index.n, n_keys), len(self))
+            pending = pending[self.crossed.positions_of(pending) < 0]
+            index.enter(self.pending.hashes[pending - n_keys], pending.astype(np.uint32))
+        index.n = len(self)
+        self._byte_index = index
+        return index
 
     def materialize(self) -> None:
-        """Make strings of the names that wait."""
+        """Turn the pending names into strings; a no-op if there are none."""
         if not len(self.pending):
             return
-        before, names = len(self.keys), list(self.pending.names())
-        slots = np.arange(before, len(self), dtype=np.uint32)
-        known: list[Any] = names
-        texts: list[bool | None] = [None] * len(names)
+        n_keys, names = len(self.keys), list(self.pending.names())
+        slots = np.arange(n_keys, len(self), dtype=np.uint32)
+        new_keys: list[str | None] = [*names]
+        new_values: list[bool | None] = [None] * len(names)
         if len(self.crossed):
             plain = self.crossed.positions_of(slots) < 0
-            texts = [None if is_plain else CROSS for is_plain in plain.tolist()]
-            pairs = zip(names, texts, strict=True)
-            known = [name if text is None else None for name, text in pairs]
+            new_values = [None if is_plain else CROSS for is_plain in plain.tolist()]
+            pairs = zip(names, new_values, strict=True)
+            new_keys = [name if value is None else None for name, value in pairs]
             names, slots = list(compress(names, plain.tolist())), slots[plain]
         hashes, _ = hash_keys.hashes_of(names)
         try:
             self._reserve(len(names))
             self.counts[USED] += hash_keys.put(self.entries, hashes, slots)
             self.counts[WHOLE] += hash_keys.with_equals(names)
-            self.keys.extend(known)
-            self.category_values.extend(texts)
+            self.keys.extend(new_keys)
+            self.category_values.extend(new_values)
             self.pending = NameArena()
-        except BaseException:  # a signal
+        except BaseException:  # a signal: undo, unless all is done
             if len(self.pending):
-                self._forget_strings(before)
+                self._truncate_keys(n_keys)
             raise
 
-    def find_all(self, names: Sequence[Hashable]) -> Any:
-        """Slots of names, uint32; `MISSING` for those unknown."""
+    def find_all(self, names: Sequence[Hashable]) -> Ids:
+        """Return the slots of names; `MISSING` for unknown names."""
         self.materialize()
         return self._find_hashed(*hash_keys.hashes_of(names), names)
 
-    def find_ints(self, ids: Any) -> Any:
-        """Slots of the ints in an array."""
+    def find_ints(self, ids: Slots) -> Ids:
+        """Return the slots of the int names in an array; `MISSING` for unknown ones."""
         slots = hash_keys.find_ints(self.entries, ids)
         if self.irregular:
             for k in np.flatnonzero(slots == MISSING).tolist():
                 slots[k] = self.irregular.get(int(ids[k]), MISSING)
         return slots
 
-    def intern_all(self, names: Sequence[Hashable]) -> Any:
-        """Slots of distinct names, uint32; unknown ones are given the next.
+    def intern_all(self, names: Sequence[Hashable]) -> Ids:
+        """Return the slots of distinct names; unknown names get the next slots.
 
-        Nothing has changed where this raises, but the table may have been rewritten.
+        If this raises, the names and their slots are as before; `entries` may be another array.
         """
         self.materialize()
         hashes, irregular = hash_keys.hashes_of(names)
         slots = self._find_hashed(hashes, irregular, names)
         new = np.flatnonzero(slots == MISSING)
         if self.counts[ALIASED]:
-            self._enter_whole(hashes, slots, names)
+            self._add_own_hashes(hashes, slots, names)
         if not len(new):
             return slots
-        before = len(self)
+        size = len(self)
         self.reserve(len(new))
         try:
             hashed = np.ones(len(names), bool)
             hashed[irregular] = False
+            # Runs of hashed and of irregular names, so that slots follow the order of names.
             for is_hashed, run in groupby(new.tolist(), hashed.__getitem__):
-                places = list(run)
-                self._enter_new([names[k] for k in places], places, slots, hashes, is_hashed)
-        except BaseException:  # a signal, or a name's own `__eq__`
-            self.truncate(before)
+                positions = list(run)
+                self._add([names[k] for k in positions], positions, slots, hashes, is_hashed)
+        except BaseException:  # a signal, or an exception of a name's `__eq__`
+            self.truncate(size)
             raise
         return slots
 
-    def intern_items(self, hashes: Any, names: Sequence[str], texts: Sequence[str | None]) -> bool:
-        """Give the next slots to new features by their hashes; the caller has reserved room.
+    def intern_items(
+        self, hashes: Hashes, names: Sequence[str], values: Sequence[str | None]
+    ) -> bool:
+        """Give the next slots to new features by their hashes; the caller has reserved entries.
 
         Parameters
         ----------
         hashes : ndarray of uint64, shape (n,)
-            Hashes of names, aliases of categories.
-        names, texts
-            Names, and of categories their strings, else None.
+            Hashes of names, and aliases of categories.
+        names
+            Names, and keys of categories.
+        values
+            Values of categories, else None.
 
         Returns
         -------
-        False if one of them has a slot already, or two have the same hash: nothing has changed.
+        bool
+            False if a feature has a slot already, or two have the same hash. Then nothing has
+            changed.
         """
         if (hash_keys.find(self.entries, hashes) != MISSING).any():
             return False
-        before, n = len(self), len(names)
+        size, n = len(self), len(names)
         slots = np.empty(n, np.uint32)
         try:
-            hash_keys.intern(self.entries, hashes, slots, np.uint64(before))
+            hash_keys.intern(self.entries, hashes, slots, np.uint64(size))
             self.keys.extend(names)
-            self.category_values.extend(texts)
-            aliased = n - texts.count(None)
+            self.category_values.extend(values)
+            n_categories = n - values.count(None)
             self.counts[USED] += n
-            self.counts[ALIASED] += aliased
-            if aliased < n:
-                whole = [name for name, text in zip(names, texts, strict=True) if text is None]
+            self.counts[ALIASED] += n_categories
+            if n_categories < n:
+                whole = [name for name, value in zip(names, values, strict=True) if value is None]
                 self.counts[WHOLE] += hash_keys.with_equals(whole)
         except BaseException:  # a signal
-            self.truncate(before)
+            self.truncate(size)
             raise
-        if slots[-1] != before + n - 1:
-            self.truncate(before)
+        if slots[-1] != size + n - 1:  # two have the same hash
+            self.truncate(size)
             return False
         return True
 
-    # Names that come as bytes
+    # Names that arrive as bytes, and crossed features
 
     def intern_bytes(
-        self, hashes: Any, slots: Any, names: Any, spans: Any, most: int, at: int = 0
+        self, hashes: Hashes, slots: Ids, text: Bytes, spans: Hashes, max_slots: int, start: int = 0
     ) -> int:
-        """Slots of names that come as bytes, as `ByBytes.intern` tells; new ones wait."""
-        return self.byte_index.intern(hashes, slots, names, spans, self.pending, most, at)
+        """Write the slots of names that arrive as bytes to `slots`; new names become pending.
 
-    # Crossed features
+        See `HashIndex.intern` for the parameters and the returned position.
+        """
+        return self.byte_index.intern(hashes, slots, text, spans, self.pending, max_slots, start)
 
     def intern_crossed(
-        self, hashes: Any, slots: Any, parts: InteractionFactors, most: int = MISSING, at: int = 0
+        self,
+        hashes: Hashes,
+        slots: Ids,
+        factors: InteractionFactors,
+        max_slots: int = MISSING,
+        start: int = 0,
     ) -> int:
-        """Slots of crossed features, as `Products.intern` tells; new ones wait."""
-        before, table = len(self), self._byte_index
-        at = self.crossed.intern(hashes, slots, parts, self.pending, before, most, at)
-        if table is not None and table.n == before:  # they are no names to be found there
-            table.n = len(self)
-        return at
+        """Write the slots of crossed features to `slots`; new ones become pending.
 
-    # Room
+        See `CrossedTable.intern` for the parameters and the returned position.
+        """
+        size, index = len(self), self._byte_index
+        end = self.crossed.intern(hashes, slots, factors, self.pending, size, max_slots, start)
+        if index is not None and index.n == size:  # crossed features are not in the byte index
+            index.n = len(self)
+        return end
+
+    # Capacity and released slots
 
     def reserve(self, n: int) -> None:
-        """Have places free for `n` entries more."""
+        """Make room for `n` more entries, so that half of all entries stay free."""
         self.materialize()
         self._reserve(n)
 
     def truncate(self, size: int) -> None:
-        """Have only the names of the first slots."""
+        """Remove the names of the slots from `size` on."""
         self.materialize()
         if len(self.crossed):
             slots = np.arange(len(self))
             self.crossed = self.crossed.remapped(np.where(slots < size, slots, -1))
-        self._forget_strings(size)
+        self._truncate_keys(size)
 
-    def _forget_strings(self, size: int) -> None:
-        """Have only the first of the names that do not wait."""
+    def _truncate_keys(self, size: int) -> None:
+        """Remove the names from `size` on of those that are not pending."""
         if self._byte_index is not None and self._byte_index.n > size:
             self._byte_index = None
         del self.keys[size:], self.category_values[size:]
         self.irregular = {name: slot for name, slot in self.irregular.items() if slot < size}
-        kept = self.entries.reshape(-1, 2)
-        self._rewrite(kept[kept[:, 1] < size], len(kept))
+        pairs = self.entries.reshape(-1, 2)
+        self._rewrite(pairs[pairs[:, 1] < size], len(pairs))
         self._count()
 
-    def retain(self, kept: Any) -> tuple[InternedVocabulary, Any]:
-        """Give back the slots that are not `kept`, a bool each; this table is left as it was.
+    def retain(self, retained: Bools) -> tuple[InternedVocabulary, Ints]:
+        """Return a vocabulary of the retained slots; this one is unchanged.
+
+        Parameters
+        ----------
+        retained : ndarray of bool
+            For each slot whether it is retained. Flags behind the last name are ignored.
 
         Returns
         -------
-        tuple
-            The table of the others, and the new slot of each, negative where it was given back.
+        vocabulary : InternedVocabulary
+            The vocabulary, its slots numbered from 0 in the same order.
+        new_slots : ndarray of int64, shape (len(self),)
+            The new slot of each slot, negative for released ones.
         """
-        kept = kept[: len(self)]
-        new_slots = np.where(kept, np.cumsum(kept) - 1, -1)
+        retained = retained[: len(self)]
+        new_slots = np.where(retained, np.cumsum(retained) - 1, -1)
         target = InternedVocabulary()
-        self._copy_subset_to(target, kept, new_slots)
+        self._copy_subset_to(target, retained, new_slots)
         if self._byte_index is not None:
             target._byte_index = self._byte_index.remapped(new_slots)
         if not self.keys:
@@ -233,54 +264,72 @@ class InternedVocabulary(NameIndex):
         target._count()
         return target, new_slots
 
-    def as_ints(self) -> Any:
-        """Return the names by slot as an array of ints >= 0; None if one is of another kind."""
+    def as_ints(self) -> Ints | None:
+        """Return the names by slot as ints; None unless all names are non-negative ints."""
         if self.irregular or len(self.pending) or len(self.crossed):
             return None
         if not all(type(name) is int and name >= 0 for name in self.keys):
             return None
         return np.array(self.keys, np.int64)
 
-    # Files
+    # Model files
 
     @staticmethod
-    def from_state_dict(names: Iterable[Hashable], joints: Any) -> InternedVocabulary:
-        """Return the vocabulary of saved names, in their order."""
+    def from_state_dict(
+        names: Iterable[Hashable], joints: Sequence[int] | Ints
+    ) -> InternedVocabulary:
+        """Return the vocabulary of saved names, slots in their order; inverse of `state_dict`.
+
+        Raises
+        ------
+        AssertionError
+            If the names or joints are inconsistent.
+        """
         names = list(names)
-        ensure(len(joints) == len(names), "a name without its joint")
-        table = InternedVocabulary()
+        ensure(
+            len(joints) == len(names),
+            f"each name needs a joint, got {len(joints)} joints of {len(names)} names",
+        )
+        vocabulary = InternedVocabulary()
         crossed = np.fromiter((isinstance(name, CrossedName) for name in names), bool, len(names))
         plain = [name for name in names if not isinstance(name, CrossedName)]
-        table.intern_all(plain)
-        ensure(len(table) == len(plain), "a name stands twice")
+        vocabulary.intern_all(plain)
+        ensure(len(vocabulary) == len(plain), "names must be distinct, got a duplicate")
         if crossed.any():
-            table._spread(names, crossed)
-        where = np.flatnonzero(np.asarray(joints) >= 0).tolist()
-        if where:
-            table._take_apart({k: int(joints[k]) for k in where})
-        return table
+            vocabulary._insert_crossed(names, crossed)
+        categories = np.flatnonzero(np.asarray(joints) >= 0).tolist()
+        if categories:
+            vocabulary._split_categories({k: int(joints[k]) for k in categories})
+        return vocabulary
 
-    def _spread(self, names: list[Hashable], crossed: Any) -> None:
-        """Put crossed features where they stand among the names, which are all of the others."""
+    def _insert_crossed(self, names: list[Hashable], crossed: Bools) -> None:
+        """Insert the crossed features among `names`; the others are in this vocabulary, in order.
+
+        `crossed` has a flag for each name. Each name gets its position in `names` as its slot.
+        """
         slots = np.flatnonzero(~crossed).astype(np.uint32)
         taken = self._taken()
         taken[:, 1] = slots[taken[:, 1].astype(np.int64)]
         self._rewrite(taken, len(self.entries) // 2)
         self.irregular = {name: int(slots[slot]) for name, slot in self.irregular.items()}
         self.keys, self.category_values = list(names), [None] * len(names)
-        places = np.flatnonzero(crossed)
-        for k in places.tolist():
+        crossed_slots = np.flatnonzero(crossed)
+        for k in crossed_slots.tolist():
             self.keys[k], self.category_values[k] = None, CROSS
-        self.crossed.restore([names[k] for k in places.tolist()], places)  # type: ignore
+        self.crossed.restore([names[k] for k in crossed_slots.tolist()], crossed_slots)  # type: ignore
 
-    def _take_apart(self, joints: dict[int, int]) -> None:
-        """Enter some names by their aliases instead."""
+    def _split_categories(self, joints: dict[int, int]) -> None:
+        """Replace the entries of some names by entries for their aliases.
+
+        `joints` maps the slot of each name to the position of its first `=`.
+        """
         whole = self._taken()
         whole = whole[~np.isin(whole[:, 1], np.array(list(joints), np.uint64))]
         aliases = []
         for slot, joint in joints.items():
             name = self.keys[slot]
-            ensure(isinstance(name, str) and str.find(name, "=") == joint, "not a category")
+            is_category = isinstance(name, str) and str.find(name, "=") == joint
+            ensure(is_category, f"joint {joint} of slot {slot} is not the first '=' of its name")
             self.keys[slot], self.category_values[slot] = name[:joint], name[joint + 1 :]  # type: ignore
             h = hash_keys.alias_of(name)  # type: ignore[arg-type]
             aliases.append((h, slot))
@@ -289,31 +338,37 @@ class InternedVocabulary(NameIndex):
         self._count()
 
     def check(self, size: int) -> None:
-        """Raise AssertionError where table, dict and lists disagree."""
+        """Raise AssertionError if the hash tables, the dict and the lists disagree.
+
+        `size` is the number of slots of the rule.
+        """
         n = len(self)
-        ensure(n <= size, "more names than slots")
+        ensure(n <= size, f"more names than slots: {n} names, {size} slots")
         crossed = self.crossed_mask()
         if len(self.pending):
-            late = np.flatnonzero(~crossed[len(self.keys) :]) + len(self.keys)
-            names = self.names()
-            found, unknown = self.byte_index.find(name_hashes([names[j] for j in late.tolist()]))
-            ensure(not len(unknown), "a name that waits is not found")
-            ensure((found == late).all(), "it is found at another slot")
+            pending = np.flatnonzero(~crossed[len(self.keys) :]) + len(self.keys)
+            all_names = self.names()
+            pending_names = [all_names[j] for j in pending.tolist()]
+            found, unknown = self.byte_index.find(name_hashes(pending_names))
+            ensure(not len(unknown), "a pending name is not in the byte index")
+            ensure((found == pending).all(), "a pending name has another slot in the byte index")
             n = len(self.keys)
-        ensure(len(self.category_values) == n, "a name without its text")
-        flags = [text is CROSS for text in self.category_values]
-        ensure(crossed[:n].tolist() == flags, "a crossed feature is told as none")
+        n_values = len(self.category_values)
+        ensure(n_values == n, f"{n} keys have {n_values} category values")
+        flags = [value is CROSS for value in self.category_values]
+        ensure(crossed[:n].tolist() == flags, "marks of crossed features disagree with `crossed`")
         plain = np.flatnonzero(~crossed[:n])
-        known = self.names_at(plain)
-        slots = self._find_hashed(*hash_keys.hashes_of(known), known)
+        plain_names = self.names_at(plain)
+        slots = self._find_hashed(*hash_keys.hashes_of(plain_names), plain_names)
         ensure((slots == plain).all(), "a name is not found at its slot")
         self.crossed.check()
         taken = self._taken()[:, 1]
-        ensure(len(taken) == self.counts[USED], "the places taken are miscounted")
-        ensure(np.all(taken < n), "a place has a slot without a name")
+        used = int(self.counts[USED])
+        ensure(len(taken) == used, f"{len(taken)} entries are taken, counted {used}")
+        ensure(np.all(taken < n), "an entry has a slot without a name")
         hashed = len(plain) - len(self.irregular)
-        ensure(hashed == len(np.unique(taken)), "a name has no place")
-        ensure(2 * len(taken) <= len(self.entries) // 2, "the table is more than half full")
+        ensure(hashed == len(np.unique(taken)), "a name has no entry")
+        ensure(2 * len(taken) <= len(self.entries) // 2, "more than half of the entries are taken")
         counts = self.counts.copy()
         self._count()
-        ensure((counts == self.counts).all(), f"the counts are {counts}, not {self.counts}")
+        ensure((counts == self.counts).all(), f"counts must be {self.counts}, got {counts}")

@@ -1,13 +1,15 @@
-"""The names that features are crossed of, as kernels take them."""
+"""The factors of crossed features as arrays for kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
+from streaml1.core.types import Bytes, Hashes, Ids
 
 __all__ = ["InteractionFactors", "factors_of", "encode_names"]
 
@@ -15,35 +17,46 @@ _HALF = np.uint64(32)
 
 
 class InteractionFactors(NamedTuple):
-    """What some features are crossed of.
+    """The factors of n crossed features.
+
+    Feature c is the product of the CSR entries ``places[c]``. The name of entry e has the index
+    ``ids[e]`` in `masks`, `hashes` and `spans`.
 
     Attributes
     ----------
-    places : ndarray
-        Shape (n, 3), int32: the entries that are crossed; -1 for no third.
-    ids : ndarray
-        Of each entry its name, uint32: its place in all that follows.
-    masks : ndarray
-        Of a name the prefixes it belongs to, a bit each, uint64; 0 where it is not crossed. Parts
-        are told by their first bits, and then by hash.
-    hashes : ndarray
-        Its stable hash, uint64.
-    spans : ndarray
-        Where in `letters` it stands, as of `streaml1.text.parsed_rows.NamedRows`.
-    letters : ndarray
-        The UTF-8 of the names, uint8.
+    places : ndarray of int32, shape (n, 3)
+        The positions of the crossed CSR entries; the third is -1 if there are two.
+    ids : ndarray of uint32
+        The index of the name of each entry.
+    masks : ndarray of uint64
+        Bit p is set if the name has the prefix p of the interactions; 0 if it is not crossed. The
+        display order of factors is that of their lowest set bits, ties in the order of hashes.
+    hashes : ndarray of uint64
+        The stable hash of each name.
+    spans : ndarray of uint64
+        Where in `letters` each name is: ``first byte << 32 | length``.
+    letters : ndarray of uint8
+        Bytes that contain the names in UTF-8.
     """
 
-    places: Any
-    ids: Any
-    masks: Any
-    hashes: Any
-    spans: Any
-    letters: Any
+    places: NDArray[np.int32]
+    ids: Ids
+    masks: Hashes
+    hashes: Hashes
+    spans: Hashes
+    letters: Bytes
 
 
-def encode_names(names: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the UTF-8 of some names and the span of each; empty for other than strings."""
+def encode_names(names: Sequence[Hashable]) -> tuple[Bytes, Hashes]:
+    """Encode names in UTF-8.
+
+    Returns
+    -------
+    letters : ndarray of uint8
+        The names, one after the other, and one byte more: the array is never empty.
+    spans : ndarray of uint64, shape (len(names),)
+        Where each name is: ``first byte << 32 | length``; the length is 0 unless it is a string.
+    """
     texts = [
         str.encode(name, "utf-8", "surrogatepass") if isinstance(name, str) else b""
         for name in names
@@ -54,15 +67,15 @@ def encode_names(names: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def factors_of(names: Sequence[Sequence[str]]) -> InteractionFactors:
-    """Return the factors of some interactions, given by name in display order."""
-    flat = [part for parts in names for part in parts]
+    """Return the factors of crossed features, given their names in display order."""
+    flat = [name for factors in names for name in factors]
     letters, spans = encode_names(flat)
     places = np.full((len(names), 3), -1, np.int32)
     masks = np.empty(len(flat), np.uint64)
-    at = 0
-    for k, parts in enumerate(names):
-        for z in range(len(parts)):
-            places[k, z], masks[at] = at, 1 << z
-            at += 1
+    pos = 0
+    for k, factors in enumerate(names):
+        for z in range(len(factors)):
+            places[k, z], masks[pos] = pos, 1 << z
+            pos += 1
     ids = np.arange(len(flat), dtype=np.uint32)
     return InteractionFactors(places, ids, masks, name_hashes(flat), spans, letters)

@@ -1,13 +1,13 @@
-"""By what a name is found: hashes of strings and ints in a table, a dict for all others."""
+"""Index from names to slots: a hash table for strings and ints, a dict for irregular names."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import compress
-from typing import Any
 
 import numpy as np
 
+from streaml1.core.types import Hashes, Ids
 from streaml1.features.vocabulary import hash_keys
 from streaml1.features.vocabulary.probing import MISSING, empty_entries
 from streaml1.features.vocabulary.slot_names import SlotNames
@@ -15,21 +15,25 @@ from streaml1.features.vocabulary.slot_names import SlotNames
 __all__ = ["ALIASED", "DOUBLE", "IRREGULAR", "USED", "WHOLE", "NameIndex"]
 
 USED, ALIASED, WHOLE, DOUBLE, IRREGULAR = range(5)
+"""Elements of `NameIndex.counts`."""
 
 
 class NameIndex(SlotNames):
-    """The slots of names that do not wait.
+    """The slots of the names that are not pending.
 
     Attributes
     ----------
-    entries : ndarray
-        An open-addressing table: (hash, slot) a place, half of them free at least.
-    counts : ndarray
-        int64: [USED] places taken; [ALIASED] categories that have no entry by their own hash;
-        [WHOLE] names with an `=` that have none by their alias; [DOUBLE] names that have both;
-        [OTHERS] names that have none.
-    others : dict
-        The slots of the names that are neither strings nor ints.
+    entries : ndarray of uint64
+        The hash table, as of `probing`; its hashes are those of `hash_keys`. Crossed features
+        have no entry.
+    counts : ndarray of int64
+        ``counts[USED]``: entries that are taken.
+        ``counts[ALIASED]``: categories with an entry for their alias only.
+        ``counts[WHOLE]``: names with an `=` that have an entry for their own hash only.
+        ``counts[DOUBLE]``: categories with an entry for either.
+        ``counts[IRREGULAR]``: names without an entry.
+    irregular : dict
+        The slots of the names without an entry: those that are neither strings nor 64-bit ints.
     """
 
     def __init__(self) -> None:
@@ -38,7 +42,8 @@ class NameIndex(SlotNames):
         self.entries = empty_entries(1024)
         self.counts = np.zeros(5, np.int64)
 
-    def _find_hashed(self, hashes: Any, irregular: list[int], names: Sequence[Hashable]) -> Any:
+    def _find_hashed(self, hashes: Hashes, irregular: list[int], names: Sequence[Hashable]) -> Ids:
+        """Return the slots of names, given what `hashes_of` returns of them."""
         slots = hash_keys.find(self.entries, hashes)
         for k in irregular:
             slots[k] = self.irregular.get(names[k], MISSING)
@@ -49,46 +54,60 @@ class NameIndex(SlotNames):
                 slots[k] = self.irregular.get(names[k], MISSING)
         if self.counts[ALIASED]:
             for k in np.flatnonzero(slots == MISSING).tolist():
-                slots[k] = self._find_in_parts(names[k])
+                slots[k] = self._find_by_alias(names[k])
         return slots
 
     def _find_equal(self, name: Hashable) -> int:
-        """Slot of a string or an int that `name`, neither of them, is equal to: of equal hash."""
+        """Return the slot of the string or int that an irregular name equals, or `MISSING`."""
         for slot in hash_keys.find_equals(self.entries, name):
             if slot != MISSING and self.name(slot) == name:
                 return slot
         return MISSING
 
-    def _find_in_parts(self, name: Hashable) -> int:
+    def _find_by_alias(self, name: Hashable) -> int:
         h = hash_keys.alias_of(name) if isinstance(name, str) else None
         return MISSING if h is None else self._find_by_hash(h)
 
     def _find_by_hash(self, h: int) -> int:
         return int(hash_keys.find(self.entries, np.array([h], np.uint64))[0])
 
-    def _enter_new(
-        self, names: list[Hashable], places: list[int], slots: Any, hashes: Any, hashed: bool
+    def _add(
+        self, names: list[Hashable], positions: list[int], slots: Ids, hashes: Hashes, hashed: bool
     ) -> None:
-        """Give unknown names the next slots; `places` is where they stand in the other arrays."""
+        """Give unknown names the next slots.
+
+        Parameters
+        ----------
+        names
+            The names, distinct.
+        positions
+            The position of each in `slots` and `hashes`.
+        slots
+            Receives the slots.
+        hashes
+            The hashes, as of `hash_keys.hashes_of`.
+        hashed
+            Whether the names have a hash; otherwise all of them are irregular.
+        """
         before = len(self)
         if hashed:
-            given = np.empty(len(names), np.uint32)
-            hash_keys.intern(self.entries, hashes[places], given, np.uint64(before))
-            slots[places] = given
-            if given[-1] != before + len(names) - 1:  # some have equal hashes
-                first = np.sort(np.unique(given, return_index=True)[1]).tolist()
+            new_slots = np.empty(len(names), np.uint32)
+            hash_keys.intern(self.entries, hashes[positions], new_slots, np.uint64(before))
+            slots[positions] = new_slots
+            if new_slots[-1] != before + len(names) - 1:  # some have equal hashes: one feature
+                first = np.sort(np.unique(new_slots, return_index=True)[1]).tolist()
                 names = [names[k] for k in first]
             self.counts[USED] += len(names)
             self.counts[WHOLE] += hash_keys.with_equals(names)
         else:
-            slots[places] = np.arange(before, before + len(names))
+            slots[positions] = np.arange(before, before + len(names))
             self.irregular.update({name: before + k for k, name in enumerate(names)})
             self.counts[IRREGULAR] = len(self.irregular)
         self.category_values.extend([None] * len(names))
         self.keys.extend(names)
 
-    def _enter_whole(self, hashes: Any, slots: Any, names: Sequence[Hashable]) -> None:
-        """Enter by their own hashes the names that were found by their aliases."""
+    def _add_own_hashes(self, hashes: Hashes, slots: Ids, names: Sequence[Hashable]) -> None:
+        """Add entries for the own hashes of the names that were found by their aliases."""
         found = [k for k in np.flatnonzero(slots != MISSING).tolist() if isinstance(names[k], str)]
         found = [k for k in found if self.category_values[slots[k]] is not None]
         slots_of = {k: self._find_by_hash(hashes[k]) for k in found}
@@ -98,34 +117,39 @@ class NameIndex(SlotNames):
             try:
                 hash_keys.put(self.entries, hashes[found], slots[found].astype(np.uint32))
                 self.counts += len(found) * np.array([1, -1, 0, 1, 0])
-            except BaseException:
+            except BaseException:  # a signal: some entries may have been added
                 self._count()
                 raise
 
-    # Places
+    # The hash table
 
     def _reserve(self, n: int) -> None:
+        """Make room for `n` more entries, so that half of all entries stay free."""
         needed = 2 * (int(self.counts[USED]) + n)
         if needed > len(self.entries) // 2:
             self._rewrite(self._taken(), 1 << (2 * needed - 1).bit_length())
 
-    def _taken(self) -> Any:
+    def _taken(self) -> Hashes:
+        """Return the taken entries, shape (n, 2): hashes and slots."""
         pairs = self.entries.reshape(-1, 2)
-        return pairs[pairs[:, 1] != MISSING]
+        taken: Hashes = pairs[pairs[:, 1] != MISSING]
+        return taken
 
-    def _rewrite(self, taken: Any, places: int) -> None:
-        entries = empty_entries(places)
+    def _rewrite(self, taken: Hashes, capacity: int) -> None:
+        """Replace the table by one of `capacity` entries that holds those of `taken`."""
+        entries = empty_entries(capacity)
         hash_keys.put(entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
         self.entries = entries
 
     def _count(self) -> None:
+        """Recompute `counts` from the table and the names."""
         slots, n = self._taken()[:, 1].astype(np.int64), len(self.keys)
-        entered = np.bincount(slots, minlength=n)
-        aliased = np.fromiter((isinstance(text, str) for text in self.category_values), bool, n)
+        n_entries = np.bincount(slots, minlength=n)
+        is_category = np.fromiter((isinstance(v, str) for v in self.category_values), bool, n)
         whole = 0
         if self.counts[WHOLE]:
-            single = compress(self.keys, (entered == 1) & ~aliased)
+            single = compress(self.keys, (n_entries == 1) & ~is_category)
             whole = hash_keys.with_equals(list(single))
-        double = np.count_nonzero(entered == 2)
-        single_aliases = np.count_nonzero((entered == 1) & aliased)
+        double = np.count_nonzero(n_entries == 2)
+        single_aliases = np.count_nonzero((n_entries == 1) & is_category)
         self.counts[:] = (len(slots), single_aliases, whole, double, len(self.irregular))

@@ -1,39 +1,62 @@
-"""Names from what `state_dict` made of them."""
+"""Vocabularies from the plain values that their `state_dict` returned."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streaml1.core.rows import ensure
+from streaml1.core.types import Ints
 from streaml1.features.vocabulary.hash_table import InternedVocabulary
 from streaml1.features.vocabulary.hashed import HashedVocabulary
 from streaml1.features.vocabulary.ints import INTS, IntVocabulary
 
-__all__ = ["COPY_SLOTS", "SPARSE", "vocabulary_from_state_dict"]
+__all__ = ["COPY_SLOTS", "SPARSE", "RestoredVocabulary", "vocabulary_from_state_dict"]
 
-# Ints are slots themselves as long as one slot in SPARSE is used, or memory is no matter: so many
-# slots are none in one copy of a model among thousands.
 SPARSE = 16
+"""Ints stay their own slots while at least one slot in `SPARSE` is used."""
+
 COPY_SLOTS = 2**14
+"""Ints below stay their own slots in any case: this memory is small even for one of many copies."""
 
 
-def vocabulary_from_state_dict(state: dict[str, Any]) -> tuple[Any, Any, int]:
-    """Names, the slots of those that were dumped, and how many slots there must be."""
+class RestoredVocabulary(NamedTuple):
+    """A vocabulary, the slots of the names that were saved, and how many slots a rule needs."""
+
+    vocabulary: HashedVocabulary | IntVocabulary | InternedVocabulary
+    slots: Ints
+    size: int
+
+
+def vocabulary_from_state_dict(state: dict[str, Any]) -> RestoredVocabulary:
+    """Build the vocabulary of the names in `state`, as `state_dict` of a vocabulary returns it.
+
+    Ints that are too sparse to be their own slots are interned.
+
+    Raises
+    ------
+    AssertionError
+        If `state` is inconsistent.
+    """
     if state["kind"] == "table":
-        table = InternedVocabulary.from_state_dict(state["names"], state["joints"])
-        return table, np.arange(len(table)), len(table)
+        return _all_slots(InternedVocabulary.from_state_dict(state["names"], state["joints"]))
     slots = state["slots"].astype(np.int64)
-    ensure(len(np.unique(slots)) == len(slots), "a slot stands twice")
-    top = int(slots.max(initial=-1)) + 1
+    ensure(len(np.unique(slots)) == len(slots), "two names have the same slot")
+    size = int(slots.max(initial=-1)) + 1
     if state["kind"] == "hashed":
         bits = int(state["bits"])
-        ensure(1 <= bits <= 30 and top <= 1 << bits, "a slot is beyond the hash")
-        return HashedVocabulary(bits), slots, 1 << bits
-    ensure(top <= INTS, "a slot is beyond the ints")
-    if top <= max(COPY_SLOTS, SPARSE * len(slots)):
-        return IntVocabulary(), slots, top
-    table = InternedVocabulary()
-    table.intern_all(slots.tolist())
-    return table, np.arange(len(table)), len(table)
+        ensure(1 <= bits <= 30, f"bits must be in [1, 30], got {bits}")
+        ensure(size <= 1 << bits, f"a slot must be < {1 << bits}, got {size - 1}")
+        return RestoredVocabulary(HashedVocabulary(bits), slots, 1 << bits)
+    ensure(size <= INTS, f"an int slot must be < {INTS}, got {size - 1}")
+    if size <= max(COPY_SLOTS, SPARSE * len(slots)):
+        return RestoredVocabulary(IntVocabulary(), slots, size)
+    interned = InternedVocabulary()
+    interned.intern_all(slots.tolist())
+    return _all_slots(interned)
+
+
+def _all_slots(vocabulary: InternedVocabulary) -> RestoredVocabulary:
+    size = len(vocabulary)
+    return RestoredVocabulary(vocabulary, np.arange(size), size)

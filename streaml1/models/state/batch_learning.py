@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -186,14 +186,14 @@ class BatchLearner(WeightedState):
                 self._grow_to(needed, spare=needed // 8)  # expect larger ids soon
                 return rows
             self._switch_to_names()
-        slots = self.vocabulary.find_ints(rows.ids)
+        vocabulary = cast("InternedVocabulary | HashedVocabulary", self.vocabulary)
+        slots = vocabulary.find_ints(rows.ids)
         unknown = slots == MISSING
         if unknown.any():
-            names = self.vocabulary
             self._reserve_ints(sorted_unique(rows.ids[unknown]))
             if isinstance(self.vocabulary, IntVocabulary):
                 return self._rows(batch)
-            if self.vocabulary is not names:  # known slots may have been released
+            if self.vocabulary is not vocabulary:  # known slots may have been released
                 slots = self.vocabulary.find_ints(rows.ids)
                 unknown = slots == MISSING
             new_ids = rows.ids[unknown]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class GrowableState(LockedState):
         while pos < len(hashes):
             if isinstance(self.vocabulary, IntVocabulary):
                 self._switch_to_names()
-            names = self.vocabulary
+            names = self._interned
             if names.irregular:
                 return self._intern_irregular(texts)
             known, begun, context = len(names), pos, self._context
@@ -122,9 +122,14 @@ class GrowableState(LockedState):
 
     # Capacity
 
+    @property
+    def _interned(self) -> InternedVocabulary:
+        """The vocabulary, where the caller knows that it is an interned one."""
+        return cast("InternedVocabulary", self.vocabulary)
+
     def _reserve_slots(self, n: int) -> None:
         """Ensure slots for `n` more names."""
-        if len(self.vocabulary) + n > self.rule.size:
+        if len(self._interned) + n > self.rule.size:
             self._make_room(n)
 
     def _reserve_entries(self, n: int, crossed: int = 0, letters: int = 0) -> None:
@@ -191,7 +196,7 @@ class GrowableState(LockedState):
 
     def _grows_to(self, size: int, n: int) -> bool:
         """Return whether growing to `size` suffices; releasing zeros too would cost much more."""
-        return self.rule.size < size and len(self.vocabulary) + n <= size
+        return self.rule.size < size and len(self._interned) + n <= size
 
     def _size_for(self, live_mask: Bools, n: int) -> int:
         """Return the number of slots to have for the live ones and `n` more."""
@@ -203,7 +208,7 @@ class GrowableState(LockedState):
 
     def _release_zeros(self, live_mask: Bools, size: int) -> None:
         """Release the slots that are not live, and resize to `size` slots."""
-        names, new_slots = self.vocabulary.retain(live_mask)
+        names, new_slots = self._interned.retain(live_mask)
         if self._switch_to_ints(names, new_slots):
             return
         padded = np.full(self.rule.size, -1)
@@ -236,7 +241,7 @@ class GrowableState(LockedState):
 
         The switch is considered only when the rule would have to grow.
         """
-        n, names = len(new), self.vocabulary
+        n, names = len(new), self._interned
         if len(names) + n > self.rule.size:
             below = int(new[-1]) + 1
             if self._switch_to_ints(names, np.arange(len(names)), n, below):
@@ -254,9 +259,8 @@ class GrowableState(LockedState):
             forgotten.add(self.vocabulary.hashes(np.flatnonzero(gone)))
         rule = self.rule.remap(new_slots, size)
         # Compute everything before the assignments: an interrupt must not leave half of them.
-        tracked = [
-            (tracker, tracker.remapped(self.vocabulary, new_slots)) for tracker in self.trackers
-        ]
+        before = cast("InternedVocabulary | IntVocabulary", self.vocabulary)
+        tracked = [(tracker, tracker.remapped(before, new_slots)) for tracker in self.trackers]
         self._context = None
         self.rule, self.vocabulary, self.forgotten = rule, vocabulary, forgotten
         for tracker, state in tracked:

@@ -13,6 +13,7 @@ import numpy as np
 
 from streaml1.features.interactions import Interactions
 from streaml1.features.ngrams import NGrams
+from streaml1.features.vocabulary import AnyVocabulary
 from streaml1.models.state.change_tracking import ChangeTracker
 from streaml1.models.state.distinct_count import DistinctCounter
 from streaml1.models.state.predictor import Predictor
@@ -32,7 +33,7 @@ class LockedState(Predictor):
         self,
         rule: Any,
         record: Any,
-        vocabulary: Any,
+        vocabulary: AnyVocabulary,
         interactions: Interactions | None = None,
         ngrams: NGrams | None = None,
     ) -> None:

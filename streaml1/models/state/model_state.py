@@ -151,7 +151,7 @@ class ModelState(BatchLearner):
         with self.lock:
             # Each retry follows a reservation, which may release the slots of other names.
             for _ in range(4):
-                if len(self.vocabulary.keys) + n > self.rule.size:
+                if len(self.vocabulary.keys) + n > self.rule.size:  # type: ignore[union-attr]
                     with self.exclusive():
                         self._reserve_entries(n)
                 context = self._context

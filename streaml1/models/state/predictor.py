@@ -28,9 +28,11 @@ from streaml1.features.interactions import (
 from streaml1.features.ngrams import NGrams, ngram_batch
 from streaml1.features.vocabulary import (
     MISSING,
+    AnyVocabulary,
     HashedVocabulary,
     InternedVocabulary,
     IntVocabulary,
+    VocabularySnapshot,
 )
 from streaml1.features.vocabulary.byte_interning import distinct
 from streaml1.features.vocabulary.restore import vocabulary_from_state_dict
@@ -75,7 +77,7 @@ class Predictor:
         self,
         rule: Any,
         record: Any,
-        vocabulary: Any,
+        vocabulary: AnyVocabulary,
         interactions: Interactions | None = None,
         ngrams: NGrams | None = None,
     ) -> None:
@@ -102,7 +104,7 @@ class Predictor:
         """Copy the state cheaply; the returned function does the rest of the work."""
         return self._snapshot(self.vocabulary.snapshot())
 
-    def _snapshot(self, names: Any) -> Callable[[], dict[str, Any]]:
+    def _snapshot(self, names: VocabularySnapshot) -> Callable[[], dict[str, Any]]:
         slots, arrays = self.rule.state_dict()
         if not len(slots) and not isinstance(names, HashedVocabulary):
             names = IntVocabulary()
@@ -395,8 +397,7 @@ class Predictor:
             return slots, np.empty(0, np.int64)
         if isinstance(self.vocabulary, IntVocabulary):
             return np.full(len(hashes), MISSING, np.uint32), np.arange(len(hashes))
-        found: tuple[Any, Any] = self.vocabulary.byte_index.find(hashes)
-        return found
+        return self.vocabulary.byte_index.find(hashes)
 
     def _of_texts(self, rows: Rows, texts: NamedRows, slots_of: Callable[[NamedRows], Any]) -> Rows:
         """Convert text rows to rows of distinct slots; `slots_of` maps names to slots."""

@@ -5,17 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from streaml1.core.types import Bools, Floats, Ints
-from streaml1.features.vocabulary import HashedVocabulary, InternedVocabulary, IntVocabulary
+from streaml1.features.vocabulary import VocabularySnapshot
 
 __all__ = ["largest_weights", "smallest_slots"]
 
 
-def smallest_slots(
-    slots: Ints,
-    sizes: Floats,
-    n: int,
-    vocabulary: HashedVocabulary | InternedVocabulary | IntVocabulary,
-) -> Ints:
+def smallest_slots(slots: Ints, sizes: Floats, n: int, vocabulary: VocabularySnapshot) -> Ints:
     """Return the `n` slots whose weights have the smallest absolute values `sizes`.
 
     Ties are broken by the hash of the name, smaller first. Slot numbers cannot break them: they
