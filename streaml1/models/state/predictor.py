@@ -204,8 +204,8 @@ class Predictor:
         names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))
         slots = self.vocabulary.find_all(names)
         if self.interactions is not None:
-            crosses = self.interactions.of(plain)
-            names += [cross.parts for cross in crosses]
+            crosses = self.interactions.crossed_features(plain)
+            names += [cross.factors for cross in crosses]
             values = np.append(values, [cross.value for cross in crosses])
             slots = np.append(slots, find_crossed(self.vocabulary, hashes_of(crosses))[0])
         ids, values = self._row(names, values, slots)
@@ -288,7 +288,7 @@ class Predictor:
                         else ()
                     ):
                         self.interactions.require_plain(name)
-                    self.interactions.of(plain)
+                    self.interactions.crossed_features(plain)
             except BadExample as bad:
                 raise BadExample(bad.reason, row) from None
 
