@@ -74,7 +74,7 @@ class ModelState(BatchLearner):
         if self.ngrams is not None and not self._reads_text:
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
                 return self._learn_as_batch(x, y, w, eta)
-            x = self.ngrams.of(x)
+            x = self.ngrams.expand(x)
         context = self._context
         status = dict_reader.FALLBACK
         if context is not None:

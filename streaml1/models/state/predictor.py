@@ -147,7 +147,7 @@ class Predictor:
             # No dict kernel reads crossed text; with hashing, strings are fast.
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
                 return float(self.margins(self.batch([x]), out)[0])
-            x = self.ngrams.of(x)
+            x = self.ngrams.expand(x)
         context = self._context
         if context is not None:
             a = context.predict(context.address, x, out)
@@ -198,7 +198,7 @@ class Predictor:
 
     def _with_ngrams(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
         """Return the example with text replaced by n-grams, for the fallback."""
-        return x if self.ngrams is None else self.ngrams.of(x)
+        return x if self.ngrams is None else self.ngrams.expand(x)
 
     def _margin_of_items(self, plain: dict[Hashable, float], out: int) -> float:
         names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))
@@ -280,7 +280,7 @@ class Predictor:
             try:
                 if not isinstance(x, Mapping):
                     batch_of([x])
-                plain = numeric_features(x if self.ngrams is None else self.ngrams.of(x))
+                plain = numeric_features(x if self.ngrams is None else self.ngrams.expand(x))
                 if self.interactions is not None:
                     for name in (
                         plain
