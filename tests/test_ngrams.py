@@ -1,7 +1,7 @@
 """Word n-grams of raw text, checked against a simple count in Python.
 
 
-The compiled kernels are compared with `NGrams.of`, which builds strings.
+The compiled kernels are compared with `NGrams.expand`, which builds strings.
 """
 
 from __future__ import annotations
