@@ -296,7 +296,7 @@ def test_large_batches_are_crossed_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     rows, y = random_rows(150)
     twin = make_model()
     expected = twin.progressive_many(rows, y).tolist()
-    for constant in ("IN_CACHE", "TOGETHER"):
+    for constant in ("MAX_CHUNK_IN_CACHE", "MAX_CHUNK"):
         monkeypatch.setattr(streaml1.features.interactions.selection, constant, 25)
     model = make_model()
     assert model.progressive_many(rows, y).tolist() == expected
@@ -682,7 +682,7 @@ def test_invalid_crosses_are_rejected(cross: Any) -> None:
 
 
 def test_prefix_with_separator_is_rejected() -> None:
-    with pytest.raises(ValueError, match="cross has 'a x b', no prefix: ' x ' joins the names"):
+    with pytest.raises(ValueError, match="cross has the prefix 'a x b', but ' x ' joins the names"):
         ElasticNetClassifier(cross=[("a x b", "c")])
 
 
@@ -783,7 +783,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert result.exit_code and "--ngrams requires --text" in result.output
     assert run("learn", str(vw_file), "--ngrams", "1").exit_code == 0
     result = run("learn", str(csv_file), *options[:2], "--cross", "site")
-    assert result.exit_code and "no cross; give two or three" in result.output
+    assert result.exit_code and "not an interaction; give two or three" in result.output
 
 
 def test_command_line_rejects_crosses_of_numeric_sources(
@@ -859,7 +859,9 @@ def test_first_prediction_with_many_crosses_uses_the_kernel(
     trained.learn_one(x, True)
     expected = trained.predict_proba_one(x)
     unpickled = pickle.loads(pickle.dumps(trained))
-    monkeypatch.setattr(spec.Interactions, "of", lambda *_: pytest.fail("crossed in Python"))
+    monkeypatch.setattr(
+        spec.Interactions, "crossed_features", lambda *_: pytest.fail("crossed in Python")
+    )
     assert model.predict_proba_one(x) == {False: 0.5, True: 0.5}
     for predictor_ in (unpickled, unpickled.freeze()):
         assert predictor_.predict_proba_one(x) == expected

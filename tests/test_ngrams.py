@@ -1,7 +1,7 @@
 """Word n-grams of raw text, checked against a simple count in Python.
 
 
-The compiled kernels are compared with `NGrams.of`, which builds strings.
+The compiled kernels are compared with `NGrams.expand`, which builds strings.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def with_ngram_counts(x: dict[str, Any], names: list[str], ngrams: int) -> dict[
 def test_ngrams_are_counted(text: str, ngrams: int) -> None:
     x = {"age": 3, "message": text, "title": 5, "none": None}
     names = ["message", "title", "none", "absent"]
-    counts = NGrams(names, ngrams).of(x)
+    counts = NGrams(names, ngrams).expand(x)
     assert list(counts.items()) == list(with_ngram_counts(x, names, ngrams).items())
 
 
@@ -180,7 +180,7 @@ def kernel_counts(ngram_spec: NGrams, X: Any) -> list[list[tuple[str, float]]]:
 
 
 def python_counts(ngram_spec: NGrams, X: list[dict[str, Any]]) -> list[list[tuple[Any, float]]]:
-    return [list(numeric_features(ngram_spec.of(x)).items()) for x in X]
+    return [list(numeric_features(ngram_spec.expand(x)).items()) for x in X]
 
 
 @compiled
@@ -218,7 +218,7 @@ def test_long_texts(texts: list[str], ngrams: int, is_repeated: bool) -> None:
         ElasticNetClassifier(text=text_features, ngrams=ngrams) for text_features in (["m"], None)
     )
     for x in X:
-        plain = ngram_spec.of(x)
+        plain = ngram_spec.expand(x)
         assert model.predict_proba_one(x) == twin.predict_proba_one(plain)
         model.learn_one(x, True)
         twin.learn_one(plain, True)
@@ -272,7 +272,7 @@ def test_single_dicts(bits: int | None) -> None:
             x |= chance.choice([{"m=w1": 0.5}, {"m=w1": None}, {"site=x": 1.0}, {7: 1.5}])
         if k == 150:
             x["t"] = " ".join(f"Long{j}" for j in range(3000))
-        plain, y = ngram_spec.of(x), chance.random() < 0.5
+        plain, y = ngram_spec.expand(x), chance.random() < 0.5
         assert model.predict_proba_one(x) == twin.predict_proba_one(plain)
         model.learn_one(x, y)
         twin.learn_one(plain, y)
@@ -282,12 +282,12 @@ def test_single_dicts(bits: int | None) -> None:
         if k % 90 == 0:
             batch = [{"m": f"w{j} n{k}"} for j in range(9)]
             model.learn_many(batch, [True] * 9)
-            twin.learn_many([ngram_spec.of(row) for row in batch], [True] * 9)
+            twin.learn_many([ngram_spec.expand(row) for row in batch], [True] * 9)
             model._engine.check()
     assert model.weights == twin.weights
     frozen = model.freeze()
     for x in ({"m": "w1 w2 unknown w3"}, {"t": "Long1 Long2", "m": "\u03a3"}, {"m": 5}, {}):
-        plain = ngram_spec.of(x)
+        plain = ngram_spec.expand(x)
         assert frozen.predict_proba_one(x) == twin.predict_proba_one(plain)
 
 
@@ -312,7 +312,7 @@ def test_csv_and_json_files(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("".join(f"{line}\n" for line in lines))
     twin = ElasticNetClassifier()
     for k, x in enumerate(plain):
-        twin.learn_one(NGrams(["m"], 2).of(x), k % 2)
+        twin.learn_one(NGrams(["m"], 2).expand(x), k % 2)
     for name, options in (("x.csv", {"target": "y"}), ("x.jsonl", {})):
         model = ElasticNetClassifier(text=["m"], ngrams=2)
         streaml1.progressive(model, str(tmp_path / name), **options)

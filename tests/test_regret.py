@@ -317,11 +317,11 @@ def test_interactions_and_ngrams_are_features(name: str, kind: str, tmp_path: Pa
     model = streaml1.ElasticNetClassifier(l1=0.02, **options)
     result = streaml1.regret(model, source, tol=1e-9)
     ngrams = NGrams(options.get("text", []), options.get("ngrams", 1))
-    explicit = [dict(numeric_features(ngrams.of(x))) for x in rows]
+    explicit = [dict(numeric_features(ngrams.expand(x))) for x in rows]
     for x in explicit if "cross" in options else ():
-        crossed = Interactions(options["cross"]).of(x)
+        crossed = Interactions(options["cross"]).crossed_features(x)
         for cross in crossed:
-            name = JOINT.join(display_order(cross.parts))
+            name = JOINT.join(display_order(cross.factors))
             x[name] = x.get(name, 0.0) + cross.value
     reference = streaml1.ElasticNetClassifier(l1=0.02)
     expected = streaml1.regret(reference, (explicit, y), tol=1e-9)

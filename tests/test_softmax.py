@@ -839,7 +839,7 @@ def test_copies_while_labels_are_added(fast_thread_switching: None) -> None:
         for _ in range(100):
             unpickled = pickle.loads(pickle.dumps(model))
             for copied in (unpickled, copy.deepcopy(model), model.clone(include_attributes=True)):
-                assert copied._classes.names == list(range(copied._n_learnt)) == copied.classes_met
+                assert copied._classes.labels == list(range(copied._n_learnt)) == copied.classes_met
     finally:
         done.set()
         thread.join()

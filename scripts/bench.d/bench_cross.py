@@ -229,7 +229,7 @@ def text_cases(directory: Path, n: int, rng: Any) -> Iterator[tuple[str, Pair, P
     rows: list[Row] = [{"message": " ".join(words[k] for k in row)} for row in ranks]
     y = (rng.random(n) < 0.3).tolist()
     ngrams = NGrams(["message"], 2)
-    named = [dict(ngrams.of(x)) for x in rows]
+    named = [dict(ngrams.expand(x)) for x in rows]
     jsonl = write_jsonl(directory / "raw.jsonl", rows, y)
     named_jsonl = write_jsonl(directory / "named.jsonl", named, y)
     csv = directory / "raw.csv"

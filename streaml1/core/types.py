@@ -25,6 +25,7 @@ __all__ = [
     "SampleWeights",
     "Slots",
     "SourcePosition",
+    "UInts",
     "Values",
 ]
 
@@ -48,6 +49,9 @@ Ints = NDArray[np.int64]
 
 Hashes = NDArray[np.uint64]
 """64-bit hashes of feature names."""
+
+UInts = NDArray[np.uint64]
+"""Offsets, positions and bit masks that kernels compute with as uint64."""
 
 Bytes = NDArray[np.uint8]
 """Raw text."""

@@ -44,7 +44,7 @@ def decode(data: bytes, path: str | Path) -> Any:
     Raises
     ------
     ModelFileError
-        As `load`.
+        See `load`.
     """
     from streaml1.models import serialization
 
@@ -55,10 +55,10 @@ def _restored(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | P
     from streaml1.models.serialization import ModelFileError
 
     name, params, state = content
-    homes = modules_of_classes()
-    if name not in homes:
+    modules = modules_of_classes()
+    if name not in modules:
         raise ModelFileError(f"{path} holds a {name}, which this version of streaml1 does not know")
-    kind = import_attribute(__name__, homes, name)
+    kind = import_attribute(__name__, modules, name)
     try:
         return kind._from_file(params, state)
     except Exception:  # a crafted file can raise anything

@@ -64,7 +64,7 @@ class OnlineModel(SharedParameters, base.Base):
 
     def _begin(self) -> None:
         """Create the state, with no weight set; the constructor calls it last."""
-        # Around the descriptor, which would push the parameters into the state once more.
+        # Bypass the descriptor, which would push the parameters into the state a second time.
         engine = self.__dict__["_engine"] = ModelState(
             self._rule(),
             CODES[self.loss],
@@ -153,15 +153,15 @@ class OnlineModel(SharedParameters, base.Base):
         Raises
         ------
         BadExample
-            If x, y or w is invalid. The model is unchanged then.
+            If x, y or w is invalid. The model is unchanged.
         """
         label = self._label(y)
         if w.__class__ is not float or not 0.0 <= w <= WEIGHT_LIMIT:
             w = weight(w)
-        own = self.__dict__  # bypasses the descriptors, which are slower
-        engine: ModelState = own["_engine"]
+        attributes = self.__dict__  # bypasses the descriptors, which are slower
+        engine: ModelState = attributes["_engine"]
         try:
-            eta = rate_of_step(own["lr"], own["schedule"], engine.clock[0])
+            eta = rate_of_step(attributes["lr"], attributes["schedule"], engine.clock[0])
             engine.learn(x, label, w, eta)
         except (AttributeError, TypeError):
             require_mapping(x)
@@ -193,7 +193,7 @@ class OnlineModel(SharedParameters, base.Base):
         Raises
         ------
         BadExample
-            At the first invalid row, with its number. The model is unchanged then.
+            If a row is invalid. `row` is the first such row; the model is unchanged.
         """
         self.progressive_many(X, y, w)
         self._y_name = getattr(y, "name", None)
@@ -210,7 +210,7 @@ class OnlineModel(SharedParameters, base.Base):
         Raises
         ------
         BadExample
-            At the first invalid row, with its number. The model is unchanged then.
+            If a row is invalid. `row` is the first such row; the model is unchanged.
         """
         batch = self._state.batch(X, learns=True)
         n = batch.n
@@ -278,10 +278,7 @@ class OnlineModel(SharedParameters, base.Base):
         return self._farthest(k, 0)[0]
 
     def _farthest(self, k: int, *signs: int) -> list[list[tuple[Hashable, float]]]:
-        """Return `top_weights` among the positive (1), the negative (-1) or all (0) weights.
-
-        One list for each of `signs`.
-        """
+        """Return `top_weights` for each sign: 1 selects positive weights, -1 negative, 0 all."""
         return self._state.top_weights(k, *signs)
 
     def watch(self) -> ChangeTracker:
@@ -311,7 +308,7 @@ class OnlineModel(SharedParameters, base.Base):
         Raises
         ------
         AttributeError, BadExample
-            As `slot`.
+            See `slot`.
 
         Examples
         --------
@@ -382,7 +379,7 @@ class OnlineModel(SharedParameters, base.Base):
     # Implemented by subclasses
 
     def _rule(self) -> Any:
-        """Return the update rule without any weight."""
+        """Return a new update rule, in which no weight is set."""
         raise NotImplementedError
 
     def _comparator(self) -> ComparatorSpec:
@@ -396,16 +393,16 @@ class OnlineModel(SharedParameters, base.Base):
         raise NotImplementedError
 
     def _label(self, y: Any) -> float:
-        """Return a label as the kernels take it."""
+        """Convert a label to the float that kernels expect; raise BadExample if it is invalid."""
         raise NotImplementedError
 
     def _labels(self, y: object, n: int) -> Floats:
-        """Return `n` labels as the kernels take them."""
+        """Convert `n` labels to the floats that kernels expect."""
         raise NotImplementedError
 
 
 class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifier):
-    """Base class of classifiers of two labels."""
+    """Base class of binary classifiers."""
 
     def _label(self, y: Any) -> float:
         if y is True:

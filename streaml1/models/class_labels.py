@@ -24,24 +24,24 @@ class Classes:
 
     Parameters
     ----------
-    names
+    labels
         The labels so far.
     closed
         Whether to reject new labels.
     """
 
-    def __init__(self, names: Iterable[Hashable] = (), closed: bool = False) -> None:
-        self.names = list(names)
-        self.positions = {name: k for k, name in enumerate(self.names)}
+    def __init__(self, labels: Iterable[Hashable] = (), closed: bool = False) -> None:
+        self.labels = list(labels)
+        self.positions = {label: k for k, label in enumerate(self.labels)}
         self.closed = closed
         self.n_learnt = 0
         """The first `n_learnt` labels were learnt: their positions are final."""
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.labels)
 
     def __getstate__(self) -> tuple[list[Hashable], bool]:
-        return list(self.names), self.closed  # a copy: another thread may add labels
+        return list(self.labels), self.closed  # a copy: another thread may add labels
 
     def __setstate__(self, state: tuple[list[Hashable], bool]) -> None:
         Classes.__init__(self, *state)
@@ -65,7 +65,7 @@ class Classes:
         Raises
         ------
         BadExample
-            At the first invalid label, with its row.
+            If a label is invalid. `row` is the first such row.
         """
         labels = column_of("labels", y, n)
         if labels.dtype.kind in "biufU":
@@ -93,27 +93,27 @@ class Classes:
                 f"the label {shown(y)}{equal} is not among the declared classes; declare it, or "
                 "set classes to None to add labels as they appear"
             )
-        self.positions[y] = len(self.names)
-        self.names.append(y)
+        self.positions[y] = len(self.labels)
+        self.labels.append(y)
         return self.positions[y]
 
     def cut(self, k: int) -> None:
         """Keep only the first `k` labels."""
-        while len(self.names) > k:
-            del self.positions[self.names.pop()]
+        while len(self.labels) > k:
+            del self.positions[self.labels.pop()]
 
     def array(self, positions: ArrayLike) -> Any:
         """Return the labels at `positions`, None for -1, as an array of their type or objects."""
         positions = np.asarray(positions, np.intp)
-        types = set(map(type, self.names))
+        types = set(map(type, self.labels))
         if len(types) == 1 and types <= set(SCALAR_TYPES) and np.all(positions >= 0):
-            scalars = np.array(self.names)
+            scalars = np.array(self.labels)
             # numpy drops trailing NULs of strings and turns large ints into floats or objects.
             restored = scalars.tolist()
-            if restored == self.names and type(restored[0]) in types:
+            if restored == self.labels and type(restored[0]) in types:
                 return scalars[positions]
-        objects = np.empty(len(self.names) + 1, object)
-        objects[:-1] = self.names
+        objects = np.empty(len(self.labels) + 1, object)
+        objects[:-1] = self.labels
         return objects[positions]
 
 

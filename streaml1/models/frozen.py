@@ -116,7 +116,7 @@ class Frozen:
         Raises
         ------
         BadExample
-            At the first invalid row, with its number.
+            If a row is invalid. `row` is the first such row.
         """
         a = self._reader.margins(self._reader.batch(X), False)
         return a > 0.0 if self._binary else a
@@ -127,7 +127,7 @@ class Frozen:
         Raises
         ------
         BadExample
-            At the first invalid row, with its number.
+            If a row is invalid. `row` is the first such row.
         AttributeError
             If the model is a regressor.
         """
@@ -161,20 +161,20 @@ class FrozenClasses(Frozen):
         object.__setattr__(self, "_classes", Classes(labels))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenClasses, (self._reader, self._classes.names)
+        return FrozenClasses, (self._reader, self._classes.labels)
 
     @property
     def weights(self) -> Mapping[Hashable, Any]:
         """The non-zero weights by feature and label."""
-        rule, labels = self._reader.rule, self._classes.names
+        rule, labels = self._reader.rule, self._classes.labels
         slots = np.flatnonzero(rule.weights())
-        rows = zip(self._reader.vocabulary.names_at(slots), rule.rows(slots).tolist(), strict=True)
+        names = self._reader.vocabulary.names_at(slots)
         return MappingProxyType(
             {
                 name: MappingProxyType(
                     {label: w for label, w in zip(labels, row, strict=True) if w != 0.0}
                 )
-                for name, row in rows
+                for name, row in zip(names, rule.rows(slots).tolist(), strict=True)
             }
         )
 
@@ -182,10 +182,10 @@ class FrozenClasses(Frozen):
     def intercept(self) -> Any:
         """The intercept of each label."""
         b = self._reader.rule.b.tolist()
-        return MappingProxyType(dict(zip(self._classes.names, b, strict=False)))
+        return MappingProxyType(dict(zip(self._classes.labels, b, strict=False)))
 
     def margin(self, x: Mapping[Hashable, Any]) -> float:
-        """Raise AttributeError: each label has a margin of its own."""
+        """Raise AttributeError: there is one margin per label."""
         raise AttributeError("a multiclass model has no single margin; use predict_proba_one")
 
     def _outputs(self, x: Mapping[Hashable, Any]) -> tuple[int, Any]:
@@ -204,7 +204,7 @@ class FrozenClasses(Frozen):
             If a value is invalid.
         """
         best = self._outputs(x)[0]
-        return self._classes.names[best] if best >= 0 else None
+        return self._classes.labels[best] if best >= 0 else None
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Any, float]:
         """Return the probability of each label.
@@ -214,7 +214,7 @@ class FrozenClasses(Frozen):
         BadExample
             If a value is invalid.
         """
-        return dict(zip(self._classes.names, self._outputs(x)[1], strict=False))
+        return dict(zip(self._classes.labels, self._outputs(x)[1], strict=False))
 
     def predict_many(self, X: RowsLike) -> Any:
         """Return `predict_one` of each row of a matrix, frame or list of dicts, shape (n,)."""

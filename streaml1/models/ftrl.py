@@ -33,9 +33,9 @@ class _FTRL(FTRLParameters, OnlineModel):
 class FTRLClassifier(_FTRL, OnlineClassifier):
     """Online logistic regression or linear SVM by FTRL-Proximal.
 
-    Each feature has a learning rate of its own, about
-    `alpha / (beta + sqrt(sum of squared gradients))`. A weight is zero as long as the sum of its
-    gradients, corrected for the moves of the weight, is at most `l1` in absolute value.
+    Each feature has its own learning rate, about `alpha / (beta + sqrt(sum of squared gradients))`.
+    A weight is zero as long as the sum of its gradients, corrected for the moves of the weight, is
+    at most `l1` in absolute value.
 
     Examples
     --------
@@ -61,9 +61,9 @@ class FTRLClassifier(_FTRL, OnlineClassifier):
 class FTRLRegressor(_FTRL, OnlineRegressor):
     """Online linear regression by FTRL-Proximal.
 
-    Each feature has a learning rate of its own, about
-    `alpha / (beta + sqrt(sum of squared gradients))`. A weight is zero as long as the sum of its
-    gradients, corrected for the moves of the weight, is at most `l1` in absolute value.
+    Each feature has its own learning rate, about `alpha / (beta + sqrt(sum of squared gradients))`.
+    A weight is zero as long as the sum of its gradients, corrected for the moves of the weight, is
+    at most `l1` in absolute value.
 
     Examples
     --------

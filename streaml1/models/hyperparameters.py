@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 MAX_INPUT = 1e50
-"""Limit of `streaml1.core.rows.LIMIT`, which this module cannot import: it needs numpy."""
+"""Equals `streaml1.core.rows.VALUE_LIMIT`, whose module imports numpy: this one must not."""
 
 STRENGTH = Number(0.0, 1e30)
 L1_DOC = "Strength of the l1 penalty."
@@ -134,7 +134,7 @@ class SharedParameters(Parameterized):
         default=None,
         check=Deferred("None or a list of feature names", _text_check),
         fixed=True,
-        doc="Features that hold raw text, which is replaced by its words.",
+        doc="Features that hold raw text, which is replaced by its tokens.",
     )
     ngrams: int = parameter(
         default=1,
@@ -172,7 +172,7 @@ class AveragingParameters(SharedParameters):
 
 
 class ClassifierParameters(SharedParameters):
-    """Parameters of classifiers of two labels."""
+    """Parameters of binary classifiers."""
 
     loss: str = parameter(
         default="logistic",

@@ -1,4 +1,4 @@
-"""Buffers that a kernel writes the probabilities of several labels into."""
+"""Buffers into which kernels write the probabilities of all labels."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ SHARED_ORDER = (
     "text",
     "ngrams",
 )
-"""Shared parameters stand at the end of signatures and model files, in this order."""
+"""Order of the shared parameters, which come last in signatures and model files."""
 
 
 class Scheduler(Protocol):
@@ -89,7 +89,7 @@ class Check:
     Attributes
     ----------
     rule
-        What is accepted, as a noun phrase: "a number from 0 to 1e+30".
+        The accepted values, as a noun phrase: "a number from 0 to 1e+30".
     """
 
     rule: str
@@ -100,7 +100,7 @@ class Check:
         Raises
         ------
         ValueError
-            In one sentence with the name, the rule and the value.
+            If the value violates the rule. The message has the name, the rule and the value.
         """
         raise NotImplementedError
 
@@ -270,7 +270,7 @@ class Parameter:
     fixed
         Whether the value cannot change after construction.
     init
-        Whether the constructor takes it. Otherwise the model always has the default.
+        Whether it is an argument of the constructor. If not, it always has the default.
     """
 
     name: str
@@ -295,17 +295,17 @@ class Parameter:
 
     def __set__(self, model: Any, value: object) -> None:
         value = self.check(self.name, value)
-        own, name = model.__dict__, self.name
-        if own.get("_engine") is None:
-            own[name] = value
+        attributes, name = model.__dict__, self.name
+        if attributes.get("_engine") is None:
+            attributes[name] = value
             return
         if self.fixed:
             raise ValueError(f"{name} cannot change after construction; clone the model instead")
-        before, own[name] = own[name], value
+        before, attributes[name] = attributes[name], value
         try:
             model._parameter_changed()
         except ValueError:  # incompatible with the other parameters
-            own[name] = before
+            attributes[name] = before
             raise
 
 
@@ -349,14 +349,14 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
     ones follow in the order of `SHARED_ORDER`. Model files list parameters in this order.
     """
     declared = [param for param in _declared(kind) if param.init]
-    own = [param for param in declared if param.name not in SHARED_ORDER]
+    specific = [param for param in declared if param.name not in SHARED_ORDER]
     shared = {param.name: param for param in declared}
-    ordered = own + [shared[name] for name in SHARED_ORDER if name in shared]
+    ordered = specific + [shared[name] for name in SHARED_ORDER if name in shared]
     return {param.name: param for param in ordered}
 
 
 def fixed_parameters_of(kind: type) -> dict[str, Any]:
-    """Return the values of the parameters that the constructor does not take."""
+    """Return the values of the parameters that are not arguments of the constructor."""
     return {param.name: param.default for param in _declared(kind) if not param.init}
 
 
@@ -366,13 +366,13 @@ def _declared(kind: type) -> Iterable[Parameter]:
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
             if isinstance(value, Parameter):
-                found[name] = value  # an override keeps the place of the first declaration
+                found[name] = value  # an override keeps the position of the first declaration
             else:
                 found.pop(name, None)
     return found.values()
 
 
-# What is derived from the declarations
+# Signatures and documentation from the declarations
 
 
 def constructor(kind: type) -> Callable[..., None]:
@@ -381,13 +381,13 @@ def constructor(kind: type) -> Callable[..., None]:
     defaults = {name: param.default for name, param in params.items()}
     constants = fixed_parameters_of(kind)
 
-    def __init__(self: Any, **given: Any) -> None:  # noqa: N807
-        for name in given:
+    def __init__(self: Any, **arguments: Any) -> None:  # noqa: N807
+        for name in arguments:
             if name not in defaults:
                 raise TypeError(
                     f"{__init__.__qualname__}() got an unexpected keyword argument {name!r}"
                 )
-        for name, value in {**defaults, **given, **constants}.items():
+        for name, value in {**defaults, **arguments, **constants}.items():
             setattr(self, name, value)
         self._begin()
 
@@ -417,9 +417,9 @@ def documented(kind: type, doc: str) -> str:
     if "\nParameters\n----------\n" in doc:
         return doc
     found = _SECTION.search(doc)
-    at = len(doc) if found is None else found.start()
+    pos = len(doc) if found is None else found.start()
     section = "\n".join(map(_entry, parameters_of(kind).values()))
-    head, tail = doc[:at].rstrip(), doc[at:]
+    head, tail = doc[:pos].rstrip(), doc[pos:]
     return f"{head}\n\nParameters\n----------\n{section}\n" + (f"\n{tail}" if tail else "")
 
 

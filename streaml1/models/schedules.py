@@ -1,4 +1,4 @@
-"""The learning rate eta of each step, computed in Python: kernels receive numbers only."""
+"""Learning-rate schedules, computed in Python: kernels receive the rate of each step."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def rates(lr: Any, schedule: str, t: int, n: int) -> Floats:
     if hasattr(lr, "get"):
         return np.array([_checked(lr.get(s), lr, s) for s in range(t, t + n)])
     if schedule == "constant" and lr != AUTO:
-        same: Floats = constant_column(float(lr), n)
-        return same
+        return constant_column(float(lr), n)
     steps = np.arange(t + 1, t + n + 1, dtype=np.float64)
     if lr == AUTO:
         np.sqrt(steps, out=steps)

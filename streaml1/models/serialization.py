@@ -88,20 +88,22 @@ def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bo
     ModelFileError
         If a name, a label or a parameter has a type that a model file cannot hold.
     """
-    names = dict(state["names"])
+    vocabulary = dict(state["names"])
     header = {
         "model": model,
-        "params": {name: _param(name, value) for name, value in params.items()},
-        "names": {part: names[part] for part in ("kind", "bits") if part in names},
+        "params": {name: _encode_param(name, value) for name, value in params.items()},
+        "names": {key: vocabulary[key] for key in ("kind", "bits") if key in vocabulary},
     }
     arrays: dict[str, Any] = {f"rule.{name}": array for name, array in state["arrays"].items()}
     arrays["online"] = state["online"]
-    arrays["header"] = _text(header)
-    if "names" in names:
-        arrays["names"] = _text([_name(name) for name in names["names"]])
+    arrays["header"] = _encode_json(header)
+    if "names" in vocabulary:
+        arrays["names"] = _encode_json([_encode_name(name) for name in vocabulary["names"]])
     if "labels" in state:
-        arrays["labels"] = _text([_name(label, "label", "labels") for label in state["labels"]])
-    arrays |= {part: names[part] for part in ("slots", "joints") if part in names}
+        arrays["labels"] = _encode_json(
+            [_encode_name(label, "label", "labels") for label in state["labels"]]
+        )
+    arrays |= {key: vocabulary[key] for key in ("slots", "joints") if key in vocabulary}
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
     archive = io.BytesIO()
@@ -166,59 +168,60 @@ def decode(data: bytes, path: str | Path) -> tuple[str, dict[str, Any], dict[str
 def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     with np.load(io.BytesIO(body), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    header = _value(arrays.pop("header"))
-    names: dict[str, Any] = dict(header["names"])
-    ensure(set(names) <= {"kind", "bits"}, "an unknown entry")
-    if names["kind"] == "table":
-        listed = _value(arrays.pop("names"))
-        names["names"] = [_named(coded) for coded in listed]
-        names["joints"] = arrays.pop("joints")
+    header = _decode_json(arrays.pop("header"))
+    vocabulary: dict[str, Any] = dict(header["names"])
+    ensure(set(vocabulary) <= {"kind", "bits"}, "an unknown entry")
+    if vocabulary["kind"] == "table":
+        listed = _decode_json(arrays.pop("names"))
+        vocabulary["names"] = [_decode_name(coded) for coded in listed]
+        vocabulary["joints"] = arrays.pop("joints")
         ensure(
-            names["joints"].dtype == np.int32 and names["joints"].ndim == 1,
+            vocabulary["joints"].dtype == np.int32 and vocabulary["joints"].ndim == 1,
             "joints are not a vector of int32",
         )
     else:
-        names["slots"] = arrays.pop("slots")
+        vocabulary["slots"] = arrays.pop("slots")
         ensure(
-            names["slots"].dtype == np.uint32 and names["slots"].ndim == 1,
+            vocabulary["slots"].dtype == np.uint32 and vocabulary["slots"].ndim == 1,
             "slots are not a vector of uint32",
         )
     labels = {}
     if "labels" in arrays:
-        labels["labels"] = [_named(coded) for coded in _value(arrays.pop("labels"))]
+        labels["labels"] = [_decode_name(coded) for coded in _decode_json(arrays.pop("labels"))]
     state = {
         **labels,
-        "names": names,
+        "names": vocabulary,
         "online": arrays.pop("online"),
         "forgotten": arrays.pop("forgotten", None),
         "arrays": {name.removeprefix("rule."): array for name, array in arrays.items()},
     }
     ensure(state["online"].dtype.names is not None, "online is not a record")
     ensure(all(name.startswith("rule.") for name in arrays), "an unknown entry")
-    params = {name: _parameter(coded) for name, coded in header["params"].items()}
+    params = {name: _decode_param(coded) for name, coded in header["params"].items()}
     return str(header["model"]), params, state
 
 
-def _text(value: object) -> Bytes:
+def _encode_json(value: object) -> Bytes:
+    """Return a value as UTF-8 JSON, in an array for the archive."""
     if isinstance(value, list):
         # In chunks, because `json.dumps` holds the GIL throughout.
-        chunks = (_json(value[lo : lo + CHUNK])[1:-1] for lo in range(0, len(value), CHUNK))
+        chunks = (_compact_json(value[lo : lo + CHUNK])[1:-1] for lo in range(0, len(value), CHUNK))
         text = f"[{','.join(chunks)}]"
     else:
-        text = _json(value)
+        text = _compact_json(value)
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
 
 
-def _json(value: object) -> str:
+def _compact_json(value: object) -> str:
     # Not escaped: json would decode a pair of lone surrogates as one character.
     return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def _value(text: Bytes) -> Any:
+def _decode_json(text: Bytes) -> Any:
     return json.loads(text.tobytes().decode("utf-8", "surrogatepass"))
 
 
-def _name(name: Hashable, what: str = "feature name", many: str = "names") -> Any:
+def _encode_name(name: Hashable, what: str = "feature name", many: str = "names") -> Any:
     """Return a name as JSON: strings and ints as they are, others tagged with their type."""
     if isinstance(name, bool | np.bool_):
         return {"bool": bool(name)}
@@ -233,14 +236,15 @@ def _name(name: Hashable, what: str = "feature name", many: str = "names") -> An
     if isinstance(name, CrossedName):
         return {"cross": list(name)}
     if type(name) is tuple:
-        return {"tuple": [_name(part, what, many) for part in name]}
+        return {"tuple": [_encode_name(part, what, many) for part in name]}
     raise ModelFileError(
         f"the {what} {name!r} of type {type(name).__name__} cannot be stored in a model file; use "
         f"strings, numbers, bytes, None or tuples of them as {many}, or pickle the model"
     )
 
 
-def _named(coded: Any) -> Hashable:
+def _decode_name(coded: Any) -> Hashable:
+    """Return the name that `_encode_name` encoded."""
     if coded is None or (isinstance(coded, str | int) and not isinstance(coded, bool)):
         return coded
     ((kind, value),) = coded.items()
@@ -253,11 +257,12 @@ def _named(coded: Any) -> Hashable:
     if kind == "cross":
         return CrossedName(value)
     if kind == "tuple":
-        return tuple(_named(part) for part in value)
+        return tuple(_decode_name(part) for part in value)
     raise ValueError(f"unknown type of name: {kind}")
 
 
-def _param(name: str, value: Any) -> Any:
+def _encode_param(name: str, value: Any) -> Any:
+    """Return a hyperparameter as JSON; floats are hexadecimal, so that no bit is lost."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, np.integer):
@@ -265,10 +270,10 @@ def _param(name: str, value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return {"float": float(value).hex()}
     if isinstance(value, list):
-        return {"labels": [_name(label, "label", "labels") for label in value]}
+        return {"labels": [_encode_name(label, "label", "labels") for label in value]}
     module, kind = type(value).__module__, type(value).__name__
     if module == "river.optim.schedulers":
-        params = {k: _param(k, getattr(value, k)) for k in value._get_params()}
+        params = {k: _encode_param(k, getattr(value, k)) for k in value._get_params()}
         return {"scheduler": kind, "params": params}
     raise ModelFileError(
         f"{name} of type {module}.{kind} cannot be stored in a model file; use a number or a "
@@ -276,16 +281,17 @@ def _param(name: str, value: Any) -> Any:
     )
 
 
-def _parameter(coded: Any) -> Any:
+def _decode_param(coded: Any) -> Any:
+    """Return the hyperparameter that `_encode_param` encoded."""
     if not isinstance(coded, dict):
         return coded
     if "float" in coded:
         return float.fromhex(coded["float"])
     if "labels" in coded:
-        return [_named(label) for label in coded["labels"]]
+        return [_decode_name(label) for label in coded["labels"]]
     from river.optim import base, schedulers
 
     kind = getattr(schedulers, coded["scheduler"])
     if not (isinstance(kind, type) and issubclass(kind, base.Scheduler)):
         raise ValueError("not a scheduler")
-    return kind(**{name: _parameter(value) for name, value in coded["params"].items()})
+    return kind(**{name: _decode_param(value) for name, value in coded["params"].items()})

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from river import base
 
-from streaml1.core.types import Floats, RowsLike
+from streaml1.core.types import Floats, Ints, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.labels import require_mapping, weights
 from streaml1.models.base import OnlineModel, require_count, series_like
@@ -104,7 +104,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
             "each step" if strength > 0.0 or l2 > 0.0 else "never",
         )
 
-    # Labels: the first k belong to the rule; those beyond were never learnt
+    # Labels: the first k belong to the rule, the others were never learnt
 
     @property
     def _n_learnt(self) -> int:
@@ -114,7 +114,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
     def _adding_labels(self) -> Iterator[None]:
         """Keep the labels that are added in this context, unless it raises.
 
-        The lock keeps other threads from adding labels at the same positions meanwhile.
+        The lock prevents other threads from adding labels at the same positions.
         """
         with self._state.lock:
             try:
@@ -158,14 +158,14 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         Raises
         ------
         BadExample
-            If x, y or w is invalid. The model is unchanged then.
+            If x, y or w is invalid. The model is unchanged.
         """
         classes: Classes = self.__dict__["_classes"]
         try:
-            learnt = classes.positions[y] < classes.n_learnt
+            is_final = classes.positions[y] < classes.n_learnt
         except (KeyError, TypeError):
-            learnt = False
-        if learnt:  # its position is final, so that no lock is needed
+            is_final = False
+        if is_final:  # the position of the label cannot change: no lock is needed
             return super().learn_one(x, y, w)
         with self._adding_labels():
             super().learn_one(x, y, w)
@@ -186,7 +186,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         Raises
         ------
         BadExample
-            At the first invalid row, with its number. The model is unchanged then.
+            If a row is invalid. `row` is the first such row; the model is unchanged.
         """
         self._learn_batch(X, y, w, predict=False)
         self._y_name = getattr(y, "name", None)
@@ -203,7 +203,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         Raises
         ------
         BadExample
-            At the first invalid row, with its number. The model is unchanged then.
+            If a row is invalid. `row` is the first such row; the model is unchanged.
         """
         return self._learn_batch(X, y, w, predict=True)
 
@@ -222,12 +222,12 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         self, x: dict[Hashable, Any]
     ) -> dict[Hashable, float]:
         """Return the probability of each label known so far; {} before the first."""
-        return dict(zip(self._classes.names, self._outputs(x)[1], strict=False))
+        return dict(zip(self._classes.labels, self._outputs(x)[1], strict=False))
 
     def predict_one(self, x: dict[Hashable, Any]) -> Hashable | None:  # type: ignore[override]
         """Return the most probable label, the earliest of ties; None before the first label."""
         best = self._outputs(x)[0]
-        return self._classes.names[best] if best >= 0 else None
+        return self._classes.labels[best] if best >= 0 else None
 
     def _outputs(self, x: Mapping[Hashable, Any]) -> tuple[int, Any]:
         try:
@@ -256,7 +256,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
             return p
         from river.utils import dataframe
 
-        names = self._classes.names[: p.shape[1]]
+        names = self._classes.labels[: p.shape[1]]
         columns = {name: p[:, k].copy() for k, name in enumerate(names)}
         native: Any = X
         frame: Any = dataframe.to_native_frame(columns, like=dataframe.into_frame(native))
@@ -283,29 +283,29 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
     @property
     def classes_met(self) -> list[Hashable]:
         """The known labels, in the order of their first example or declaration."""
-        return self._classes.names[: self._n_learnt]
+        return self._classes.labels[: self._n_learnt]
 
     @property
     def weights(self) -> dict[Hashable, dict[Hashable, float]]:  # type: ignore[override]
         """The non-zero weights by feature and label, with all pending shrinkage applied."""
-        names, rows = self._rows()
-        labels = self._classes.names
+        names, weight_rows = self._weight_rows()
+        labels = self._classes.labels
         return {
             name: {labels[c]: float(row[c]) for c in np.flatnonzero(row).tolist()}
-            for name, row in zip(names, rows, strict=True)
+            for name, row in zip(names, weight_rows, strict=True)
         }
 
-    def _rows(self) -> tuple[list[Hashable], Any]:
-        """Return the names of the features that have weights, and their rows."""
+    def _weight_rows(self) -> tuple[list[Hashable], NDArray[np.float64]]:
+        """Return the names of the features with weights, and these, shape (n_features, k)."""
         engine = self._state
         with engine.exclusive():
-            slots, rows = self._rows_by_slot()
-            return engine.vocabulary.names_at(slots), rows
+            slots, weight_rows = self._weight_rows_by_slot()
+            return engine.vocabulary.names_at(slots), weight_rows
 
-    def _rows_by_slot(self) -> tuple[Any, Any]:
-        """Return the slots of the features that have weights, and their rows.
+    def _weight_rows_by_slot(self) -> tuple[Ints, NDArray[np.float64]]:
+        """Return the slots of the features with weights, and these, shape (n_features, k).
 
-        The caller holds the state by `exclusive`.
+        The caller must be in the context `exclusive` of the state.
         """
         rule = self._state.rule
         slots = np.flatnonzero(rule.weights())
@@ -321,7 +321,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
     def n_nonzero(self) -> int:
         """Number of non-zero weights, with all pending shrinkage applied."""
         with self._state.exclusive():
-            return int(np.count_nonzero(self._rows_by_slot()[1]))
+            return int(np.count_nonzero(self._weight_rows_by_slot()[1]))
 
     @property
     def n_nonzero_rows(self) -> int:
@@ -345,15 +345,15 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
             If `k` is negative, or the label is unknown.
         """
         require_count(k)
-        names, rows = self._rows()
+        names, weight_rows = self._weight_rows()
         labels = self.classes_met
         if label is not None:
             if label not in labels:
                 raise ValueError(f"label must be one of {labels!r}, got {label!r}")
-            w = rows[:, labels.index(label)]
+            w = weight_rows[:, labels.index(label)]
             order = [j for j in np.argsort(-np.abs(w), kind="stable")[:k].tolist() if w[j] != 0.0]
             return [(names[j], float(w[j])) for j in order]
-        w = rows.ravel()
+        w = weight_rows.ravel()
         order = [j for j in np.argsort(-np.abs(w), kind="stable")[:k].tolist() if w[j] != 0.0]
         return [((names[j // len(labels)], labels[j % len(labels)]), float(w[j])) for j in order]
 

@@ -1,7 +1,9 @@
-"""Crossed features: products of the features of two or three prefixes, found by mixed hashes.
+"""Crossed features: products of two or three features, chosen by the prefixes of their names.
 
-`spec` says what belongs to what, and is the plain road in Python; `kernels` is the same compiled;
-of many examples `marks` tells which features are crossed, and `rows` crosses them.
+- `spec`: validates and describes the interactions of a model; crosses one example in Python.
+- `kernels`: the same for one example inside compiled code.
+- `selection`: finds the factors in a batch and bounds the number of crossed features.
+- `crossed_rows`: computes the crossed features of a batch.
 """
 
 from streaml1.features.interactions.crossed_rows import (
@@ -14,16 +16,16 @@ from streaml1.features.interactions.crossed_rows import (
 )
 from streaml1.features.interactions.selection import Selection, require_plain, select_factors
 from streaml1.features.interactions.spec import (
-    Interaction,
+    CrossedFeature,
     Interactions,
     check_cross,
     interactions_of,
 )
 
 __all__ = [
-    "Interaction",
-    "Interactions",
+    "CrossedFeature",
     "CrossedRows",
+    "Interactions",
     "Selection",
     "check_cross",
     "crossed_names",

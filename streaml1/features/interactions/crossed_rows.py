@@ -1,4 +1,4 @@
-"""Crossed features of many examples at once."""
+"""Compute the crossed features of a batch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import VALUE_LIMIT, BadExample, Rows, check_value, row_of_entry, validity
 from streaml1.core.simd import borrowed
+from streaml1.core.types import Hashes, Ids, Ints, UInts, Values
 from streaml1.features.interactions.kernels import AT, NO_PART, crossed, grouped
 from streaml1.features.interactions.selection import Selection
-from streaml1.features.interactions.spec import Interaction, Interactions
-from streaml1.features.vocabulary import MISSING, HashedVocabulary, InternedVocabulary
+from streaml1.features.interactions.spec import CrossedFeature, Interactions
+from streaml1.features.vocabulary import (
+    MISSING,
+    HashedVocabulary,
+    InternedVocabulary,
+    IntVocabulary,
+)
 from streaml1.features.vocabulary.crossed_name import JOINT, display_order
 from streaml1.features.vocabulary.interaction_factors import InteractionFactors
 
@@ -30,21 +36,33 @@ _ZERO, _ONE = map(np.uint64, (0, 1))
 
 
 class CrossedRows(NamedTuple):
-    """The crossed features of some rows; row i is the part `indptr[i]:indptr[i + 1]`."""
+    """The crossed features of n rows: row i has `indptr[i]` to `indptr[i + 1] - 1`.
 
-    hashes: Any  # uint64; one may come twice in a row where prefixes have names in common
-    values: Any
-    indptr: Any
-    parts: InteractionFactors
+    Attributes
+    ----------
+    hashes : ndarray of uint64, shape (nnz,)
+        Stable hashes. A row repeats one if two interactions share a crossed feature.
+    values : ndarray of float64, shape (nnz,)
+        The products of the values of the factors; none is zero.
+    indptr : ndarray of uint64, shape (n + 1,)
+        Row offsets.
+    factors : InteractionFactors
+        The factors of each crossed feature.
+    """
+
+    hashes: Hashes
+    values: Values
+    indptr: UInts
+    factors: InteractionFactors
 
 
 @inlined
-def _tell_places(packed: Any, part_at: Any, places: Any, c: Any) -> None:
-    """Write down of which entries the c-th feature is crossed."""
-    places[c, 0] = np.int64(part_at[packed & NO_PART])
-    places[c, 1] = np.int64(part_at[packed >> AT & NO_PART])
+def _unpack_factors(packed: Any, factor_pos: Any, places: Any, c: Any) -> None:
+    """Store the CSR positions of the factors of crossed feature c; -1 for an absent third."""
+    places[c, 0] = np.int64(factor_pos[packed & NO_PART])
+    places[c, 1] = np.int64(factor_pos[packed >> AT & NO_PART])
     third = packed >> (AT + AT) & NO_PART
-    places[c, 2] = -1 if third == NO_PART else np.int64(part_at[third])
+    places[c, 2] = -1 if third == NO_PART else np.int64(factor_pos[third])
 
 
 @kernel
@@ -55,151 +73,173 @@ def _cross(
     hashes: Any,
     values: Any,
     indptr: Any,
-    part_masks: Any,
-    part_hashes: Any,
-    part_values: Any,
-    part_at: Any,
+    factor_masks: Any,
+    factor_hashes: Any,
+    factor_values: Any,
+    factor_pos: Any,
     members: Any,
     starts: Any,
     out_hashes: Any,
     out_values: Any,
-    out_parts: Any,
+    out_factors: Any,
     places: Any,
     out_indptr: Any,
 ) -> Any:
-    """Write the crossed features of all rows but zeros; returns the place of one too large, or n.
+    """Write the non-zero crossed features of all rows.
 
-    `out_parts` is scratch; `places` gets the entries of each, by prefix.
+    `places` receives the CSR positions of the factors. `out_factors`, `members`, `starts` and the
+    `factor_*` arrays are scratch. Returns the number of crossed features, and the position of the
+    first that is too large, or a position past the output if there is none.
     """
-    part_masks, part_hashes, part_values = borrowed((part_masks, part_hashes, part_values))
-    members, starts, plan, part_at = borrowed((members, starts, plan, part_at))
-    out_hashes, out_values, out_parts = borrowed((out_hashes, out_values, out_parts))
+    factor_masks, factor_hashes, factor_values = borrowed(
+        (factor_masks, factor_hashes, factor_values)
+    )
+    members, starts, plan, factor_pos = borrowed((members, starts, plan, factor_pos))
+    out_hashes, out_values, out_factors = borrowed((out_hashes, out_values, out_factors))
     places = borrowed(places)
     n = _ZERO
     out_indptr[0] = _ZERO
-    wrong = np.uint64(len(out_hashes)) + _ONE
+    first_invalid = np.uint64(len(out_hashes)) + _ONE
+    # Invariant: the first n crossed features are those of the rows before i.
     for i in range(np.uint64(len(indptr) - 1)):
         m = _ZERO
         for k in range(indptr[i], indptr[i + _ONE]):
             mask = masks[ids[k]]
             if mask:
-                part_masks[m] = mask
-                part_hashes[m] = hashes[ids[k]]
-                part_values[m] = values[k]
-                part_at[m] = k
+                factor_masks[m] = mask
+                factor_hashes[m] = hashes[ids[k]]
+                factor_values[m] = values[k]
+                factor_pos[m] = k
                 m += _ONE
-        grouped(plan, part_masks, m, members, starts)
+        grouped(plan, factor_masks, m, members, starts)
         end = crossed(
-            plan, part_masks, part_hashes, part_values, members, starts, out_hashes, out_values,
-            out_parts, n,
+            plan, factor_masks, factor_hashes, factor_values, members, starts, out_hashes,
+            out_values, out_factors, n,
         )  # fmt: skip
-        odd = np.int64(0)
+        irregular = np.int64(0)  # negative if any value is zero or too large
         for c in range(n, end):
-            odd |= validity(out_values[c])
-            _tell_places(out_parts[c], part_at, places, c)
-        if odd >= 0:
-            n = end
+            irregular |= validity(out_values[c])
+            _unpack_factors(out_factors[c], factor_pos, places, c)
+        if irregular >= 0:
+            n = end  # the usual case: nothing moves, and the next loop is empty
+        # Invariant: n <= c, and the first n crossed features are those before c without zeros.
         for c in range(n, end):
             v = out_values[c]
             if not abs(v) < VALUE_LIMIT:
-                wrong = min(wrong, n)
+                first_invalid = min(first_invalid, n)
             if v == 0.0:
                 continue
             out_hashes[n] = out_hashes[c]
             out_values[n] = v
-            _tell_places(out_parts[c], part_at, places, n)
+            _unpack_factors(out_factors[c], factor_pos, places, n)
             n += _ONE
         out_indptr[i + _ONE] = n
-    return n, wrong
+    return n, first_invalid
 
 
-def cross_rows(crosses: Interactions, some: Selection) -> CrossedRows:
-    """Return the crossed features of some rows.
+def cross_rows(crosses: Interactions, selection: Selection) -> CrossedRows:
+    """Return the crossed features of a selection.
 
     Raises
     ------
     BadExample
-        At the first row with a product that is too large.
+        If a product is too large. `row` is the first such row.
     """
-    rows, m, total = some.batch.rows, some.longest, int(some.bounds.sum())
-    sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
-    part_masks, part_hashes, part_at = (np.empty(m, np.uint64) for _ in range(3))
+    rows, m, total = selection.batch.rows, selection.longest, int(selection.bounds.sum())
+    starts = np.zeros(len(crosses.prefixes) + 1, np.uint64)
+    factor_masks, factor_hashes, factor_pos = (np.empty(m, np.uint64) for _ in range(3))
     crossed_hashes, values = np.empty(total, np.uint64), np.empty(total)
     places, indptr = np.empty((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
-    n, wrong = _cross(
-        crosses.plan, some.ids, some.masks, some.hashes, rows.values, rows.indptr, part_masks,
-        part_hashes, np.empty(m), part_at, np.empty(m * crosses.max_prefixes_per_name, np.uint64),
-        sizes, crossed_hashes, values, np.empty(total, np.uint64), places, indptr,
+    n, first_invalid = _cross(
+        crosses.plan, selection.ids, selection.masks, selection.hashes, rows.values, rows.indptr,
+        factor_masks, factor_hashes, np.empty(m), factor_pos,
+        np.empty(m * crosses.max_prefixes_per_name, np.uint64), starts, crossed_hashes, values,
+        np.empty(total, np.uint64), places, indptr,
     )  # fmt: skip
     n = int(n)
-    parts = InteractionFactors(
-        places[:n], some.ids, some.masks, some.hashes, some.spans, some.letters
-    )
-    crossing = CrossedRows(crossed_hashes[:n], values[:n], indptr, parts)
-    if wrong <= total:
-        _refuse(crossing, some)
+    factors = InteractionFactors(
+        places[:n], selection.ids, selection.masks, selection.hashes, selection.spans,
+        selection.letters,
+    )  # fmt: skip
+    crossing = CrossedRows(crossed_hashes[:n], values[:n], indptr, factors)
+    if first_invalid <= total:
+        _raise_too_large(crossing, selection)
     return crossing
 
 
-def _refuse(crossing: CrossedRows, some: Selection) -> None:
-    """Refuse the first product that is too large."""
+def _raise_too_large(crossing: CrossedRows, selection: Selection) -> None:
+    """Raise BadExample for the first product that is too large."""
     k = int(np.flatnonzero(~(np.abs(crossing.values) < VALUE_LIMIT))[0])
     row = row_of_entry(Rows(None, None, crossing.indptr), k)
     try:
-        check_value(JOINT.join(_parts_of(crossing, some, k)), float(crossing.values[k]))
+        check_value(JOINT.join(_factor_names(crossing, selection, k)), float(crossing.values[k]))
     except BadExample as bad:
         raise BadExample(bad.reason, row) from None
 
 
-def _parts_of(crossing: CrossedRows, some: Selection, k: int) -> list[str]:
-    """Return the names that the k-th crossed feature is of, by prefix, then by hash."""
-    entries = [entry for entry in crossing.parts.places[k].tolist() if entry >= 0]
+def _factor_names(crossing: CrossedRows, selection: Selection, k: int) -> list[str]:
+    """Return the names of the factors of the k-th crossed feature, by prefix, ties by hash."""
+    entries = [entry for entry in crossing.factors.places[k].tolist() if entry >= 0]
 
     def by_prefix(entry: int) -> tuple[int, int]:
-        mask, h = (int(a[some.ids[entry]]) for a in (some.masks, some.hashes))
+        id_ = selection.ids[entry]
+        mask, h = int(selection.masks[id_]), int(selection.hashes[id_])
         return mask & -mask, h
 
-    return some.names_of(np.array(sorted(entries, key=by_prefix)))
+    return selection.names_of(np.array(sorted(entries, key=by_prefix)))
 
 
-def crossed_names(crossing: CrossedRows, some: Selection, places: Any) -> list[str]:
-    """Return the display names of some crossed features of some rows."""
-    return [JOINT.join(display_order(_parts_of(crossing, some, k))) for k in places.tolist()]
+def crossed_names(crossing: CrossedRows, selection: Selection, positions: Ints) -> list[str]:
+    """Return the display names of the crossed features at some positions."""
+    return [
+        JOINT.join(display_order(_factor_names(crossing, selection, k))) for k in positions.tolist()
+    ]
 
 
-def hashes_of(crosses: Sequence[Interaction]) -> Any:
-    """Hashes of crossed features, an array."""
-    return np.array([one.hash for one in crosses], np.uint64)
+def hashes_of(crossed: Sequence[CrossedFeature]) -> Hashes:
+    """Return the hashes of crossed features as an array."""
+    return np.array([feature.hash for feature in crossed], np.uint64)
 
 
-def find_crossed(names: Any, hashes: Any) -> tuple[Any, Any]:
-    """Slots of crossed features, uint32, `MISSING` for those unknown, and the places of these."""
-    if isinstance(names, HashedVocabulary):
-        return (hashes & np.uint64(names.mask)).astype(np.uint32), np.empty(0, np.int64)
-    if isinstance(names, InternedVocabulary):
-        return names.crossed.find(hashes)
+def find_crossed(
+    vocabulary: HashedVocabulary | InternedVocabulary | IntVocabulary, hashes: Hashes
+) -> tuple[Ids, Ints]:
+    """Look up crossed features by hash.
+
+    Returns
+    -------
+    slots : ndarray of uint32, shape (n,)
+        Their slots; `MISSING` if unknown.
+    unknown : ndarray of int64
+        Positions of the unknown ones in `hashes`.
+    """
+    if isinstance(vocabulary, HashedVocabulary):
+        return (hashes & np.uint64(vocabulary.mask)).astype(np.uint32), np.empty(0, np.int64)
+    if isinstance(vocabulary, InternedVocabulary):
+        return vocabulary.crossed.find(hashes)
     return np.full(len(hashes), MISSING, np.uint32), np.arange(len(hashes))
 
 
 @kernel
 def append_crossed(
     indptr: Any,
-    cross_indptr: Any,
+    crossed_indptr: Any,
     plain: Any,
     values: Any,
     crossed: Any,
-    cross_values: Any,
-    ids: Any,
-    all_values: Any,
+    crossed_values: Any,
+    out_ids: Any,
+    out_values: Any,
 ) -> None:
-    """Write rows of plain features, and behind them those that are crossed."""
-    at = _ZERO
+    """Merge two CSR matrices row by row: plain features first, then the crossed ones."""
+    out_pos = _ZERO
+    # Invariant: the first `out_pos` entries are those of the rows before i.
     for i in range(np.uint64(len(indptr) - 1)):
         for k in range(indptr[i], indptr[i + _ONE]):
-            ids[at] = plain[k]
-            all_values[at] = values[k]
-            at += _ONE
-        for k in range(cross_indptr[i], cross_indptr[i + _ONE]):
-            ids[at] = crossed[k]
-            all_values[at] = cross_values[k]
-            at += _ONE
+            out_ids[out_pos] = plain[k]
+            out_values[out_pos] = values[k]
+            out_pos += _ONE
+        for k in range(crossed_indptr[i], crossed_indptr[i + _ONE]):
+            out_ids[out_pos] = crossed[k]
+            out_values[out_pos] = crossed_values[k]
+            out_pos += _ONE

@@ -1,4 +1,9 @@
-"""Which names belong to what, and the sets of features that are crossed, inside kernels."""
+"""Find the factors of an example and cross them, inside kernels.
+
+Kernels read the interactions from a *plan*, whose layout is in `spec`. The factors of an example
+are arrays of the same length: the mask, hash and value of each. *Members* list the factors by
+prefix: those of prefix k are `members[starts[k]:starts[k + 1]]`, in rising order.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +26,14 @@ from streaml1.core.simd import (
     store_u64x8,
 )
 from streaml1.features.interactions.spec import (
-    BOUNDS_AT,
+    CROSSES_BASE,
+    ENDS_BASE,
     FIRST_BYTES,
-    LETTERS_AT,
-    MOST_PARTS,
-    PREFIXES,
-    SPECS,
-    SPECS_AT,
+    LETTERS_BASE,
+    MAX_FACTORS,
+    N_CROSSES,
+    N_PREFIXES,
+    NO_PREFIX,
 )
 
 __all__ = ["AT", "NO_PART", "bound", "crossed", "first_prefix", "grouped", "mask_at"]
@@ -36,23 +42,29 @@ _ZERO, _ONE, _TWO, _THREE, _EIGHT = map(np.uint64, (0, 1, 2, 3, 8))
 _BYTE = np.uint64(255)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _EQUALS, _CARET = map(np.uint64, b"=^")
-_NONE = np.uint64(2**64 - 1)
-AT = np.uint64(20)  # bits of the place of a part
-NO_PART = np.uint64(MOST_PARTS)  # places are below it
+_NO_PREFIX = np.uint64(NO_PREFIX)
+_ALL_BITS = np.uint64(2**64 - 1)
+AT = np.uint64(20)
+"""Width in bits of the position of a factor in packed factors."""
+
+NO_PART = np.uint64(MAX_FACTORS)
+"""The code of an absent third factor in packed factors; all positions are below it."""
 
 
 @inlined
 def mask_at(plan: Any, start: Any, end: Any) -> Any:
-    """Return the prefixes that the name between two addresses belongs to, a bit each."""
-    bits = _ZERO
+    """Return the prefixes of the name between two addresses: bit k for prefix k."""
+    mask = _ZERO
     if end <= start:
-        return bits
-    left = plan[FIRST_BYTES + load_u8(start)]
+        return mask
+    # Invariant: `mask` is exact for all prefixes that begin with the first byte of the name, except
+    # those in `candidates`. All others do not match.
+    candidates = plan[FIRST_BYTES + load_u8(start)]
     size = end - start
-    while left:
-        k = ctz(left)
-        left &= left - _ONE
-        lo, hi = plan[plan[BOUNDS_AT] + k], plan[plan[BOUNDS_AT] + k + _ONE]
+    while candidates:
+        k = ctz(candidates)
+        candidates &= candidates - _ONE
+        lo, hi = plan[plan[ENDS_BASE] + k], plan[plan[ENDS_BASE] + k + _ONE]
         n = hi - lo
         if n > size:
             continue
@@ -60,58 +72,60 @@ def mask_at(plan: Any, start: Any, end: Any) -> Any:
             c = load_u8(start + n)
             if c != _EQUALS and c != _CARET:
                 continue
-        i = _ONE
+        i = _ONE  # the first i bytes are equal
         while i < n:
-            at = lo + i
-            letter = plan[plan[LETTERS_AT] + at // _EIGHT] >> (_EIGHT * (at % _EIGHT))
+            pos = lo + i
+            letter = plan[plan[LETTERS_BASE] + pos // _EIGHT] >> (_EIGHT * (pos % _EIGHT))
             if letter & _BYTE != load_u8(start + i):
                 break
             i += _ONE
         if i >= n:
-            bits |= _ONE << k
-    return bits
+            mask |= _ONE << k
+    return mask
 
 
 @inlined
 def first_prefix(mask: Any) -> Any:
-    """Return the first prefix that is crossed of those in a mask."""
+    """Return the number of the first prefix in a mask, by which factors are displayed."""
     return ctz(mask)
 
 
 @inlined
 def grouped(plan: Any, masks: Any, m: Any, members: Any, starts: Any) -> None:
-    """List the first `m` parts by prefix: of the k-th, from `starts[k]` to `starts[k + 1]`."""
-    for k in range(plan[PREFIXES] + _ONE):
+    """Group the first `m` factors by prefix into `members` and `starts`: a counting sort."""
+    for k in range(plan[N_PREFIXES] + _ONE):
         starts[k] = _ZERO
     for i in range(m):
-        left = masks[i]
-        while left:
-            starts[ctz(left)] += _ONE
-            left &= left - _ONE
+        mask = masks[i]
+        while mask:
+            starts[ctz(mask)] += _ONE
+            mask &= mask - _ONE
     n = _ZERO
-    for k in range(plan[PREFIXES]):
+    for k in range(plan[N_PREFIXES]):
         n += starts[k]
-        starts[k] = n  # where the list ends, which is filled from behind
-    starts[plan[PREFIXES]] = n
-    for last in range(m):
-        i = m - _ONE - last
-        left = masks[i]
-        while left:
-            k = ctz(left)
+        starts[k] = n  # the end of the group for now
+    starts[plan[N_PREFIXES]] = n
+    # Invariant: the last `step` factors are stored, in group k from `starts[k]` on. Groups are
+    # filled from the back, so that their ends become starts.
+    for step in range(m):
+        i = m - _ONE - step
+        mask = masks[i]
+        while mask:
+            k = ctz(mask)
             starts[k] -= _ONE
             members[starts[k]] = i
-            left &= left - _ONE
+            mask &= mask - _ONE
 
 
 @inlined
 def bound(plan: Any, starts: Any) -> Any:
-    """How many crossed features there are at most."""
+    """Return an upper bound on the number of crossed features, given the sizes of the groups."""
     total = _ZERO
-    for s in range(plan[SPECS]):
+    for s in range(plan[N_CROSSES]):
         n = _ONE
         for k in range(_THREE):
-            p = plan[plan[SPECS_AT] + _THREE * s + k]
-            if p != _NONE:
+            p = plan[plan[CROSSES_BASE] + _THREE * s + k]
+            if p != _NO_PREFIX:
                 n *= starts[p + _ONE] - starts[p]
         total += n
     return total
@@ -119,12 +133,16 @@ def bound(plan: Any, starts: Any) -> Any:
 
 @inlined
 def _in(masks: Any, i: Any, p: Any) -> bool:
+    """Return whether factor i belongs to prefix p."""
     return bool(masks[i] >> p & _ONE)
 
 
 @inlined
-def _again(masks: Any, i: Any, j: Any, k: Any, p: Any, q: Any, r: Any) -> bool:
-    """Whether the three come in another order as well, which is before this one."""
+def _is_repeat(masks: Any, i: Any, j: Any, k: Any, p: Any, q: Any, r: Any) -> bool:
+    """Return whether a smaller permutation of (i, j, k) also matches the prefixes (p, q, r).
+
+    `crossed` visits triples in lexicographic order and takes the first permutation of each set.
+    """
     if k < j and _in(masks, k, q) and _in(masks, j, r):
         return True
     if k < i and _in(masks, k, p):
@@ -136,14 +154,15 @@ def _again(masks: Any, i: Any, j: Any, k: Any, p: Any, q: Any, r: Any) -> bool:
 
 
 @inlined
-def _lesser(words: Any, word: Any) -> Any:
-    """Return the lesser of each of eight words and another."""
-    less = words < word
-    return (words & less) | ((less ^ _NONE) & word)
+def _min_u64x8(x: Any, y: Any) -> Any:
+    """Return the minimum of each of eight lanes and a scalar."""
+    less = x < y
+    return (x & less) | ((less ^ _ALL_BITS) & y)
 
 
 @inlined
 def _mix(a: Any, b: Any) -> Any:
+    """Return the hash of a crossed feature; must equal `crossed_name.hash_of_factors`."""
     return mix64(a * _GOLDEN + b)
 
 
@@ -157,50 +176,63 @@ def crossed(
     starts: Any,
     out_hashes: Any,
     out_values: Any,
-    out_parts: Any,
-    at: Any,
+    out_factors: Any,
+    out_pos: Any,
 ) -> Any:
-    """Write the crossed features of some parts from the place `at`; returns that after the last.
+    """Write the crossed features of an example from `out_pos` on; return the end.
 
-    `out_parts` has the places of the parts, `AT` bits each, `NO_PART` where there is no third:
-    there must not be more parts than `MOST_PARTS`.
+    Hashes are mixed and values multiplied in the order of the hashes of the factors, so that
+    neither depends on the order of the features or of the prefixes.
+
+    Parameters
+    ----------
+    plan, masks, hashes, values, members, starts
+        The interactions and the factors, see the top of this module; at most `MAX_FACTORS`.
+    out_hashes, out_values, out_factors
+        The output. A packed factor set has the positions of the factors for the first, second and
+        third prefix, `AT` bits each, lowest bits first. The third is `NO_PART` if absent.
     """
-    for s in range(plan[SPECS]):
-        spec = plan[SPECS_AT] + _THREE * s
-        p, q, r = plan[spec], plan[spec + _ONE], plan[spec + _TWO]
+    # Invariant: `out_pos` follows the crossed features of all earlier interactions, and of the
+    # earlier factor sets of this one, each once.
+    for s in range(plan[N_CROSSES]):
+        base = plan[CROSSES_BASE] + _THREE * s
+        p, q, r = plan[base], plan[base + _ONE], plan[base + _TWO]
         for a in range(starts[p], starts[p + _ONE]):
             i = members[a]
             first, last = starts[q], starts[q + _ONE]
-            if COMPILED and r == _NONE and not _in(masks, i, q):
-                while first + _EIGHT <= last:  # none of them is the part itself, or comes again
-                    others = load_u64x8(members, first)
-                    h = gather_u64(addresses_of(hashes, others))
-                    v = gather_at(addresses_of(values, others), _ZERO)
-                    low = _lesser(h, hashes[i])
-                    high = (h ^ low) ^ hashes[i]
-                    store_u64x8(np.uint64(out_hashes.ctypes.data) + _EIGHT * at, _mix(low, high))
+            if COMPILED and r == _NO_PREFIX and not _in(masks, i, q):
+                # Factor i is not in group q, so no pair repeats it or is a swapped earlier pair:
+                # eight pairs at once need no test.
+                while first + _EIGHT <= last:
+                    js = load_u64x8(members, first)
+                    h = gather_u64(addresses_of(hashes, js))
+                    v = gather_at(addresses_of(values, js), _ZERO)
+                    low = _min_u64x8(h, hashes[i])
+                    high = (h ^ low) ^ hashes[i]  # the maximum
+                    out = _EIGHT * out_pos
+                    store_u64x8(np.uint64(out_hashes.ctypes.data) + out, _mix(low, high))
                     v = mul(v, splat(values[i]))
-                    store_f64x8(np.uint64(out_values.ctypes.data) + _EIGHT * at, v)
-                    parts = (others << AT) | (i | (NO_PART << (AT + AT)))
-                    store_u64x8(np.uint64(out_parts.ctypes.data) + _EIGHT * at, parts)
+                    store_f64x8(np.uint64(out_values.ctypes.data) + out, v)
+                    packed = (js << AT) | (i | (NO_PART << (AT + AT)))
+                    store_u64x8(np.uint64(out_factors.ctypes.data) + out, packed)
                     first += _EIGHT
-                    at += _EIGHT
+                    out_pos += _EIGHT
             for b in range(first, last):
                 j = members[b]
                 if i == j or (j < i and _in(masks, i, q) and _in(masks, j, p)):
                     continue
                 hi, hj, vi, vj = hashes[i], hashes[j], values[i], values[j]
-                if r == _NONE:
-                    out_hashes[at] = _mix(min(hi, hj), max(hi, hj))
-                    out_values[at] = vi * vj
-                    out_parts[at] = i | (j << AT) | (NO_PART << (AT + AT))
-                    at += _ONE
+                if r == _NO_PREFIX:
+                    out_hashes[out_pos] = _mix(min(hi, hj), max(hi, hj))
+                    out_values[out_pos] = vi * vj
+                    out_factors[out_pos] = i | (j << AT) | (NO_PART << (AT + AT))
+                    out_pos += _ONE
                     continue
                 if hj < hi:
                     hi, hj, vi, vj = hj, hi, vj, vi
                 for c in range(starts[r], starts[r + _ONE]):
                     k = members[c]
-                    if k == i or k == j or _again(masks, i, j, k, p, q, r):  # noqa: SIM109
+                    if k == i or k == j or _is_repeat(masks, i, j, k, p, q, r):  # noqa: SIM109
                         continue
                     hk, vk = hashes[k], values[k]
                     if hk >= hj:
@@ -209,8 +241,8 @@ def crossed(
                         h, v = _mix(_mix(hi, hk), hj), vi * vk * vj
                     else:
                         h, v = _mix(_mix(hk, hi), hj), vk * vi * vj
-                    out_hashes[at] = h
-                    out_values[at] = v
-                    out_parts[at] = i | (j << AT) | (k << (AT + AT))
-                    at += _ONE
-    return at
+                    out_hashes[out_pos] = h
+                    out_values[out_pos] = v
+                    out_factors[out_pos] = i | (j << AT) | (k << (AT + AT))
+                    out_pos += _ONE
+    return out_pos

@@ -1,4 +1,8 @@
-"""Which features of many examples are crossed."""
+"""Find the factors of a batch, and bound the number of its crossed features.
+
+The bounds size the output of `crossed_rows`, cut large batches into chunks, and reject rows that
+would produce too many crossed features.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,17 @@ import numpy as np
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED, inlined, kernel
 from streaml1.core.rows import BadExample, Rows, row_of_entry
+from streaml1.core.types import Bytes, Hashes, Ids, Ints, UInts
 from streaml1.features.batch import Batch
 from streaml1.features.dedup_text import without_repeats
 from streaml1.features.interactions.kernels import bound, mask_at
 from streaml1.features.interactions.spec import (
-    MOST_CROSSED,
-    MOST_PARTS,
-    PREFIXES,
+    MAX_CROSSED,
+    MAX_FACTORS,
+    N_PREFIXES,
     Interactions,
-    too_many,
-    too_many_parts,
+    crossed_limit_message,
+    factor_limit_message,
 )
 from streaml1.features.vocabulary.crossed_name import JOINT
 from streaml1.features.vocabulary.interaction_factors import encode_names
@@ -27,156 +32,197 @@ from streaml1.features.vocabulary.interaction_factors import encode_names
 __all__ = ["Selection", "select_factors", "require_plain"]
 
 _ZERO, _ONE, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 7, 8))
-_COUNT = np.uint64(255)  # as many as a byte can count
-_HALF = np.uint64(32)
-_SIZE = np.uint64(2**32 - 1)
-_MOST_PARTS = np.uint64(MOST_PARTS)
+_BYTE = np.uint64(255)  # also the largest count in one byte
+_OFFSET_BITS, _LENGTH_MASK = np.uint64(32), np.uint64(2**32 - 1)
+_MAX_FACTORS = np.uint64(MAX_FACTORS)
 
-IN_CACHE, TOGETHER = 2**17, 2**20
-"""How many crossed features of a batch are made at once: some 5 MB, or what memory holds."""
+# One bit or value in each byte of a u64.
+_COPIES = np.uint64(0x0101010101010101)
+_BIT_K_OF_BYTE_K = np.uint64(0x8040201008040201)
+_CARRY_TO_TOP_BIT = np.uint64(0x7F7F7F7F7F7F7F7F)
+
+MAX_CHUNK_IN_CACHE, MAX_CHUNK = 2**17, 2**20
+"""Upper bounds on the crossed features of a chunk: about 5 MB, or what is reasonable in memory."""
 
 
 @kernel
-def _masks(start: Any, spans: Any, plan: Any, masks: Any) -> None:
+def _masks(start: Any, spans: Any, plan: Any, out_masks: Any) -> None:
+    """Compute the prefix mask of each name in the byte array at the address `start`."""
     for k in range(np.uint64(len(spans))):
-        lo = start + (spans[k] >> _HALF)
-        masks[k] = mask_at(plan, lo, lo + (spans[k] & _SIZE))
+        lo = start + (spans[k] >> _OFFSET_BITS)
+        out_masks[k] = mask_at(plan, lo, lo + (spans[k] & _LENGTH_MASK))
 
 
 @inlined
-def _bytes_of_bits(bits: Any) -> Any:
-    """Return the lowest eight bits, a byte each."""
-    apart = (bits & _COUNT) * np.uint64(0x0101010101010101) & np.uint64(0x8040201008040201)
-    return ((apart + np.uint64(0x7F7F7F7F7F7F7F7F)) >> _SEVEN) & np.uint64(0x0101010101010101)
+def _bits_to_bytes(bits: Any) -> Any:
+    """Spread the lowest eight bits over the bytes of a u64: byte k is bit k, 0 or 1."""
+    selected = (bits & _BYTE) * _COPIES & _BIT_K_OF_BYTE_K
+    return ((selected + _CARRY_TO_TOP_BIT) >> _SEVEN) & _COPIES
 
 
 @inlined
-def _sum_counts(counts: Any, plan: Any, sizes: Any) -> None:
-    """Write down how many parts there are before each prefix, given those of each, a byte each."""
-    sizes[_ZERO] = _ZERO
-    for p in range(plan[PREFIXES]):
-        sizes[p + _ONE] = sizes[p] + (counts & _COUNT)
+def _sum_counts(counts: Any, plan: Any, out_starts: Any) -> None:
+    """Convert the group sizes of at most eight prefixes, a byte each, to starts."""
+    out_starts[_ZERO] = _ZERO
+    for p in range(plan[N_PREFIXES]):
+        out_starts[p + _ONE] = out_starts[p] + (counts & _BYTE)
         counts >>= _EIGHT
 
 
 @inlined
-def _count(ids: Any, masks: Any, begin: Any, end: Any, plan: Any, sizes: Any) -> Any:
-    """As `_sum_counts`, of a row; returns how many parts it has."""
+def _count(ids: Any, masks: Any, begin: Any, end: Any, plan: Any, out_starts: Any) -> Any:
+    """Compute the starts of the groups of any row; return its number of factors."""
     m = _ZERO
-    for p in range(plan[PREFIXES] + _ONE):
-        sizes[p] = _ZERO
-    for lo in range(begin, end, _COUNT):
-        hi = min(lo + _COUNT, end)
+    for p in range(plan[N_PREFIXES] + _ONE):
+        out_starts[p] = _ZERO
+    # Invariant: `out_starts[p + 1]` is the number of members of group p before entry `lo`. Blocks
+    # have at most 255 entries, so the counts of eight prefixes fit into the bytes of a u64.
+    for lo in range(begin, end, _BYTE):
+        hi = min(lo + _BYTE, end)
         for k in range(lo, hi):
             m += np.uint64(masks[ids[k]] != _ZERO)
-        for first in range(_ZERO, plan[PREFIXES], _EIGHT):
+        for first in range(_ZERO, plan[N_PREFIXES], _EIGHT):
             counts = _ZERO
             for k in range(lo, hi):
-                counts += _bytes_of_bits(masks[ids[k]] >> first)
-            for p in range(first, min(first + _EIGHT, plan[PREFIXES])):
-                sizes[p + _ONE] += counts & _COUNT
+                counts += _bits_to_bytes(masks[ids[k]] >> first)
+            for p in range(first, min(first + _EIGHT, plan[N_PREFIXES])):
+                out_starts[p + _ONE] += counts & _BYTE
                 counts >>= _EIGHT
-    for p in range(plan[PREFIXES]):
-        sizes[p + _ONE] += sizes[p]
+    for p in range(plan[N_PREFIXES]):
+        out_starts[p + _ONE] += out_starts[p]
     return m
 
 
 @inlined
-def _are_alike(ids: Any, masks: Any, last: Any, begin: Any, end: Any) -> Any:
-    """Whether a row has the prefixes of the one before it, which begins at `last`, in order."""
-    if end - begin != begin - last:
+def _has_same_masks(ids: Any, masks: Any, previous: Any, begin: Any, end: Any) -> Any:
+    """Return whether a row has the masks of the previous one, `previous` to `begin`, in order."""
+    if end - begin != begin - previous:
         return False
     k = _ZERO
-    while begin + k < end and masks[ids[begin + k]] == masks[ids[last + k]]:
+    while begin + k < end and masks[ids[begin + k]] == masks[ids[previous + k]]:
         k += _ONE
     return begin + k == end
 
 
 @kernel
-def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: Any) -> Any:
-    """How many crossed features each row has at most.
+def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, starts: Any, out_bounds: Any) -> Any:
+    """Compute an upper bound on the number of crossed features of each row.
 
-    Returns the most parts of one, and the first row with too many of them, or how many rows.
+    `starts` is scratch. Returns the largest number of factors of a row, and the first row with too
+    many of them, or the number of rows if there is none.
     """
-    longest, wide = _ZERO, np.uint64(len(indptr) - 1)
-    few, before, same = plan[PREFIXES] <= _EIGHT, _ZERO, _ZERO
-    m = last = _ZERO
+    longest, first_invalid = _ZERO, np.uint64(len(indptr) - 1)
+    # With at most eight prefixes the group sizes of a row fit into one u64: rows are compared
+    # with the latest such row by one instruction.
+    fits, latest_counts, latest_bound = plan[N_PREFIXES] <= _EIGHT, _ZERO, _ZERO
+    m = previous = _ZERO
+    # Invariant: `out_bounds` is set for the rows before i, `previous` is where row i - 1 begins,
+    # and `latest_bound` is the bound for the group sizes `latest_counts`.
     for i in range(np.uint64(len(indptr) - 1)):
         lo, hi = indptr[i], indptr[i + _ONE]
-        if i > _ZERO and _are_alike(ids, masks, last, lo, hi):  # as rows of columns are
-            last = lo
-            bounds[i] = bounds[i - _ONE]
+        if i > _ZERO and _has_same_masks(ids, masks, previous, lo, hi):  # usual in tables
+            previous = lo
+            out_bounds[i] = out_bounds[i - _ONE]
             continue
-        last = lo
-        if few and hi - lo <= _COUNT:  # rows most often have as many of each prefix as the last
+        previous = lo
+        if fits and hi - lo <= _BYTE:
             m = counts = _ZERO
             for k in range(lo, hi):
                 mask = masks[ids[k]]
                 m += np.uint64(mask != _ZERO)
-                counts += _bytes_of_bits(mask)
-            if counts != before:
-                _sum_counts(counts, plan, sizes)
-                before, same = counts, bound(plan, sizes)
-            bounds[i] = same
+                counts += _bits_to_bytes(mask)
+            if counts != latest_counts:
+                _sum_counts(counts, plan, starts)
+                latest_counts, latest_bound = counts, bound(plan, starts)
+            out_bounds[i] = latest_bound
         else:
-            m = _count(ids, masks, lo, hi, plan, sizes)
-            bounds[i] = bound(plan, sizes)
+            m = _count(ids, masks, lo, hi, plan, starts)
+            out_bounds[i] = bound(plan, starts)
         longest = max(longest, m)
-        if m > _MOST_PARTS:
-            wide = min(wide, np.uint64(i))
-    return longest, wide
+        if m > _MAX_FACTORS:
+            first_invalid = min(first_invalid, np.uint64(i))
+    return longest, first_invalid
 
 
 class Selection(NamedTuple):
-    """A batch, each name but once in a row, and which of its features are crossed."""
+    """A batch without duplicate names in a row, and its factors.
+
+    Attributes
+    ----------
+    batch : Batch
+        The rows.
+    ids : ndarray of uint32, shape (nnz,)
+        The index of the name of each CSR entry in `masks`, `hashes` and `spans`.
+    masks : ndarray of uint64, shape (n_names,)
+        The prefixes of each name: bit k for prefix k.
+    hashes : ndarray of uint64, shape (n_names,)
+        The stable hash of each name; 0 may stand for that of a name without prefix.
+    spans : ndarray of uint64, shape (n_names,)
+        Where in `letters` each name is: ``first byte << 32 | length``.
+    letters : ndarray of uint8
+        Bytes that contain the names in UTF-8.
+    bounds : ndarray of uint64, shape (n_rows,)
+        Upper bound on the number of crossed features of each row.
+    longest : int
+        The largest number of factors of a row.
+    """
 
     batch: Batch
-    ids: Any  # of each entry its name: a place in what follows
-    masks: Any  # of a name its prefixes
-    hashes: Any
-    spans: Any  # of a name where it stands in `letters`
-    letters: Any
-    bounds: Any  # of each row the most crossed features that it may have
-    longest: int  # the most of a row that are crossed
+    ids: Ids
+    masks: UInts
+    hashes: Hashes
+    spans: UInts
+    letters: Bytes
+    bounds: UInts
+    longest: int
 
-    def chunks(self, copied: int = 0) -> list[tuple[int, int]]:
-        """First and last of rows that are crossed together; `copied`: floats that a cut costs."""
+    def chunks(self, chunk_cost: int = 0) -> list[tuple[int, int]]:
+        """Cut the rows into ranges (lo, hi) that are crossed together.
+
+        Parameters
+        ----------
+        chunk_cost
+            The number of floats that are copied if there are several chunks. Chunks that fit into
+            the cache are used only if there are at least as many crossed features.
+        """
         ends = np.cumsum(self.bounds)
-        most = IN_CACHE if len(ends) and copied <= ends[-1] else TOGETHER
-        if not len(ends) or ends[-1] <= most:
+        fits_cache = len(ends) and chunk_cost <= ends[-1]
+        max_chunk = MAX_CHUNK_IN_CACHE if fits_cache else MAX_CHUNK
+        if not len(ends) or ends[-1] <= max_chunk:
             return [(0, len(ends))]
         cuts, lo = [0], 0
+        # Invariant: a chunk has at most `max_chunk` crossed features, or a single row.
         while lo < len(ends):
-            before = int(ends[lo - 1]) if lo else 0
-            lo = max(lo + 1, int(np.searchsorted(ends, np.uint64(before + most), "right")))
+            base = int(ends[lo - 1]) if lo else 0
+            lo = max(lo + 1, int(np.searchsorted(ends, np.uint64(base + max_chunk), "right")))
             cuts.append(lo)
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
     def slice(self, lo: int, hi: int) -> Selection:
-        """Return the rows from one to before another."""
+        """Return the rows `lo` to `hi - 1`."""
         if (lo, hi) == (0, self.batch.n):
             return self
         rows = self.batch.rows
         first, last = int(rows.indptr[lo]), int(rows.indptr[hi])
         ids = rows.ids[first:last] if self.batch.texts is None else rows.ids
-        own = Rows(ids, rows.values[first:last], rows.indptr[lo : hi + 1] - rows.indptr[lo])
+        sliced = Rows(ids, rows.values[first:last], rows.indptr[lo : hi + 1] - rows.indptr[lo])
         texts = None if self.batch.texts is None else self.batch.texts[lo:hi]
         return self._replace(
-            batch=self.batch._replace(rows=own, texts=texts), ids=self.ids[first:last],
+            batch=self.batch._replace(rows=sliced, texts=texts), ids=self.ids[first:last],
             bounds=self.bounds[lo:hi],
         )  # fmt: skip
 
-    def names_of(self, entries: Any) -> list[str]:
-        """Return the names of some entries that are crossed."""
+    def names_of(self, entries: Ints) -> list[str]:
+        """Return the names of CSR entries, which must be factors."""
         spans = self.spans[self.ids[entries]]
-        begins, sizes = spans >> _HALF, spans & _SIZE
+        begins, sizes = spans >> _OFFSET_BITS, spans & _LENGTH_MASK
         pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-        texts = self.letters.data
-        return [str(texts[lo:hi], "utf-8", "surrogatepass") for lo, hi in pairs]
+        letters = self.letters.data
+        return [str(letters[lo:hi], "utf-8", "surrogatepass") for lo, hi in pairs]
 
 
-def _spelt(crosses: Interactions, names: Sequence[Hashable]) -> tuple[Any, Any, Any, Any]:
-    """Of names their masks, and of those that are crossed also hashes; spans, letters."""
+def _encode(crosses: Interactions, names: Sequence[Hashable]) -> tuple[UInts, Hashes, UInts, Bytes]:
+    """Return the masks, hashes, spans and letters of names; the hash is 0 without prefix."""
     letters, spans = encode_names(names)
     masks = np.empty(len(names), np.uint64)
     if COMPILED:
@@ -184,20 +230,20 @@ def _spelt(crosses: Interactions, names: Sequence[Hashable]) -> tuple[Any, Any, 
     else:
         masks[:] = [crosses.mask(name) for name in names]
     hashes = np.zeros(len(names), np.uint64)
-    chosen = np.flatnonzero(masks)
-    if len(chosen):
-        hashes[chosen] = name_hashes([names[k] for k in chosen.tolist()])
+    factors = np.flatnonzero(masks)
+    if len(factors):
+        hashes[factors] = name_hashes([names[k] for k in factors.tolist()])
     return masks, hashes, spans, letters
 
 
 def select_factors(crosses: Interactions, batch: Batch) -> Selection:
-    """Return a batch with the factors that are crossed.
+    """Find the factors of a batch.
 
     Raises
     ------
     BadExample
-        At the first row that would have too many of them, or has too many parts, or where rows
-        have no names.
+        If rows have numbered columns instead of names, or a row has too many factors or would have
+        too many crossed features. `row` is the first such row.
     """
     _require_names(batch)
     batch = without_repeats(batch)
@@ -210,46 +256,58 @@ def select_factors(crosses: Interactions, batch: Batch) -> Selection:
         ids = np.arange(len(hashes), dtype=np.uint32)
     else:
         ids = batch.rows.ids
-        masks, hashes, spans, letters = _spelt(crosses, batch.names or [])
+        masks, hashes, spans, letters = _encode(crosses, batch.names or [])
     bounds = np.zeros(batch.n, np.uint64)
-    sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
-    told = _bounds(crosses.plan, ids, masks, batch.rows.indptr, sizes, bounds)
-    longest, wide = map(int, told)
-    many = np.flatnonzero(bounds > MOST_CROSSED)
-    if wide < batch.n and not (len(many) and many[0] < wide):
-        first, last = batch.rows.indptr[wide : wide + 2].tolist()
-        parts = np.count_nonzero(masks[ids[first:last]])
-        raise BadExample(too_many_parts(int(parts)), wide)
-    if len(many):
-        raise BadExample(too_many(int(bounds[many[0]])), int(many[0]))
+    starts = np.zeros(len(crosses.prefixes) + 1, np.uint64)
+    result = _bounds(crosses.plan, ids, masks, batch.rows.indptr, starts, bounds)
+    longest, first_invalid = map(int, result)
+    too_many_crossed = np.flatnonzero(bounds > MAX_CROSSED)
+    # Report the first invalid row; if it exceeds both limits, the one on factors.
+    if first_invalid < batch.n and not (
+        len(too_many_crossed) and too_many_crossed[0] < first_invalid
+    ):
+        first, last = batch.rows.indptr[first_invalid : first_invalid + 2].tolist()
+        n_factors = np.count_nonzero(masks[ids[first:last]])
+        raise BadExample(factor_limit_message(int(n_factors)), first_invalid)
+    if len(too_many_crossed):
+        row = int(too_many_crossed[0])
+        raise BadExample(crossed_limit_message(int(bounds[row])), row)
     return Selection(batch, ids, masks, hashes, spans, letters, bounds, longest)
 
 
 def _require_names(batch: Batch) -> None:
-    """Refuse rows of numbered columns: they have no prefixes."""
+    """Reject rows of numbered columns: they have no prefixes."""
     if batch.below is not None or (batch.names is None and batch.texts is None):
         raise BadExample(
-            "rows of numbered columns have no names to cross: give dicts, a frame or text with "
-            "names (vw, JSON, CSV), or take a model that was made without cross"
+            "rows of numbered columns have no names to cross; give dicts, a data frame or text "
+            "with feature names (VW, JSON, CSV), or create the model without cross"
         )
 
 
 def require_plain(crosses: Interactions, batch: Batch) -> None:
-    """Refuse the first row with a name that reads as that of a crossed feature."""
+    """Reject the first row with a name that may be that of a crossed feature.
+
+    Raises
+    ------
+    BadExample
+        If there is such a row.
+    """
     if batch.texts is not None:
-        rows: list[tuple[int, Hashable]] = []
+        suspects: list[tuple[int, Hashable]] = []
         texts = batch.texts
         if texts.may_contain(JOINT):
             _, _, indptr = texts.csr()
             names = texts.feature_names(np.arange(int(indptr[-1])))
-            odd = [k for k, name in enumerate(names) if JOINT in name]
-            rows = [(row_of_entry(batch.rows, k), names[k]) for k in odd]
+            entries = [k for k, name in enumerate(names) if JOINT in name]
+            suspects = [(row_of_entry(batch.rows, k), names[k]) for k in entries]
     else:
-        named = batch.names or []
-        odd = [k for k, name in enumerate(named) if isinstance(name, str) and JOINT in name]
-        places = np.flatnonzero(np.isin(batch.rows.ids, np.array(odd, np.uint32))).tolist()
-        rows = [(row_of_entry(batch.rows, k), named[int(batch.rows.ids[k])]) for k in places]
-    for row, name in rows:
+        vocabulary = batch.names or []
+        ids = [k for k, name in enumerate(vocabulary) if isinstance(name, str) and JOINT in name]
+        entries = np.flatnonzero(np.isin(batch.rows.ids, np.array(ids, np.uint32))).tolist()
+        suspects = [
+            (row_of_entry(batch.rows, k), vocabulary[int(batch.rows.ids[k])]) for k in entries
+        ]
+    for row, name in suspects:
         try:
             crosses.require_plain(name)
         except BadExample as bad:

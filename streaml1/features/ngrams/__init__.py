@@ -1,7 +1,8 @@
-"""Raw text to word features.
+"""Raw text to n-gram features.
 
-`spec` says in Python what they are. Kernels count the words of ASCII without making strings of
-them: of many rows `rows`, of one dict `streaml1.features.dict_reader.raw_text`.
+- `spec`: defines the features, in pure Python.
+- `tokenizer`: kernels that tokenize, count and hash without creating strings.
+- `ngram_rows`: applies them to a batch; `streaml1.features.dict_reader.raw_text` to a single dict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Raw text to word features, and n-grams of neighbouring words: what they mean, in Python."""
+"""The definition of tokens and n-grams, and the pure Python fallback that counts them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.rows import BadExample, Rows, check_value, to_value
+from streaml1.core.rows import BadExample, Rows, check_value, shown, to_value
+from streaml1.core.types import Bytes, Example, UInts
 from streaml1.features.batch import Batch, batch_of, column_values, is_frame, is_matrix, to_narwhals
 from streaml1.features.dedup import plain_rows
 from streaml1.text.parsed_rows import IntRows
 
 __all__ = ["NGrams", "check_text", "tokenize"]
 
-_words = re.compile(r"\w+").findall
+_find_tokens = re.compile(r"\w+").findall
 
 
 def tokenize(text: str) -> list[str]:
@@ -27,48 +28,60 @@ def tokenize(text: str) -> list[str]:
     >>> tokenize("Don't PAY 9.99!")
     ['don', 't', 'pay', '9', '99']
     """
-    return _words(text.lower())
+    return _find_tokens(text.lower())
 
 
-def check_text(name: str, value: Any) -> list[str] | None:
-    """Check which features a model is asked to read as text: None, or their names.
+def check_text(name: str, value: object) -> list[str] | None:
+    """Validate the parameter `text` of a model.
+
+    Parameters
+    ----------
+    name
+        Name of the parameter, for errors.
+    value
+        Names of features, or None.
+
+    Returns
+    -------
+    list of str, or None
+        The names without duplicates; None if there are none.
 
     Raises
     ------
     ValueError
-        One sentence, where they are none.
+        If `value` is not a sequence of non-empty strings.
     """
     if value is None:
         return None
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise ValueError(f'{name}={value!r} is no list; give one of names such as ["message"]')
-    for one in value:
-        if not isinstance(one, str):
-            raise ValueError(f"{name} has {one!r}, which is no name; name features by strings")
-        if not one:
-            raise ValueError(
-                f"{name} has '', an empty name; give that of a feature, or leave it out"
-            )
+        raise ValueError(
+            f'{name} must be a list of feature names, such as ["message"], got {shown(value)}'
+        )
+    for feature in value:
+        if not isinstance(feature, str):
+            raise ValueError(f"{name} has {shown(feature)}; feature names must be strings")
+        if not feature:
+            raise ValueError(f"{name} has an empty name; give the name of a feature, or remove it")
     return list(dict.fromkeys(value)) or None
 
 
 class NGrams:
-    """What is text in examples, and what it becomes.
+    """The text features of a model, which are replaced by their n-grams.
 
-    A string value of a feature `n` that is text becomes, in its place at the end, the features
-    `n=word` with the count of each word, and with `ngrams=2` also `n=word word` with that of each
-    two neighbours, and so on.
+    A string value of the text feature `t` is removed. At the end of the example it adds a feature
+    `t=token` for each token, with its count as the value. With `ngrams` = 2 it also adds a feature
+    `t=token token` for each pair of neighbours, and so on.
 
     Parameters
     ----------
     names
-        The features that are text.
+        Names of the text features.
     ngrams
-        The most neighbours.
+        Largest number of tokens of an n-gram.
 
     Examples
     --------
-    >>> NGrams(["message"], 2).of({"message": "Spam, spam!", "age": 31})
+    >>> NGrams(["message"], 2).expand({"message": "Spam, spam!", "age": 31})
     {'age': 31, 'message=spam': 2.0, 'message=spam spam': 1.0}
     """
 
@@ -77,116 +90,142 @@ class NGrams:
         self.ngrams = ngrams
 
     @cached_property
-    def heads(self) -> list[bytes]:
-        """What the names of words begin with, by name of the text."""
+    def prefixes(self) -> list[bytes]:
+        """Prefix of the names of n-grams for each text feature, in UTF-8."""
         return [f"{name}=".encode("utf-8", "surrogatepass") for name in self.names]
 
     @cached_property
     def simple(self) -> bool:
-        """Whether no name of a text reads as that of a category, or has to be escaped."""
+        """True if kernels support the names of the texts.
+
+        A name with other characters may contain an equals sign, as categories do, or be escaped in
+        JSON.
+        """
         return all(re.fullmatch(r"[\w .:-]*", name, re.ASCII) for name in self.names)
 
-    def packed_prefixes(self, margin: int) -> tuple[Any, Any, Any]:
-        """`heads` one after the other, some bytes behind each; their addresses and sizes."""
-        padded = [head + bytes(margin) for head in self.heads]
+    def packed_prefixes(self, margin: int) -> tuple[Bytes, UInts, UInts]:
+        """Return `prefixes` as bytes for kernels.
+
+        Parameters
+        ----------
+        margin
+            Number of zero bytes after each prefix.
+
+        Returns
+        -------
+        text : ndarray of uint8
+            The prefixes. The addresses are valid as long as it is referenced.
+        addresses, sizes : ndarray of uint64
+            Address and length of each prefix.
+        """
+        padded = [prefix + bytes(margin) for prefix in self.prefixes]
         text = np.frombuffer(b"".join(padded), np.uint8)
         begins = np.cumsum([0, *map(len, padded)])[:-1].astype(np.uint64)
-        sizes = np.array([*map(len, self.heads)], np.uint64)
+        sizes = np.array([*map(len, self.prefixes)], np.uint64)
         return text, begins + np.uint64(text.ctypes.data), sizes
 
     def is_ngram_name(self, name: str) -> bool:
-        """Whether a name may be that of a word."""
-        return name.startswith(tuple(f"{own}=" for own in self.names))
+        """Return whether a name may be that of an n-gram."""
+        return name.startswith(tuple(f"{text_name}=" for text_name in self.names))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"names": self.names, "ngrams": self.ngrams}
 
-    def of(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
-        """Return the example with words in place of texts."""
-        texts = [name for name in self.names if isinstance(x.get(name), str)]
+    def expand(self, x: Example) -> Example:
+        """Return an example with n-grams in place of texts.
+
+        Raises
+        ------
+        BadExample
+            If the example also has a feature with the name of an n-gram, and their sum is invalid.
+        """
+        texts = {name: v for name in self.names if isinstance(v := x.get(name), str)}
         if not texts:
             return x
-        plain = {name: v for name, v in x.items() if name not in texts}
-        for name in texts:
-            for feature, count in self.counts(name, x[name]).items():
-                _add(plain, feature, count)
-        return plain
+        expanded = {name: v for name, v in x.items() if name not in texts}
+        for name, text in texts.items():
+            for feature, count in self.counts(name, text).items():
+                _add_count(expanded, feature, count)
+        return expanded
 
     def counts(self, name: str, text: str) -> dict[str, float]:
-        """Return the features of a text of some name, in their order."""
+        """Return the n-gram counts of the text feature `name`, in order of first occurrence."""
         counts: dict[str, float] = {}
-        for gram in self._grams(tokenize(text)):
-            feature = f"{name}={gram}"
+        for ngram in self._ngrams_of(tokenize(text)):
+            feature = f"{name}={ngram}"
             counts[feature] = counts.get(feature, 0.0) + 1.0
         return counts
 
-    def _grams(self, words: list[str]) -> Iterator[str]:
-        yield from words
-        for n in range(2, min(self.ngrams, len(words)) + 1):
-            yield from map(" ".join, zip(*(words[k:] for k in range(n)), strict=False))
+    def _ngrams_of(self, tokens: list[str]) -> Iterator[str]:
+        yield from tokens
+        for n in range(2, min(self.ngrams, len(tokens)) + 1):
+            yield from map(" ".join, zip(*(tokens[k:] for k in range(n)), strict=False))
 
-    def batch_of(self, X: Any) -> Batch:
-        """Return the rows of X with n-grams in place of texts, row by row; see `batch_of`."""
+    def batch_of(self, X: object) -> Batch:
+        """Return the rows of X with n-grams in place of texts, row by row.
+
+        X is what `streaml1.features.batch.batch_of` accepts, and errors are the same.
+        """
         if is_matrix(X) or isinstance(X, IntRows):
             return batch_of(X)
         if is_frame(X):
-            return self._of_frame(X)
+            return self._expand_frame(X)
         if isinstance(X, Sequence) and not isinstance(X, str | bytes):
-            return batch_of([self._of_one(x, i) for i, x in enumerate(X)])
+            return batch_of([self._expand_row(x, i) for i, x in enumerate(X)])
         return batch_of(X)
 
-    def _of_one(self, x: Any, row: int) -> Any:
+    def _expand_row(self, x: object, row: int) -> object:
         if not isinstance(x, Mapping):
-            return x  # refused with the others
+            return x  # `batch_of` rejects it, unless an earlier row is invalid
         try:
-            return self.of(x)
+            return self.expand(x)
         except BadExample as bad:
             raise BadExample(bad.reason, row) from None
 
-    def _of_frame(self, X: Any) -> Batch:
+    def _expand_frame(self, X: object) -> Batch:
         frame = to_narwhals(X)
         texts = [name for name in self.names if name in frame.columns]
         if not texts:
             return batch_of(X)
         columns = [column_values(frame[name]) for name in texts]
-        kept: list[dict[Hashable, Any]] = [{} for _ in range(len(frame))]
+        non_texts: list[dict[Hashable, Any]] = [{} for _ in range(len(frame))]
         counts: list[dict[Hashable, Any]] = [{} for _ in range(len(frame))]
         for name, column in zip(texts, columns, strict=True):
             for i, value in enumerate(column):
                 if isinstance(value, str):
                     counts[i].update(self.counts(name, value))
                 elif value is not None:
-                    kept[i][name] = value
+                    non_texts[i][name] = value
         rest = frame.drop(texts)
-        parts = [batch_of(kept), batch_of(counts)]
+        batches = [batch_of(non_texts), batch_of(counts)]
         if len(rest.columns):
-            parts.insert(0, batch_of(rest.to_native()))
-        return _beside(parts)
+            batches.insert(0, batch_of(rest.to_native()))
+        return _concatenate_rows(batches)
 
 
-def _add(x: dict[Hashable, Any], name: str, count: float) -> None:
-    """Add to a feature of an example, which may give a number by that name, or a category."""
-    given = x.get(name)
-    if isinstance(given, str):
-        _add(x, f"{name}={given}", 1.0)
-    elif given is not None:
-        count += to_value(name, given)
+def _add_count(x: dict[Hashable, Any], name: str, count: float) -> None:
+    """Add an n-gram to an example that may have a number or a category of this name."""
+    value = x.get(name)
+    if isinstance(value, str):
+        _add_count(x, f"{name}={value}", 1.0)
+    elif value is not None:
+        count += to_value(name, value)
         check_value(name, count)
     x[name] = count
 
 
-def _beside(parts: Sequence[Batch]) -> Batch:
-    """Each row of some batches with those of the same number in the others, one after the other."""
-    places: dict[Hashable, int] = {}
-    ids, values, rows_of = [], [], []
-    for part in parts:
-        names = part.names or []
-        place = np.array([places.setdefault(name, len(places)) for name in names], np.uint32)
-        ids.append(place[part.rows.ids] if names else part.rows.ids)
-        values.append(part.rows.values)
-        rows_of.append(np.repeat(np.arange(part.n), np.diff(part.rows.indptr.astype(np.int64))))
-    order = np.argsort(np.concatenate(rows_of), kind="stable")
-    indptr = np.sum([part.rows.indptr for part in parts], axis=0, dtype=np.uint64)
+def _concatenate_rows(batches: Sequence[Batch]) -> Batch:
+    """Return a batch whose row i has the features of row i of each batch, in order."""
+    ids_of: dict[Hashable, int] = {}
+    ids, values, row_of = [], [], []
+    for batch in batches:
+        names = batch.names or []
+        new_ids = np.array([ids_of.setdefault(name, len(ids_of)) for name in names], np.uint32)
+        ids.append(new_ids[batch.rows.ids] if names else batch.rows.ids)
+        values.append(batch.rows.values)
+        row_of.append(np.repeat(np.arange(batch.n), np.diff(batch.rows.indptr.astype(np.int64))))
+    order = np.argsort(np.concatenate(row_of), kind="stable")
+    indptr = np.sum([batch.rows.indptr for batch in batches], axis=0, dtype=np.uint64)
     rows = Rows(np.concatenate(ids)[order], np.concatenate(values)[order], indptr)
-    names = list(places)
-    return Batch(plain_rows(rows, names.__getitem__), names)
+    vocabulary = list(ids_of)
+    return Batch(plain_rows(rows, vocabulary.__getitem__), vocabulary)

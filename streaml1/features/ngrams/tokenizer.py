@@ -1,7 +1,8 @@
-"""Words of texts and their n-grams, as bytes: each once, with its hash and its count.
+"""Tokenize raw text and count its n-grams, as bytes in kernels.
 
-A text is first cleaned: its words in small letters, a blank behind each. An n-gram is then a part
-of the cleaned text, and its name that part behind the name of the feature and an equals sign.
+A text is first *cleaned*: its tokens in lower case, a space after each. An n-gram is then a slice
+of the cleaned text, and the name of its feature is this slice after the prefix: the name of the
+text and an equals sign. Python strings are never created.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import (
@@ -27,206 +29,235 @@ from streaml1.core.simd import (
     store_u64,
     store_u64x8,
 )
+from streaml1.core.types import Bytes
 from streaml1.text.byte_names import UNHASHED, bytes_equal, copy_bytes, copy_short_bytes
 from streaml1.text.feature_spans import hash_pending_names
 from streaml1.text.structural_index import SPACE
 
 __all__ = [
-    "BLOCK", "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "spread", "whole_texts",
+    "BLOCK", "MARGIN", "characters", "clean_texts", "cleaned", "counted", "expand_rows",
+    "find_texts",
 ]  # fmt: skip
 
 MARGIN = 16
-"""Bytes that may be read and written behind those that are named."""
+"""Number of bytes that kernels may read and write past the end of names."""
 
 BLOCK = 64
-"""Bytes that are cleaned together: so many may be written behind a cleaned text."""
+"""Number of bytes that are cleaned at once, and may be written past the end of a cleaned text."""
 
-_ZERO, _ONE, _TWO, _FOUR, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 4, 8, 32))
-_LOW, _ANOTHER, _HALFWORD = map(np.uint64, (2**32 - 1, 2**32, 24))
-_TWO_BYTES, _THREE_BYTES, _FOUR_BYTES, _BYTES_LOW = map(np.uint64, (0x80, 0xE0, 0xF0, 2**24 - 1))
+_ZERO, _ONE, _TWO, _FOUR, _EIGHT = map(np.uint64, (0, 1, 2, 4, 8))
+_OFFSET_BITS, _LOW, _ONE_COUNT = map(np.uint64, (32, 2**32 - 1, 2**32))
+_SIZE_SHIFT, _UTF8_MASK = map(np.uint64, (24, 2**24 - 1))
+_NON_ASCII, _THREE_BYTES, _FOUR_BYTES = map(np.uint64, (0x80, 0xE0, 0xF0))
 _SIX, _FIVE_BITS, _SIX_BITS, _FOUR_BITS, _THREE_BITS = map(np.uint64, (6, 31, 63, 15, 7))
-_BLOCK, _LAST, _ALL = map(np.uint64, (BLOCK, BLOCK - 1, 2**64 - 1))
-_A, _Z, _SMALL_A, _SMALL_Z, _NULL, _NINE, _UNDERSCORE = map(np.uint64, b"AZaz09_")
+_BLOCK, _LAST_BIT, _ALL = map(np.uint64, (BLOCK, BLOCK - 1, 2**64 - 1))
+_A, _Z, _SMALL_A, _SMALL_Z, _DIGIT_0, _DIGIT_9, _UNDERSCORE = map(np.uint64, b"AZaz09_")
 
 
-def _letters() -> Any:
-    """Of each byte the small letter, digit or underscore that it stands for, else a blank."""
-    words = [chr(c) if chr(c).isalnum() or c == 95 else " " for c in range(128)]
-    return np.array([ord(c.lower()) for c in words] + 128 * [32], np.uint8)
+def _ascii_table() -> Bytes:
+    """Return the cleaned byte for each byte: a lower-case letter, digit, underscore or space."""
+    letters = [chr(c) if chr(c).isalnum() or c == 95 else " " for c in range(128)]
+    return np.array([ord(c.lower()) for c in letters] + 128 * [32], np.uint8)
 
 
-_LETTERS = _letters()
+_ASCII_TABLE = _ascii_table()
 
-KNOWN = 0x20000  # characters below it are looked up
-_KNOWN = np.uint64(KNOWN)
-_ODD = 2**32 - 1
+N_CHARACTERS = 0x20000
+"""Number of characters in the table `characters`; all others are irregular."""
+
+_N_CHARACTERS = np.uint64(N_CHARACTERS)
+_IRREGULAR = 2**32 - 1
 
 
 @cache
-def characters() -> Any:
-    """Of each character what stands for it in a cleaned text, uint32.
+def characters() -> NDArray[np.uint32]:
+    """Return the table by which kernels clean characters that are not ASCII.
 
-    0 for one that is in no word; else the UTF-8 of its small letter, up to three bytes, and how
-    many they are times 2**24. `_ODD` where that is another matter: more bytes than before, two
-    characters, or one that depends on its neighbours.
+    An entry is 0 for a separator. For a character of tokens it is the UTF-8 of its lower case, at
+    most three bytes, plus their number times 2**24. It is `_IRREGULAR` if the lower case has more
+    bytes than the character, consists of two characters, or depends on the neighbours.
     """
-    return np.fromiter(map(_told, map(chr, range(KNOWN))), np.uint32, KNOWN)
+    return np.fromiter(map(_character_code, map(chr, range(N_CHARACTERS))), np.uint32, N_CHARACTERS)
 
 
-def _told(c: str) -> int:
+def _character_code(c: str) -> int:
     low = c.lower()
-    if c == "\u03a3" or len(low) != 1:
-        return _ODD
+    if c == "\u03a3" or len(low) != 1:  # a capital sigma has another lower case at the end
+        return _IRREGULAR
     if not low.isalnum() and low != "_":
         return 0
     raw = low.encode()
     if len(raw) > min(3, len(c.encode())):
-        return _ODD
+        return _IRREGULAR
     return len(raw) << 24 | int.from_bytes(raw, "little")
 
 
 @inlined
-def _character(at: Any, c: Any) -> Any:
-    """Return the non-ASCII character at an address, and its number of bytes."""
-    second = load_u8(at + _ONE) & _SIX_BITS
+def _decode_utf8(pos: Any, c: Any) -> Any:
+    """Return the character at an address, whose first byte `c` is not ASCII, and its size."""
+    second = load_u8(pos + _ONE) & _SIX_BITS
     if c < _THREE_BYTES:
         return ((c & _FIVE_BITS) << _SIX) | second, _TWO
-    third = load_u8(at + _TWO) & _SIX_BITS
+    third = load_u8(pos + _TWO) & _SIX_BITS
     if c < _FOUR_BYTES:
         return ((((c & _FOUR_BITS) << _SIX) | second) << _SIX) | third, np.uint64(3)
-    fourth = load_u8(at + np.uint64(3)) & _SIX_BITS
+    fourth = load_u8(pos + np.uint64(3)) & _SIX_BITS
     high = (((((c & _THREE_BITS) << _SIX) | second) << _SIX) | third) << _SIX
     return high | fourth, np.uint64(4)
 
 
 @inlined
-def _between(at: Any, first: Any, last: Any) -> Any:
-    """Which of 64 bytes are from one to another, a bit each."""
-    return byte_lt_mask(at, last + _ONE) & ~byte_lt_mask(at, first)
+def _byte_range_mask(pos: Any, first: Any, last: Any) -> Any:
+    """Return a mask of those of 64 bytes that are from `first` to `last`."""
+    return byte_lt_mask(pos, last + _ONE) & ~byte_lt_mask(pos, first)
 
 
 @inlined
-def _cleaned_blocks(at: Any, end: Any, to: Any, begins: Any, n: Any) -> Any:
-    """As `cleaned`, 64 bytes at a time, as long as all are ASCII: nothing of a short text.
+def _clean_ascii_blocks(pos: Any, end: Any, out_pos: Any, begins: Any, n: Any) -> Any:
+    """Clean blocks of 64 bytes until one is not ASCII; do nothing if the text is shorter.
 
     Returns
     -------
-    How far the text is read, where the words end, how many there are, and whether the last goes on.
+    The next byte to clean, the end of the output, the number of tokens, and 1 if the last byte
+    belongs to a token: its space is not written yet.
     """
-    inside = _ZERO
-    if end - at < _BLOCK:
-        return at, to, n, inside
-    room = stack_buffer()
-    places = np.uint64(room.ctypes.data)
-    while at < end:
-        # The last block has bytes again that were read before.
-        again = _BLOCK - min(end - at, _BLOCK)
-        block = at - again
-        if byte_lt_mask(block, _TWO_BYTES) != _ALL:
+    in_token = _ZERO
+    if end - pos < _BLOCK:
+        return pos, out_pos, n, in_token
+    buffer = stack_buffer()
+    offsets = np.uint64(buffer.ctypes.data)
+    # Invariant: everything before `pos` is cleaned, `out_pos` follows it, `begins` has the first n
+    # tokens, and `in_token` is 1 if the byte before `pos` belongs to a token.
+    while pos < end:
+        # The last block ends with the text, so that nothing is read after it. It overlaps the
+        # block before by `n_overlap` bytes, whose bits are masked out.
+        n_overlap = _BLOCK - min(end - pos, _BLOCK)
+        block = pos - n_overlap
+        if byte_lt_mask(block, _NON_ASCII) != _ALL:
             break
-        capitals = _between(block, _A, _Z)
-        word = capitals | _between(block, _SMALL_A, _SMALL_Z) | _between(block, _NULL, _NINE)
-        word |= byte_eq_mask(block, _UNDERSCORE)
-        before, ours = (word << _ONE) | inside, _ALL << again
-        chosen = (word | before) & ours
-        compress_lowercase(to, block, capitals, word, chosen)
-        first = pext(word & ~before & ours, chosen)
-        store_bit_indices(places, first, _ZERO)
-        count = popcount(first)
+        uppercase = _byte_range_mask(block, _A, _Z)
+        token = uppercase | _byte_range_mask(block, _SMALL_A, _SMALL_Z)
+        token |= _byte_range_mask(block, _DIGIT_0, _DIGIT_9)
+        token |= byte_eq_mask(block, _UNDERSCORE)
+        follows_token, is_new = (token << _ONE) | in_token, _ALL << n_overlap
+        # Keep the bytes of tokens, and the first separator after each, which becomes the space.
+        retained = (token | follows_token) & is_new
+        compress_lowercase(out_pos, block, uppercase, token, retained)
+        token_begins = pext(token & ~follows_token & is_new, retained)
+        store_bit_indices(offsets, token_begins, _ZERO)
+        count = popcount(token_begins)
         for k in range(_ZERO, count, _EIGHT):
-            there = load_u32x8(places + _FOUR * k) + to
-            store_u64x8(np.uint64(begins.ctypes.data) + _EIGHT * (n + k), there)
+            addresses = load_u32x8(offsets + _FOUR * k) + out_pos
+            store_u64x8(np.uint64(begins.ctypes.data) + _EIGHT * (n + k), addresses)
         n += count
-        to += popcount(chosen)
-        inside = word >> _LAST
-        at = block + _BLOCK
-    return at, to, n, inside
+        out_pos += popcount(retained)
+        in_token = token >> _LAST_BIT
+        pos = block + _BLOCK
+    return pos, out_pos, n, in_token
 
 
 @inlined
-def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
-    """Write the words of a text, UTF-8, in small letters, a blank behind each.
+def cleaned(pos: Any, end: Any, out_pos: Any, begins: Any, n: Any, table: Any) -> Any:
+    """Write the tokens of a text in lower case, a space after each.
 
-    `begins` gets from its n-th place on where each begins, and where the next would; up to seven
-    places more are written. `table` is the address of `characters`.
+    Parameters
+    ----------
+    pos, end
+        Addresses of the text, in UTF-8.
+    out_pos
+        Address of the output.
+    begins, n
+        From its n-th item on, `begins` receives the address of each token in the output, and after
+        them the end of the output. Up to seven more items are overwritten.
+    table
+        Address of `characters`.
 
     Returns
     -------
-    Where the words end, how many places of `begins` are before that of the next, and whether that
-    is all; else the text wants another look.
+    The end of the output, the index in `begins` of this end, and whether the text is regular. If it
+    is not, the output is incomplete, and Python must tokenize the text.
     """
-    at, to, n, inside = _cleaned_blocks(at, end, to, begins, n)
-    plain = True
-    while at < end:
-        c = load_u8(at)
-        if c < _TWO_BYTES:
-            letter = np.uint64(_LETTERS[c])
-            word = np.uint64(letter != SPACE)
-            size = word
-            at += _ONE
+    pos, out_pos, n, in_token = _clean_ascii_blocks(pos, end, out_pos, begins, n)
+    regular = True
+    # Invariant: as in `_clean_ascii_blocks`. `out_pos` and n advance without branches: the bytes
+    # written at `out_pos` are overwritten unless they belong to a token or end one.
+    while pos < end:
+        c = load_u8(pos)
+        if c < _NON_ASCII:
+            letter = np.uint64(_ASCII_TABLE[c])
+            is_token = np.uint64(letter != SPACE)
+            size = is_token
+            pos += _ONE
         else:
-            code, step = _character(at, c)
-            at += step
-            letter = np.uint64(_ODD)
-            if code < _KNOWN:
+            code, step = _decode_utf8(pos, c)
+            pos += step
+            letter = np.uint64(_IRREGULAR)
+            if code < _N_CHARACTERS:
                 letter = loadu_u64(table + np.uint64(4) * code) & _LOW
-            plain &= letter != np.uint64(_ODD)
-            word = np.uint64(letter != _ZERO)
-            size = letter >> _HALFWORD
-            letter = letter & _BYTES_LOW if word else SPACE
-            if not plain:
+            regular &= letter != np.uint64(_IRREGULAR)
+            is_token = np.uint64(letter != _ZERO)
+            size = letter >> _SIZE_SHIFT
+            letter = letter & _UTF8_MASK if is_token else SPACE
+            if not regular:
                 break
-        store_u64(to, letter)
-        begins[n] = to
-        n += word & (inside ^ _ONE)
-        to += size | (inside & (word ^ _ONE))
-        inside = word
-    store_u64(to, SPACE)
-    to += inside
-    begins[n] = to
-    return to, n, plain
+        store_u64(out_pos, letter)
+        begins[n] = out_pos
+        n += is_token & (in_token ^ _ONE)
+        out_pos += size | (in_token & (is_token ^ _ONE))
+        in_token = is_token
+    store_u64(out_pos, SPACE)
+    out_pos += in_token
+    begins[n] = out_pos
+    return out_pos, n, regular
 
 
 @inlined
-def _last_or(g: Any, counted: Any) -> Any:
-    """Return the place of the last of its kind; of one that is new, for which 0 is given, its own.
+def _last_occurrence(g: Any, entry: Any) -> Any:
+    """Return the index of the last n-gram that a table entry counts; `g` if the entry is empty.
 
-    A hash is the same as its own: that one is new is no branch of the loop that looks for it.
+    The hash of n-gram `g` equals itself, so the loop that searches for it also ends at an empty
+    entry, without another branch.
     """
-    there = _ZERO - np.uint64(counted != _ZERO)
-    return g + (((counted & _LOW) - _ONE - g) & there)
+    is_used = _ZERO - np.uint64(entry != _ZERO)
+    return g + (((entry & _LOW) - _ONE - g) & is_used)
 
 
 @inlined
-def _each_once(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, met: Any) -> Any:
-    """Leave each of the hashes from lo to hi once, with its count; returns where they end.
+def _merge_duplicates(
+    hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, hash_table: Any
+) -> Any:
+    """Keep the first of equal hashes between `lo` and `hi`, with their count; return the new end.
 
-    First each is counted in a table, beside the place of the last of its kind; then those that
-    were new move together. Which are cannot be foretold: the same is done to all of them.
+    The first pass counts n-grams in a hash table and records which are new; the second moves those
+    together. Whether an n-gram is new is unpredictable, so neither branches on it.
     """
-    n, places, most = hi - lo, np.uint64(16), np.uint64(len(met))
-    while places < _EIGHT * n and places + places + n <= most:
-        places += places
-    for z in range(places):
-        met[z] = _ZERO
-    mask = places - _ONE
+    n, capacity, max_capacity = hi - lo, np.uint64(16), np.uint64(len(hash_table))
+    while capacity < _EIGHT * n and capacity + capacity + n <= max_capacity:
+        capacity += capacity
+    for z in range(capacity):
+        hash_table[z] = _ZERO
+    mask = capacity - _ONE
+    # Invariant: an entry is 0 or ``count << 32 | 1 + last``, where `last` is the index of the last
+    # n-gram of a kind before g. Item ``capacity + z`` has the position of the entry of n-gram z,
+    # and bit 32 is set unless it is the first of its kind.
     for g in range(_ZERO, n):
         h = hashes[lo + g]
-        place = h & mask
-        last = met[place]
-        while hashes[lo + _last_or(g, last)] != h:
-            place = (place + _ONE) & mask
-            last = met[place]
-        met[place] = (last & ~_LOW) + _ANOTHER + g + _ONE
-        met[places + g] = place | (np.uint64(last != _ZERO) << _HALF)
-    k = lo
+        pos = h & mask
+        entry = hash_table[pos]
+        while hashes[lo + _last_occurrence(g, entry)] != h:
+            pos = (pos + _ONE) & mask
+            entry = hash_table[pos]
+        hash_table[pos] = (entry & ~_LOW) + _ONE_COUNT + g + _ONE
+        hash_table[capacity + g] = pos | (np.uint64(entry != _ZERO) << _OFFSET_BITS)
+    out_pos = lo
+    # Invariant: `out_pos` follows the first n-grams of each kind before g.
     for g in range(_ZERO, n):
-        found = met[places + g]
-        hashes[k] = hashes[lo + g]
-        values[k] = np.float64(met[found & mask] >> _HALF)
-        spans[k] = spans[lo + g]
-        k += np.uint64(found <= _LOW)
-    return k
+        found = hash_table[capacity + g]
+        hashes[out_pos] = hashes[lo + g]
+        values[out_pos] = np.float64(hash_table[found & mask] >> _OFFSET_BITS)
+        spans[out_pos] = spans[lo + g]
+        out_pos += np.uint64(found <= _LOW)
+    return out_pos
 
 
 @inlined
@@ -234,156 +265,182 @@ def counted(
     begins: Any,
     first: Any,
     last: Any,
-    head: Any,
-    size: Any,
+    prefix: Any,
+    prefix_size: Any,
     ngrams: Any,
-    base: Any,
-    to: Any,
+    names: Any,
+    name_pos: Any,
     k: Any,
     hashes: Any,
     values: Any,
     spans: Any,
-    met: Any,
+    hash_table: Any,
 ) -> Any:
-    """Write the features of one cleaned text, whose words begin at `begins[first:last]`.
+    """Append the features of a cleaned text, whose tokens begin at `begins[first:last]`.
 
     Parameters
     ----------
-    head, size
-        Address and bytes of the name of the text with its equals sign.
-    base
-        The address that spans are told from.
-    to, k
-        Where the next name and the next feature go.
-    met
-        Scratch, at least four places for each n-gram, a power of two of them; with 16 few are
-        looked for twice.
+    prefix, prefix_size
+        Address and size in bytes of the name of the text with its equals sign.
+    ngrams
+        Largest number of tokens of an n-gram.
+    names
+        The address that offsets in spans refer to.
+    name_pos, k
+        Address of the next name and index of the next feature.
+    hashes, values, spans
+        The features: hash, count, and ``offset of the name << 32 | its length``.
+    hash_table
+        Scratch, for each n-gram of the text at least four items, rounded to a power of two. With 16
+        items, few n-grams need more than one probe.
 
     Returns
     -------
-    Where the next name and the next feature go then.
+    The new `name_pos` and k.
     """
-    n, names = k, last - first
-    for gram in range(_ONE, min(ngrams, names) + _ONE):
-        for i in range(first, last - gram + _ONE):
-            end = copy_bytes(head, head + size, to)
-            end = copy_short_bytes(begins[i], begins[i + gram] - _ONE, end)
-            hashes[n] = UNHASHED
-            spans[n] = ((to - base) << _HALF) | (end - to)
-            to = end
-            n += _ONE
-    hash_pending_names(hashes, spans, base, k, n)
-    return to, _each_once(hashes, values, spans, k, n, met)
+    end_k, n_tokens = k, last - first
+    # Invariant: the features k to `end_k` - 1 are named, and `name_pos` follows their names.
+    for n in range(_ONE, min(ngrams, n_tokens) + _ONE):
+        for i in range(first, last - n + _ONE):
+            name_end = copy_bytes(prefix, prefix + prefix_size, name_pos)
+            name_end = copy_short_bytes(begins[i], begins[i + n] - _ONE, name_end)
+            hashes[end_k] = UNHASHED
+            spans[end_k] = ((name_pos - names) << _OFFSET_BITS) | (name_end - name_pos)
+            name_pos = name_end
+            end_k += _ONE
+    hash_pending_names(hashes, spans, names, k, end_k)
+    return name_pos, _merge_duplicates(hashes, values, spans, k, end_k, hash_table)
 
 
 @kernel
-def whole_texts(start: Any, spans: Any, indptr: Any, head: Any, size: Any, at: Any, sizes: Any,
-                places: Any) -> None:  # fmt: skip
-    """Find in each row the feature whose name begins with a head: where the text behind that is.
+def find_texts(
+    start: Any,
+    spans: Any,
+    indptr: Any,
+    prefix: Any,
+    prefix_size: Any,
+    out_addresses: Any,
+    out_sizes: Any,
+    is_text: Any,
+) -> None:
+    """Find the feature of each row whose name begins with a prefix; its text is the rest.
 
     Parameters
     ----------
     start, spans, indptr
-        Of rows as in `NamedRows`: the address of the names, where each is, the rows.
-    at, sizes
-        Get the address and the length of the text of each row; they are zeros.
-    places
-        Gets a 1 where a feature is such a text; it is zeros.
+        The rows, as in `NamedRows`; `start` is the address of the names.
+    out_addresses, out_sizes
+        Receive the address and the length of the text of each row; must be zeros.
+    is_text
+        Receives a 1 for each feature that is such a text; must be zeros.
     """
     for i in range(np.uint64(len(indptr) - 1)):
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
             length = spans[k] & _LOW
-            name = start + (spans[k] >> _HALF)
-            if length >= size and bytes_equal(name, head, size):
-                at[i] = name + size
-                sizes[i] = length - size
-                places[k] = np.uint8(1)
+            name = start + (spans[k] >> _OFFSET_BITS)
+            if length >= prefix_size and bytes_equal(name, prefix, prefix_size):
+                out_addresses[i] = name + prefix_size
+                out_sizes[i] = length - prefix_size
+                is_text[k] = np.uint8(1)
 
 
 @kernel
-def cleaned_all(at: Any, sizes: Any, table: Any, to: Any, begins: Any, firsts: Any,
-                odd: Any) -> None:  # fmt: skip
-    """Clean many texts, given the address, 0 for none, and the length of each.
+def clean_texts(
+    addresses: Any,
+    sizes: Any,
+    table: Any,
+    out_pos: Any,
+    begins: Any,
+    firsts: Any,
+    irregular: Any,
+) -> None:
+    """Clean many texts, given their addresses, 0 if absent, and their lengths.
 
-    `firsts` gets where in `begins` the words of each begin, behind which one place is left;
-    `odd` gets a 1 where one wants another look.
+    `firsts` receives the index in `begins` of the first token of each text; the item before that of
+    the next text is the end of the output. `irregular` receives a 1 for each text that Python must
+    tokenize. See `cleaned`.
     """
     n = _ZERO
-    for j in range(np.uint64(len(at))):
+    # Invariant: `begins` has n items: the tokens of the texts before j, and an end for each.
+    for j in range(np.uint64(len(addresses))):
         firsts[j] = n
-        plain = True
-        if at[j]:
-            to, n, plain = cleaned(at[j], at[j] + sizes[j], to, begins, n, table)
-        odd[j] = np.uint8(not plain)
-        begins[n] = to
+        regular = True
+        if addresses[j]:
+            out_pos, n, regular = cleaned(
+                addresses[j], addresses[j] + sizes[j], out_pos, begins, n, table
+            )
+        irregular[j] = np.uint8(not regular)
+        begins[n] = out_pos
         n += _ONE
-    firsts[len(at)] = n
+    firsts[len(addresses)] = n
 
 
 @kernel
-def spread(
+def expand_rows(
     start: Any,
     spans: Any,
     hashes: Any,
     values: Any,
     indptr: Any,
     dropped: Any,
-    how: Any,
+    fallback: Any,
     begins: Any,
     firsts: Any,
-    heads: Any,
-    head_sizes: Any,
+    prefixes: Any,
+    prefix_sizes: Any,
     ngrams: Any,
     names: Any,
     out_hashes: Any,
     out_values: Any,
     out_spans: Any,
     out_indptr: Any,
-    met: Any,
+    hash_table: Any,
 ) -> Any:
-    """Write rows without some features, and behind the others the words of their texts.
+    """Copy rows without their texts, and append the n-grams of these to each.
 
     Parameters
     ----------
     start, spans, hashes, values, indptr
         The rows, see `NamedRows`; `start` is the address of the names.
     dropped
-        Which of the features are left out.
-    how
-        Of each row: 0; 1 where words are left out; 2 where the row is left empty.
+        A flag for each feature that is not copied.
+    fallback
+        What Python does for each row: 0 if nothing, 1 if the n-grams, 2 if the whole row, which
+        remains empty here.
     begins, firsts
-        As `cleaned_all` wrote them: of the texts of a row, one for each head, one after the other.
-    heads, head_sizes
-        Addresses and lengths.
+        The output of `clean_texts`: for each row one text per prefix.
+    prefixes, prefix_sizes
+        Addresses and sizes of the prefixes of names, see `counted`.
     names
-        The address where names go.
+        Address of the output of names.
 
     Returns
     -------
-    How many features there are, and how many bytes of names.
+    The number of features and the number of bytes of names.
     """
-    begins, firsts, met = borrowed((begins, firsts, met))
+    begins, firsts, hash_table = borrowed((begins, firsts, hash_table))
     out_hashes, out_values, out_spans = borrowed((out_hashes, out_values, out_spans))
-    k, to, n_heads = _ZERO, names, np.uint64(len(heads))
+    k, name_pos, n_prefixes = _ZERO, names, np.uint64(len(prefixes))
     out_indptr[0] = 0
-    for i in range(np.uint64(len(how))):
-        if how[i] < 2:
+    # Invariant: k features and the names before `name_pos` are those of the rows before i.
+    for i in range(np.uint64(len(fallback))):
+        if fallback[i] < 2:
             for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
                 if dropped[j]:
                     continue
-                name = start + (spans[j] >> _HALF)
-                end = copy_bytes(name, name + (spans[j] & _LOW), to)
+                name = start + (spans[j] >> _OFFSET_BITS)
+                name_end = copy_bytes(name, name + (spans[j] & _LOW), name_pos)
                 out_hashes[k] = hashes[j]
                 out_values[k] = values[j]
-                out_spans[k] = ((to - names) << _HALF) | (end - to)
-                to = end
+                out_spans[k] = ((name_pos - names) << _OFFSET_BITS) | (name_end - name_pos)
+                name_pos = name_end
                 k += _ONE
-        if how[i] == 0:
-            for z in range(n_heads):
-                text = i * n_heads + z
-                to, k = counted(
-                    begins, firsts[text], firsts[text + _ONE] - _ONE, heads[z], head_sizes[z],
-                    ngrams, names, to, k, out_hashes, out_values, out_spans, met,
+        if fallback[i] == 0:
+            for z in range(n_prefixes):
+                text = i * n_prefixes + z
+                name_pos, k = counted(
+                    begins, firsts[text], firsts[text + _ONE] - _ONE, prefixes[z], prefix_sizes[z],
+                    ngrams, names, name_pos, k, out_hashes, out_values, out_spans, hash_table,
                 )  # fmt: skip
         out_indptr[i + _ONE] = np.int64(k)
-    return k, to - names
+    return k, name_pos - names

@@ -243,5 +243,5 @@ class BatchLearner(WeightedState):
             slots[used] = self._intern_all([names[k] for k in np.flatnonzero(used)])
             return slots[batch.rows.ids]
 
-        plain, crossed = self._intern_crossed(crossing.hashes, crossing.parts, intern_plain)
+        plain, crossed = self._intern_crossed(crossing.hashes, crossing.factors, intern_plain)
         return self._both(batch, plain, crossing, crossed)

@@ -10,7 +10,7 @@ import numpy as np
 from streaml1.core.rows import ensure, numeric_features
 from streaml1.features import dict_reader
 from streaml1.features.dict_reader.items import NEW_NAMES, Items
-from streaml1.features.interactions import Interaction, Interactions, hashes_of
+from streaml1.features.interactions import CrossedFeature, Interactions, hashes_of
 from streaml1.features.ngrams import NGrams
 from streaml1.features.vocabulary import (
     MISSING,
@@ -74,7 +74,7 @@ class ModelState(BatchLearner):
         if self.ngrams is not None and not self._reads_text:
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
                 return self._learn_as_batch(x, y, w, eta)
-            x = self.ngrams.of(x)
+            x = self.ngrams.expand(x)
         context = self._context
         status = dict_reader.FALLBACK
         if context is not None:
@@ -204,9 +204,9 @@ class ModelState(BatchLearner):
         if self.interactions is None:
             slots = self._intern_all(names)
         else:
-            crosses = self.interactions.of(plain)
+            crosses = self.interactions.crossed_features(plain)
             slots = self._intern_example(names, crosses)
-            names += [cross.parts for cross in crosses]
+            names += [cross.factors for cross in crosses]
             values = np.append(values, [cross.value for cross in crosses])
         ids, values = self._row(names, values, slots)
         while True:
@@ -219,12 +219,12 @@ class ModelState(BatchLearner):
         if status <= loop.OVER_CAP:
             self._prune()
 
-    def _intern_example(self, names: list[Hashable], crosses: list[Interaction]) -> Any:
+    def _intern_example(self, names: list[Hashable], crosses: list[CrossedFeature]) -> Any:
         """Return the slots of the names of an example, then those of its crossed features."""
         if not isinstance(self.vocabulary, HashedVocabulary):
             for name in names:
                 self.interactions.require_plain(name)  # type: ignore[union-attr]
-        parts = factors_of([cross.parts for cross in crosses])
+        parts = factors_of([cross.factors for cross in crosses])
         both = self._intern_crossed(hashes_of(crosses), parts, lambda: self._intern_all(names))
         if isinstance(self.vocabulary, InternedVocabulary):
             self.vocabulary.materialize()

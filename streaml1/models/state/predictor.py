@@ -149,7 +149,7 @@ class Predictor:
             # No dict kernel reads crossed text; with hashing, strings are fast.
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
                 return float(self.margins(self.batch([x]), out)[0])
-            x = self.ngrams.of(x)
+            x = self.ngrams.expand(x)
         context = self._context
         if context is not None:
             a = context.predict(context.address, x, out)
@@ -200,14 +200,14 @@ class Predictor:
 
     def _with_ngrams(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
         """Return the example with text replaced by n-grams, for the fallback."""
-        return x if self.ngrams is None else self.ngrams.of(x)
+        return x if self.ngrams is None else self.ngrams.expand(x)
 
     def _margin_of_items(self, plain: dict[Hashable, float], out: int) -> float:
         names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))
         slots = self.vocabulary.find_all(names)
         if self.interactions is not None:
-            crosses = self.interactions.of(plain)
-            names += [cross.parts for cross in crosses]
+            crosses = self.interactions.crossed_features(plain)
+            names += [cross.factors for cross in crosses]
             values = np.append(values, [cross.value for cross in crosses])
             slots = np.append(slots, find_crossed(self.vocabulary, hashes_of(crosses))[0])
         ids, values = self._row(names, values, slots)
@@ -282,7 +282,7 @@ class Predictor:
             try:
                 if not isinstance(x, Mapping):
                     batch_of([x])
-                plain = numeric_features(x if self.ngrams is None else self.ngrams.of(x))
+                plain = numeric_features(x if self.ngrams is None else self.ngrams.expand(x))
                 if self.interactions is not None:
                     for name in (
                         plain
@@ -290,7 +290,7 @@ class Predictor:
                         else ()
                     ):
                         self.interactions.require_plain(name)
-                    self.interactions.of(plain)
+                    self.interactions.crossed_features(plain)
             except BadExample as bad:
                 raise BadExample(bad.reason, row) from None
 
