@@ -81,7 +81,7 @@ CLOCK = np.dtype(
 # A starts here instead of at 0, so that a touched slot never holds 0: `seen_mask` needs no mark.
 # It changes no weight above 1e-280.
 A_START = 1e-300
-# With |v| < 1e150 (see core.rows.LIMIT), |v| / P stays finite.
+# With |v| < 1e150 (see core.rows.VALUE_LIMIT), |v| / P stays finite.
 MAX_WEIGHT = 1e150
 MIN_P = 1e-150
 # An entry near A is known to an absolute error of eps * A * P. A limit of 64 keeps that at 1e-14.

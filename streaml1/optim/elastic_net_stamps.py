@@ -109,7 +109,7 @@ BLOCK = START << BLOCK_BITS
 MAX_EQUAL_STEPS = START << np.uint64(20)
 N_BLOCKS = int(MAX_EQUAL_STEPS >> BLOCK_BITS) + 2
 MAX_BUDGET = 2**30
-# With |v| < 1e150 (see core.rows.LIMIT), |v| / P stays finite.
+# With |v| < 1e150 (see core.rows.VALUE_LIMIT), |v| / P stays finite.
 MAX_WEIGHT = 1e150
 MIN_P = 1e-150
 # l1 times a difference of two B is known to an absolute error of eps * l1 * B * P. A limit of 64

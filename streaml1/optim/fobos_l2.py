@@ -56,7 +56,7 @@ MARK = -0.0  # the u of a slot that was touched and is not listed
 # exactly 0.
 NIL = 5e-324
 S_START = 0.5
-# With |w| < 1e120 (see core.rows.LIMIT) no square of w / s overflows, nor does a sum of 1e9 of
+# With |w| < 1e120 (core.rows.VALUE_LIMIT) no square of w / s overflows, nor does a sum of 1e9 of
 # them.
 MIN_S = 1e-25
 MIN_WEIGHT = 1e-75

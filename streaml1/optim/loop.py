@@ -39,7 +39,7 @@ __all__ = [
 
 # Why `learn` and `learn_row` have stopped.
 DONE = 0
-IRREGULAR = 1  # the next row is not a valid row, see `core.rows.is_plain_row`
+IRREGULAR = 1  # the next row is not a valid row, see `core.rows.is_canonical_row`
 NO_CAPACITY = -2  # the rule must `reserve` room before the next row
 TOO_MANY_FEATURES = -4  # the next row exceeds the number of distinct features the rule may see
 OVER_CAP = -16  # the last row was learnt, and the model may have more weights than its cap

@@ -72,7 +72,7 @@ CLOCK = np.dtype(
 )
 
 MARK = -0.0  # the u of a touched slot is never +0.0: see `rule_state`
-# With |w| < 1e75 (see core.rows.LIMIT and the range of l2), no square of w / s overflows.
+# With |w| < 1e75 (see core.rows.VALUE_LIMIT and the range of l2), no square of w / s overflows.
 MIN_S = 1e-20
 MAX_NUMBER = 1e150
 MAX_DRIFT = 1e-11  # relative to the squared radius; half of it is the relative error of a weight

@@ -77,7 +77,7 @@ CLOCK = np.dtype(
 
 # A starts here instead of at 0, so that the stamp of a touched row is never 0.
 A_START = 1e-300
-# With |v| < 1e90 (see core.rows.LIMIT: residuals are at most 1), squares of v / P stay finite.
+# With |v| < 1e90 (core.rows.VALUE_LIMIT: residuals are at most 1), squares of v / P stay finite.
 MAX_WEIGHT = 1e90
 MIN_P = 1e-60
 # As in the elastic net: a row near its end is known to an absolute error of eps * A * P.

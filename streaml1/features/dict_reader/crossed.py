@@ -59,7 +59,7 @@ from streaml1.features.dict_reader.interned import (
     read,
     set_slice,
 )
-from streaml1.features.interactions.kernels import AT, NO_PART, first_prefix
+from streaml1.features.interactions.kernels import FACTOR_BITS, NO_FACTOR, first_prefix
 from streaml1.features.vocabulary.probing import MISSING, lookup
 
 __all__ = ["read_all", "read_known"]
@@ -145,15 +145,15 @@ def _store_factors(context: Any, packed: Any, product: Any) -> bool:
     masks = array_at(context[PART_MASKS], length, np.uint64)
     hashes = array_at(context[PART_HASHES], length, np.uint64)
     parts = array_at(context[PRODUCT_PARTS], _THREE * context[N_PRODUCTS], np.uint32)
-    n = _TWO if packed >> (AT + AT) == NO_PART else _THREE
+    n = _TWO if packed >> (FACTOR_BITS + FACTOR_BITS) == NO_FACTOR else _THREE
     base, failed = _THREE * product, False
     parts[base + _TWO] = MISSING
     # Invariant: the first k factors are stored; `rank` is the sorted position of a factor.
     for k in range(n):
-        part = packed >> (AT * k) & NO_PART
+        part = packed >> (FACTOR_BITS * k) & NO_FACTOR
         rank = _ZERO
         for z in range(n):
-            rival = packed >> (AT * z) & NO_PART
+            rival = packed >> (FACTOR_BITS * z) & NO_FACTOR
             a, b = first_prefix(masks[rival]), first_prefix(masks[part])
             lower = hashes[rival] < hashes[part]
             lower |= hashes[rival] == hashes[part] and rival < part

@@ -35,7 +35,7 @@ from streaml1.features.dict_reader.context_fields import (
     STR,
 )
 from streaml1.features.dict_reader.cpython_objects import FALLBACK, hash_of, type_of, utf8_of
-from streaml1.features.interactions.kernels import NO_PART, bound, crossed, grouped, mask_at
+from streaml1.features.interactions.kernels import NO_FACTOR, bound, crossed, grouped, mask_at
 from streaml1.features.vocabulary.hash_keys import alias
 from streaml1.text.byte_names import murmur_at, murmur_reading_back
 
@@ -196,7 +196,7 @@ def append_crossed(context: Any, keys: Any, texts: Any, values: Any, hashes: Any
     grouped(plan, masks, np.uint64(m), members, starts)
     needed = n + bound(plan, starts)
     context[NEEDED] = needed
-    if needed > length or np.uint64(m) > NO_PART:  # the fallback rejects too many factors
+    if needed > length or np.uint64(m) > NO_FACTOR:  # the fallback rejects too many factors
         return np.int64(FALLBACK)
     end = crossed(plan, masks, part_hashes, part_values, members, starts, hashes, values, texts, n)
     n_kept = n

@@ -11,7 +11,7 @@ from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import VALUE_LIMIT, BadExample, Rows, check_value, row_of_entry, validity
 from streaml1.core.simd import borrowed
 from streaml1.core.types import Hashes, Ids, Ints, UInts, Values
-from streaml1.features.interactions.kernels import AT, NO_PART, crossed, grouped
+from streaml1.features.interactions.kernels import FACTOR_BITS, NO_FACTOR, crossed, grouped
 from streaml1.features.interactions.selection import Selection
 from streaml1.features.interactions.spec import CrossedFeature, Interactions
 from streaml1.features.vocabulary import (
@@ -59,10 +59,10 @@ class CrossedRows(NamedTuple):
 @inlined
 def _unpack_factors(packed: Any, factor_pos: Any, places: Any, c: Any) -> None:
     """Store the CSR positions of the factors of crossed feature c; -1 for an absent third."""
-    places[c, 0] = np.int64(factor_pos[packed & NO_PART])
-    places[c, 1] = np.int64(factor_pos[packed >> AT & NO_PART])
-    third = packed >> (AT + AT) & NO_PART
-    places[c, 2] = -1 if third == NO_PART else np.int64(factor_pos[third])
+    places[c, 0] = np.int64(factor_pos[packed & NO_FACTOR])
+    places[c, 1] = np.int64(factor_pos[packed >> FACTOR_BITS & NO_FACTOR])
+    third = packed >> (FACTOR_BITS + FACTOR_BITS) & NO_FACTOR
+    places[c, 2] = -1 if third == NO_FACTOR else np.int64(factor_pos[third])
 
 
 @kernel

@@ -36,7 +36,7 @@ from streaml1.features.interactions.spec import (
     NO_PREFIX,
 )
 
-__all__ = ["AT", "NO_PART", "bound", "crossed", "first_prefix", "grouped", "mask_at"]
+__all__ = ["FACTOR_BITS", "NO_FACTOR", "bound", "crossed", "first_prefix", "grouped", "mask_at"]
 
 _ZERO, _ONE, _TWO, _THREE, _EIGHT = map(np.uint64, (0, 1, 2, 3, 8))
 _BYTE = np.uint64(255)
@@ -44,10 +44,10 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _EQUALS, _CARET = map(np.uint64, b"=^")
 _NO_PREFIX = np.uint64(NO_PREFIX)
 _ALL_BITS = np.uint64(2**64 - 1)
-AT = np.uint64(20)
+FACTOR_BITS = np.uint64(20)
 """Width in bits of the position of a factor in packed factors."""
 
-NO_PART = np.uint64(MAX_FACTORS)
+NO_FACTOR = np.uint64(MAX_FACTORS)
 """The code of an absent third factor in packed factors; all positions are below it."""
 
 
@@ -190,7 +190,7 @@ def crossed(
         The interactions and the factors, see the top of this module; at most `MAX_FACTORS`.
     out_hashes, out_values, out_factors
         The output. A packed factor set has the positions of the factors for the first, second and
-        third prefix, `AT` bits each, lowest bits first. The third is `NO_PART` if absent.
+        third prefix, `FACTOR_BITS` bits each, lowest first. The third is `NO_FACTOR` if absent.
     """
     # Invariant: `out_pos` follows the crossed features of all earlier interactions, and of the
     # earlier factor sets of this one, each once.
@@ -213,7 +213,7 @@ def crossed(
                     store_u64x8(np.uint64(out_hashes.ctypes.data) + out, _mix(low, high))
                     v = mul(v, splat(values[i]))
                     store_f64x8(np.uint64(out_values.ctypes.data) + out, v)
-                    packed = (js << AT) | (i | (NO_PART << (AT + AT)))
+                    packed = (js << FACTOR_BITS) | (i | (NO_FACTOR << (FACTOR_BITS + FACTOR_BITS)))
                     store_u64x8(np.uint64(out_factors.ctypes.data) + out, packed)
                     first += _EIGHT
                     out_pos += _EIGHT
@@ -225,7 +225,9 @@ def crossed(
                 if r == _NO_PREFIX:
                     out_hashes[out_pos] = _mix(min(hi, hj), max(hi, hj))
                     out_values[out_pos] = vi * vj
-                    out_factors[out_pos] = i | (j << AT) | (NO_PART << (AT + AT))
+                    out_factors[out_pos] = (
+                        i | (j << FACTOR_BITS) | (NO_FACTOR << (FACTOR_BITS + FACTOR_BITS))
+                    )
                     out_pos += _ONE
                     continue
                 if hj < hi:
@@ -243,6 +245,8 @@ def crossed(
                         h, v = _mix(_mix(hk, hi), hj), vk * vi * vj
                     out_hashes[out_pos] = h
                     out_values[out_pos] = v
-                    out_factors[out_pos] = i | (j << AT) | (k << (AT + AT))
+                    out_factors[out_pos] = (
+                        i | (j << FACTOR_BITS) | (k << (FACTOR_BITS + FACTOR_BITS))
+                    )
                     out_pos += _ONE
     return out_pos
