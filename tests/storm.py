@@ -399,7 +399,7 @@ def differences(
             if got != expected_value
         ]
         if not checkpoint.model.n_iterations:
-            problems.append(f"partition {partition} has learned nothing")
+            problems.append(f"partition {partition} has learnt nothing")
     return problems
 
 

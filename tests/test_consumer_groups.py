@@ -238,7 +238,7 @@ def test_bad_record(broker: Broker, tmp_path: Path, where: str) -> None:
     failing.start()
     failing.join(30)
     assert isinstance(failing.error, BadExample) and f"{topic}/0@" in str(failing.error)
-    assert saved_states(tmp_path / "a", url, 1)[0][2] == 0, "earlier records must be learned again"
+    assert saved_states(tmp_path / "a", url, 1)[0][2] == 0, "earlier records must be learnt again"
     worker = run_worker(url, tmp_path / "b", len(values))
     assert worker.group.reports[0].rejected == 1
     assert saved_states(tmp_path / "b", url, 1) == separate_runs(url, 1)
@@ -412,7 +412,7 @@ def test_lost_partition_is_not_saved(broker: Broker, tmp_path: Path) -> None:
     worker.until(lambda: worker.group._runs.get(0, before) is not before)
     wait(lambda: count_examples([worker]) == 100)
     checkpoint = load_latest(partition_directory(tmp_path, topic, 0))
-    assert checkpoint is not None and checkpoint.learnt == 0, "must be learned again and not saved"
+    assert checkpoint is not None and checkpoint.learnt == 0, "must be learnt again and not saved"
     assert worker.end().group.reports[0].examples == 100
     assert saved_states(tmp_path, url, 1) == separate_runs(url, 1)
     checkpoint = load_latest(partition_directory(tmp_path, topic, 0))

@@ -55,7 +55,7 @@ class Twin:
              "duplicates"], 0,
         )  # fmt: skip
         self.predictions: list[float] = []  # in order
-        self.versions: list[int] = []  # number of examples learned before each prediction
+        self.versions: list[int] = []  # number of examples learnt before each prediction
         self.scored: list[list[Any]] = []  # p, y, w, prediction of the baseline
         self.constant_correction = 0.0
         self.n_rejected = 0

@@ -653,7 +653,7 @@ def test_latest_means_the_start_of_the_first_run(broker: Broker, tmp_path: Path)
 def test_checkpoint_beyond_the_end_of_the_log(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic has lost records; new records at these offsets would be skipped as learned."""
+    """The topic has lost records; new records at these offsets would be skipped as learnt."""
     topic = broker.topic()
     broker.send(topic, rows(50))
     url, directory, save = broker.url(topic), tmp_path / "kept", CheckpointManager._save

@@ -279,7 +279,7 @@ def test_unhealthy_if_stalled_with_unread_records(clock: Callable[[float], None]
         run(source, metrics)
     assert [code for code, _ in responses] == [200, 503, 200]
     assert responses[1][1]["reasons"] == [
-        "no example was learned for 31 s, and 12 records are unread"
+        "no example was learnt for 31 s, and 12 records are unread"
     ]
     assert responses[1][1]["status"] == "red" and responses[1][1]["lag"] == 12
 
@@ -511,7 +511,7 @@ def test_metrics_per_partition(clock: Callable[[float], None]) -> None:
         metrics.add_partition(1)  # a new run replaces it
         code, body = health(metrics)
         assert code == 503 and body["reasons"] == [
-            "partition 3: no example was learned for 31 s, and 3 records are unread"
+            "partition 3: no example was learnt for 31 s, and 3 records are unread"
         ]
         metrics.drop_partition(3)
         assert health(metrics) == (200, {"status": "starting", "reasons": []})

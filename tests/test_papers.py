@@ -130,7 +130,7 @@ def test_zero_weights_stay_zero_for_small_slopes() -> None:
         model.learn_many(np.array([[1.0, -1.0, 1.0, 0.0, 0.0, 0.0]]), [True])
     row = np.array([[1.0, -1.0, 1.0, 1.0, -1.0, 1.0]])
     model.l1 = 0.3
-    assert 1.0 - model.progressive_many(row, [True])[0] < 0.3  # the slope; the row is learned too
+    assert 1.0 - model.progressive_many(row, [True])[0] < 0.3  # the slope; the row is learnt too
     assert set(model.weights) == {0, 1, 2}
     assert model.progressive_many(row, [False])[0] > 0.7  # the slope for this label
     assert set(model.weights) == set(range(6))

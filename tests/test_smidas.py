@@ -487,7 +487,7 @@ def test_dropped_weights_are_zero_and_seen(p: float) -> None:
 
 
 def test_renormalizations_visit_few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bound the entries visited per learned non-zero, for wide and narrow streams."""
+    """Bound the entries visited per learnt non-zero, for wide and narrow streams."""
     random = np.random.default_rng(0)
     wide, narrow = 20_000, 300
     for d, l1, p, max_ratio in (

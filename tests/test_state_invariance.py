@@ -1,4 +1,4 @@
-"""State invariance: operations that do not learn change no float of what is learned later.
+"""State invariance: operations that do not learn change no float of what is learnt later.
 
 
 Grow, release zero slots, convert ints to names and back, compact, predict, reject, pickle, copy and
@@ -207,7 +207,7 @@ STREAMS = {kind: stream(kind) for kind in ("values", "binary", "many")}
 
 
 class Bits(NamedTuple):
-    """All bits of what was learned and predicted."""
+    """All bits of what was learnt and predicted."""
 
     predictions: bytes
     weights: dict[Any, float]

@@ -4,11 +4,12 @@
 
 Duchi, Shalev-Shwartz, Singer & Chandra (2008), Section 7: progressive log-loss of the topics CCAT
 and ECAT, non-zero weights as a share of all features and of those seen, and errors. L1 steps have
-size eta_0 / sqrt(t), as in the paper; EG uses the best of constant steps, 1 / sqrt(t) and 1 / t,
-and of its own radii. Radius and eta_0 minimise the cumulative loss over a grid; no intercept. Also
-measures the time of a step with the projection by tree, linear search and sorting. The paper has
-804,414 documents of words and word pairs (1,946,684 features); the sample here has 27,613 documents
-of words only (47,236), shuffled. Takes two minutes. Uses synthetic rows if the data is missing.
+size eta_0 / sqrt(t), as in the paper; EG uses the best of constant steps, 1 / sqrt(t) and 1 / t.
+For each method, a grid search for the least cumulative loss sets the radius and eta_0. There is no
+intercept. Also measures the time of a step with the projection by tree, linear search and sorting.
+The paper has 804,414 documents of words and word pairs (1,946,684 features); the sample here has
+27,613 documents of words only (47,236), shuffled. Takes two minutes. Uses synthetic rows if the
+data is missing.
 """
 
 from __future__ import annotations

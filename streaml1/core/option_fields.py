@@ -92,7 +92,7 @@ def option_names(kind: type, internal: bool = False) -> list[str]:
 
 
 def unexpected_option(caller: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an unknown keyword; it names the closest known field_.
+    """Return the error for an unknown keyword; it names the closest known option.
 
     Examples
     --------

@@ -69,7 +69,7 @@ def _data_sets() -> dict[str, Any]:
 
 
 def _unsuitable(data: Any) -> str | None:
-    """Return why a data set cannot be learned, as a predicate; None if it can."""
+    """Return why a data set cannot be learnt, as a predicate; None if it can."""
     if data.task not in TASKS:
         return "has several labels per example"
     if not _is_downloaded(data):

@@ -210,7 +210,7 @@ def blocks_of(
 ) -> Iterator[Block]:
     """Gather examples into blocks.
 
-    Examples before an exception are delivered before it is raised, so what a model has learned by
+    Examples before an exception are delivered before it is raised, so what a model has learnt by
     then does not depend on `size`.
 
     Parameters

@@ -96,14 +96,14 @@ class RunConfig:
         check=require_positive,
     )
     limit: int | None = option(
-        None, "Maximum number of examples learned in each pass.", check=require_positive
+        None, "Maximum number of examples learnt in each pass.", check=require_positive
     )
     passes: int = option(1, "Number of passes over the source.", check=require_positive)
     bad: str = option(
         "fail",
         '"fail" raises at the first rejected example. "skip" counts it, logs the first few '
         'under "streaml1" (all of them if that logger is at INFO), and continues. A rejected '
-        "example is never learned.",
+        "example is never learnt.",
         check=_one_of("fail", "skip"),
     )
     on_line: Callable[[Line], object] | None = option(

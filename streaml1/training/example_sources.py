@@ -316,7 +316,7 @@ def open_passes(
     """Yield an iterator over the blocks of each pass, and close it after the pass.
 
     The second pass is opened before the first is read, so that a source which can be read only once
-    fails before anything is learned.
+    fails before anything is learnt.
     """
     first = [source.blocks(size, reject) for _ in range(min(passes, 2))]
     rest = (source.blocks(size, reject) for _ in range(passes - len(first)))

@@ -90,7 +90,7 @@ class MetricsObserver(Observer):
 
     def on_batch(self, batch: Batch) -> None:
         """Record the progress of the run."""
-        self.run_metrics.learned()
+        self.run_metrics.learnt()
 
     def on_rejected(self, rejected: Rejected) -> None:
         """Count a rejected example."""

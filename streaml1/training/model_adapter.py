@@ -149,7 +149,7 @@ def batch_predictor(model: Any, loss: str) -> BatchAction:
 def _streaml1_learner(model: Any, loss: str) -> BatchFunction:
     """Return the batch learner of a model of streaml1 for two classes or regression.
 
-    Dicts are learned one by one, which is faster than as a batch. Rows before a bad one are learned
+    Dicts are learnt one by one, which is faster than as a batch. Rows before a bad one are learnt
     on their own.
     """
     predict, teach = row_predictor(model, loss), row_learner(model)

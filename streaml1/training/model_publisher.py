@@ -27,7 +27,7 @@ class ModelPublisher(Observer):
         ``kafka://host:port/topic`` with two partitions and compaction; created if it does not
         exist.
     seconds
-        Interval between the starts of two publications. Nothing is published if nothing was learned
+        Interval between the starts of two publications. Nothing is published if nothing was learnt
         since the last one.
 
     Raises
@@ -65,7 +65,7 @@ class ModelPublisher(Observer):
             self._publish()
 
     def on_end(self) -> None:
-        """Publish what was learned since the last publication."""
+        """Publish what was learnt since the last publication."""
         self._publish()
 
     def _publish(self) -> None:

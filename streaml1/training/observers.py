@@ -68,7 +68,7 @@ class RunStart(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive rows of a block that were predicted, and then learned.
+    """Consecutive rows of a block that were predicted, and then learnt.
 
     Parameters
     ----------
@@ -78,12 +78,12 @@ class Batch(NamedTuple):
         First row, and the row after the last.
     y, w
         Labels as the model takes them, and sample weights or None. With delayed labels `y` is None
-        for examples whose label has not arrived: they are predicted, not learned yet.
+        for examples whose label has not arrived: they are predicted, not learnt yet.
     p
         Predictions, as `progressive_many` returns them.
     learnt
-        Number of examples the model had learned when it predicted the first row. None: the current
-        number, less the rows of this batch that were learned.
+        Number of examples the model had learnt when it predicted the first row. None: the current
+        number, less the rows of this batch that were learnt.
     """
 
     block: Any
@@ -126,7 +126,7 @@ class SavedCheckpoint(NamedTuple):
     size
         Bytes of the file.
     examples
-        Examples learned when it became durable; it may hold fewer.
+        Examples learnt when it became durable; it may hold fewer.
     """
 
     directory: Path
@@ -180,7 +180,7 @@ class Observer:
         """Handle the start of predictions by a fixed model; `on_start` is not called then."""
 
     def on_batch(self, batch: Batch) -> None:
-        """Handle rows that were predicted and then learned."""
+        """Handle rows that were predicted and then learnt."""
 
     def on_labels(self, batch: Batch) -> None:
         """Handle delayed labels that have arrived; `batch.p` holds the earlier predictions."""
@@ -284,7 +284,7 @@ class Observers:
         self._call_all("on_predict_start", model)
 
     def on_batch(self, batch: Batch) -> None:
-        """Announce rows that were predicted and learned."""
+        """Announce rows that were predicted and learnt."""
         self._call_all("on_batch", batch)
 
     def on_labels(self, batch: Batch) -> None:
@@ -303,7 +303,7 @@ class Observers:
         """Announce a further pass."""
         self._call_all("on_pass_start")
 
-    def defer_checkpoint(self) -> bool:
+    def defers_checkpoint(self) -> bool:
         """Return whether any observer defers the next checkpoint."""
         return any(self.call(observer, "defers_checkpoint", default=False) for observer in self)
 

@@ -1,4 +1,4 @@
-"""Predictions written to a topic, each made before its example is learned."""
+"""Predictions written to a topic, each made before its example is learnt."""
 
 from __future__ import annotations
 

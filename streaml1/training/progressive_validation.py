@@ -50,7 +50,7 @@ def progressive(
     Raises
     ------
     BadExample
-        If an example is rejected and `bad` is `"fail"`. The examples before it are learned.
+        If an example is rejected and `bad` is `"fail"`. The examples before it are learnt.
     SourceError
         If the source cannot be read, or not as many times as `passes`. Also if the run was stopped
         and brokers did not take what was written to them; everything else is done by then.

@@ -1,4 +1,4 @@
-"""A training run: each block it is fed is predicted, learned and reported."""
+"""A training run: each block it is fed is predicted, learnt and reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Unfinished(SourceError):
     report
         Report of the run.
     is_kept
-        Whether a checkpoint holds everything that was learned.
+        Whether a checkpoint holds everything that was learnt.
     """
 
     def __init__(self, message: str, exit_code: int, report: Report, is_kept: bool) -> None:
@@ -79,7 +79,7 @@ class Run:
     extra
         Further state for the checkpoints.
     learns
-        Whether examples are learned. If False, they are only predicted.
+        Whether examples are learnt. If False, they are only predicted.
 
     Raises
     ------
@@ -184,12 +184,12 @@ class Run:
         until_line = line_after(self.report.examples, self._config.every) - self.report.examples
         rows = min(self._max_rows, until_line, self.observers.max_rows())
         limit = self._config.limit
-        # A resumed run may have learned more than its limit already.
+        # A resumed run may have learnt more than its limit already.
         return rows if limit is None else min(rows, max(0, limit - self._learnt))
 
     @property
     def _learnt(self) -> int:
-        """Examples learned in this pass."""
+        """Examples learnt in this pass."""
         return self.report.examples - self._examples_before_pass
 
     def feed(self, block: Any) -> None:

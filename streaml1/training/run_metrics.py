@@ -44,7 +44,7 @@ class Snapshot(NamedTuple):
 class RunMetrics:
     """Metrics of a run and its health.
 
-    The learning thread calls `begin`, `learned`, `rejected` and `saved`. All other methods may be
+    The learning thread calls `begin`, `learnt`, `rejected` and `saved`. All other methods may be
     called from any thread.
 
     Parameters
@@ -71,8 +71,8 @@ class RunMetrics:
         self._active_at = self._saved_at = self._now.time
         self._start = start
 
-    def learned(self) -> None:
-        """Record that examples were learned."""
+    def learnt(self) -> None:
+        """Record that examples were learnt."""
         assert self._start is not None
         now = self._now = _snapshot(self._start)
         self._active_at = now.time
@@ -102,10 +102,10 @@ class RunMetrics:
             return
         now, first = self._now, self._first
         n_learned = now.examples - first.examples
-        yield Metric("examples_total", "Examples learned by this process.", n_learned)
+        yield Metric("examples_total", "Examples learnt by this process.", n_learned)
         yield Metric("refused_total", "Examples rejected by this process.", self._n_rejected)
         yield Metric(
-            "model_examples", "Examples learned in total, including before a restart.", now.examples
+            "model_examples", "Examples learnt in total, including before a restart.", now.examples
         )
         yield from self._learning_metrics(now)
         # A model may be read while it learns.
@@ -113,7 +113,7 @@ class RunMetrics:
         if n_nonzero is not None:
             yield Metric("nonzero_weights", "Non-zero weights of the model.", n_nonzero)
         yield Metric(
-            "idle_seconds", "Seconds since an example was learned or rejected.", self._idle()
+            "idle_seconds", "Seconds since an example was learnt or rejected.", self._idle()
         )
         lag = self._lag()
         if lag is not None:
@@ -197,7 +197,7 @@ class RunMetrics:
             return None
         unread = sum(lag.values())
         if unread:
-            return f"no example was learned for {idle:.0f} s, and {unread:,} records are unread"
+            return f"no example was learnt for {idle:.0f} s, and {unread:,} records are unread"
         return self._unreachable_broker()
 
     def _unreachable_broker(self) -> str | None:

@@ -218,7 +218,7 @@ class TopicWriter:
             len(self._pending) >= MAX_IN_FLIGHT or self._pending_bytes + size > MAX_IN_FLIGHT_BYTES
         )
         if full and self._given_up is None:
-            # The current block is learned to its end; the next `flush` raises this error again.
+            # The current block is learnt to its end; the next `flush` raises this error again.
             with contextlib.suppress(_GivenUp):
                 self.flush()
         data = key.encode()

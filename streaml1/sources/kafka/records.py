@@ -109,7 +109,7 @@ class RecordLines:
     Parameters
     ----------
     records
-        Consecutive records, in the order in which they are learned.
+        Consecutive records, in the order in which they are learnt.
     start
         Position before them.
     key

@@ -32,11 +32,11 @@ class Progress(NamedTuple):
     Parameters
     ----------
     position
-        Position of the source after everything that was learned; None at the start of a pass.
+        Position of the source after everything that was learnt; None at the start of a pass.
     pass_index
         Index of the current pass, from 0.
     learnt
-        Examples learned in this pass.
+        Examples learnt in this pass.
     """
 
     position: SourcePosition | None
@@ -109,7 +109,7 @@ class CheckpointManager:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is a store that lacks something that was learned."""
+        """Whether there is a store that lacks something that was learnt."""
         return self._store is not None and (self._model_ahead or self._unsaved)
 
     def begin(self, report: Report) -> tuple[int, int]:
@@ -118,7 +118,7 @@ class CheckpointManager:
         Returns
         -------
         pass_index, learnt
-            Index of the pass to continue, and the examples already learned in it.
+            Index of the pass to continue, and the examples already learnt in it.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class CheckpointManager:
         self._model_ahead = True
 
     def moved(self, position: SourcePosition | None, pass_index: int, learnt: int) -> None:
-        """Record that everything up to `position` was learned, and save it if a save is due."""
+        """Record that everything up to `position` was learnt, and save it if a save is due."""
         self._model_ahead = False
         progress = Progress(position, pass_index, learnt)
         if self._store is None:
@@ -181,7 +181,7 @@ class CheckpointManager:
             self._unsaved = True
         if self._store.settled():
             self._on_saved(self._position_in_writing)
-        if self._unsaved and self._store.is_due and not self._observers.defer_checkpoint():
+        if self._unsaved and self._store.is_due and not self._observers.defers_checkpoint():
             self._save(in_background=self._store.seconds > 0)
 
     def ended(self, pass_index: int, learnt: int, last: bool) -> None:

@@ -70,7 +70,7 @@ class Checkpoint:
     position
         Position of the source to resume at; None is the start of a pass.
     pass_index, learnt
-        Index of the pass, from 0, and the examples learned in it.
+        Index of the pass, from 0, and the examples learnt in it.
     report
         Arguments of `Report.load_state_dict`.
     extra

@@ -1,4 +1,4 @@
-"""Delayed labels: an example is predicted when it arrives, and learned when its label does."""
+"""Delayed labels: an example is predicted when it arrives, and learnt when its label does."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ class _Kind(Enum):
     """What happened to the rows of a batch."""
 
     PREDICTED = "predicted, the label is not known yet"
-    LEARNED = "predicted and then learned"
-    LABELLED = "the label has arrived, and the example was learned"
+    LEARNED = "predicted and then learnt"
+    LABELLED = "the label has arrived, and the example was learnt"
 
 
 class _Row(NamedTuple):
@@ -34,15 +34,15 @@ class _Row(NamedTuple):
 class BatchCollector:
     """Collects rows, which are handled one at a time, to batches for the observers.
 
-    A batch has consecutive rows of one kind. It also ends where the model has learned something in
-    between: `Batch.learnt` gives the number of learned examples for its first row only.
+    A batch has consecutive rows of one kind. It also ends where the model has learnt something in
+    between: `Batch.learnt` gives the number of learnt examples for its first row only.
 
     Parameters
     ----------
     observers
         The observers.
     learnt
-        Returns the number of examples that the model has learned.
+        Returns the number of examples that the model has learnt.
     """
 
     def __init__(self, observers: Observers, learnt: Callable[[], int]) -> None:
@@ -56,12 +56,12 @@ class BatchCollector:
     def add_predicted(
         self, block: Block, row: int, p: Prediction, y: Hashable = None, w: float = 1.0
     ) -> None:
-        """Add a row that was predicted and, if it has a label, learned after that."""
+        """Add a row that was predicted and, if it has a label, learnt after that."""
         kind = _Kind.PREDICTED if y is None else _Kind.LEARNED
         self._add(kind, block, _Row(row, p, y, w))
 
     def add_label(self, block: Block, row: int, p: Prediction, y: Hashable, w: float) -> None:
-        """Add a row with a delayed label, whose example was learned; `p` was its prediction."""
+        """Add a row with a delayed label, whose example was learnt; `p` was its prediction."""
         self._add(_Kind.LABELLED, block, _Row(row, p, y, w))
 
     def _add(self, kind: _Kind, block: Block, row: _Row) -> None:

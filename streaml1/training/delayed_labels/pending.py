@@ -115,7 +115,7 @@ class PendingStore:
             self._write(slot, self._log)
 
     def assume_negative(self, slot: int, number: int, weight: float) -> None:
-        """Keep an example that was learned as False, so that a label can still correct it.
+        """Keep an example that was learnt as False, so that a label can still correct it.
 
         `number` is its number in the report, `weight` its sample weight.
         """

@@ -16,7 +16,7 @@ __all__ = ["ASSUMED_NEGATIVE", "EARLY_LABEL", "UNLABELED", "Id", "PendingTable"]
 Id = str | int
 
 UNLABELED, EARLY_LABEL, ASSUMED_NEGATIVE = 1, 2, 3
-"""Kinds: an example without its label, a label without its example, and an example that was learned
+"""Kinds: an example without its label, a label without its example, and an example that was learnt
 as False because its label did not arrive in time."""
 
 _HEADS = 2  # slots 0 and 1 are the sentinels of the two queues
@@ -51,7 +51,7 @@ class PendingTable:
     number, weight : array of int64, array of float64
         For `ASSUMED_NEGATIVE`: which example of the report it is, and its sample weight.
     id, body : list
-        Id, and the content to be learned.
+        Id, and the content to be learnt.
     kinds : list of int
         Number of items of each kind.
     """

@@ -223,7 +223,7 @@ class DelayedLabelRun(Run):
                 if not self._expire(slot, "expired"):
                     return False
                 if self._settings.unanswered == "negative":
-                    # The example was learned as False just now: the label may correct it.
+                    # The example was learnt as False just now: the label may correct it.
                     return self._below_limit() and self._handle_label(row, event, y, time)
             pending.counts["orphans"] += 1
             return True
@@ -244,7 +244,7 @@ class DelayedLabelRun(Run):
             self._batches.add_label(self._block, row, p, y, w)
 
     def _correct(self, slot: int, row: int, event: Event, y: Any) -> None:
-        """Learn an example again whose label arrived after it was learned as False."""
+        """Learn an example again whose label arrived after it was learnt as False."""
         table = self.pending.table
         example = decode_example(table.body[slot])
         w = _weight(example.w, event.w)
@@ -301,8 +301,8 @@ class DelayedLabelRun(Run):
         example = decode_example(body)
         w, number = _weight(example.w, None), self._tally.examples
         pending.counts[counter] += 1
-        learned = self._learn_predicted(example.x, False, w, table.p[slot], -1, body)
-        if learned and counter == "expired":
+        learnt = self._learn_predicted(example.x, False, w, table.p[slot], -1, body)
+        if learnt and counter == "expired":
             pending.assume_negative(slot, number, w)
         else:
             pending.remove(slot)

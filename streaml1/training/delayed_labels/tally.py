@@ -1,4 +1,4 @@
-"""Learned examples that the report has not counted yet."""
+"""Learnt examples that the report has not counted yet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Tally:
         return self._report.examples + len(self._p)
 
     def add(self, p: Prediction, y: Hashable, w: float) -> None:
-        """Add an example that was learned; `p` is its prediction."""
+        """Add an example that was learnt; `p` is its prediction."""
         counted: Any = p
         if self._report.loss == "softmax":
             assert isinstance(p, bytes)

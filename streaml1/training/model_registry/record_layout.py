@@ -51,7 +51,7 @@ class Manifest(NamedTuple):
     size, sha256
         Size in bytes and SHA-256 of the whole model.
     model, examples
-        Class of the model, and the number of examples it had learned.
+        Class of the model, and the number of examples it had learnt.
     time
         Time of the publication in UTC.
     host, process
