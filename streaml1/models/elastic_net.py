@@ -11,23 +11,14 @@ from streaml1.models.hyperparameters import ElasticNetParameters
 from streaml1.models.parameters import AUTO
 from streaml1.optim.averaged_elastic_net import AveragedElasticNet
 from streaml1.optim.elastic_net import ElasticNet
-from streaml1.optim.elastic_net_lanes import ElasticNetLanes
 from streaml1.optim.elastic_net_stamps import ElasticNetStamps
-from streaml1.optim.losses import CODES
+from streaml1.optim.lane_mixture import LaneMixture
+from streaml1.optim.losses import CODES, LOSSES
 
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 
-# The rates of lr="auto", in units of 1 / (mean squared norm of the examples). The squared loss
-# diverges for rates above 2.
-_FOR_LABELS = tuple(0.3 * 2.3**k for k in range(8))
-_FOR_VALUES = tuple(0.02 * 2.5**k for k in range(8))
-RATES = {
-    "logistic": _FOR_LABELS,
-    "hinge": _FOR_LABELS,
-    "smoothed_hinge": _FOR_LABELS,
-    "squared": _FOR_VALUES,
-    "absolute": _FOR_VALUES,
-}
+# The rates of the elastic nets of lr="auto", in units of 1 / (mean squared norm of the examples).
+RATES = {"classification": (3.0, 30.0, 3.0, 30.0), "regression": (0.1, 1.0, 0.1, 1.0)}
 
 
 class _ElasticNet(ElasticNetParameters, OnlineModel):
@@ -43,7 +34,7 @@ class _ElasticNet(ElasticNetParameters, OnlineModel):
         super()._begin()
 
     def _parameter_changed(self) -> None:
-        auto = isinstance(self._engine.rule, ElasticNetLanes)
+        auto = isinstance(self._engine.rule, LaneMixture)
         if auto and self._engine.online[0].loss != CODES[self.loss]:
             raise ValueError('loss cannot change with lr="auto"; clone the model instead')
         super()._parameter_changed()
@@ -60,8 +51,9 @@ class _ElasticNet(ElasticNetParameters, OnlineModel):
     def _rule(self) -> Any:
         l1, l2, sgd = float(self.l1), float(self.l2), self.update == "sgd"
         if self.lr == AUTO:
-            rates = RATES[self.loss]
-            return ElasticNetLanes.start(0, l1, l2, sgd, rates, float(self.intercept_init))
+            loss = LOSSES[CODES[self.loss]]
+            b = float(self.intercept_init)
+            return LaneMixture.start(0, l1, l2, sgd, RATES[loss.task], loss.code, b)
         if self.average:
             return AveragedElasticNet.start(0, l1, l2, sgd, int(self.budget))
         if self.stamps == "explicit":

@@ -1,0 +1,618 @@
+r"""A mixture of eight learners without a rate to choose: `lr="auto"`.
+
+| lanes | learner | values |
+|---|---|---|
+| 0, 1 | lazy elastic nets, rates 3 and 30 over the mean squared norm of a row | as they are |
+| 2, 3 | the same | scaled |
+| 4 to 7 | coin betting for each coordinate, initial wealth 0.04, 0.16, 0.64, 2.56 | scaled |
+
+Each lane is a learner of its own. They share a step and the *support*: a feature weighs nothing in any lane
+while lane 6 holds it at zero.
+
+**Values.** A scaled value z is x over the mean size of its feature, clipped (see `feature_scales`); the
+current row counts. It does not depend on the scale of the column, and an outlier is bounded.
+
+**Elastic nets.** Lipton & Elkan (2015), Duchi & Singer (2009); folded into two scalars per lane, as in
+`elastic_net.py`. Let $q_t$ be the square of the mean of $\|x\|_2$ so far (of $\|z\|_2$ for lanes 2 and 3). A step
+has the rate
+
+$$\eta_{t,k} = \frac{r_k}{(t + 1)^{1/4}}\;\min\Bigl(\frac1{q_t}, \frac{16}{\|x_t\|_2^2}\Bigr)$$
+
+The model supplies $(t+1)^{-1/4}$.
+
+**Coins.** Orabona & Tommasi (2017), *Training deep networks without learning rates through coin betting*.
+With s the largest |z| of the feature so far, g the derivative of the loss, and L the largest |g| so far:
+
+$$u = -g z / s, \qquad R \leftarrow \max(R + \hat w u, 0), \qquad Z \leftarrow Z + u, \qquad G \leftarrow G + |u|$$
+
+$$\hat w = \frac{\mathrm{sgn}(Z)\,[\,|Z| - \lambda_1 t]_+}{L + G + \lambda_2 t}\Bigl(c + \frac RL\Bigr), \qquad
+\text{margin} = \sum_j \hat w_j z_j / s_j$$
+
+The penalty of t examples is one threshold on a sum of gradients, as in dual averaging, and needs no work
+for features that are absent.
+
+**Mixture.** Margins are clipped, to ±5 for classification and to the range of the targets for regression.
+The prediction is the mean of two mixtures of them (see `lane_table`): fixed share, and a regression on the
+margins. Both are linear in the margins, so that the model is linear but for the clipping; `weights` returns
+the weights of that linear model.
+
+**Robustness.** Means of norms, sample weights, sizes of features and, for regression, of derivatives count an
+outlier for at most ten times the mean before it. A sample weight counts relative to their mean, for at most
+ten times that. With l2 = 0 and l1 = 0, all lanes but 0 and 1 give the same bits if a column is multiplied by
+a power of two.
+
+**Forgetting.** With l1 > 0, a slot outside of the support is cleared once the features that are new since
+the last time outnumber those that were left then. So memory follows the number of non-zero weights. A feature
+that was cleared is learnt anew.
+
+Cost of a step: O(non-zeros of the row). Memory: 192 bytes per slot.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from streaml1.core.jit import LANES, inlined, kernel
+from streaml1.core.prefetch import prefetch_distance, prefetch_rows
+from streaml1.core.rows import ensure
+from streaml1.core.simd import (
+    add,
+    any_negative,
+    copysign,
+    div,
+    hsum,
+    lane_max,
+    lane_min,
+    load_f64x8,
+    mul,
+    neg,
+    prefetch_early,
+    select_negative,
+    splat,
+    stack_buffer,
+    store_f64x8,
+    sub,
+)
+from streaml1.core.types import Bools, Floats, Ints, Records
+from streaml1.optim import losses
+from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.structures.feature_scales import counted_size, scaled_value
+from streaml1.optim.structures.lane_table import (
+    A_LOW,
+    BETS,
+    BIAS,
+    BIAS_GRADIENTS,
+    BIAS_WEALTH,
+    COEFFICIENT,
+    COIN,
+    DENOMINATOR,
+    GRADIENT,
+    INTERCEPT,
+    LARGEST,
+    MARGIN,
+    RATE,
+    ROWS,
+    SCALE,
+    SHARE,
+    UNIT,
+    WEALTH,
+    A,
+    P,
+    abs_f64x8,
+    combine,
+    derivatives,
+    learn_coefficients,
+    learn_shares,
+    load_row,
+    store_row,
+    values_of,
+)
+from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.structures.soft_threshold import soft_threshold
+from streaml1.optim.update_rule import renormalize, weight
+
+__all__ = ["COIN_WEALTH", "LaneMixture"]
+
+COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
+
+CLOCK = np.dtype(
+    [
+        ("l1", "f8"),
+        ("l2", "f8"),
+        ("sgd", "i8"),
+        ("loss", "i8"),
+        ("base", "f8"),  # added to each lane: the initial intercept, then the mean target
+        ("n", "i8"),  # examples learnt
+        ("sample_weights", "f8"),  # robust sum of the sample weights
+        ("norms", "f8"),  # robust sum of |x|
+        ("scaled_norms", "f8"),  # robust sum of |z|
+        ("deviations", "f8"),  # robust sum of |y - base|
+        ("risk", "f8"),  # robust sum of the losses of the mixture
+        ("squares", "f8"),  # sum of the squares of the clipped margins
+        ("low", "f8"),  # range that margins are clipped to
+        ("high", "f8"),
+        ("smallest", "f8"),  # range of the targets
+        ("largest", "f8"),
+        ("fresh", "i8"),  # features touched for the first time since the last forgetting
+        ("retained", "i8"),  # features left then
+        # Of the current row.
+        ("square", "f8"),  # |x|^2
+        ("scaled_square", "f8"),  # |z|^2
+        ("slope", "f8"),  # rate of the intercepts of elastic nets, over their rates
+        ("unit", "f8"),  # of margins, for losses whose derivative has none
+    ],
+    align=True,
+)
+
+ONE, TWO, THREE, LANE = (np.uint64(n) for n in (1, 2, 3, LANES))
+WIDTH = 24  # floats of a slot
+STRIDE = np.uint64(WIDTH)
+SLOT_BYTES, LINE = np.uint64(8 * WIDTH), np.uint64(64)
+SCRATCH_WIDTH = 16  # floats of a non-zero: the weights of eight lanes, z, z / s, |x| counted, s
+SAVED_BYTES = np.uint64(8 * SCRATCH_WIDTH)
+SUPPORT = np.uint64(14)  # of a slot: the Z of lane 6
+SUPPORT_LANE = np.uint64(6)
+FORGOTTEN = -0.0  # n of a slot that was seen and holds nothing
+
+MAX_MARGIN = 5.0
+MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
+MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
+MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
+MIN_LARGEST = 1e-100  # instead of 0, which must not divide
+MIN_P = 1e-150
+MAX_SHRINKAGE, MIN_STEPS = 64.0, 256.0  # see `elastic_net`
+MIN_FRESH = 2**16  # features before slots are looked through for those to forget
+OF_LABELS, OF_VALUES = 7.0, 30.0  # rate of an intercept over `intercept_lr`
+TINY = 5e-324
+
+
+@inlined
+def _is_regression(loss: int) -> bool:
+    return loss == losses.SQUARED or loss == losses.ABSOLUTE
+
+
+@inlined
+def _counted(x: float, n: int, total: float) -> float:
+    """Return what x >= 0 adds to a robust sum `total` of `n` numbers."""
+    return min(x, MAX_JUMP * (total / n)) if n > 0 and total > 0.0 else x
+
+
+@inlined
+def _clip(a: Any, low: float, high: float) -> Any:
+    return lane_min(lane_max(a, splat(low)), splat(high))
+
+
+@inlined
+def _values(table: Any, x: float, z: float, bet: float) -> Any:
+    """Return the values of a non-zero in all lanes: (x, x, z, z, bet, bet, bet, bet)."""
+    lanes = stack_buffer()
+    lanes[0] = x
+    lanes[1] = x
+    lanes[2] = z
+    lanes[3] = z
+    elastic = load_f64x8(np.uint64(lanes.ctypes.data))
+    return select_negative(load_row(table, COIN), splat(bet), elastic)
+
+
+@inlined
+def _slot_weights(table: Any, address: Any) -> Any:
+    """Return the weights of a slot in all lanes: over P, and of z / s for coins."""
+    gradients = mul(load_f64x8(address), load_row(table, BETS))
+    wealth = mul(load_f64x8(address + TWO * LINE), load_row(table, BETS))
+    raw = soft_threshold(load_f64x8(address + LINE), load_row(table, A))
+    stake = add(load_row(table, UNIT), div(wealth, load_row(table, LARGEST)))
+    return mul(raw, div(stake, add(load_row(table, DENOMINATOR), gradients)))
+
+
+@inlined
+def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) -> Any:
+    """Return the margins of a row over P, without the intercept.
+
+    With `saves`, it leaves weights and scaled values in the scratch array, and the squared norms in
+    the clock.
+    """
+    slots, table = rule.slots, rule.table
+    base, out = np.uint64(slots.ctypes.data), np.uint64(rule.scratch.ctypes.data)
+    threshold = table[A + SUPPORT_LANE]
+    distance = prefetch_distance(ids, hi)
+    margins, square, scaled_square = splat(0.0), 0.0, 0.0
+    for k in range(lo, hi):
+        ahead = np.uint64(ids[k + distance]) * STRIDE
+        prefetch_early(slots, ahead)
+        prefetch_early(slots, ahead + LANE)
+        prefetch_early(slots, ahead + LANE + LANE)
+        i, x = np.uint64(ids[k]) * STRIDE, values[k]
+        n, total = slots[i], slots[i + ONE]
+        size = counted_size(x, n, total)
+        z = scaled_value(x, (total + size) / (n + 1.0))
+        s = max(slots[i + TWO], abs(z))
+        bet = z / s
+        w = _slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
+        supported = 1.0 if abs(slots[i + SUPPORT]) > threshold else 0.0
+        margins = add(margins, mul(w, mul(_values(table, x, z, bet), splat(supported))))
+        if saves:
+            square += x * x
+            scaled_square += z * z
+            store_f64x8(out, w)
+            saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
+            rule.scratch[saved] = z
+            rule.scratch[saved + ONE] = bet
+            rule.scratch[saved + TWO] = size
+            rule.scratch[saved + THREE] = s
+            out += SAVED_BYTES
+    if saves:
+        rule.clock[0].square = square
+        rule.clock[0].scaled_square = scaled_square
+    return margins
+
+
+@inlined
+def _intercepts(table: Any, base: float) -> Any:
+    """Return the intercept of each lane."""
+    stake = add(load_row(table, UNIT), div(load_row(table, BIAS_WEALTH), load_row(table, LARGEST)))
+    denominator = add(load_row(table, LARGEST), load_row(table, BIAS_GRADIENTS))
+    return add(splat(base), mul(load_row(table, BIAS), div(stake, denominator)))
+
+
+@inlined
+def _relative_weight(c: Any, w: float) -> float:
+    """Count an example and its sample weight; return the weight relative to the mean."""
+    counted = _counted(w, c.n, c.sample_weights)
+    c.n += 1
+    c.sample_weights += counted
+    mean = c.sample_weights / c.n
+    return counted / mean if mean > 0.0 else 0.0
+
+
+@inlined
+def _step_intercepts(rule: Any, step: float) -> None:
+    """Move the intercepts: those of coins bet on the value 1."""
+    c, table = rule.clock[0], rule.table
+    g, coin, bets = load_row(table, GRADIENT), load_row(table, COIN), load_row(table, BETS)
+    betting = splat(1.0 if c.slope > 0.0 else 0.0)
+    move = mul(g, select_negative(coin, betting, mul(load_row(table, RATE), splat(step * c.slope))))
+    w = sub(load_row(table, INTERCEPT), splat(c.base))
+    store_row(table, BIAS, sub(load_row(table, BIAS), move))
+    wealth = sub(load_row(table, BIAS_WEALTH), mul(mul(w, move), bets))
+    store_row(table, BIAS_WEALTH, lane_max(wealth, splat(0.0)))
+    gradients = add(load_row(table, BIAS_GRADIENTS), mul(abs_f64x8(move), bets))
+    store_row(table, BIAS_GRADIENTS, gradients)
+
+
+@inlined
+def _count_target(c: Any, y: float, intercept_lr: float) -> float:
+    """Count a target; return it, but an outlier as ten mean deviations from the mean."""
+    deviation = y - c.base
+    counted = _counted(abs(deviation), c.n - 1, c.deviations)
+    c.deviations += counted
+    deviation = math.copysign(counted, deviation)
+    y = c.base + deviation
+    c.smallest = min(c.smallest, y)
+    c.largest = max(c.largest, y)
+    margin = 0.5 * (c.largest - c.smallest)
+    c.low = c.smallest - margin
+    c.high = c.largest + margin
+    if intercept_lr > 0.0:
+        c.base += deviation / c.n
+    return y
+
+
+@inlined
+def _update_scales(rule: Any, intercept_lr: float) -> None:
+    """Count norms and targets; set the rates of this step, and the range of the next margins."""
+    c = rule.clock[0]
+    c.norms += _counted(math.sqrt(c.square), c.n - 1, c.norms)
+    c.scaled_norms += _counted(math.sqrt(c.scaled_square), c.n - 1, c.scaled_norms)
+    unit = c.deviations / c.n if c.loss == losses.ABSOLUTE else 1.0
+    c.unit = unit
+    c.slope = intercept_lr * (OF_VALUES if _is_regression(c.loss) else OF_LABELS) * unit
+    scales = stack_buffer()
+    plain = _rate_scale(c.norms / c.n, c.square) * unit
+    scaled = _rate_scale(c.scaled_norms / c.n, c.scaled_square) * unit
+    scales[0] = scales[1] = plain
+    scales[2] = scales[3] = scaled
+    for k in range(np.uint64(4), LANE):
+        scales[k] = 0.0
+    store_row(rule.table, SCALE, load_f64x8(np.uint64(scales.ctypes.data)))
+
+
+@inlined
+def _rate_scale(norm: float, square: float) -> float:
+    q = max(norm * norm, square / MAX_SQUARE)
+    return min(1.0 / q, MAX_SCALE) if q > 0.0 else 1.0
+
+
+@inlined
+def _compensated_add(a: Any, low: Any, b: Any) -> tuple[Any, Any]:
+    """Return the Kahan sum of `a` (with its compensation `low`) and `b`, and its compensation."""
+    increase = sub(b, low)
+    total = add(a, increase)
+    return total, sub(sub(total, a), increase)
+
+
+@inlined
+def _apply_penalties(rule: Any, eta: float) -> None:
+    """Advance the ledgers of the elastic nets by one step."""
+    c, table = rule.clock[0], rule.table
+    rate = mul(splat(eta), mul(load_row(table, SCALE), load_row(table, RATE)))
+    l1_step, l2_step = mul(rate, splat(c.l1)), mul(rate, splat(c.l2))
+    before, threshold = load_row(table, P), load_row(table, A)
+    if c.sgd:
+        factor = sub(splat(1.0), l2_step)
+        vanishes = sub(factor, splat(TINY))  # negative where factor <= 0: all weights become 0
+        after = select_negative(vanishes, before, mul(before, factor))
+        risen, low = _compensated_add(threshold, load_row(table, A_LOW), div(l1_step, after))
+        risen = select_negative(vanishes, splat(math.inf), risen)
+    else:
+        after = div(before, add(splat(1.0), l2_step))
+        risen, low = _compensated_add(threshold, load_row(table, A_LOW), div(l1_step, before))
+    coin = load_row(table, COIN)
+    store_row(table, P, after)
+    store_row(table, A, select_negative(coin, splat(c.l1 * c.n), risen))
+    store_row(table, A_LOW, select_negative(coin, splat(0.0), low))
+    limit = lane_max(splat(MAX_SHRINKAGE), mul(splat(MIN_STEPS), l1_step))
+    excess = lane_max(sub(splat(MIN_P), after), sub(mul(risen, after), limit))
+    if any_negative(neg(select_negative(coin, splat(-1.0), excess))):
+        renormalize(rule)
+
+
+@inlined
+def _refresh(rule: Any) -> None:
+    """Recompute the rows of the table that follow from others."""
+    c, table = rule.clock[0], rule.table
+    coin, bets = load_row(table, COIN), load_row(table, BETS)
+    unit = load_row(table, LARGEST) if c.loss == losses.SQUARED else splat(c.unit)
+    store_row(
+        table, UNIT, select_negative(coin, mul(load_row(table, WEALTH), unit), splat(1.0))
+    )
+    l2 = mul(splat(c.l2 * c.n), bets)
+    store_row(table, DENOMINATOR, add(load_row(table, LARGEST), l2))
+    store_row(table, INTERCEPT, _intercepts(table, c.base))
+
+
+@inlined
+def _forget(rule: Any) -> None:
+    """Clear all slots outside of the support."""
+    c, slots = rule.clock[0], rule.slots
+    threshold = rule.table[A + SUPPORT_LANE]
+    retained = 0
+    for i in range(np.uint64(0), np.uint64(len(slots)), STRIDE):
+        if slots[i] > 0.0:
+            if abs(slots[i + SUPPORT]) > threshold:
+                retained += 1
+            else:
+                for k in range(STRIDE):
+                    slots[i + k] = 0.0
+                slots[i] = FORGOTTEN
+    c.retained = retained
+    c.fresh = 0
+
+
+@kernel
+def _fill_weights(rule: Any, w: Any) -> None:
+    """Write the weight of each slot."""
+    for j in range(np.uint64(len(w))):
+        w[j] = weight(rule, j)
+
+
+class LaneMixtureState(NamedTuple):
+    """Slots of 24 floats, what `margin` saves, the table of the lanes, and shared scalars.
+
+    A slot is three lines: n, sum of |x|, s, 0, G of four coins; u of four elastic nets, Z of four
+    coins; four zeros, R of four coins.
+    """
+
+    slots: Annotated[Floats, PerSlot(np.float64, width=WIDTH, dropped=FORGOTTEN)]
+    scratch: Annotated[Floats, Scratch(np.float64)]
+    table: Annotated[Floats, Ledger(np.float64, ROWS * LANES)]
+    clock: Annotated[Records, Ledger(CLOCK)]
+
+
+class LaneMixture(RuleState, LaneMixtureState):
+    """Four elastic nets and four coin-betting learners, mixed."""
+
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        """Store the margins over P in the table; return 0."""
+        store_row(self.table, MARGIN, _margins(self, ids, values, lo, hi, True))
+        return 0.0
+
+    def prefetch_next(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        for k in range(lo, hi, LANE):
+            prefetch_rows(ids, values, k)
+
+    def output_and_gradient(
+        self, online: Any, a: float, y: float, w: float, out: Any
+    ) -> tuple[float, float]:
+        """Return the combined prediction; store the derivative of each lane, and learn the mixture."""
+        c, o, table = self.clock[0], online[0], self.table
+        margins = add(mul(load_row(table, MARGIN), load_row(table, P)), load_row(table, INTERCEPT))
+        clipped = _clip(margins, c.low, c.high)
+        a = combine(table, clipped)
+        regression = _is_regression(c.loss)
+        w = _relative_weight(c, w)
+        if regression:
+            y, margins = _count_target(c, y, o.intercept_lr), clipped
+        g = derivatives(margins, y, c.loss)
+        g = mul(_clip(g, -o.clip_gradient, o.clip_gradient), splat(w))
+        store_row(table, GRADIENT, g)
+        largest = load_row(table, LARGEST)
+        risen = lane_max(largest, abs_f64x8(g))
+        store_row(table, LARGEST, select_negative(load_row(table, COIN), risen, largest))
+        _update_scales(self, o.intercept_lr)
+        temperature = 1.0
+        if regression:
+            loss = losses.value(c.loss, a, y)
+            c.risk += _counted(loss, c.n - 1, c.risk)
+            temperature = 2.0 * c.risk / c.n
+        if temperature > 0.0:
+            learn_shares(table, values_of(clipped, y, c.loss), w / temperature)
+        learn_coefficients(table, c, clipped, y, w, c.loss)
+        return losses.output(c.loss, a), 1.0
+
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        c, slots, table, scratch = self.clock[0], self.slots, self.table, self.scratch
+        coin, bets, threshold = load_row(table, COIN), load_row(table, BETS), load_row(table, A)
+        _step_intercepts(self, step)
+        g = load_row(table, GRADIENT)
+        rate = mul(splat(step), mul(load_row(table, SCALE), load_row(table, RATE)))
+        steps = select_negative(coin, g, mul(g, div(rate, load_row(table, P))))
+        base, saved_at = np.uint64(slots.ctypes.data), np.uint64(scratch.ctypes.data)
+        for k in range(lo, hi):
+            i = np.uint64(ids[k]) * STRIDE
+            address = base + np.uint64(ids[k]) * SLOT_BYTES
+            saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
+            w = load_f64x8(saved_at)
+            move = mul(steps, _values(table, values[k], scratch[saved], scratch[saved + ONE]))
+            elastic = sub(w, move)
+            elastic = add(elastic, copysign(threshold, elastic))
+            bet = sub(load_f64x8(address + LINE), move)
+            store_f64x8(address + LINE, select_negative(coin, bet, elastic))
+            wealth = sub(load_f64x8(address + TWO * LINE), mul(mul(w, move), bets))
+            store_f64x8(address + TWO * LINE, lane_max(wealth, splat(0.0)))
+            n, total = slots[i], slots[i + ONE]
+            store_f64x8(address, add(load_f64x8(address), mul(abs_f64x8(move), bets)))
+            slots[i] = n + 1.0
+            slots[i + ONE] = total + scratch[saved + TWO]
+            slots[i + TWO] = scratch[saved + THREE]
+            c.fresh += n == 0.0
+            saved_at += SAVED_BYTES
+
+    def apply_penalty(self, eta: float) -> None:
+        c = self.clock[0]
+        if c.l1 != 0.0 or c.l2 != 0.0:
+            _apply_penalties(self, eta)
+        _refresh(self)
+        if c.l1 > 0.0 and c.fresh >= max(MIN_FRESH, c.retained):
+            _forget(self)
+
+    def renormalize(self) -> None:
+        slots, table = self.slots, self.table
+        for i in range(np.uint64(0), np.uint64(len(slots)), STRIDE):
+            for k in range(np.uint64(4)):
+                u = slots[i + LANE + k]
+                if u != 0.0:
+                    w = math.copysign(max(abs(u) - table[A + k], 0.0) * table[P + k], u)
+                    slots[i + LANE + k] = w
+        for k in range(np.uint64(4)):
+            table[P + k] = 1.0
+            table[A + k] = 0.0
+            table[A_LOW + k] = 0.0
+
+    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+        """Return the combined margin, or its sigmoid if `out` is not 0."""
+        c, table = self.clock[0], self.table
+        margins = mul(_margins(self, ids, values, lo, hi, False), load_row(table, P))
+        a = combine(table, _clip(add(margins, load_row(table, INTERCEPT)), c.low, c.high))
+        return losses.sigmoid(a) if out else a
+
+    def has_capacity(self, nnz: Any) -> bool:
+        return nnz * np.uint64(SCRATCH_WIDTH) <= np.uint64(len(self.scratch))
+
+    def weight(self, j: Any) -> float:
+        slots, table = self.slots, self.table
+        i = np.uint64(j) * STRIDE
+        if not abs(slots[i + SUPPORT]) > table[A + SUPPORT_LANE]:
+            return 0.0
+        mean = slots[i + ONE] / slots[i]
+        units = _values(table, 1.0, 1.0 / mean, 1.0 / mean / slots[i + TWO])
+        w = _slot_weights(table, np.uint64(slots.ctypes.data) + np.uint64(j) * SLOT_BYTES)
+        total = combine(table, mul(mul(w, units), load_row(table, P)))
+        return total if total != 0.0 else TINY
+
+    def is_zero_block(self, j: Any) -> bool:
+        seen = False
+        for k in range(LANE):
+            seen |= self.slots[(j + k) * STRIDE] != 0.0
+        return not seen
+
+    def weights(self) -> Floats:
+        w = np.zeros(self.size)
+        _fill_weights(self, w)
+        return w
+
+    def intercept(self, online: Records) -> float:
+        """Return the intercept of the linear model."""
+        table = self.table.reshape(ROWS, LANES)
+        rows = {row: table[int(row) // LANES] for row in (SHARE, COEFFICIENT, INTERCEPT)}
+        return float(0.5 * ((rows[SHARE] + rows[COEFFICIENT]) @ rows[INTERCEPT]))
+
+    def live_mask(self) -> Bools:
+        live: Bools = self.slots[::WIDTH] > 0.0
+        return live
+
+    def drop(self, slots: Ints) -> None:
+        """Clear some slots; they stay seen."""
+        table = self.slots.reshape(-1, WIDTH)
+        table[slots] = 0.0
+        table[slots, 0] = FORGOTTEN
+
+    def reserve(self, nnz: int) -> LaneMixture:
+        return self._replace(scratch=scratch_for(nnz * SCRATCH_WIDTH, self.scratch))
+
+    def check(self) -> None:
+        super().check()
+        c, table = self.clock[0], self.table.reshape(ROWS, LANES)
+        slots = self.slots.reshape(-1, WIDTH)
+        ensure(np.all(np.isfinite(table)) and np.all(np.isfinite(slots)), "a number is not finite")
+        ensure(c.n >= 0 and c.sgd in (0, 1), "the number of steps or a flag is out of range")
+        for name in ("sample_weights", "norms", "scaled_norms", "deviations", "risk", "squares"):
+            ensure(0.0 <= c[name] < math.inf, f"the sum of {name} is out of range")
+        ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
+        ensure(c.low <= c.high and c.smallest <= c.largest, "a range is empty")
+        ensure(c.fresh >= 0 and c.retained >= 0, "a number of features is negative")
+        rows = {row: table[int(row) // LANES] for row in (P, A, SHARE, LARGEST, BIAS_WEALTH)}
+        ensure(np.all((rows[P] >= MIN_P) & (rows[P] <= 1.0)), "P is out of range")
+        ensure(np.all(rows[A] >= 0.0), "A is out of range")
+        ensure(np.all(rows[SHARE] > 0.0) and abs(rows[SHARE].sum() - 1.0) < 1e-9, "not shares")
+        ensure(np.all(rows[LARGEST] >= 0.0), "a largest derivative is negative")
+        ensure(np.all(slots[:, [0, 1, 2]] >= 0.0), "a count or size is negative")
+        ensure(np.all(slots[:, 4:8] >= 0.0), "a sum of |u| is negative")
+        ensure(np.all(slots[:, 20:] >= 0.0), "a wealth is negative")
+        ensure(np.all(slots[slots[:, 0] > 0.0, 1] > 0.0), "a seen feature has no size")
+        ensure(not np.any(slots[slots[:, 0] == 0.0]), "a slot without a value holds something")
+
+    @staticmethod
+    def start(
+        d: int, l1: float, l2: float, sgd: bool, rates: Sequence[float], loss: int, b: float
+    ) -> LaneMixture:
+        """Return a rule with `d` zero weights.
+
+        Parameters
+        ----------
+        d
+            Number of slots.
+        l1, l2, sgd
+            The penalties, and whether elastic nets take SGD steps instead of FoBoS steps.
+        rates
+            The rates of the four elastic nets.
+        loss
+            The code of the loss.
+        b
+            The initial intercept.
+        """
+        rule = new_state(LaneMixture, d)
+        c, table = rule.clock[0], rule.table.reshape(ROWS, LANES)
+        c.l1, c.l2, c.sgd, c.loss, c.base = l1, l2, sgd, loss, b
+        c.unit = 1.0
+        regression = loss in (losses.SQUARED, losses.ABSOLUTE)
+        c.smallest = c.largest = b
+        c.low, c.high = (b, b) if regression else (-MAX_MARGIN, MAX_MARGIN)
+        elastic, coins = slice(0, 4), slice(4, LANES)
+        for row, value in ((P, 1.0), (SHARE, 1 / LANES), (COEFFICIENT, 1 / LANES), (LARGEST, 1.0)):
+            table[int(row) // LANES] = value
+        table[int(RATE) // LANES, elastic] = rates
+        table[int(WEALTH) // LANES, coins] = COIN_WEALTH
+        table[int(BETS) // LANES, coins] = 1.0
+        table[int(COIN) // LANES] = 1.0
+        table[int(COIN) // LANES, coins] = -1.0
+        table[int(UNIT) // LANES] = 1.0
+        table[int(UNIT) // LANES, coins] = COIN_WEALTH
+        if regression:
+            table[int(LARGEST) // LANES, coins] = MIN_LARGEST
+        table[int(DENOMINATOR) // LANES] = table[int(LARGEST) // LANES]
+        table[int(INTERCEPT) // LANES] = b
+        return rule
