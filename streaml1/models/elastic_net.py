@@ -18,7 +18,7 @@ from streaml1.optim.losses import CODES, LOSSES
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 
 # The rates of the elastic nets of lr="auto", in units of 1 / (mean squared norm of the examples).
-RATES = {"classification": (3.0, 30.0, 3.0, 30.0), "regression": (0.1, 1.0, 0.1, 1.0)}
+RATES = {"classification": (10.0, 0.5, 3.0, 30.0), "regression": (0.3, 0.03, 0.3, 2.0)}
 
 
 class _ElasticNet(ElasticNetParameters, OnlineModel):

@@ -2,8 +2,8 @@ r"""A mixture of eight learners without a rate to choose: `lr="auto"`.
 
 | lanes | learner | values |
 |---|---|---|
-| 0, 1 | lazy elastic nets, rates 3 and 30 over the mean squared norm of a row | as they are |
-| 2, 3 | the same | scaled |
+| 0 | lazy elastic net, rate 10 over the mean squared norm of a row | as they are |
+| 1 to 3 | the same, rates 0.5, 3 and 30 | scaled |
 | 4 to 7 | coin betting for each coordinate, initial wealth 0.04, 0.16, 0.64, 2.56 | scaled |
 
 Each lane is a learner of its own. They share a step and the *support*: a feature weighs nothing in any lane
@@ -83,12 +83,16 @@ from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_s
 from streaml1.optim.structures.feature_scales import counted_size, scaled_value
 from streaml1.optim.structures.lane_table import (
     A_LOW,
+    AVERAGE_BIAS,
+    AVERAGE_MARGIN,
+    AVERAGED,
     BETS,
     BIAS,
     BIAS_GRADIENTS,
     BIAS_WEALTH,
     COEFFICIENT,
     COIN,
+    CURRENT,
     DENOMINATOR,
     GRADIENT,
     INTERCEPT,
@@ -131,7 +135,8 @@ CLOCK = np.dtype(
         ("norms", "f8"),  # robust sum of |x|
         ("scaled_norms", "f8"),  # robust sum of |z|
         ("deviations", "f8"),  # robust sum of |y - base|
-        ("risk", "f8"),  # robust sum of the losses of the mixture
+        ("risk", "f8"),  # sum of the losses of the mixture
+        ("average_risk", "f8"),  # sum of the losses of the averaged learners
         ("squares", "f8"),  # sum of the squares of the clipped margins
         ("low", "f8"),  # range that margins are clipped to
         ("high", "f8"),
@@ -139,6 +144,7 @@ CLOCK = np.dtype(
         ("largest", "f8"),
         ("fresh", "i8"),  # features touched for the first time since the last forgetting
         ("retained", "i8"),  # features left then
+        ("serving", "i8"),  # whether it only predicts
         # Of the current row.
         ("square", "f8"),  # |x|^2
         ("scaled_square", "f8"),  # |z|^2
@@ -148,14 +154,15 @@ CLOCK = np.dtype(
     align=True,
 )
 
-ONE, TWO, THREE, LANE = (np.uint64(n) for n in (1, 2, 3, LANES))
+ONE, TWO, THREE, FOUR, LANE = (np.uint64(n) for n in (1, 2, 3, 4, LANES))
 WIDTH = 24  # floats of a slot
 STRIDE = np.uint64(WIDTH)
 SLOT_BYTES, LINE = np.uint64(8 * WIDTH), np.uint64(64)
-SCRATCH_WIDTH = 16  # floats of a non-zero: the weights of eight lanes, z, z / s, |x| counted, s
+SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
 SAVED_BYTES = np.uint64(8 * SCRATCH_WIDTH)
 SUPPORT = np.uint64(14)  # of a slot: the Z of lane 6
-SUPPORT_LANE = np.uint64(6)
+SUPPORT_LANE, AVERAGED_NET = np.uint64(6), np.uint64(2)
+AVERAGES = np.uint64(16)  # of a slot: the averaged weights of lanes 2 and 6
 FORGOTTEN = -0.0  # n of a slot that was seen and holds nothing
 
 MAX_MARGIN = 5.0
@@ -163,6 +170,8 @@ MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
 MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
 MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
 MIN_LARGEST = 1e-100  # instead of 0, which must not divide
+WINDOW, MIN_WINDOW = 0.25, 300.0  # steps of averages: relative to those so far; and at least
+DRIFT = 0.85  # of the loss of averaged learners: where the mixture is better, the stream drifts
 MIN_P = 1e-150
 MAX_SHRINKAGE, MIN_STEPS = 64.0, 256.0  # see `elastic_net`
 MIN_FRESH = 2**16  # features before slots are looked through for those to forget
@@ -188,14 +197,51 @@ def _clip(a: Any, low: float, high: float) -> Any:
 
 @inlined
 def _values(table: Any, x: float, z: float, bet: float) -> Any:
-    """Return the values of a non-zero in all lanes: (x, x, z, z, bet, bet, bet, bet)."""
+    """Return the values of a non-zero in all lanes: (x, z, z, z, bet, bet, bet, bet)."""
     lanes = stack_buffer()
     lanes[0] = x
-    lanes[1] = x
+    lanes[1] = z
     lanes[2] = z
     lanes[3] = z
     elastic = load_f64x8(np.uint64(lanes.ctypes.data))
     return select_negative(load_row(table, COIN), splat(bet), elastic)
+
+
+@inlined
+def _lane_pair(second: float, sixth: float) -> Any:
+    """Return an f64x8 of lanes 2 and 6, the other lanes being 0."""
+    lanes = stack_buffer()
+    for k in range(LANE):
+        lanes[k] = 0.0
+    lanes[AVERAGED_NET] = second
+    lanes[SUPPORT_LANE] = sixth
+    return load_f64x8(np.uint64(lanes.ctypes.data))
+
+
+@inlined
+def _average_intercepts(table: Any, t: float) -> None:
+    """Count the intercepts of step t in their averages."""
+    share = 1.0 / (1.0 + min(t, max(MIN_WINDOW, WINDOW * t)))
+    before = load_row(table, AVERAGE_BIAS)
+    change = mul(sub(load_row(table, INTERCEPT), before), splat(share))
+    store_row(table, AVERAGE_BIAS, add(before, change))
+
+
+@inlined
+def _served_margin(table: Any, c: Any, margins: Any, averages: Any) -> float:
+    """Return the margin of what is published, given those of all lanes and of the averages.
+
+    On a stream that drifts, averages lag behind.
+    """
+    if c.risk < DRIFT * c.average_risk:
+        return hsum(mul(_clip(margins, c.low, c.high), load_row(table, CURRENT)))
+    return _averaged_margin(table, c, averages)
+
+
+@inlined
+def _averaged_margin(table: Any, c: Any, averages: Any) -> float:
+    margins = _clip(add(averages, load_row(table, AVERAGE_BIAS)), c.low, c.high)
+    return hsum(mul(margins, load_row(table, AVERAGED)))
 
 
 @inlined
@@ -209,17 +255,34 @@ def _slot_weights(table: Any, address: Any) -> Any:
 
 
 @inlined
-def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) -> Any:
-    """Return the margins of a row over P, without the intercept.
+def _averages(table: Any, slots: Any, i: Any, w: Any, t: float) -> tuple[float, float]:
+    """Return the averaged weights of lanes 2 and 6 of the slot at `i`, as of step t.
 
-    With `saves`, it leaves weights and scaled values in the scratch array, and the squared norms in
-    the clock.
+    Between two touches a weight is constant: it counts for the elapsed steps.
     """
-    slots, table = rule.slots, rule.table
+    elapsed = t - slots[i + THREE]
+    share = elapsed / (elapsed + max(MIN_WINDOW, WINDOW * t))
+    lanes = stack_buffer()
+    store_f64x8(np.uint64(lanes.ctypes.data), w)
+    net, coin = slots[i + AVERAGES], slots[i + AVERAGES + ONE]
+    net += (lanes[AVERAGED_NET] * table[P + AVERAGED_NET] - net) * share
+    coin += (lanes[SUPPORT_LANE] - coin) * share
+    return net, coin
+
+
+@inlined
+def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) -> tuple[Any, Any]:
+    """Return the margins of a row without intercepts: over P, and by the averaged weights.
+
+    With `saves`, it leaves in the scratch array, for each non-zero, the weights of eight lanes, two
+    averaged weights, z, z / s, the size of x that counts, and s; and the squared norms in the clock.
+    """
+    c, slots, table = rule.clock[0], rule.slots, rule.table
     base, out = np.uint64(slots.ctypes.data), np.uint64(rule.scratch.ctypes.data)
-    threshold = table[A + SUPPORT_LANE]
+    threshold, t = table[A + SUPPORT_LANE], float(c.n)
     distance = prefetch_distance(ids, hi)
-    margins, square, scaled_square = splat(0.0), 0.0, 0.0
+    margins, net_margin, coin_margin = splat(0.0), 0.0, 0.0
+    square, scaled_square = 0.0, 0.0
     for k in range(lo, hi):
         ahead = np.uint64(ids[k + distance]) * STRIDE
         prefetch_early(slots, ahead)
@@ -232,8 +295,11 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         s = max(slots[i + TWO], abs(z))
         bet = z / s
         w = _slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
+        net, coin = _averages(table, slots, i, w, t)
         supported = 1.0 if abs(slots[i + SUPPORT]) > threshold else 0.0
-        margins = add(margins, mul(w, mul(_values(table, x, z, bet), splat(supported))))
+        margins = add(margins, mul(mul(w, _values(table, x, z, bet)), splat(supported)))
+        net_margin += net * z * supported
+        coin_margin += coin * bet * supported
         if saves:
             square += x * x
             scaled_square += z * z
@@ -243,11 +309,13 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
             rule.scratch[saved + ONE] = bet
             rule.scratch[saved + TWO] = size
             rule.scratch[saved + THREE] = s
+            rule.scratch[saved + FOUR] = net
+            rule.scratch[saved + FOUR + ONE] = coin
             out += SAVED_BYTES
     if saves:
-        rule.clock[0].square = square
-        rule.clock[0].scaled_square = scaled_square
-    return margins
+        c.square = square
+        c.scaled_square = scaled_square
+    return margins, _lane_pair(net_margin, coin_margin)
 
 
 @inlined
@@ -313,8 +381,8 @@ def _update_scales(rule: Any, intercept_lr: float) -> None:
     scales = stack_buffer()
     plain = _rate_scale(c.norms / c.n, c.square) * unit
     scaled = _rate_scale(c.scaled_norms / c.n, c.scaled_square) * unit
-    scales[0] = scales[1] = plain
-    scales[2] = scales[3] = scaled
+    scales[0] = plain
+    scales[1] = scales[2] = scales[3] = scaled
     for k in range(np.uint64(4), LANE):
         scales[k] = 0.0
     store_row(rule.table, SCALE, load_f64x8(np.uint64(scales.ctypes.data)))
@@ -417,7 +485,9 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         """Store the margins over P in the table; return 0."""
-        store_row(self.table, MARGIN, _margins(self, ids, values, lo, hi, True))
+        margins, averages = _margins(self, ids, values, lo, hi, True)
+        store_row(self.table, MARGIN, margins)
+        store_row(self.table, AVERAGE_MARGIN, averages)
         return 0.0
 
     def prefetch_next(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
@@ -443,11 +513,10 @@ class LaneMixture(RuleState, LaneMixtureState):
         risen = lane_max(largest, abs_f64x8(g))
         store_row(table, LARGEST, select_negative(load_row(table, COIN), risen, largest))
         _update_scales(self, o.intercept_lr)
-        temperature = 1.0
-        if regression:
-            loss = losses.value(c.loss, a, y)
-            c.risk += _counted(loss, c.n - 1, c.risk)
-            temperature = 2.0 * c.risk / c.n
+        c.risk += losses.value(c.loss, a, y) * w
+        average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
+        c.average_risk += losses.value(c.loss, average, y) * w
+        temperature = 2.0 * c.risk / c.n if regression else 1.0
         if temperature > 0.0:
             learn_shares(table, values_of(clipped, y, c.loss), w / temperature)
         learn_coefficients(table, c, clipped, y, w, c.loss)
@@ -456,6 +525,8 @@ class LaneMixture(RuleState, LaneMixtureState):
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c, slots, table, scratch = self.clock[0], self.slots, self.table, self.scratch
         coin, bets, threshold = load_row(table, COIN), load_row(table, BETS), load_row(table, A)
+        t = float(c.n - 1)
+        _average_intercepts(table, t)
         _step_intercepts(self, step)
         g = load_row(table, GRADIENT)
         rate = mul(splat(step), mul(load_row(table, SCALE), load_row(table, RATE)))
@@ -471,13 +542,17 @@ class LaneMixture(RuleState, LaneMixtureState):
             elastic = add(elastic, copysign(threshold, elastic))
             bet = sub(load_f64x8(address + LINE), move)
             store_f64x8(address + LINE, select_negative(coin, bet, elastic))
-            wealth = sub(load_f64x8(address + TWO * LINE), mul(mul(w, move), bets))
+            wealth = sub(mul(load_f64x8(address + TWO * LINE), bets), mul(mul(w, move), bets))
             store_f64x8(address + TWO * LINE, lane_max(wealth, splat(0.0)))
             n, total = slots[i], slots[i + ONE]
             store_f64x8(address, add(load_f64x8(address), mul(abs_f64x8(move), bets)))
             slots[i] = n + 1.0
             slots[i + ONE] = total + scratch[saved + TWO]
             slots[i + TWO] = scratch[saved + THREE]
+            slots[i + THREE] = t
+            known = 1.0 if n > 0.0 else 0.0
+            slots[i + AVERAGES] = known * scratch[saved + FOUR]
+            slots[i + AVERAGES + ONE] = known * scratch[saved + FOUR + ONE]
             c.fresh += n == 0.0
             saved_at += SAVED_BYTES
 
@@ -505,8 +580,12 @@ class LaneMixture(RuleState, LaneMixtureState):
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """Return the combined margin, or its sigmoid if `out` is not 0."""
         c, table = self.clock[0], self.table
-        margins = mul(_margins(self, ids, values, lo, hi, False), load_row(table, P))
-        a = combine(table, _clip(add(margins, load_row(table, INTERCEPT)), c.low, c.high))
+        margins, averages = _margins(self, ids, values, lo, hi, False)
+        margins = add(mul(margins, load_row(table, P)), load_row(table, INTERCEPT))
+        if c.serving:
+            a = _served_margin(table, c, margins, averages)
+        else:
+            a = combine(table, _clip(margins, c.low, c.high))
         return losses.sigmoid(a) if out else a
 
     def has_capacity(self, nnz: Any) -> bool:
@@ -517,10 +596,16 @@ class LaneMixture(RuleState, LaneMixtureState):
         i = np.uint64(j) * STRIDE
         if not abs(slots[i + SUPPORT]) > table[A + SUPPORT_LANE]:
             return 0.0
-        mean = slots[i + ONE] / slots[i]
-        units = _values(table, 1.0, 1.0 / mean, 1.0 / mean / slots[i + TWO])
+        unit = slots[i] / slots[i + ONE]
         w = _slot_weights(table, np.uint64(slots.ctypes.data) + np.uint64(j) * SLOT_BYTES)
-        total = combine(table, mul(mul(w, units), load_row(table, P)))
+        bet = unit / slots[i + TWO]
+        c = self.clock[0]
+        if c.risk < DRIFT * c.average_risk:
+            w = mul(mul(w, load_row(table, P)), _values(table, 1.0, unit, bet))
+            total = hsum(mul(w, load_row(table, CURRENT)))
+        else:
+            net, coin = _averages(table, slots, i, w, float(c.n))
+            total = hsum(mul(_lane_pair(net * unit, coin * bet), load_row(table, AVERAGED)))
         return total if total != 0.0 else TINY
 
     def is_zero_block(self, j: Any) -> bool:
@@ -535,10 +620,11 @@ class LaneMixture(RuleState, LaneMixtureState):
         return w
 
     def intercept(self, online: Records) -> float:
-        """Return the intercept of the linear model."""
-        table = self.table.reshape(ROWS, LANES)
-        rows = {row: table[int(row) // LANES] for row in (SHARE, COEFFICIENT, INTERCEPT)}
-        return float(0.5 * ((rows[SHARE] + rows[COEFFICIENT]) @ rows[INTERCEPT]))
+        """Return the intercept of what is published."""
+        c, table = self.clock[0], self.table.reshape(ROWS, LANES)
+        drifts = c.risk < DRIFT * c.average_risk
+        lanes, bias = (CURRENT, INTERCEPT) if drifts else (AVERAGED, AVERAGE_BIAS)
+        return float(table[int(lanes) // LANES] @ table[int(bias) // LANES])
 
     def live_mask(self) -> Bools:
         live: Bools = self.slots[::WIDTH] > 0.0
@@ -615,4 +701,7 @@ class LaneMixture(RuleState, LaneMixtureState):
             table[int(LARGEST) // LANES, coins] = MIN_LARGEST
         table[int(DENOMINATOR) // LANES] = table[int(LARGEST) // LANES]
         table[int(INTERCEPT) // LANES] = b
+        table[int(AVERAGE_BIAS) // LANES] = b
+        table[int(CURRENT) // LANES, [1, 2, 7]] = 1.0 / 3.0
+        table[int(AVERAGED) // LANES, [2, 6]] = 0.5
         return rule

@@ -31,6 +31,9 @@ from streaml1.optim import losses
 
 __all__ = [
     "A",
+    "AVERAGED",
+    "AVERAGE_BIAS",
+    "AVERAGE_MARGIN",
     "A_LOW",
     "BETS",
     "BIAS",
@@ -38,6 +41,7 @@ __all__ = [
     "BIAS_WEALTH",
     "COEFFICIENT",
     "COIN",
+    "CURRENT",
     "DENOMINATOR",
     "GRADIENT",
     "INTERCEPT",
@@ -81,10 +85,14 @@ __all__ = [
     MARGIN,  # margins of the current row, over P and without the intercept
     GRADIENT,  # derivatives of the loss of the current row
     SCALE,  # factor of the rates of this step
-    BETS,  # unused lanes of elastic nets are 0: 1 where a lane bets coins
-    COIN,  # -1 where a lane bets coins, else 1, for `select_negative`
-) = (np.uint64(LANES * row) for row in range(19))
-ROWS = 19
+    AVERAGE_BIAS,  # the averaged intercept of each lane
+    AVERAGE_MARGIN,  # margins of the current row by averaged weights, without the intercept
+    CURRENT,  # constant: what is served of the current weights
+    AVERAGED,  # constant: what is served of the averaged weights
+    BETS,  # constant: 1 where a lane bets coins, else 0
+    COIN,  # constant: -1 where a lane bets coins, else 1, for `select_negative`
+) = (np.uint64(LANES * row) for row in range(23))
+ROWS = 23
 
 LANE = np.uint64(LANES)
 FIXED_SHARE = 1e-3
@@ -163,14 +171,12 @@ def learn_shares(table: Any, values: Any, factor: float) -> None:
     """Multiply each share by exp(-loss), normalise, and mix in the uniform distribution.
 
     Herbster & Warmuth (1998), *Tracking the best expert*: fixed share. `factor` multiplies the
-    losses: sample weight over temperature.
+    losses: it is the sample weight over the temperature.
     """
     excess = mul(sub(values, splat(lowest_of(values))), splat(factor))
     share = mul(load_row(table, SHARE), exp_neg(lane_min(excess, splat(MAX_EXCESS))))
-    total = hsum(share)
-    share = mul(share, splat((1.0 - FIXED_SHARE) / total))
+    share = mul(share, splat((1.0 - FIXED_SHARE) / hsum(share)))
     store_row(table, SHARE, add(share, splat(FIXED_SHARE / LANES)))
-
 
 
 @inlined
