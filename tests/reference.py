@@ -199,77 +199,243 @@ class ElasticNet(Online):
         return {"fobos": fobos, "sgd": sgd}[self.update](v, eta, self.l1, self.l2)
 
 
-class ElasticNetLanes:
-    """Elastic nets at several learning rates, and their mixture.
+def robust(x: float, n: int, total: float) -> float:
+    """Return what x adds to a sum of n numbers: at most ten times their mean."""
+    return min(x, 10.0 * total / n) if n and total else x
 
-    The rates adapt to the scale of rows and sample weights; `streaml1/optim/elastic_net_lanes.py`
-    states the formulas. The *leader* is the net with the smallest cumulative loss. A *segment* ends
-    when the mean norm of the rows has doubled: the weights are scaled down and the cumulative
-    losses restart at 0.
+
+class LaneMixture:
+    """The mixture of `lr="auto"`, dense; `streaml1/optim/lane_mixture.py` states the formulas.
+
+    Nets are rows of `self.nets`, and see the values `self.views(...)`. Coins are rows of Z, G, R;
+    the last column is the intercept.
     """
 
+    wealth = np.array([0.04, 0.16, 0.64, 2.56])
+
     def __init__(
-        self, d: int, *, rates: Iterable[float], loss: str = "logistic", **params: Any
+        self,
+        d: int,
+        *,
+        rates: Iterable[float],
+        loss: str = "logistic",
+        l1: float = 0.0,
+        l2: float = 0.0,
+        update: str = "fobos",
+        intercept_lr: float = 0.01,
+        intercept_init: float = 0.0,
+        clip_gradient: float = 1e12,
+        min_fresh: int = 2**16,
     ) -> None:
-        self.rates, self.loss = list(rates), loss
-        self.intercept_lr = params.pop("intercept_lr", 0.01)
-        self.nets = [ElasticNet(d, loss=loss, schedule="constant", **params) for _ in self.rates]
-        self.cumulative_loss = np.zeros(len(self.rates))
-        self.leader = len(self.rates) // 2
-        self.n, self.n_segments = 0, 1
-        self.norm_sum = self.label_sum = self.weight_sum = 0.0
-        self.max_weight = 0.0
-        self.segment_norm = 0.0  # mean norm of the rows at the start of the segment
+        self.d, self.rates, self.loss, self.l1, self.l2 = d, np.array(list(rates)), loss, l1, l2
+        self.penalty = {"fobos": fobos, "sgd": sgd}[update]
+        self.intercept_lr, self.clip_gradient = intercept_lr, clip_gradient
+        self.base, self.min_fresh = intercept_init, min_fresh
+        self.regression = loss in ("squared", "absolute")
+        self.counts, self.sizes, self.largest_z = np.zeros(d), np.zeros(d), np.zeros(d)
+        self.nets, self.net_bias = np.zeros((4, d)), np.zeros(4)
+        self.Z, self.G, self.R = (np.zeros((4, d + 1)) for _ in range(3))
+        self.L = np.full(4, 1e-100 if self.regression else 1.0)
+        self.average, self.touched = np.zeros((2, d)), np.zeros(d)  # of lanes 2 and 6
+        self.average_bias = np.zeros(8)
+        self.share, self.coefficient = np.full(8, 1 / 8), np.full(8, 1 / 8)
+        self.unit = 1.0
+        self.n = self.targets = self.fresh = self.retained = 0
+        self.weight_sum = self.norm_sum = self.scaled_norm_sum = self.deviation_sum = 0.0
+        self.risk = self.average_risk = self.square_sum = 0.0
+        self.smallest = self.largest = intercept_init
+        self.low, self.high = (intercept_init,) * 2 if self.regression else (-5.0, 5.0)
+
+    def scaled(self, x: Vector) -> tuple[Vector, Vector, Vector]:
+        """Return sizes as they count, scaled values, and the largest of these per feature."""
+        seen = x != 0.0
+        size, z = np.abs(x), np.zeros(self.d)
+        known = seen & (self.counts > 0.0)
+        size[known] = np.minimum(size, 10.0 * self.sizes / np.maximum(self.counts, 1.0))[known]
+        z[seen] = x[seen] / ((self.sizes + size)[seen] / (self.counts[seen] + 1.0))
+        z = np.clip(z, -3.0, 3.0)
+        return size, z, np.maximum(self.largest_z, np.abs(z))
+
+    @property
+    def supported(self) -> NDArray[np.bool_]:
+        return np.abs(self.Z[2, :-1]) > self.l1 * self.n
+
+    def coin_weights(self) -> Matrix:
+        """Return the weight of each bet, shape (4, d + 1)."""
+        unit = self.L if self.loss == "squared" else self.unit
+        stake = (self.wealth * unit)[:, None] + self.R / self.L[:, None]
+        threshold, l2 = np.full(self.d + 1, self.l1 * self.n), np.full(self.d + 1, self.l2 * self.n)
+        threshold[-1] = l2[-1] = 0.0
+        soft = np.sign(self.Z) * np.maximum(np.abs(self.Z) - threshold, 0.0)
+        return np.asarray(soft * stake / (self.L[:, None] + self.G + l2))
+
+    def averaged(self) -> Matrix:
+        """Return the averaged weights of lanes 2 and 6 as of now."""
+        elapsed = self.n - self.touched
+        share = elapsed / (elapsed + max(300.0, 0.25 * self.n))
+        now = np.array([self.nets[2], self.coin_weights()[2, :-1]])
+        return np.asarray(self.average + (now - self.average) * share)
+
+    def intercepts(self) -> Vector:
+        """Return the intercept of each lane, over `base`."""
+        return np.concatenate([self.net_bias, self.coin_weights()[:, -1]])
+
+    def lanes(self, x: Vector) -> tuple[Vector, Vector]:
+        """Return the margins of the eight lanes, and those of the averages of lanes 2 and 6."""
+        _, z, largest = self.scaled(x)
+        z = z * self.supported
+        x = x * self.supported
+        bet = np.divide(z, largest, out=np.zeros(self.d), where=largest > 0.0)
+        nets = [self.nets[0] @ x, *(self.nets[1:] @ z)]
+        margins = np.concatenate([nets, self.coin_weights()[:, :-1] @ bet])
+        margins = margins + self.intercepts() + self.base
+        average = self.averaged()
+        averages = np.array([average[0] @ z, average[1] @ bet]) + self.average_bias[[2, 6]]
+        averages = averages + self.base
+        return margins, averages
+
+    def margin(self, x: Vector) -> float:
+        """Return the combined margin."""
+        clipped = np.clip(self.lanes(x)[0], self.low, self.high)
+        return float((self.share + self.coefficient) @ clipped / 2.0)
+
+    def output(self, x: Vector) -> float:
+        """Return the probability of +1 if the loss is logistic, otherwise the margin."""
+        a = self.margin(x)
+        return sigmoid(a) if self.loss == "logistic" else a
+
+    @property
+    def drifts(self) -> bool:
+        return bool(self.risk < 0.85 * self.average_risk)
+
+    def published(self, x: Vector) -> float:
+        """Return the margin of the frozen model."""
+        margins, averages = self.lanes(x)
+        served = margins[[1, 2, 7]] if self.drifts else averages
+        return float(np.clip(served, self.low, self.high).mean())
 
     @property
     def w(self) -> Vector:
-        return self.nets[self.leader].w
+        """The weights of the published model, for unscaled values."""
+        seen = self.supported & (self.counts > 0.0)
+        unit, bet = np.zeros(self.d), np.zeros(self.d)
+        unit[seen] = self.counts[seen] / self.sizes[seen]
+        bet[seen] = unit[seen] / self.largest_z[seen]
+        if self.drifts:
+            coin = self.coin_weights()[3, :-1]
+            return np.asarray((self.nets[1] * unit + self.nets[2] * unit + coin * bet) / 3.0)
+        average = self.averaged()
+        return np.asarray((average[0] * unit + average[1] * bet) / 2.0)
 
     @property
     def b(self) -> float:
-        return self.nets[self.leader].b
-
-    def output(self, x: Vector) -> float:
-        """Return the Bayes mixture if the loss is logistic, otherwise the leader's margin."""
-        if self.loss != "logistic":
-            return self.nets[self.leader].margin(x)
-        behind = self.cumulative_loss.min() - self.cumulative_loss
-        share = np.exp(behind / (self.max_weight or 1.0))
-        return float(share @ [net.output(x) for net in self.nets] / share.sum())
+        if self.drifts:
+            return float(self.intercepts()[[1, 2, 7]].mean()) + self.base
+        return float(self.average_bias[[2, 6]].mean()) + self.base
 
     def learn(self, x: Vector, y: float, w: float) -> None:
-        """Take one step of each net at its own rate."""
-        for k, net in enumerate(self.nets):
-            self.cumulative_loss[k] += w * LOSSES[self.loss][0](net.margin(x), y)
-        norm = float(np.linalg.norm(x))
-        self.n += 1
-        self.norm_sum += norm
-        self.label_sum += abs(y)
-        self.weight_sum += w
-        self.max_weight = max(self.max_weight, w)
-        mean_norm = self.norm_sum / self.n
-        self.segment_norm = self.segment_norm or mean_norm
-        self._set_rates(max(mean_norm**2, norm**2 / 16.0))
-        for net in self.nets:
-            net.learn(x, y, w)
-            if mean_norm > 2.0 * self.segment_norm:
-                net.w = net.w * (self.segment_norm / mean_norm)
-        if self.cumulative_loss.min() < self.cumulative_loss[self.leader]:
-            self.leader = int(self.cumulative_loss.argmin())
-        if mean_norm > 2.0 * self.segment_norm:
-            self.segment_norm = mean_norm
-            self.cumulative_loss[:] = 0.0
-            self.n_segments += 1
+        """Take one step of each lane, and of the mixture."""
+        value, derivative = LOSSES[self.loss]
+        margins, averages = self.lanes(x)
+        clipped = np.clip(margins, self.low, self.high)
+        a = float((self.share + self.coefficient) @ clipped / 2.0)
+        average_now = np.array([self.nets[2], self.coin_weights()[2, :-1]])
+        bets, intercepts = self.coin_weights(), self.intercepts()
+        size, z, largest_z = self.scaled(x)
+        w = self._relative(w)
+        low, high = self.low, self.high
+        if self.regression and w > 0.0:
+            y = self._count_target(y)
+        g = np.array([derivative(m, y) for m in (clipped if self.regression else margins)])
+        g = np.clip(g, -self.clip_gradient, self.clip_gradient) * w
+        self.L = np.maximum(self.L, np.abs(g[4:]))
+        self.unit = self.deviation_sum / max(self.targets, 1) if self.loss == "absolute" else 1.0
+        eta = self._rates(float(np.linalg.norm(x)), float(np.linalg.norm(z)))
+        # The mixture.
+        self.risk += value(a, y) * w
+        average = float(np.clip(averages, low, high).mean())
+        self.average_risk += value(average, y) * w
+        temperature = 2.0 * self.risk / self.n if self.regression else 1.0
+        if temperature > 0.0:
+            loss = np.array([value(m, y) for m in clipped])
+            excess = np.minimum((loss - loss.min()) * w / temperature, 50.0)
+            self.share = self.share * np.exp(-excess)
+            self.share = 0.999 * self.share / self.share.sum() + 1e-3 / 8
+        second = float(self.coefficient @ clipped)
+        square = float(clipped @ clipped)
+        self.square_sum += square
+        q = max(self.square_sum / self.n, square / 16.0)
+        if q > 0.0:
+            step = 0.05 * self.unit * w * derivative(second, y) / q
+            self.coefficient = self.coefficient - step * clipped
+        # Averages, as of before this step.
+        t = self.n - 1
+        touched = x != 0.0
+        elapsed = t - self.touched[touched]
+        share = elapsed / (elapsed + max(300.0, 0.25 * t))
+        change = (average_now - self.average)[:, touched] * share
+        self.average[:, touched] += change
+        self.average[:, touched & (self.counts == 0.0)] = 0.0
+        self.touched[touched] = t
+        window = 1.0 + min(t, max(300.0, 0.25 * t))
+        self.average_bias = self.average_bias + (intercepts - self.average_bias) / window
+        # The lanes.
+        slope = self.intercept_lr * (30.0 if self.regression else 7.0) * self.unit
+        for k in range(4):
+            v = x if k == 0 else z
+            moved = self.nets[k] - eta[k] * g[k] * v
+            self.nets[k] = self.penalty(moved, eta[k], self.l1, self.l2)
+            self.net_bias[k] -= slope * self.rates[k] / self.n**0.25 * g[k]
+        bet = np.divide(z, largest_z, out=np.zeros(self.d), where=largest_z > 0.0)
+        u = -g[4:, None] * np.append(bet, 1.0 if self.intercept_lr > 0.0 else 0.0)
+        self.R = np.maximum(self.R + bets * u, 0.0)
+        self.Z, self.G = self.Z + u, self.G + np.abs(u)
+        # The features.
+        self.fresh += int(np.sum(touched & (self.counts == 0.0)))
+        self.counts[touched] += 1.0
+        self.sizes += size
+        self.largest_z = largest_z
+        if self.l1 > 0.0 and self.fresh >= max(self.min_fresh, self.retained):
+            self._forget()
 
-    def _set_rates(self, squared_norm: float) -> None:
-        """Set the rates of this step; `squared_norm` is the size of a row, squared."""
-        scale = self.label_sum / self.n if self.loss == "absolute" else 1.0
-        scale /= max(self.weight_sum / self.n, 1e-100) if self.weight_sum else 1.0
-        intercept_factor = 30.0 if self.loss in ("squared", "absolute") else 7.0
-        for k, net in enumerate(self.nets):
-            eta = self.rates[k] * scale / self.n**0.25
-            net.lr = eta * (min(1.0 / squared_norm, 1e100) if squared_norm else 1.0)
-            net.intercept_lr = self.intercept_lr * intercept_factor * eta
+    def _relative(self, w: float) -> float:
+        counted = robust(w, self.n, self.weight_sum)
+        self.n += 1
+        self.weight_sum += counted
+        return counted / (self.weight_sum / self.n) if self.weight_sum else 0.0
+
+    def _count_target(self, y: float) -> float:
+        counted = robust(abs(y - self.base), self.targets, self.deviation_sum)
+        self.targets += 1
+        self.deviation_sum += counted
+        y = self.base + math.copysign(counted, y - self.base)
+        self.smallest, self.largest = min(self.smallest, y), max(self.largest, y)
+        slack = 0.5 * (self.largest - self.smallest)
+        self.low, self.high = self.smallest - slack, self.largest + slack
+        if self.intercept_lr > 0.0:
+            self.base += math.copysign(counted, y - self.base) / self.targets
+        return y
+
+    def _rates(self, norm: float, scaled_norm: float) -> Vector:
+        """Return the rates of the nets in this step."""
+        t = self.n - 1
+        self.norm_sum += robust(norm, t, self.norm_sum)
+        self.scaled_norm_sum += robust(scaled_norm, t, self.scaled_norm_sum)
+        eta = self.rates * self.unit / self.n**0.25
+        for lanes, size, total in ((slice(0, 1), norm, self.norm_sum),
+                                   (slice(1, 4), scaled_norm, self.scaled_norm_sum)):  # fmt: skip
+            q = max((total / self.n) ** 2, size**2 / 16.0)
+            eta[lanes] *= min(1.0 / q, 1e100) if q else 1.0
+        return eta
+
+    def _forget(self) -> None:
+        gone = (self.counts > 0.0) & ~self.supported
+        for array in (self.counts, self.sizes, self.largest_z, self.touched):
+            array[gone] = 0.0
+        for table in (self.nets, self.average, self.Z, self.G, self.R):
+            table[:, : self.d][:, gone] = 0.0
+        self.retained = int(np.sum(self.counts > 0.0))
+        self.fresh = 0
 
     progressive = Online.progressive
 

