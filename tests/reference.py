@@ -243,6 +243,7 @@ class LaneMixture:
         self.n = self.targets = self.fresh = self.retained = 0
         self.weight_sum = self.norm_sum = self.scaled_norm_sum = self.deviation_sum = 0.0
         self.risk = self.average_risk = self.square_sum = 0.0
+        self.positives = self.negatives = 0.5
         self.smallest = self.largest = intercept_init
         self.low, self.high = (intercept_init,) * 2 if self.regression else (-5.0, 5.0)
 
@@ -346,6 +347,11 @@ class LaneMixture:
         low, high = self.low, self.high
         if self.regression and w > 0.0:
             y = self._count_target(y)
+        if self.loss == "logistic":
+            self.positives += w * (y > 0.0)
+            self.negatives += w * (y <= 0.0)
+            odds = math.log(self.positives / self.negatives)
+            self.low, self.high = min(odds - 2.0, -5.0), max(odds + 2.0, 5.0)
         g = np.array([derivative(m, y) for m in (clipped if self.regression else margins)])
         g = np.clip(g, -self.clip_gradient, self.clip_gradient) * w
         self.L = np.maximum(self.L, np.abs(g[4:]))

@@ -144,7 +144,7 @@ def test_imports_have_no_cycles() -> None:
     assert not cycles(graph)
 
 
-BUILT_ON = {"softmax_ball": "l1_ball", "elastic_net_lanes": "elastic_net"}
+BUILT_ON = {"softmax_ball": "l1_ball"}
 
 
 def test_update_rules_do_not_import_each_other() -> None:

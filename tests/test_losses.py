@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from streaml1.core.jit import kernel
 from streaml1.core.simd import load_f64x8, store_f64x8
 from streaml1.core.simd import math as simd_math
-from streaml1.models.elastic_net import RATES
 from streaml1.optim.losses import (
     ABSOLUTE,
     CODES,
@@ -234,10 +233,6 @@ def test_reports_compute_the_same_losses(name: str) -> None:
     assert name in REPORTED
     found = reported_losses(name, p, y > 0.0 if name in BINARY else y)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_every_loss_has_automatic_rates() -> None:
-    assert list(RATES) == NAMES
 
 
 @kernel

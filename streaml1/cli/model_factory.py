@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["change", "loaded", "new_learner"]
 
 DEFAULT = "elastic-net"
+RATE_WITH_SCHEDULE = 0.1  # a schedule applies to numbers only
 
 
 def new_learner(source: str, model: str | None, task: str | None, given: dict[str, Any]) -> Any:
@@ -47,17 +48,12 @@ def new_learner(source: str, model: str | None, task: str | None, given: dict[st
     kind = getattr(streaml1, classes[task])
     _require_parameters(kind, given, model)
     _require_effect(given, model)
-    if model == DEFAULT and not _has_own_rate(given):
-        given = {**given, "lr": AUTO}
+    if model == DEFAULT and "schedule" in given and "lr" not in given:
+        given = {**given, "lr": RATE_WITH_SCHEDULE}
     try:
         return kind(**given)
     except ValueError as error:
         raise CommandError(str(error)) from None
-
-
-def _has_own_rate(given: dict[str, Any]) -> bool:
-    """Return whether a rate is given, or something that excludes lr="auto"."""
-    return _has_step_tables(given) or bool(given.keys() & {"lr", "schedule"})
 
 
 def _has_step_tables(params: dict[str, Any]) -> bool:

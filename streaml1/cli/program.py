@@ -131,8 +131,8 @@ class Program(click.Group):
             reason = str(error).partition(" for an array")[0] or "none is left"
             raise CommandError(
                 f"out of memory ({reason[:1].lower()}{reason[1:]}): reduce --hash-bits or "
-                "--max-features, or use a numeric --lr, which keeps one weight per feature instead "
-                "of eight"
+                "--max-features, or use a numeric --lr, which keeps 8 bytes per feature "
+                "instead of 192"
             ) from None
         except (click.ClickException, click.exceptions.Exit):
             raise

@@ -17,6 +17,9 @@ from streaml1.optim.losses import CODES, LOSSES
 
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 
+RATE_OF_ONE_NET = 0.1
+"""What lr="auto" is where `average` or explicit stamps require a single net."""
+
 # The rates of the elastic nets of lr="auto", in units of 1 / (mean squared norm of the examples).
 RATES = {"classification": (10.0, 0.5, 3.0, 30.0), "regression": (0.3, 0.03, 0.3, 2.0)}
 
@@ -29,8 +32,7 @@ class _ElasticNet(ElasticNetParameters, OnlineModel):
 
     def _begin(self) -> None:
         if self.lr == AUTO and (self.average or self.stamps == "explicit"):
-            conflict = "average=True" if self.average else 'stamps="explicit"'
-            raise ValueError(f'lr="auto" cannot be combined with {conflict}; use a number')
+            self.__dict__["lr"] = RATE_OF_ONE_NET
         super()._begin()
 
     def _parameter_changed(self) -> None:
@@ -100,8 +102,8 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
 class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     """Online linear regression with an elastic net penalty.
 
-    Scale the features first: the squared loss at a learning rate of 0.1 diverges on values in the
-    thousands.
+    With a numeric `lr`, scale the features first: the squared loss at a learning rate of 0.1
+    diverges on values in the thousands.
 
     Examples
     --------

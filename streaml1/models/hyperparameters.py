@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from streaml1.models.parameters import (
+    AUTO,
     SCHEDULES,
     Choice,
     Deferred,
@@ -155,7 +156,7 @@ class LearningRateParameters(SharedParameters):
         check=Choice(*SCHEDULES),
         doc="Decay of a numeric learning rate.",
         details='Step t, from 0, has the rate `lr / sqrt(t + 1)` ("invsqrt"), `lr` ("constant") or '
-        '`lr / (t + 1)` ("inverse").',
+        '`lr / (t + 1)` ("inverse"). A scheduler or `lr="auto"` ignores it.',
     )
 
 
@@ -223,23 +224,22 @@ class ElasticNetParameters(LearningRateParameters, AveragingParameters):
         details="When the tables are full, all weights are brought up to date.",
     )
     lr: float | str | Scheduler = parameter(
-        default=0.1,
+        default=AUTO,
         check=Rate(auto=True),
         doc="Learning rate.",
         details=f"{RATE_DETAILS} "
-        'With "auto", eight rates learn side by side. They are scaled by the mean squared norm and '
-        "the mean weight of the examples so far, and decay as `(t + 1) ** -0.25`. Under the "
-        "logistic loss the prediction is their mixture, whose loss exceeds that of the best rate "
-        "by at most `log(8)` times the largest sample weight, again whenever the norms have grown. "
-        "Under other losses the prediction is that of the rate with the smallest loss so far. "
-        "`weights` returns the weights of that rate.",
+        'With "auto" there is none to choose: four elastic nets at rates of their own and four '
+        "coin-betting learners are mixed by their losses. All but one of them see each value in "
+        "units of the mean size of its feature. `weights`, `freeze` and saved models predict with "
+        "averaged weights, or with slowly moving ones if the stream drifts. With `average` or "
+        'explicit stamps, which need a single net, "auto" is 0.1.',
     )
     intercept_lr: float = parameter(
         default=0.01,
         check=Number(0.0, 1e10),
         doc="Constant learning rate of the intercept; 0 freezes it.",
-        details='With `lr="auto"` each of the eight intercepts has a rate that decays like that of '
-        "its weights and is proportional to this one.",
+        details='With `lr="auto"` the intercepts of the elastic nets have rates that decay like '
+        "those of their weights and are proportional to this one.",
     )
     average: bool = parameter(
         default=False,

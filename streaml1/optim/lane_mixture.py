@@ -31,7 +31,8 @@ $$\hat w = \frac{\mathrm{sgn}(Z)\,[\,|Z| - \lambda_1 t]_+}{L + G + \lambda_2 t}\
 The penalty of t examples is one threshold on a sum of gradients, as in dual averaging, and needs no work
 for features that are absent.
 
-**Mixture.** Margins are clipped, to ±5 for classification and to the range of the targets for regression.
+**Mixture.** Margins are clipped: for regression to the range of the targets, for classification to ±5, and
+for the logistic loss to 2 beyond the logarithm of the odds of the labels, if that is more.
 The prediction is the mean of two mixtures of them (see `lane_table`): fixed share, and a regression on the
 margins. Both are linear in the margins, so that the model is linear but for the clipping; `weights` returns
 the weights of that linear model.
@@ -135,6 +136,8 @@ CLOCK = np.dtype(
         ("norms", "f8"),  # robust sum of |x|
         ("scaled_norms", "f8"),  # robust sum of |z|
         ("targets", "i8"),  # targets counted: those of examples with a sample weight
+        ("positives", "f8"),  # sum of the relative sample weights of positive examples
+        ("negatives", "f8"),
         ("deviations", "f8"),  # robust sum of |y - centre|
         ("risk", "f8"),  # sum of the losses of the mixture
         ("average_risk", "f8"),  # sum of the losses of the averaged learners
@@ -166,7 +169,7 @@ SUPPORT_LANE, AVERAGED_NET, SLOW_COIN = np.uint64(6), np.uint64(2), np.uint64(7)
 AVERAGE_NET, AVERAGE_COIN = np.uint64(16), np.uint64(17)  # of a slot: those of lanes 2 and 6
 FORGOTTEN = -0.0  # n of a slot that was seen and holds nothing
 
-MAX_MARGIN = 5.0
+MAX_MARGIN, MAX_LIFT = 5.0, 2.0
 MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
 MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
 MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
@@ -356,6 +359,18 @@ def _relative_weight(c: Any, w: float) -> float:
 
 
 @inlined
+def _count_label(c: Any, y: float, w: float) -> None:
+    """Count a label; margins may lie beyond the logarithm of the odds by `MAX_LIFT`."""
+    if y > 0.0:
+        c.positives += w
+    else:
+        c.negatives += w
+    odds = math.log((c.positives + 0.5) / (c.negatives + 0.5))
+    c.low = min(odds - MAX_LIFT, -MAX_MARGIN)
+    c.high = max(odds + MAX_LIFT, MAX_MARGIN)
+
+
+@inlined
 def _step_intercepts(rule: Any, step: float) -> None:
     """Move the intercepts: those of coins bet on the value 1."""
     c, table = rule.clock[0], rule.table
@@ -527,6 +542,8 @@ class LaneMixture(RuleState, LaneMixtureState):
             margins = clipped
             if w > 0.0:
                 y = _count_target(c, y, o.intercept_lr)
+        elif c.loss == losses.LOGISTIC:
+            _count_label(c, y, w)
         g = derivatives(margins, y, c.loss)
         g = mul(_clip(g, -o.clip_gradient, o.clip_gradient), splat(w))
         store_row(table, GRADIENT, g)

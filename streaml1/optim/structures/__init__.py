@@ -4,7 +4,8 @@
 |---|---|---|
 | `slot_arrays` | allocation, growth and renumbering of arrays by slot | all rules |
 | `soft_threshold` | soft-thresholding of stored weights | elastic nets |
-| `lane_mixture` | rows of eight floats; a mixture of eight predictions | `elastic_net_lanes` |
+| `feature_scales` | typical sizes of features | `lane_mixture` |
+| `lane_table` | rows of eight floats; mixtures of eight margins | `lane_mixture` |
 | `running_averages`, `alive_intervals` | running means; when a weight died | averaged rules |
 | `fixed_point_vector` | weights as integers with one shift for all | l1 balls |
 | `timing_wheel` | which weights become zero next | `l1_ball`, `softmax_ball` |

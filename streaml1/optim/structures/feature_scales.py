@@ -1,10 +1,10 @@
 """The typical size of a feature, and values in units of it.
 
 A slot keeps the number n of rows that had the feature and the sum of |x| over them. One value
-counts for at most `MAX_JUMP` times the mean of those before it, so that an outlier of any size moves
-the mean by a bounded factor. A scaled value is x divided by the mean, clipped to `MAX_SCALED`. All
-operations commute with scaling by a power of two: the scaled values are bit-identical if a column is
-multiplied by one.
+counts for at most `MAX_JUMP` times the mean of those before it, so that an outlier of any size
+moves the mean by a bounded factor. A scaled value is x divided by the mean, clipped to
+`MAX_SCALED`. All operations commute with scaling by a power of two: the scaled values are
+bit-identical if a column is multiplied by one.
 """
 
 from __future__ import annotations
