@@ -2,11 +2,13 @@
 
     python demos/no_rate_to_tune.py [SOURCE ...]
 
-SOURCE is a file whose format marks the label (svmlight, .vw, JSON lines, .rows) or a named source
-such as data:sms-spam, with binary labels. The default is the stream stdlib and two data sets of
+SOURCE is a file whose format marks the label (svmlight, .vw, JSON lines, .rows), a named source such
+as data:sms-spam, or an .npz file with the arrays data, indices, indptr, shape and y; labels are
+binary. The default is the stream stdlib and two data sets of
 river. The table also has the best of 20 rates in hindsight, over two schedules and three intercept
 rates; FTRL with its defaults; and Vowpal Wabbit with its defaults and with --coin, if `VW_PYTHON`
-names an interpreter that has it.
+names an interpreter that has it. The last line has the geometric mean and the maximum of auto over
+the better of the two.
 """
 
 from __future__ import annotations
@@ -50,6 +52,9 @@ print(json.dumps(p))
 
 
 def load_examples(source: str) -> tuple[list[dict[Any, Any]], list[bool]]:
+    if source.endswith(".npz"):
+        return load_matrix(source)
+
     def reject(position: str, reason: str, *_: Any) -> None:
         raise SystemExit(f"{position}: {reason}")
 
@@ -62,6 +67,16 @@ def load_examples(source: str) -> tuple[list[dict[Any, Any]], list[bool]]:
     except SourceError as error:
         raise SystemExit(str(error)) from None
     return xs, ys
+
+
+def load_matrix(path: str) -> tuple[list[dict[Any, Any]], list[bool]]:
+    with np.load(path) as file:
+        ids, values, indptr = (file[name].tolist() for name in ("indices", "data", "indptr"))
+        labels = [bool(y) for y in file["y"]]
+    xs: list[dict[Any, Any]] = [
+        dict(zip(ids[lo:hi], values[lo:hi], strict=True)) for lo, hi in itertools.pairwise(indptr)
+    ]
+    return xs, labels
 
 
 def to_csr(xs: list[dict[Any, Any]]) -> Any:
@@ -127,6 +142,7 @@ def main() -> None:
         ("stream", "examples", "auto", "best of 20 rates", "auto / best", "FTRL", "VW", "VW --coin")
     ):
         table.add_column(column, justify="left" if k == 0 else "right")
+    ratios = []
     for source in sys.argv[1:] or SOURCES:
         xs, ys = load_examples(source)
         X = to_csr(xs)
@@ -135,10 +151,15 @@ def main() -> None:
         rival_losses = [progressive_loss(streaml1.FTRLClassifier(), X, ys), vw_loss(xs, ys, ""),
                   vw_loss(xs, ys, "--coin")]  # fmt: skip
         cells = ["-" if math.isnan(loss) else f"{loss:.4f}" for loss in rival_losses]
+        ratios.append(auto / min(rival_losses[1:]))
         name = Path(source).name
         table.add_row(name, f"{len(ys):,}", f"{auto:.4f}", f"{best:.4f} ({best_setting})",
                       f"{auto / best:.3f}", *cells)  # fmt: skip
-    Console(width=120).print(table)
+    console = Console(width=120)
+    console.print(table)
+    if not any(map(math.isnan, ratios)):
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        console.print(f"auto / the better of VW's two: mean {mean:.3f}, maximum {max(ratios):.3f}")
 
 
 if __name__ == "__main__":

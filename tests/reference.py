@@ -273,7 +273,7 @@ class LaneMixture:
     def averaged(self) -> Matrix:
         """Return the averaged weights of lanes 2 and 6 as of now."""
         elapsed = self.n - self.touched
-        share = elapsed / (elapsed + max(300.0, 0.25 * self.n))
+        share = elapsed / (elapsed + max(1.0, 0.25 * self.n))
         now = np.array([self.nets[2], self.coin_weights()[2, :-1]])
         return np.asarray(self.average + (now - self.average) * share)
 
@@ -378,12 +378,12 @@ class LaneMixture:
         t = self.n - 1
         touched = x != 0.0
         elapsed = t - self.touched[touched]
-        share = elapsed / (elapsed + max(300.0, 0.25 * t))
+        share = elapsed / (elapsed + max(1.0, 0.25 * t))
         change = (average_now - self.average)[:, touched] * share
         self.average[:, touched] += change
         self.average[:, touched & (self.counts == 0.0)] = 0.0
         self.touched[touched] = t
-        window = 1.0 + min(t, max(300.0, 0.25 * t))
+        window = 1.0 + min(t, max(1.0, 0.25 * t))
         self.average_bias = self.average_bias + (intercepts - self.average_bias) / window
         # The lanes.
         slope = self.intercept_lr * (30.0 if self.regression else 7.0) * self.unit

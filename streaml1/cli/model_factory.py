@@ -62,10 +62,23 @@ def _has_step_tables(params: dict[str, Any]) -> bool:
 
 
 def loaded(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
-    """Return the model in a file or a checkpoint directory, or the latest of a Kafka topic.
+    """Return a model that only predicts.
 
-    `kafka` holds the connection options.
+    Parameters
+    ----------
+    path
+        A file or a checkpoint directory, or the address of a Kafka topic: its latest model.
+    kafka
+        The connection options.
     """
+    from streaml1.optim.update_rule import publish
+
+    model: OnlineModel = _read(path, kafka)
+    publish(model._state.rule)
+    return model
+
+
+def _read(path: str | Path, kafka: dict[str, Any] | None) -> Any:
     import streaml1
 
     if not isinstance(path, str):

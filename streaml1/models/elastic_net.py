@@ -75,11 +75,11 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
 
     Examples
     --------
-    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> from river import datasets, evaluate, metrics
     >>> import streaml1
-    >>> model = preprocessing.StandardScaler() | streaml1.ElasticNetClassifier(l1=1e-4)
+    >>> model = streaml1.ElasticNetClassifier(l1=1e-4)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.342159
+    LogLoss: 0.328774
 
     References
     ----------
@@ -96,7 +96,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         yield {"l1": 1e-4, "loss": "smoothed_hinge"}
         yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
         yield {"l1": 1e-3, "l2": 1e-2, "average": True}
-        yield {"l1": 1e-3, "lr": "auto"}
+        yield {"l1": 1e-3, "lr": 0.1}
 
 
 class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
@@ -107,13 +107,11 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
 
     Examples
     --------
-    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> from river import datasets, evaluate, metrics
     >>> import streaml1
-    >>> model = preprocessing.StandardScaler() | streaml1.ElasticNetRegressor(
-    ...     l1=1e-3, intercept_lr=0.1
-    ... )
+    >>> model = streaml1.ElasticNetRegressor(l1=1e-4)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 1.462813
+    MAE: 0.343696
 
     References
     ----------
@@ -130,4 +128,4 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         yield {"l1": 1e-4, "loss": "absolute"}
         yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
         yield {"l1": 1e-3, "l2": 1e-2, "average": True}
-        yield {"l1": 1e-3, "lr": "auto"}
+        yield {"l1": 1e-3, "lr": 0.1}
