@@ -327,7 +327,7 @@ def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
 
 def test_penalties_do_not_change_the_intercept() -> None:
     """An intercept far from zero stays at the mean of the labels even under strong penalties."""
-    model = ElasticNetRegressor(l1=10.0, l2=10.0, intercept_lr=0.1, intercept_init=7.0)
+    model = ElasticNetRegressor(lr=0.1, l1=10.0, l2=10.0, intercept_lr=0.1, intercept_init=7.0)
     model.learn_one({"x": 1.0}, 7.0)
     assert model.intercept == 7.0
     for _ in range(500):
@@ -474,7 +474,7 @@ def test_rows_longer_than_the_scratch_array_are_predicted(average: bool) -> None
     short_rows = rows_of(random, 400, d, 30)
     long_rows = random.normal(size=(3, d))
     y = random.random(400) < 0.5
-    params: dict[str, Any] = {"l1": 1e-4, "l2": 1e-3, "average": average}
+    params: dict[str, Any] = {"lr": 0.1, "l1": 1e-4, "l2": 1e-3, "average": average}
     model, row_learner = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
     for rows in (slice(0, 200), slice(200, 400)):
         for learner in (model, row_learner):

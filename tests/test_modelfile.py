@@ -80,11 +80,13 @@ NAMES: dict[str, Callable[[int], Any]] = {
 }
 
 MODELS: dict[str, Callable[[], Any]] = {
-    "classifier": lambda: ElasticNetClassifier(l1=2e-3, l2=1e-2),
+    "classifier": lambda: ElasticNetClassifier(l1=2e-3, l2=1e-2, lr=0.1),
+    "auto": lambda: ElasticNetClassifier(l1=2e-3, l2=1e-2),
+    "auto regressor": lambda: ElasticNetRegressor(l1=2e-3),
     "sgd": lambda: ElasticNetClassifier(
         l1=1e-3, l2=0.5, update="sgd", loss="hinge", lr=0.3, schedule="constant"
     ),
-    "regressor": lambda: ElasticNetRegressor(l1=1e-3, loss="absolute", intercept_init=3.5),
+    "regressor": lambda: ElasticNetRegressor(l1=1e-3, loss="absolute", intercept_init=3.5, lr=0.1),
     "scheduler": lambda: ElasticNetRegressor(
         l1=1e-3, loss="absolute", lr=optim.schedulers.InverseScaling(0.3, 0.7)
     ),
@@ -132,7 +134,7 @@ def test_saved_model_resumes_bit_identically(model: str, naming: str, tmp_path: 
             m.learn_one(x, y)
     assert_same(loaded, saved)
     for m in (loaded, saved):
-        m.mutate({"l1": 0.05, "lr": 0.2})
+        m.mutate({"l1": 0.05} if m.lr == "auto" else {"l1": 0.05, "lr": 0.2})
         m.learn_many(*map(list, zip(*rows(50, name_of, seed=2), strict=True)))
     assert_same(loaded, saved)
     loaded._engine.check()
@@ -161,7 +163,7 @@ def test_saving_is_deterministic(tmp_path: Path) -> None:
 
 def shrunk_model() -> Any:
     """Return a model with 131 non-zero weights out of 46,876 features."""
-    model = ElasticNetClassifier(l1=0.01, schedule="constant")
+    model = ElasticNetClassifier(l1=0.01, lr=0.1, schedule="constant")
     names = [f"feature {k}" for k in range(46_876)]
     model.learn_many([dict.fromkeys(names[i::1000], 1.0) for i in range(1000)], [True] * 1000)
     while model.n_nonzero:
@@ -190,7 +192,7 @@ def test_zero_weights_are_not_stored(tmp_path: Path) -> None:
 def test_features_seen_are_at_least_the_weights(tmp_path: Path) -> None:
     n_clamped = 0
     for k in range(8):
-        model = ElasticNetClassifier(l1=0.5, schedule="constant")
+        model = ElasticNetClassifier(l1=0.5, lr=0.1, schedule="constant")
         model.learn_many([{"gone": 1e-6}, {f"{k} {j}": 99.0 for j in range(3000)}], [True, True])
         model.save(tmp_path / "m")
         loaded = load(tmp_path / "m")
@@ -200,7 +202,7 @@ def test_features_seen_are_at_least_the_weights(tmp_path: Path) -> None:
 
 
 def test_features_seen_survive_repeated_loading(tmp_path: Path) -> None:
-    model = ElasticNetClassifier(l1=0.5, schedule="constant")
+    model = ElasticNetClassifier(l1=0.5, lr=0.1, schedule="constant")
     for k in range(20):
         model.learn_many([{f"n{k} {j}": 1.0} for j in range(500)], [True] * 500)
         model.save(tmp_path / "m")
@@ -209,7 +211,7 @@ def test_features_seen_survive_repeated_loading(tmp_path: Path) -> None:
 
 
 def test_largest_int_slot(tmp_path: Path) -> None:
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(lr=0.1)
     model.learn_one({2**26 - 1: 1.0, 3: 1.0}, True)
     model.save(tmp_path / "m")
     assert (tmp_path / "m").stat().st_size < 3000
