@@ -29,6 +29,7 @@ from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 __all__ = [
     "AveragingParameters",
     "ClassifierParameters",
+    "CoinBettingParameters",
     "EGParameters",
     "ElasticNetParameters",
     "FOBOSParameters",
@@ -364,6 +365,24 @@ class FTRLParameters(SharedParameters):
     )
     l1: float = parameter(default=1.0, check=STRENGTH, doc=L1_DOC, details=SUM)
     l2: float = parameter(default=0.0, check=STRENGTH, doc=L2_DOC, details=SUM)
+
+
+class CoinBettingParameters(SharedParameters):
+    """Parameters of coin betting."""
+
+    wealth: float = parameter(
+        default=0.64,
+        check=Number(1e-30, 1e10),
+        doc="Initial wealth of each weight, relative to the mean size of the labels.",
+        details="Larger values let weights grow faster at first.",
+    )
+    l1: float = parameter(default=0.0, check=STRENGTH, doc=L1_DOC, details=SUM)
+    intercept_lr: float = parameter(
+        default=0.01,
+        check=Number(0.0, 1e10),
+        doc="0 freezes the intercept.",
+        details="Any other value has no effect: the intercept learns without a learning rate, too.",
+    )
 
 
 class FOBOSParameters(LearningRateParameters):

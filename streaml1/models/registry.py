@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaml1.models import hyperparameters as params
 
 if TYPE_CHECKING:  # one line per learner, by which type checkers resolve `streaml1.FTRLClassifier`
+    from streaml1.models.coin_betting import *  # noqa: F403
     from streaml1.models.eg import *  # noqa: F403
     from streaml1.models.elastic_net import *  # noqa: F403
     from streaml1.models.fobos import *  # noqa: F403
@@ -102,6 +103,14 @@ LEARNERS = {
             "FTRLRegressor",
             params.FTRLParameters,
             "FTRL-Proximal: per-feature learning rates",
+        ),
+        Learner(
+            "coin",
+            "coin_betting",
+            "CoinBettingClassifier",
+            "CoinBettingRegressor",
+            params.CoinBettingParameters,
+            "coin betting: no learning rate, any scale of features",
         ),
         Learner(
             "fobos",

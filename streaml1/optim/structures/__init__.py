@@ -3,6 +3,7 @@
 | file | structure | used by |
 |---|---|---|
 | `slot_arrays` | allocation, growth and renumbering of arrays by slot | all rules |
+| `feature_scales` | mean sizes that resist outliers; scaled values | `coin_betting` |
 | `soft_threshold` | soft-thresholding of stored weights | elastic nets |
 | `lane_mixture` | rows of eight floats; a mixture of eight predictions | `elastic_net_lanes` |
 | `running_averages`, `alive_intervals` | running means; when a weight died | averaged rules |
