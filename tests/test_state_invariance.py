@@ -146,16 +146,8 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 
 # These learners depend on feature names: ties at max_features, and hashes.
 CAPPED = (
-    *(
-        "capped",
-        "capped coin",
-        "capped mean",
-        "capped linf",
-        "capped l2",
-        "capped ball",
-        "capped tree",
-    ),
-    *("capped rows", "capped smidas", "capped eg", "hashed", "crowded"),
+    *("capped", "capped mean", "capped linf", "capped l2", "capped ball", "capped tree"),
+    *("capped coin", "capped rows", "capped smidas", "capped eg", "hashed", "crowded"),
 )
 BINARY = (
     *("classifier", "seldom", "pegasos", "mean pegasos", "small ball"),
