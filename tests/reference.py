@@ -328,6 +328,34 @@ class FTRL(Online):
         self.t += 1
 
 
+class AdaptiveElasticNet(Online):
+    """Composite mirror descent with AdaGrad's rates (Duchi, Hazan & Singer 2011)."""
+
+    def __init__(
+        self,
+        d: int,
+        *,
+        lr: float = 0.3,
+        delta: float = 0.1,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        **shared: Any,
+    ) -> None:
+        self.delta, self.l1, self.l2 = delta, l1, l2
+        self.n = np.zeros(d)
+        super().__init__(d, lambda v, eta: v, lr=lr, schedule="constant", **shared)
+
+    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+        """Take one step with a rate for each coordinate, and penalize all at these rates."""
+        g = self.gradient(x, y, w)
+        self.n = self.n + (g * x) ** 2
+        eta = self.lr / (self.delta + np.sqrt(self.n))
+        v = self.w - eta * g * x
+        self.w = np.sign(v) * np.maximum(np.abs(v) - eta * self.l1, 0.0) / (1.0 + eta * self.l2)
+        self.b -= self.intercept_lr * g
+        self.t += 1
+
+
 class CoinBetting(Online):
     """COCOB per coordinate (Orabona & Tommasi 2017), on scaled features.
 

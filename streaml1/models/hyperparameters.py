@@ -27,6 +27,7 @@ from streaml1.models.parameters import (
 from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 
 __all__ = [
+    "AdaptiveElasticNetParameters",
     "AveragingParameters",
     "ClassifierParameters",
     "CoinBettingParameters",
@@ -365,6 +366,25 @@ class FTRLParameters(SharedParameters):
     )
     l1: float = parameter(default=1.0, check=STRENGTH, doc=L1_DOC, details=SUM)
     l2: float = parameter(default=0.0, check=STRENGTH, doc=L2_DOC, details=SUM)
+
+
+class AdaptiveElasticNetParameters(SharedParameters):
+    """Parameters of the elastic net with a learning rate for each weight."""
+
+    lr: float = parameter(
+        default=0.3,
+        check=Number(0.0, 1e10),
+        doc="Learning rate.",
+        details="It is divided by `delta` plus the root of the sum of the squared gradients of a "
+        "feature.",
+    )
+    delta: float = parameter(
+        default=0.1,
+        check=Number(1e-100, 1e10),
+        doc="Offset in the denominator of the rates; larger values slow their initial decay.",
+    )
+    l1: float = parameter(default=0.0, check=STRENGTH, doc=L1_DOC)
+    l2: float = parameter(default=0.0, check=STRENGTH, doc=L2_DOC, details=HALF)
 
 
 class CoinBettingParameters(SharedParameters):

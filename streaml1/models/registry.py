@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaml1.models import hyperparameters as params
 
 if TYPE_CHECKING:  # one line per learner, by which type checkers resolve `streaml1.FTRLClassifier`
+    from streaml1.models.adaptive_elastic_net import *  # noqa: F403
     from streaml1.models.coin_betting import *  # noqa: F403
     from streaml1.models.eg import *  # noqa: F403
     from streaml1.models.elastic_net import *  # noqa: F403
@@ -71,6 +72,14 @@ LEARNERS = {
             "ElasticNetRegressor",
             params.ElasticNetParameters,
             "lazy FoBoS or SGD with l1 and squared l2 penalties",
+        ),
+        Learner(
+            "adaptive",
+            "adaptive_elastic_net",
+            "AdaptiveElasticNetClassifier",
+            "AdaptiveElasticNetRegressor",
+            params.AdaptiveElasticNetParameters,
+            "elastic net with AdaGrad's per-feature learning rates",
         ),
         Learner(
             "truncated-gradient",
