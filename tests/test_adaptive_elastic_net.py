@@ -19,10 +19,12 @@ from streaml1 import (
     AdaptiveElasticNetRegressor,
     ElasticNetRegressor,
     FTRLRegressor,
+    load,
 )
 from streaml1.optim.adaptive_elastic_net import AdaptiveElasticNet, _shrunk
 from streaml1.optim.losses import CODES
 from tests import kit, reference
+from tests.conftest import WARM
 from tests.test_elastic_net import D, as_dict, assert_equal_twins, labels_of, rows_of
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -289,3 +291,11 @@ def test_two_steps_by_hand() -> None:
     for _ in range(2):
         model.learn_one(as_dict(np.ones(1)), 1.0)
     assert_equal_twins(model, twin)
+
+
+def test_command_line(python: Callable[..., str], tmp_path: Path) -> None:
+    model = str(tmp_path / "model")
+    command = ("-m", "streaml1", "learn", "river:Phishing", "--model", "adaptive", "--lr", "0.5")
+    assert "is_popular" in python(*command, "--delta", "0.2", "--save", model, **WARM)
+    assert "AdaptiveElasticNetClassifier" in python("-m", "streaml1", "show", model, **WARM)
+    assert (load(model).lr, load(model).delta) == (0.5, 0.2)

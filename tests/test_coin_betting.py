@@ -7,6 +7,7 @@ import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,12 @@ from river import datasets
 from scipy.sparse import csr_matrix
 
 from streaml1 import CoinBettingClassifier, CoinBettingRegressor, ElasticNetRegressor, load, regret
+from streaml1.cli.messages import advise
 from streaml1.optim.coin_betting import CoinBetting
 from streaml1.optim.losses import CODES
 from streaml1.optim.structures.feature_scales import MAX_SCALED, add_size, scaled
 from tests import kit, reference
+from tests.conftest import WARM
 from tests.test_elastic_net import D, as_dict, assert_equal_twins
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -451,3 +454,18 @@ def test_regret_compares_with_all_weights() -> None:
     p = make_model(l1=0.5).progressive_many(csr_matrix(X), y)
     assert result.points[-1].cumulative == pytest.approx(200 * log_loss(p, y), rel=1e-9)
     assert result.points[-1].regret > 0.0
+
+
+def test_advice_does_not_ask_to_scale_features(capsys: pytest.CaptureFixture[str]) -> None:
+    line: Any = SimpleNamespace(examples=100, loss=9.0, constant_loss=0.6)
+    advise(line, CoinBettingClassifier())
+    message = capsys.readouterr().err
+    assert "lower --wealth" in message and "scale the features" not in message
+
+
+def test_command_line(python: Callable[..., str], tmp_path: Path) -> None:
+    model = str(tmp_path / "model")
+    command = ("-m", "streaml1", "learn", "river:Phishing", "--model", "coin", "--l1", "3")
+    assert "is_popular" in python(*command, "--save", model, **WARM)
+    assert "CoinBettingClassifier" in python("-m", "streaml1", "show", model, **WARM)
+    assert load(model).l1 == 3.0

@@ -22,9 +22,9 @@ MAX_SCALED = 3.0
 @inlined
 def add_size(n: float, total: float, size: float) -> float:
     """Return `total`, the sum of `n` sizes, with one more size."""
-    if total > 0.0:
-        limit = MAX_SHARE * total / n
-        size = size if size < limit else limit
+    limit = MAX_SHARE * total  # times n: a division is needed for outliers only
+    if size * n > limit and total > 0.0:
+        size = limit / n
     return total + size
 
 
