@@ -500,6 +500,123 @@ class FTRL(Online):
         self.t += 1
 
 
+class AdaptiveElasticNet(Online):
+    """Composite mirror descent with AdaGrad's rates (Duchi, Hazan & Singer 2011)."""
+
+    def __init__(
+        self,
+        d: int,
+        *,
+        lr: float = 0.3,
+        delta: float = 0.1,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        **shared: Any,
+    ) -> None:
+        self.delta, self.l1, self.l2 = delta, l1, l2
+        self.n = np.zeros(d)
+        super().__init__(d, lambda v, eta: v, lr=lr, schedule="constant", **shared)
+
+    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+        """Take one step with a rate for each coordinate, and penalize all at these rates."""
+        g = self.gradient(x, y, w)
+        self.n = self.n + (g * x) ** 2
+        eta = self.lr / (self.delta + np.sqrt(self.n))
+        v = self.w - eta * g * x
+        self.w = np.sign(v) * np.maximum(np.abs(v) - eta * self.l1, 0.0) / (1.0 + eta * self.l2)
+        self.b -= self.intercept_lr * g
+        self.t += 1
+
+
+class CoinBetting(Online):
+    """COCOB per coordinate (Orabona & Tommasi 2017), on scaled features.
+
+    The last coordinate is the intercept, a feature that is always 1. `w` is per unit of x: the
+    weight of a scaled value over the mean of |x|. Means of sizes count each size for at most ten
+    times the mean before it.
+    """
+
+    def __init__(self, d: int, *, wealth: float = 0.64, l1: float = 0.0, **shared: Any) -> None:
+        self.wealth, self.l1 = wealth, l1
+        self.now = wealth, l1  # the parameters of the current weights
+        self.count, self.mean = np.zeros(d), np.zeros(d)
+        self.s = np.append(np.zeros(d), 1.0)
+        self.theta, self.G, self.R, self.L = np.zeros((4, d + 1))
+        self.labels, self.weights = MeanSize(), MeanSize()
+        self.max_gradient = 0.0
+        super().__init__(d, lambda v, eta: v, **shared)
+        self.initial_b = self.b
+
+    def _means(self, x: Vector) -> Vector:
+        """Return the mean of |x| of each feature after the row x."""
+        sizes = np.abs(x)
+        sizes = np.where(self.count > 0, np.minimum(sizes, 10.0 * self.mean), sizes)
+        after = (self.count * self.mean + sizes) / (self.count + 1)
+        return np.where(x != 0.0, after, self.mean)
+
+    def _scaled(self, x: Vector) -> Vector:
+        """Return the scaled values of a row, and 1 for the intercept."""
+        means = self._means(x)
+        z = np.divide(x, means, out=np.zeros_like(x), where=x != 0.0)
+        return np.append(np.clip(z, -3.0, 3.0), 1.0)
+
+    def _bets(self) -> Vector:
+        """Return the weights of z / s."""
+        wealth, l1 = self.now
+        threshold = np.append(np.full(len(self.w), l1), 0.0)
+        size = np.maximum(np.abs(self.theta) - threshold, 0.0)
+        total = self.L + self.G
+        fraction = np.divide(size, total, out=np.zeros_like(size), where=total > 0.0)
+        return np.sign(self.theta) * fraction * (wealth * self.labels.mean + self.R)
+
+    def margin(self, x: Vector) -> float:
+        """Return the margin, with x itself among the rows that set the scales."""
+        z = self._scaled(x)
+        return float(self._bets() @ (z / np.maximum(self.s, np.abs(z)).clip(1.0))) + self.initial_b
+
+    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+        """Bet on each coordinate."""
+        g, z, bets = self.gradient(x, y, w), self._scaled(x), self._bets()
+        self.weights.add(w)
+        floor = 0.0 if self.loss == "squared" else self.weights.mean
+        limit = 2.0 * max(self.max_gradient, floor)
+        if limit > 0.0:
+            g = min(max(g, -limit), limit)
+        self.max_gradient = max(self.max_gradient, floor, abs(g))
+        self.mean, self.count = self._means(x), self.count + (x != 0.0)
+        self.s = np.maximum(self.s, np.abs(z))
+        u = -g * z / self.s.clip(1.0)
+        here = z != 0.0
+        here[-1] = self.intercept_lr > 0.0
+        L = np.maximum(self.L, np.maximum(floor, np.abs(u)))
+        gain = np.divide(bets * u, L, out=np.zeros_like(u), where=L > 0.0)
+        self.L = np.where(here, L, self.L)
+        self.R = np.where(here, np.maximum(self.R + gain, 0.0), self.R)
+        self.theta = self.theta + here * u
+        self.G = self.G + here * np.abs(u)
+        self.labels.add(abs(y), zeros=True)
+        self.now = self.wealth, self.l1
+        bets = self._bets()
+        scale = self.mean * self.s[:-1]
+        self.w = np.divide(bets[:-1], scale, out=np.zeros_like(self.w), where=scale > 0.0)
+        self.b = self.initial_b + bets[-1]
+        self.t += 1
+
+
+class MeanSize:
+    """The mean of sizes, each of which counts for at most ten times the mean before it."""
+
+    def __init__(self) -> None:
+        self.n, self.mean = 0, 0.0
+
+    def add(self, size: float, zeros: bool = False) -> None:
+        """Count a size; zeros only if `zeros`."""
+        if size > 0.0 or zeros:
+            counted = min(size, 10.0 * self.mean) if self.mean > 0.0 else size
+            self.mean = (self.n * self.mean + counted) / (self.n + 1)
+            self.n += 1
+
+
 class Pegasos(Online):
     """Pegasos (Shalev-Shwartz, Singer & Srebro 2007) with batches of one example."""
 

@@ -187,6 +187,9 @@ LEARNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
         {"l1": 0.02},
     ),
     "auto": (S.ElasticNetClassifier(l1=0.02, lr="auto"), "net", {"l1": 0.02}),
+    "adaptive": (
+        S.AdaptiveElasticNetClassifier(l1=0.02, l2=0.1), "net", {"l1": 0.02, "l2": 0.1}
+    ),
     "squared": (S.ElasticNetRegressor(l1=0.02, l2=0.1), "net", {"l1": 0.02, "l2": 0.1}),
     "hinge": (S.ElasticNetClassifier(l2=0.2, loss="hinge"), "hinge", {"l2": 0.2}),
     "truncated": (S.TruncatedGradientClassifier(gravity=0.02, period=3), "net", {"l1": 0.02}),
@@ -345,6 +348,7 @@ def test_points_are_log_spaced() -> None:
 SLOPE_MODELS = {
     "fobos": S.ElasticNetClassifier(l1=1e-3, lr=1.0),
     "auto": S.ElasticNetClassifier(l1=1e-3, lr="auto"),
+    "adaptive": S.AdaptiveElasticNetClassifier(l1=1e-3),
     "truncated": S.TruncatedGradientClassifier(gravity=1e-3, lr=1.0),
     "ftrl": S.FTRLClassifier(alpha=2.0, l1=0.1),
     "ball": S.L1BallClassifier(radius=20.0, lr=1.0),

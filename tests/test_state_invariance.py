@@ -24,6 +24,10 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import (
+    AdaptiveElasticNetClassifier,
+    AdaptiveElasticNetRegressor,
+    CoinBettingClassifier,
+    CoinBettingRegressor,
     EGRegressor,
     ElasticNetClassifier,
     ElasticNetRegressor,
@@ -74,6 +78,12 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     ),
     "seldom": lambda: TruncatedGradientClassifier(gravity=0.02, period=7, threshold=0.1, lr=0.5),
     "ftrl": lambda: FTRLRegressor(alpha=0.5, l1=8.0, l2=0.1, clip_gradient=30.0),
+    "adaptive": lambda: AdaptiveElasticNetRegressor(
+        lr=3.0, delta=1.0, l1=0.3, l2=0.05, clip_gradient=30.0
+    ),
+    "adaptive classifier": lambda: AdaptiveElasticNetClassifier(l1=0.01),
+    "coin": lambda: CoinBettingRegressor(l1=3.0, clip_gradient=30.0),
+    "coin classifier": lambda: CoinBettingClassifier(l1=0.2),
     "pegasos": lambda: PegasosClassifier(l2=1e-8),
     "mean fobos": lambda: ElasticNetRegressor(
         l1=1.0, l2=1e-3, lr=0.4, schedule="constant", average=True, budget=70
@@ -124,6 +134,8 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     ),
     "capped eg": lambda: EGRegressor(radius=30.0, n_features=3 * D, lr=9.0, max_features=9),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
+    "capped adaptive": lambda: AdaptiveElasticNetRegressor(lr=3.0, l2=0.01, max_features=9),
+    "capped coin": lambda: CoinBettingRegressor(max_features=9),
     "capped mean": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9, average=True),
     "capped linf": lambda: FOBOSRegressor(
         norm="linf", strength=10.0, lr=0.4, schedule="constant", max_features=9
@@ -142,11 +154,13 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 # These learners depend on feature names: ties at max_features, and hashes.
 CAPPED = (
     *("capped", "capped mean", "capped linf", "capped l2", "capped ball", "capped tree"),
-    *("capped rows", "capped smidas", "capped eg", "hashed", "crowded"),
+    *("capped adaptive", "capped coin", "capped rows", "capped smidas", "capped eg", "hashed"),
+    "crowded",
 )
 BINARY = (
     *("classifier", "seldom", "pegasos", "mean pegasos", "small ball"),
     *("l2, often zero", "linf, often zero", "mixed lanes"),
+    *("adaptive classifier", "coin classifier"),
 )
 BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
 MULTICLASS = ("rows", "balls", "sharp rows", "capped rows")
@@ -158,6 +172,10 @@ LEDGER = {
         "pegasos": "drift",
         "mean pegasos": "drift",
         "ftrl": "alpha",
+        **dict.fromkeys(("adaptive", "adaptive classifier", "capped adaptive"), "lr"),
+        "coin": "wealth",
+        "coin classifier": "wealth",
+        "capped coin": "wealth",
     },
     **{"eg": "M", "nonnegative eg": "M", "capped eg": "M"},
     **dict.fromkeys(BALLS, "Theta"),
@@ -167,7 +185,7 @@ LEDGER = {
 }
 NEVER_RENORMALIZED = (
     *("balls", "ftrl", "classifier", "seldom", "linf norm", "linf, often zero"),
-    "mixed lanes",
+    *("mixed lanes", "adaptive", "adaptive classifier", "coin", "coin classifier"),
 )
 MIXTURES = ("lanes", "mixed lanes")
 

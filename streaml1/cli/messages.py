@@ -122,8 +122,11 @@ def advise(line: Line, model: OnlineModel) -> None:
             f"lower --{name}" for name in ("lr", "alpha") if params.get(name, "auto") != "auto"
         ]
         rates += ["raise --l2"] if type(model).__name__.startswith("Pegasos") else []
+        larger = "check for rows or labels far larger than the others"
         if params.get("lr") == "auto":  # independent of the scale of features
-            rest = ["use a numeric --lr", "check for rows or labels far larger than the others"]
+            rest = ["use a numeric --lr", larger]
+        elif "wealth" in params:  # likewise
+            rest = ["lower --wealth", larger]
         else:
             rest = ["scale the features to about 1"]
         remedy = ", or ".join([*rates, *rest])

@@ -70,8 +70,8 @@ MODEL_OPTIONS = {
         type=Rate(),
         metavar="FLOAT|auto",
         help="auto learns with eight rates side by side.",
-        default="auto for elastic-net without --schedule, --stamps explicit and --average; else "
-        "0.1",
+        default="auto for elastic-net without --schedule, --stamps explicit and --average; "
+        "adaptive: 0.3; else 0.1",
     ),
     "classes": ModelOption(
         metavar="LABEL,...", callback=_labels, default="labels are added as they appear"

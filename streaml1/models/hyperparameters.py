@@ -28,8 +28,10 @@ from streaml1.models.parameters import (
 from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 
 __all__ = [
+    "AdaptiveElasticNetParameters",
     "AveragingParameters",
     "ClassifierParameters",
+    "CoinBettingParameters",
     "EGParameters",
     "ElasticNetParameters",
     "FOBOSParameters",
@@ -364,6 +366,43 @@ class FTRLParameters(SharedParameters):
     )
     l1: float = parameter(default=1.0, check=STRENGTH, doc=L1_DOC, details=SUM)
     l2: float = parameter(default=0.0, check=STRENGTH, doc=L2_DOC, details=SUM)
+
+
+class AdaptiveElasticNetParameters(SharedParameters):
+    """Parameters of the elastic net with a learning rate for each weight."""
+
+    lr: float = parameter(
+        default=0.3,
+        check=Number(0.0, 1e10),
+        doc="Learning rate.",
+        details="It is divided by `delta` plus the root of the sum of the squared gradients of a "
+        "feature.",
+    )
+    delta: float = parameter(
+        default=0.1,
+        check=Number(1e-100, 1e10),
+        doc="Offset in the denominator of the rates; larger values slow their initial decay.",
+    )
+    l1: float = parameter(default=0.0, check=STRENGTH, doc=L1_DOC)
+    l2: float = parameter(default=0.0, check=STRENGTH, doc=L2_DOC, details=HALF)
+
+
+class CoinBettingParameters(SharedParameters):
+    """Parameters of coin betting."""
+
+    wealth: float = parameter(
+        default=0.64,
+        check=Number(1e-30, 1e10),
+        doc="Initial wealth of each weight, relative to the mean size of the labels.",
+        details="Larger values let weights grow faster at first.",
+    )
+    l1: float = parameter(default=0.0, check=STRENGTH, doc=L1_DOC, details=SUM)
+    intercept_lr: float = parameter(
+        default=0.01,
+        check=Number(0.0, 1e10),
+        doc="0 freezes the intercept.",
+        details="Any other value has no effect: the intercept learns without a learning rate, too.",
+    )
 
 
 class FOBOSParameters(LearningRateParameters):

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaml1.models import hyperparameters as params
 
 if TYPE_CHECKING:  # one line per learner, by which type checkers resolve `streaml1.FTRLClassifier`
+    from streaml1.models.adaptive_elastic_net import *  # noqa: F403
+    from streaml1.models.coin_betting import *  # noqa: F403
     from streaml1.models.eg import *  # noqa: F403
     from streaml1.models.elastic_net import *  # noqa: F403
     from streaml1.models.fobos import *  # noqa: F403
@@ -72,6 +74,14 @@ LEARNERS = {
             "lazy FoBoS or SGD with l1 and squared l2 penalties",
         ),
         Learner(
+            "adaptive",
+            "adaptive_elastic_net",
+            "AdaptiveElasticNetClassifier",
+            "AdaptiveElasticNetRegressor",
+            params.AdaptiveElasticNetParameters,
+            "elastic net with AdaGrad's per-feature learning rates",
+        ),
+        Learner(
             "truncated-gradient",
             "truncated_gradient",
             "TruncatedGradientClassifier",
@@ -102,6 +112,14 @@ LEARNERS = {
             "FTRLRegressor",
             params.FTRLParameters,
             "FTRL-Proximal: per-feature learning rates",
+        ),
+        Learner(
+            "coin",
+            "coin_betting",
+            "CoinBettingClassifier",
+            "CoinBettingRegressor",
+            params.CoinBettingParameters,
+            "coin betting: no learning rate, any scale of features",
         ),
         Learner(
             "fobos",

@@ -81,7 +81,7 @@ from streaml1.core.simd import (
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
-from streaml1.optim.structures.feature_scales import counted_size, scaled_value
+from streaml1.optim.structures.feature_scales import add_size, scaled
 from streaml1.optim.structures.lane_table import (
     A_LOW,
     AVERAGE_BIAS,
@@ -293,7 +293,7 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
     """Return the margins of a row without intercepts: over P, and by the averaged weights.
 
     With `saves`, it leaves in the scratch array, for each non-zero, the weights of eight lanes, two
-    averaged weights, z, z / s, the size of x that counts, and s; and the squared norms in the clock.
+    averaged weights, z, z / s, the sum of sizes and s after it; and the squared norms in the clock.
     """
     c, slots, table = rule.clock[0], rule.slots, rule.table
     base, out = np.uint64(slots.ctypes.data), np.uint64(rule.scratch.ctypes.data)
@@ -308,10 +308,10 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         prefetch_early(slots, ahead + LANE + LANE)
         i, x = np.uint64(ids[k]) * STRIDE, values[k]
         n, total = slots[i], slots[i + ONE]
-        size = counted_size(x, n, total)
-        z = scaled_value(x, (total + size) / (n + 1.0))
+        total = add_size(n, total, abs(x))
+        z = scaled(x, total / (n + 1.0))
         s = max(slots[i + TWO], abs(z))
-        bet = z / s
+        bet = z / s if s > 0.0 else 0.0  # 0: a feature without a slot, whose value is 0
         w = _slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
         lanes = stack_buffer()
         store_f64x8(np.uint64(lanes.ctypes.data), w)
@@ -329,7 +329,7 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
             saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
             rule.scratch[saved] = z
             rule.scratch[saved + ONE] = bet
-            rule.scratch[saved + TWO] = size
+            rule.scratch[saved + TWO] = total
             rule.scratch[saved + THREE] = s
             rule.scratch[saved + FOUR] = net
             rule.scratch[saved + FOUR + ONE] = coin
@@ -581,10 +581,10 @@ class LaneMixture(RuleState, LaneMixtureState):
             store_f64x8(address + LINE, select_negative(coin, bet, elastic))
             wealth = sub(mul(load_f64x8(address + TWO * LINE), bets), mul(mul(w, move), bets))
             store_f64x8(address + TWO * LINE, lane_max(wealth, splat(0.0)))
-            n, total = slots[i], slots[i + ONE]
+            n = slots[i]
             store_f64x8(address, add(load_f64x8(address), mul(abs_f64x8(move), bets)))
             slots[i] = n + 1.0
-            slots[i + ONE] = total + scratch[saved + TWO]
+            slots[i + ONE] = scratch[saved + TWO]
             slots[i + TWO] = scratch[saved + THREE]
             slots[i + THREE] = t
             known = 1.0 if n > 0.0 else 0.0

@@ -3,8 +3,8 @@
 | file | structure | used by |
 |---|---|---|
 | `slot_arrays` | allocation, growth and renumbering of arrays by slot | all rules |
+| `feature_scales` | mean sizes that resist outliers; scaled values | `coin_betting`, `lane_mixture` |
 | `soft_threshold` | soft-thresholding of stored weights | elastic nets |
-| `feature_scales` | typical sizes of features | `lane_mixture` |
 | `lane_table` | rows of eight floats; mixtures of eight margins | `lane_mixture` |
 | `running_averages`, `alive_intervals` | running means; when a weight died | averaged rules |
 | `fixed_point_vector` | weights as integers with one shift for all | l1 balls |

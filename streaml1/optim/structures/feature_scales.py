@@ -1,30 +1,36 @@
-"""The typical size of a feature, and values in units of it.
+r"""Running means of sizes that resist outliers, and feature values in units of their mean size.
 
-A slot keeps the number n of rows that had the feature and the sum of |x| over them. One value
-counts for at most `MAX_JUMP` times the mean of those before it, so that an outlier of any size
-moves the mean by a bounded factor. A scaled value is x divided by the mean, clipped to
-`MAX_SCALED`. All operations commute with scaling by a power of two: the scaled values are
-bit-identical if a column is multiplied by one.
-"""
+The scale of a feature is the mean of $|x|$ over the rows that have it, the current one included. A size counts
+for at most ten times the mean of those before it, so that one outlier among n rows raises the mean by a
+factor of at most $1 + 10/n$. A value over its scale is clipped to $\pm 3$.
+
+Multiplying all values of a feature by a power of two changes no bit of its scaled values. A feature whose
+values are all equal has the scaled values 1 or -1.
+"""  # noqa: E501
 
 from __future__ import annotations
 
 from streaml1.core.jit import inlined
 
-__all__ = ["MAX_SCALED", "counted_size", "scaled_value"]
+__all__ = ["MAX_SCALED", "add_size", "scaled"]
 
-MAX_JUMP = 10.0
+MAX_SHARE = 10.0
 MAX_SCALED = 3.0
+"""Upper bound of the absolute value of a scaled value."""
 
 
 @inlined
-def counted_size(x: float, n: float, total: float) -> float:
-    """Return what |x| adds to the sum of sizes `total` of `n` earlier values."""
-    size = abs(x)
-    return min(size, MAX_JUMP * (total / n)) if n > 0.0 else size
+def add_size(n: float, total: float, size: float) -> float:
+    """Return `total`, the sum of `n` sizes, with one more size."""
+    limit = MAX_SHARE * total  # times n: a division is needed for outliers only
+    if size * n > limit and total > 0.0:
+        size = limit / n
+    return total + size
 
 
 @inlined
-def scaled_value(x: float, mean: float) -> float:
-    """Return x in units of the mean size of its feature, clipped."""
-    return min(max(x / mean, -MAX_SCALED), MAX_SCALED)
+def scaled(x: float, mean: float) -> float:
+    """Return x / mean, clipped to [-3, 3]; 0 if x is 0, whatever the mean."""
+    z = x / mean if x != 0.0 else 0.0
+    z = z if z > -MAX_SCALED else -MAX_SCALED
+    return z if z < MAX_SCALED else MAX_SCALED

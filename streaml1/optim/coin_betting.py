@@ -1,0 +1,272 @@
+r"""Coin betting: no learning rate, for each coordinate.
+
+Orabona & Tommasi (2017), *Training deep networks without learning rates through coin betting*: their
+COCOB-Backprop, for each coordinate. A coordinate bets a fraction of its wealth on the sign of the next
+negative gradient. Its weight is what it bets, its wealth grows with the bets that it wins.
+
+Values are scaled as in `structures/feature_scales.py`: $z_j = x_j$ over the mean of $|x_j|$, clipped to $\pm 3$. With
+$s_j = \max |z_j|$ over the rows so far, the current one included, the weight of $z_j / s_j$ is
+
+$$w_j = \frac{\mathrm{sgn}(\theta_j)\,[\,|\theta_j| - \lambda_1]_+}{L_j + G_j}\,(c\,Y + R_j)$$
+
+and a row with the derivative g of the loss, times its sample weight, changes
+
+$$u = -g\,\frac{z_j}{s_j}, \qquad L_j \leftarrow \max(L_j, |u|), \qquad R_j \leftarrow \max(R_j + w_j u / L_j, 0), \qquad
+\theta_j \leftarrow \theta_j + u, \qquad G_j \leftarrow G_j + |u|$$
+
+c is the initial wealth (`wealth`), Y the mean of $|y|$, which is 1 for labels of $\pm 1$. Every state starts at
+0. $L_j$ is at least the mean sample weight for a loss whose derivative is at most 1, and may be 0 for the
+squared loss. So the predictions scale with the labels, and do not depend on the scale of the sample weights or
+of any feature. With sample weights of 1 and labels of $\pm 1$, $L_j = Y = 1$.
+
+Differences from the paper:
+
+a) $R_j$ counts gains in units of the $L_j$ of their time, so that a larger $L_j$ devalues no earlier gain. The
+   fraction is $\theta / (L + G)$, the paper's for $\alpha = 0$.
+b) The scales of features and labels, and $\lambda_1$: a constant threshold of a sum over all examples.
+c) Outliers: |g| counts for at most twice the largest before it. The means of labels and sample weights
+   are those of `feature_scales.py`.
+d) The intercept is a coordinate with x = 1 and $\lambda_1 = 0$, added to its initial value.
+
+Nothing is pending for features that are absent: a weight is a function of its slot and the ledger.
+
+Cost of a step: O(non-zeros of the row), with five divisions each. Memory: 56 bytes per slot.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from streaml1.core.jit import inlined
+from streaml1.core.prefetch import prefetch_distance
+from streaml1.core.rows import ensure
+from streaml1.core.simd import prefetch_early
+from streaml1.core.types import Floats, Records
+from streaml1.optim import losses
+from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.structures.feature_scales import MAX_SCALED, add_size, scaled
+from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.update_rule import margin
+
+__all__ = ["CoinBetting"]
+
+COIN = [("theta", "f8"), ("G", "f8"), ("R", "f8"), ("L", "f8")]
+SLOT = np.dtype(
+    [
+        ("n", "f8"),  # rows that had the feature
+        ("total", "f8"),  # sum of |x| over them
+        ("s", "f8"),
+        *COIN,
+    ],
+    align=True,
+)
+# Of the current row: the new `total` and s, z over s, and the weight.
+SCRATCH = np.dtype([("total", "f8"), ("s", "f8"), ("q", "f8"), ("w", "f8")], align=True)
+CLOCK = np.dtype(
+    [
+        # The parameters, from the next step on, and those of the current weights.
+        *(("wealth", "f8"), ("l1", "f8"), ("wealth_now", "f8"), ("l1_now", "f8")),
+        *(("n", "f8"), ("labels", "f8")),  # examples, sum of |y|
+        *(("n_weighted", "f8"), ("weights", "f8")),  # examples of weight above 0, their sum
+        ("largest", "f8"),  # upper bound of |g| so far
+        ("floor", "f8"),  # lower bound of L in this step
+        *COIN,  # of the intercept
+    ],
+    align=True,
+)
+
+MAX_GROWTH = 2.0  # of |g|, relative to the largest before it
+TINY = 1e-300  # added to denominators that are 0 before the first gradient
+# So that a zero weight is one with |theta| <= l1, and a weight is finite if all values are tiny.
+MIN_LABEL, MIN_MEAN = 1e-200, 1e-150
+MAX_WEALTH = 1e100
+MAX_NUMBER = 1e250
+
+
+@inlined
+def _weight(coin: Any, l1: float, wealth: float) -> float:
+    """Return the weight of a coordinate, without a branch on the sign of theta."""
+    lowest = -l1
+    inside = coin.theta if coin.theta > lowest else lowest
+    inside = inside if inside < l1 else l1
+    w: float = (coin.theta - inside) / (coin.G + coin.L + TINY) * (wealth + coin.R)
+    return w
+
+
+@inlined
+def _bet(coin: Any, w: float, u: float, floor: float) -> None:
+    """Update a coordinate that has bet `w` on the outcome `u`."""
+    size = abs(u)
+    coin.L = max(coin.L, floor, size)
+    coin.R = min(max(coin.R + w * (u / (coin.L + TINY)), 0.0), MAX_WEALTH)
+    coin.theta += u
+    coin.G += size
+
+
+@inlined
+def _initial_wealth(c: Any) -> float:
+    """Return the initial wealth of a coordinate in units of the labels."""
+    wealth: float = c.wealth_now * (max(c.labels / c.n, MIN_LABEL) if c.n > 0.0 else 1.0)
+    return wealth
+
+
+@inlined
+def _intercept(c: Any) -> float:
+    """Return the weight of the coordinate of the intercept."""
+    return _weight(c, 0.0, _initial_wealth(c))
+
+
+@inlined
+def _bounded(c: Any, g: float, loss: int, w: float) -> float:
+    """Return the gradient `g` of a row of weight `w` without the excess of an outlier.
+
+    It also sets `floor` and `largest`.
+    """
+    if w > 0.0:
+        c.weights = add_size(c.n_weighted, c.weights, w)
+        c.n_weighted += 1.0
+    unbounded = loss == losses.SQUARED
+    c.floor = c.weights / c.n_weighted if c.n_weighted > 0.0 and not unbounded else 0.0
+    largest = max(c.largest, c.floor)
+    if largest > 0.0:
+        limit = MAX_GROWTH * largest
+        g = max(-limit, min(limit, g))
+    c.largest = max(largest, abs(g))
+    return g
+
+
+class CoinBettingState(NamedTuple):
+    """Scale and coin of each slot, the values of the current row, and the ledger."""
+
+    slots: Annotated[Records, PerSlot(SLOT, dropped=(None, None, None, 0.0, 0.0, 0.0, 0.0))]
+    scratch: Annotated[Records, Scratch(SCRATCH)]
+    clock: Annotated[Records, Ledger(CLOCK)]
+
+
+class CoinBetting(RuleState, CoinBettingState):
+    """Coin betting for each coordinate."""
+
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        c = self.clock[0]
+        l1, wealth = c.l1_now, _initial_wealth(c)
+        fits = hi - lo <= np.uint64(len(self.scratch))  # always to learn, not always to predict
+        distance = prefetch_distance(ids, hi)
+        a = 0.0
+        for k in range(lo, hi):
+            prefetch_early(self.slots, np.uint64(ids[k + distance]))
+            slot, x = self.slots[ids[k]], values[k]
+            total = add_size(slot.n, slot.total, abs(x))
+            z = scaled(x, total / (slot.n + 1.0))
+            s = max(slot.s, abs(z), TINY)
+            w, q = _weight(slot, l1, wealth), z / s
+            if fits:
+                saved = self.scratch[k - lo]
+                saved.total = total
+                saved.s = s
+                saved.q = q
+                saved.w = w
+            a += w * q
+        return a
+
+    def output_and_gradient(
+        self, online: Any, a: float, y: float, w: float, out: Any
+    ) -> tuple[float, float]:
+        """Return the prediction and the bounded gradient; move the intercept."""
+        c, o = self.clock[0], online[0]
+        b = _intercept(c)
+        p, g = losses.output_and_derivative(o.loss, a + (o.b + b), y)
+        g = _bounded(c, max(-o.clip_gradient, min(o.clip_gradient, g)) * w, o.loss, w)
+        if o.intercept_lr > 0.0:
+            _bet(c, b, -g, c.floor)
+        c.labels = add_size(c.n, c.labels, abs(y))
+        c.n += 1.0
+        return p, g
+
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        # `margin` has left scales and weights in the scratch array. `step` is g: the rate is 1.
+        floor = self.clock[0].floor
+        for k in range(lo, hi):
+            slot, saved = self.slots[ids[k]], self.scratch[k - lo]
+            slot.n += 1.0
+            slot.total = saved.total
+            slot.s = saved.s
+            _bet(slot, saved.w, -step * saved.q, floor)
+
+    def apply_penalty(self, eta: float) -> None:
+        c = self.clock[0]
+        c.wealth_now = c.wealth
+        c.l1_now = c.l1
+
+    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+        """Return the margin of a row, or its sigmoid if `out` is not 0."""
+        a = margin(self, ids, values, lo, hi) + (online[0].b + _intercept(self.clock[0]))
+        return losses.sigmoid(a) if out else a
+
+    def renormalize(self) -> None:
+        pass
+
+    def has_capacity(self, nnz: Any) -> bool:
+        return nnz <= np.uint64(len(self.scratch))
+
+    def weight(self, j: Any) -> float:
+        """Return the weight of slot j per unit of x."""
+        c, slot = self.clock[0], self.slots[j]
+        if slot.n == 0.0:
+            return 0.0
+        mean = max(slot.total / slot.n, MIN_MEAN)
+        return _weight(slot, c.l1_now, _initial_wealth(c)) / slot.s / mean
+
+    def _weights_of(self, coins: Any, l1: float) -> Floats:
+        """Return what `_weight` returns for each coordinate."""
+        c = self.clock[0]
+        wealth = c.wealth_now * (max(c.labels / c.n, MIN_LABEL) if c.n > 0.0 else 1.0)
+        theta = coins["theta"]
+        outside = theta - np.clip(theta, -l1, l1)
+        w: Floats = outside / (coins["G"] + coins["L"] + TINY) * (wealth + coins["R"])
+        return w
+
+    def weights(self) -> Floats:
+        w = np.zeros(self.size)
+        seen = np.flatnonzero(self.slots["n"])  # few, if features are hashed
+        slots = self.slots[seen]
+        means = np.maximum(slots["total"] / slots["n"], MIN_MEAN)
+        w[seen] = self._weights_of(slots, self.clock[0].l1_now) / slots["s"] / means
+        return w
+
+    def intercept(self, online: Records) -> float:
+        """Return the intercept: its initial value and the weight of its coordinate."""
+        return float(online[0].b + self._weights_of(self.clock, 0.0)[0])
+
+    def reserve(self, nnz: int) -> CoinBetting:
+        return self._replace(scratch=scratch_for(nnz, self.scratch))
+
+    def check(self) -> None:
+        super().check()
+        c, slots = self.clock[0], self.slots
+        for name in ("wealth", "wealth_now"):
+            ensure(0.0 < c[name] < math.inf, f"{name} is out of range")
+        for name in ("l1", "l1_now", "n", "labels", "n_weighted", "weights", "largest", "floor"):
+            ensure(0.0 <= c[name] < math.inf, f"{name} is out of range")
+        for coins in (self.clock, slots):
+            theta, G, R, L = (coins[name] for name, _ in COIN)
+            ensure(np.all((G >= 0.0) & (G < MAX_NUMBER)), "a G is out of range")
+            ensure(np.all(np.abs(theta) <= G * (1.0 + 1e-9)), "a theta exceeds its G")
+            ensure(np.all((R >= 0.0) & (R <= MAX_WEALTH)), "an R is out of range")
+            ensure(np.all((L >= 0.0) & (L < MAX_NUMBER)), "an L is out of range")
+        n, total, s = slots["n"], slots["total"], slots["s"]
+        ensure(np.all((n >= 0.0) & (n <= c.n)), "a count is out of range")
+        ensure(np.all((total >= 0.0) & (total < MAX_NUMBER)), "a sum of sizes is out of range")
+        ensure(np.array_equal(n > 0.0, total > 0.0), "a count and a sum of sizes disagree")
+        ensure(np.all((s >= 0.0) & (s <= MAX_SCALED)), "an s is out of range")
+        ensure(np.array_equal(n > 0.0, s > 0.0), "a count and an s disagree")
+
+    @staticmethod
+    def start(d: int, wealth: float, l1: float) -> CoinBetting:
+        """Return a rule with `d` zero weights."""
+        rule = new_state(CoinBetting, d)
+        c = rule.clock[0]
+        c.wealth, c.l1, c.wealth_now, c.l1_now = wealth, l1, wealth, l1
+        return rule
