@@ -761,12 +761,13 @@ def test_command_line(tmp_path: Path) -> None:
     learn = ["learn", str(csv_file), *options, *interactions, "--ngrams", "2", "--save", str(model)]
     assert "message=cheap pills" in run(*learn).output
     loaded = streaml1.load(model)
+    published = loaded.freeze()
     assert loaded.cross == [("site", "ad"), ("site", "ad", "message")]
     assert loaded.text == ["message"] and loaded.ngrams == 2
     assert "site=news x ad=a x message=cheap" in loaded.weights
     predicted = run("predict", str(model), str(csv_file), *options).output.split()
     dicts = [{"site": s, "ad": a, "message": m} for s, a, m, _ in rows]
-    assert [float(p) for p in predicted] == [loaded.predict_proba_one(x)[True] for x in dicts]
+    assert [float(p) for p in predicted] == [published.predict_proba_one(x)[True] for x in dicts]
     output = run("show", str(model), "--feature", "site=news x ad=a").output
     assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in output and "spelling" not in output
     assert "Check the spelling" in run("show", str(model), "--feature", "site=mews x ad=a").output

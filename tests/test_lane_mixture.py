@@ -311,11 +311,9 @@ def test_forgets_features_without_support_and_learns_them_anew() -> None:
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (lambda: make("hinge", average=True), 'lr="auto" cannot be combined with average=True'),
-        (lambda: make("hinge", stamps="explicit"), 'cannot be combined with stamps="explicit"'),
         (lambda: make("hinge").mutate({"lr": 0.1}), "lr cannot change"),
         (
-            lambda: ElasticNetClassifier().mutate({"lr": "auto"}),
+            lambda: ElasticNetClassifier(lr=0.2).mutate({"lr": "auto"}),
             'lr cannot change to or from "auto"',
         ),
         (
@@ -333,6 +331,11 @@ def test_conflicting_parameters_are_rejected(action: Callable[[], Any], message:
     with pytest.raises(ValueError) as error:
         action()
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("params", [{"average": True}, {"stamps": "explicit"}])
+def test_auto_is_a_number_where_a_single_net_is_needed(params: dict[str, Any]) -> None:
+    assert make("hinge", **params).lr == 0.1
 
 
 def test_rejected_change_keeps_the_rate() -> None:

@@ -3,7 +3,7 @@
 | file | structure | used by |
 |---|---|---|
 | `slot_arrays` | allocation, growth and renumbering of arrays by slot | all rules |
-| `feature_scales` | mean sizes that resist outliers; scaled values | `coin_betting`, `lane_mixture` |
+| `feature_scales` | robust mean sizes; scaled values | `coin_betting`, `lane_mixture` |
 | `soft_threshold` | soft-thresholding of stored weights | elastic nets |
 | `lane_table` | rows of eight floats; mixtures of eight margins | `lane_mixture` |
 | `running_averages`, `alive_intervals` | running means; when a weight died | averaged rules |
