@@ -23,8 +23,12 @@ from tests.test_elastic_net import D, as_dict, labels_of, rows_of
 
 CLASSES = [name for learner in LEARNERS.values() for name in learner.classes.values()]
 LINEAR = [name for name in CLASSES if name != "SoftmaxClassifier"]  # it has k outputs
-REQUIRED: dict[str, dict[str, Any]] = {"EG": {"n_features": D}, "SMIDAS": {"p": 3.0}}
-"""Parameters whose defaults depend on the number of features, which a twin takes from its size."""
+REQUIRED: dict[str, dict[str, Any]] = {
+    "EG": {"n_features": D},
+    "ElasticNet": {"lr": 0.1},  # "auto" has a twin of its own in test_lane_mixture.py
+    "SMIDAS": {"p": 3.0},
+}
+"""Parameters whose defaults depend on the number of features, or that choose another rule."""
 
 
 def family_of(name: str) -> str:
