@@ -2,13 +2,14 @@
 
     python demos/no_rate_to_tune.py [SOURCE ...]
 
-SOURCE is a file whose format marks the label (svmlight, .vw, JSON lines, .rows), a named source such
-as data:sms-spam, or an .npz file with the arrays data, indices, indptr, shape and y; labels are
-binary. The default is the stream stdlib and two data sets of
-river. The table also has the best of 20 rates in hindsight, over two schedules and three intercept
-rates; FTRL with its defaults; and Vowpal Wabbit with its defaults and with --coin, if `VW_PYTHON`
-names an interpreter that has it. The last line has the geometric mean and the maximum of auto over
-the better of the two.
+SOURCE is a file whose format marks the label (svmlight, .vw, JSON lines, .rows), a named source
+such as data:sms-spam, or an .npz file with the arrays data, indices, indptr, shape and y. Labels
+are binary. The default is the stream stdlib and two data sets of river.
+
+The table also has the best of 20 rates in hindsight, over two schedules and three intercept rates;
+FTRL with its defaults; and Vowpal Wabbit with its defaults and with --coin, if `VW_PYTHON` names an
+interpreter that has it. The last line has the geometric mean and the maximum of auto over the
+better of these two.
 """
 
 from __future__ import annotations
