@@ -32,15 +32,18 @@ The penalty of t examples is one threshold on a sum of gradients, as in dual ave
 for features that are absent.
 
 **Mixture.** Margins are clipped: for regression to the range of the targets, for classification to ±5, and
-for the logistic loss to 2 beyond the logarithm of the odds of the labels, if that is more.
-The prediction is the mean of two mixtures of them (see `lane_table`): fixed share, and a regression on the
-margins. Both are linear in the margins, so that the model is linear but for the clipping; `weights` returns
-the weights of that linear model.
+for the logistic loss to 2 beyond the logarithm of the odds of the labels, if that is more. The prediction is
+the mean of two mixtures of them (see `lane_table`): fixed share, and a regression on the margins.
 
-**Robustness.** Means of norms, sample weights, sizes of features and, for regression, of derivatives count an
-outlier for at most ten times the mean before it. A sample weight counts relative to their mean, for at most
-ten times that. With l2 = 0 and l1 = 0, all lanes but 0 and 1 give the same bits if a column is multiplied by
-a power of two.
+**Published model.** The mixture predicts the next example. `weights`, and a rule after `publish`, are for
+examples of the next day: the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps,
+which removes the noise of the last ones. If the loss of the mixture is less than 0.85 times that of these
+averages, the stream drifts and averages lag: it is then the mean of the current lanes 1, 2 and 7.
+
+**Robustness.** Means of norms, sample weights, sizes of features and deviations of targets count an outlier
+for at most ten times the mean before it. A sample weight counts relative to their mean. A target counts for at
+most ten mean deviations from the mean. If a column is multiplied by a power of two, all lanes but lane 0 give
+the same bits.
 
 **Forgetting.** With l1 > 0, a slot outside of the support is cleared once the features that are new since
 the last time outnumber those that were left then. So memory follows the number of non-zero weights. A feature
@@ -82,6 +85,36 @@ from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import add_size, scaled
+from streaml1.optim.structures.lane_clock import (
+    CLOCK,
+    DRIFT,
+    MAX_MARGIN,
+    count_label,
+    count_norms,
+    count_target,
+    is_regression,
+    rate_scale,
+    relative_weight,
+)
+from streaml1.optim.structures.lane_slots import (
+    AVERAGE_COIN,
+    AVERAGE_NET,
+    AVERAGED_NET,
+    FORGOTTEN,
+    LINE,
+    SLOT_BYTES,
+    SLOW_COIN,
+    STRIDE,
+    SUPPORT,
+    SUPPORT_LANE,
+    WIDTH,
+    averaged_weight,
+    lane_pair,
+    lane_values,
+    lane_weight,
+    slot_weights,
+    window,
+)
 from streaml1.optim.structures.lane_table import (
     A_LOW,
     AVERAGE_BIAS,
@@ -117,65 +150,17 @@ from streaml1.optim.structures.lane_table import (
     values_of,
 )
 from streaml1.optim.structures.slot_arrays import scratch_for
-from streaml1.optim.structures.soft_threshold import soft_threshold
 from streaml1.optim.update_rule import renormalize, weight
 
 __all__ = ["COIN_WEALTH", "LaneMixture"]
 
 COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
 
-CLOCK = np.dtype(
-    [
-        ("l1", "f8"),
-        ("l2", "f8"),
-        ("sgd", "i8"),
-        ("loss", "i8"),
-        ("centre", "f8"),  # added to each lane: the initial intercept, then the mean target
-        ("n", "i8"),  # examples learnt
-        ("sample_weights", "f8"),  # robust sum of the sample weights
-        ("norms", "f8"),  # robust sum of |x|
-        ("scaled_norms", "f8"),  # robust sum of |z|
-        ("targets", "i8"),  # targets counted: those of examples with a sample weight
-        ("positives", "f8"),  # sum of the relative sample weights of positive examples
-        ("negatives", "f8"),
-        ("deviations", "f8"),  # robust sum of |y - centre|
-        ("risk", "f8"),  # sum of the losses of the mixture
-        ("average_risk", "f8"),  # sum of the losses of the averaged learners
-        ("squares", "f8"),  # sum of the squares of the clipped margins
-        ("low", "f8"),  # range that margins are clipped to
-        ("high", "f8"),
-        ("smallest", "f8"),  # range of the targets
-        ("largest", "f8"),
-        ("fresh", "i8"),  # features touched for the first time since the last forgetting
-        ("retained", "i8"),  # features left then
-        ("serving", "i8"),  # whether it only predicts
-        # Of the current row.
-        ("square", "f8"),  # |x|^2
-        ("scaled_square", "f8"),  # |z|^2
-        ("slope", "f8"),  # rate of the intercepts of elastic nets, over their rates
-        ("unit", "f8"),  # of margins, for losses whose derivative has none
-    ],
-    align=True,
-)
-
 ONE, TWO, THREE, FOUR, LANE = (np.uint64(n) for n in (1, 2, 3, 4, LANES))
-WIDTH = 24  # floats of a slot
-STRIDE = np.uint64(WIDTH)
-SLOT_BYTES, LINE = np.uint64(8 * WIDTH), np.uint64(64)
 SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
 SAVED_BYTES = np.uint64(8 * SCRATCH_WIDTH)
-SUPPORT = np.uint64(14)  # of a slot: the Z of lane 6
-SUPPORT_LANE, AVERAGED_NET, SLOW_COIN = np.uint64(6), np.uint64(2), np.uint64(7)
-AVERAGE_NET, AVERAGE_COIN = np.uint64(16), np.uint64(17)  # of a slot: those of lanes 2 and 6
-FORGOTTEN = -0.0  # n of a slot that was seen and holds nothing
 
-MAX_MARGIN, MAX_LIFT = 5.0, 2.0
-MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
-MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
-MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
 MIN_LARGEST = 1e-100  # instead of 0, which must not divide
-WINDOW, MIN_WINDOW = 0.25, 1.0  # steps of averages: relative to those so far; and at least
-DRIFT = 0.85  # of the loss of averaged learners: where the mixture is better, the stream drifts
 MIN_P = 1e-150
 MAX_SHRINKAGE, MIN_STEPS = 64.0, 256.0  # see `elastic_net`
 MIN_FRESH = 2**16  # features before slots are looked through for those to forget
@@ -184,48 +169,14 @@ TINY = 5e-324
 
 
 @inlined
-def _is_regression(loss: int) -> bool:
-    return loss == losses.SQUARED or loss == losses.ABSOLUTE
-
-
-@inlined
-def _counted(x: float, n: int, total: float) -> float:
-    """Return what x >= 0 adds to a robust sum `total` of `n` numbers."""
-    return min(x, MAX_JUMP * (total / n)) if n > 0 and total > 0.0 else x
-
-
-@inlined
 def _clip(a: Any, low: float, high: float) -> Any:
     return lane_min(lane_max(a, splat(low)), splat(high))
 
 
 @inlined
-def _values(table: Any, x: float, z: float, bet: float) -> Any:
-    """Return the values of a non-zero in all lanes: (x, z, z, z, bet, bet, bet, bet)."""
-    lanes = stack_buffer()
-    lanes[0] = x
-    lanes[1] = z
-    lanes[2] = z
-    lanes[3] = z
-    elastic = load_f64x8(np.uint64(lanes.ctypes.data))
-    return select_negative(load_row(table, COIN), splat(bet), elastic)
-
-
-@inlined
-def _lane_pair(second: float, sixth: float) -> Any:
-    """Return an f64x8 of lanes 2 and 6, the other lanes being 0."""
-    lanes = stack_buffer()
-    for k in range(LANE):
-        lanes[k] = 0.0
-    lanes[AVERAGED_NET] = second
-    lanes[SUPPORT_LANE] = sixth
-    return load_f64x8(np.uint64(lanes.ctypes.data))
-
-
-@inlined
 def _average_intercepts(table: Any, t: float) -> None:
     """Count the intercepts of step t in their averages."""
-    share = 1.0 / (1.0 + min(t, max(MIN_WINDOW, WINDOW * t)))
+    share = 1.0 / (1.0 + min(t, window(t)))
     before = load_row(table, AVERAGE_BIAS)
     change = mul(sub(load_row(table, INTERCEPT), before), splat(share))
     store_row(table, AVERAGE_BIAS, add(before, change))
@@ -257,38 +208,6 @@ def _averaged_margin(table: Any, c: Any, averages: Any) -> float:
 
 
 @inlined
-def _slot_weights(table: Any, address: Any) -> Any:
-    """Return the weights of a slot in all lanes: over P, and of z / s for coins."""
-    gradients = mul(load_f64x8(address), load_row(table, BETS))
-    wealth = mul(load_f64x8(address + TWO * LINE), load_row(table, BETS))
-    raw = soft_threshold(load_f64x8(address + LINE), load_row(table, A))
-    stake = add(load_row(table, UNIT), div(wealth, load_row(table, LARGEST)))
-    return mul(raw, div(stake, add(load_row(table, DENOMINATOR), gradients)))
-
-
-@inlined
-def _lane_weight(table: Any, slots: Any, i: Any, k: Any) -> float:
-    """Return the weight of the slot at `i` in lane k: of x, of z, or of z / s for coins."""
-    raw = soft_threshold(slots[i + LANE + k], table[A + k])
-    if k < FOUR:
-        return float(raw * table[P + k])
-    stake = table[UNIT + k] + slots[i + TWO * LANE + k] / table[LARGEST + k]
-    return float(raw * (stake / (table[DENOMINATOR + k] + slots[i + k])))
-
-
-@inlined
-def _average(slots: Any, i: Any, position: Any, w: float, t: float) -> float:
-    """Return an averaged weight of the slot at `i` as of step t; w is the weight now.
-
-    Between two touches a weight is constant: it counts for the elapsed steps.
-    """
-    elapsed = t - slots[i + THREE]
-    share = elapsed / (elapsed + max(MIN_WINDOW, WINDOW * t))
-    before = slots[i + position]
-    return float(before + (w - before) * share)
-
-
-@inlined
 def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) -> tuple[Any, Any]:
     """Return the margins of a row without intercepts: over P, and by the averaged weights.
 
@@ -312,14 +231,14 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         z = scaled(x, total / (n + 1.0))
         s = max(slots[i + TWO], abs(z))
         bet = z / s if s > 0.0 else 0.0  # 0: a feature without a slot, whose value is 0
-        w = _slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
+        w = slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
         lanes = stack_buffer()
         store_f64x8(np.uint64(lanes.ctypes.data), w)
         net = lanes[AVERAGED_NET] * table[P + AVERAGED_NET]
-        net = _average(slots, i, AVERAGE_NET, net, t)
-        coin = _average(slots, i, AVERAGE_COIN, lanes[SUPPORT_LANE], t)
+        net = averaged_weight(slots, i, AVERAGE_NET, net, t)
+        coin = averaged_weight(slots, i, AVERAGE_COIN, lanes[SUPPORT_LANE], t)
         supported = 1.0 if abs(slots[i + SUPPORT]) > threshold else 0.0
-        margins = add(margins, mul(mul(w, _values(table, x, z, bet)), splat(supported)))
+        margins = add(margins, mul(mul(w, lane_values(table, x, z, bet)), splat(supported)))
         net_margin += net * z * supported
         coin_margin += coin * bet * supported
         if saves:
@@ -337,7 +256,7 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
     if saves:
         c.square = square
         c.scaled_square = scaled_square
-    return margins, _lane_pair(net_margin, coin_margin)
+    return margins, lane_pair(net_margin, coin_margin)
 
 
 @inlined
@@ -346,28 +265,6 @@ def _intercepts(table: Any) -> Any:
     stake = add(load_row(table, UNIT), div(load_row(table, BIAS_WEALTH), load_row(table, LARGEST)))
     denominator = add(load_row(table, LARGEST), load_row(table, BIAS_GRADIENTS))
     return mul(load_row(table, BIAS), div(stake, denominator))
-
-
-@inlined
-def _relative_weight(c: Any, w: float) -> float:
-    """Count an example and its sample weight; return the weight relative to the mean."""
-    counted = _counted(w, c.n, c.sample_weights)
-    c.n += 1
-    c.sample_weights += counted
-    mean = c.sample_weights / c.n
-    return counted / mean if mean > 0.0 else 0.0
-
-
-@inlined
-def _count_label(c: Any, y: float, w: float) -> None:
-    """Count a label; margins may lie beyond the logarithm of the odds by `MAX_LIFT`."""
-    if y > 0.0:
-        c.positives += w
-    else:
-        c.negatives += w
-    odds = math.log((c.positives + 0.5) / (c.negatives + 0.5))
-    c.low = min(odds - MAX_LIFT, -MAX_MARGIN)
-    c.high = max(odds + MAX_LIFT, MAX_MARGIN)
 
 
 @inlined
@@ -386,47 +283,21 @@ def _step_intercepts(rule: Any, step: float) -> None:
 
 
 @inlined
-def _count_target(c: Any, y: float, intercept_lr: float) -> float:
-    """Count a target; return it, but an outlier as ten mean deviations from the mean."""
-    deviation = y - c.centre
-    counted = _counted(abs(deviation), c.targets, c.deviations)
-    c.targets += 1
-    c.deviations += counted
-    deviation = math.copysign(counted, deviation)
-    y = c.centre + deviation
-    c.smallest = min(c.smallest, y)
-    c.largest = max(c.largest, y)
-    margin = 0.5 * (c.largest - c.smallest)
-    c.low = c.smallest - margin
-    c.high = c.largest + margin
-    if intercept_lr > 0.0:
-        c.centre += deviation / c.targets
-    return y
-
-
-@inlined
 def _update_scales(rule: Any, intercept_lr: float) -> None:
     """Count norms and targets; set the rates of this step, and the range of the next margins."""
     c = rule.clock[0]
-    c.norms += _counted(math.sqrt(c.square), c.n - 1, c.norms)
-    c.scaled_norms += _counted(math.sqrt(c.scaled_square), c.n - 1, c.scaled_norms)
+    count_norms(c)
     unit = c.deviations / max(c.targets, 1) if c.loss == losses.ABSOLUTE else 1.0
     c.unit = unit
-    c.slope = intercept_lr * (OF_VALUES if _is_regression(c.loss) else OF_LABELS) * unit
+    c.slope = intercept_lr * (OF_VALUES if is_regression(c.loss) else OF_LABELS) * unit
     scales = stack_buffer()
-    plain = _rate_scale(c.norms / c.n, c.square) * unit
-    scaled = _rate_scale(c.scaled_norms / c.n, c.scaled_square) * unit
+    plain = rate_scale(c.norms / c.n, c.square) * unit
+    scaled = rate_scale(c.scaled_norms / c.n, c.scaled_square) * unit
     scales[0] = plain
     scales[1] = scales[2] = scales[3] = scaled
     for k in range(np.uint64(4), LANE):
         scales[k] = 0.0
     store_row(rule.table, SCALE, load_f64x8(np.uint64(scales.ctypes.data)))
-
-
-@inlined
-def _rate_scale(norm: float, square: float) -> float:
-    q = max(norm * norm, square / MAX_SQUARE)
-    return min(1.0 / q, MAX_SCALE) if q > 0.0 else 1.0
 
 
 @inlined
@@ -536,14 +407,14 @@ class LaneMixture(RuleState, LaneMixtureState):
         clipped = _clip(margins, c.low, c.high)
         a = combine(table, clipped)
         average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
-        regression = _is_regression(c.loss)
-        w = _relative_weight(c, w)
+        regression = is_regression(c.loss)
+        w = relative_weight(c, w)
         if regression:
             margins = clipped
             if w > 0.0:
-                y = _count_target(c, y, o.intercept_lr)
+                y = count_target(c, y, o.intercept_lr)
         elif c.loss == losses.LOGISTIC:
-            _count_label(c, y, w)
+            count_label(c, y, w)
         g = derivatives(margins, y, c.loss)
         g = mul(_clip(g, -o.clip_gradient, o.clip_gradient), splat(w))
         store_row(table, GRADIENT, g)
@@ -574,7 +445,7 @@ class LaneMixture(RuleState, LaneMixtureState):
             address = base + np.uint64(ids[k]) * SLOT_BYTES
             saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
             w = load_f64x8(saved_at)
-            move = mul(steps, _values(table, values[k], scratch[saved], scratch[saved + ONE]))
+            move = mul(steps, lane_values(table, values[k], scratch[saved], scratch[saved + ONE]))
             elastic = sub(w, move)
             elastic = add(elastic, copysign(threshold, elastic))
             bet = sub(load_f64x8(address + LINE), move)
@@ -635,15 +506,15 @@ class LaneMixture(RuleState, LaneMixtureState):
             return 0.0
         unit = slots[i] / slots[i + ONE]
         bet = unit / slots[i + TWO]
-        net = _lane_weight(table, slots, i, AVERAGED_NET)
+        net = lane_weight(table, slots, i, AVERAGED_NET)
         if c.risk < DRIFT * c.average_risk:
-            slow = _lane_weight(table, slots, i, ONE)
-            coin = _lane_weight(table, slots, i, SLOW_COIN)
+            slow = lane_weight(table, slots, i, ONE)
+            coin = lane_weight(table, slots, i, SLOW_COIN)
             w = ((slow + net) * unit + coin * bet) / 3.0
         else:
-            coin = _lane_weight(table, slots, i, SUPPORT_LANE)
-            net = _average(slots, i, AVERAGE_NET, net, float(c.n))
-            coin = _average(slots, i, AVERAGE_COIN, coin, float(c.n))
+            coin = lane_weight(table, slots, i, SUPPORT_LANE)
+            net = averaged_weight(slots, i, AVERAGE_NET, net, float(c.n))
+            coin = averaged_weight(slots, i, AVERAGE_COIN, coin, float(c.n))
             w = (net * unit + coin * bet) / 2.0
         return w if w != 0.0 else TINY
 

@@ -1,0 +1,134 @@
+"""The scalars that the lanes of `lane_mixture.py` share, and how examples are counted in them.
+
+Sums that are called robust count one number for at most ten times the mean of those before it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.jit import inlined
+from streaml1.optim import losses
+
+__all__ = [
+    "CLOCK",
+    "DRIFT",
+    "MAX_MARGIN",
+    "count_label",
+    "count_norms",
+    "count_target",
+    "counted",
+    "is_regression",
+    "rate_scale",
+    "relative_weight",
+]
+
+CLOCK = np.dtype(
+    [
+        ("l1", "f8"),
+        ("l2", "f8"),
+        ("sgd", "i8"),
+        ("loss", "i8"),
+        ("centre", "f8"),  # added to each lane: the initial intercept, then the mean target
+        ("n", "i8"),  # examples learnt
+        ("sample_weights", "f8"),  # robust sum of the sample weights
+        ("norms", "f8"),  # robust sum of |x|
+        ("scaled_norms", "f8"),  # robust sum of |z|
+        ("targets", "i8"),  # targets counted: those of examples with a sample weight
+        ("positives", "f8"),  # sum of the relative sample weights of positive examples
+        ("negatives", "f8"),
+        ("deviations", "f8"),  # robust sum of |y - centre|
+        ("risk", "f8"),  # sum of the losses of the mixture
+        ("average_risk", "f8"),  # sum of the losses of the averaged learners
+        ("squares", "f8"),  # sum of the squares of the clipped margins
+        ("low", "f8"),  # range that margins are clipped to
+        ("high", "f8"),
+        ("smallest", "f8"),  # range of the targets
+        ("largest", "f8"),
+        ("fresh", "i8"),  # features touched for the first time since the last forgetting
+        ("retained", "i8"),  # features left then
+        ("serving", "i8"),  # whether it only predicts
+        # Of the current row.
+        ("square", "f8"),  # |x|^2
+        ("scaled_square", "f8"),  # |z|^2
+        ("slope", "f8"),  # rate of the intercepts of elastic nets, over their rates
+        ("unit", "f8"),  # of margins, for losses whose derivative has none
+    ],
+    align=True,
+)
+
+MAX_MARGIN, MAX_LIFT = 5.0, 2.0
+MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
+MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
+MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
+DRIFT = 0.85  # of the loss of averaged learners: where the mixture is better, the stream drifts
+
+
+@inlined
+def is_regression(loss: int) -> bool:
+    """Return whether labels are targets of regression; `loss` is a code."""
+    return loss == losses.SQUARED or loss == losses.ABSOLUTE
+
+
+@inlined
+def counted(x: float, n: int, total: float) -> float:
+    """Return what x >= 0 adds to a robust sum `total` of `n` numbers."""
+    return min(x, MAX_JUMP * (total / n)) if n > 0 and total > 0.0 else x
+
+
+@inlined
+def relative_weight(c: Any, w: float) -> float:
+    """Count an example and its sample weight; return the weight relative to the mean."""
+    size = counted(w, c.n, c.sample_weights)
+    c.n += 1
+    c.sample_weights += size
+    mean = c.sample_weights / c.n
+    return size / mean if mean > 0.0 else 0.0
+
+
+@inlined
+def count_label(c: Any, y: float, w: float) -> None:
+    """Count a label; margins may lie beyond the logarithm of the odds by `MAX_LIFT`."""
+    if y > 0.0:
+        c.positives += w
+    else:
+        c.negatives += w
+    odds = math.log((c.positives + 0.5) / (c.negatives + 0.5))
+    c.low = min(odds - MAX_LIFT, -MAX_MARGIN)
+    c.high = max(odds + MAX_LIFT, MAX_MARGIN)
+
+
+@inlined
+def count_target(c: Any, y: float, intercept_lr: float) -> float:
+    """Count a target; return it, but an outlier as ten mean deviations from the mean."""
+    deviation = y - c.centre
+    size = counted(abs(deviation), c.targets, c.deviations)
+    c.targets += 1
+    c.deviations += size
+    deviation = math.copysign(size, deviation)
+    y = c.centre + deviation
+    c.smallest = min(c.smallest, y)
+    c.largest = max(c.largest, y)
+    margin = 0.5 * (c.largest - c.smallest)
+    c.low = c.smallest - margin
+    c.high = c.largest + margin
+    if intercept_lr > 0.0:
+        c.centre += deviation / c.targets
+    return y
+
+
+@inlined
+def rate_scale(norm: float, square: float) -> float:
+    """Return the factor of a rate, given the mean norm of rows and the square of the current."""
+    q = max(norm * norm, square / MAX_SQUARE)
+    return min(1.0 / q, MAX_SCALE) if q > 0.0 else 1.0
+
+
+@inlined
+def count_norms(c: Any) -> None:
+    """Count the norms of the current row."""
+    c.norms += counted(math.sqrt(c.square), c.n - 1, c.norms)
+    c.scaled_norms += counted(math.sqrt(c.scaled_square), c.n - 1, c.scaled_norms)

@@ -1,0 +1,129 @@
+r"""The slots of `lane_mixture.py`: what eight lanes store of a feature, and its weights.
+
+A slot is three lines of eight floats:
+
+| line | 0 | 1 | 2 | 3 | 4 to 7 |
+|---|---|---|---|---|---|
+| 0 | n, rows that had the feature | sum of its sizes | s, the largest \|z\| | step of the last touch | G of four coins |
+| 1 | u of the elastic nets 0 to 3 | | | | Z of four coins |
+| 2 | averaged weight of lane 2 | that of lane 6 | 0 | 0 | R of four coins |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.jit import LANES, inlined
+from streaml1.core.simd import (
+    add,
+    div,
+    load_f64x8,
+    mul,
+    select_negative,
+    splat,
+    stack_buffer,
+)
+from streaml1.optim.structures.lane_table import (
+    BETS,
+    COIN,
+    DENOMINATOR,
+    LARGEST,
+    UNIT,
+    A,
+    P,
+    load_row,
+)
+from streaml1.optim.structures.soft_threshold import soft_threshold
+
+__all__ = [
+    "AVERAGE_COIN",
+    "AVERAGED_NET",
+    "AVERAGE_NET",
+    "FORGOTTEN",
+    "LINE",
+    "SLOT_BYTES",
+    "SLOW_COIN",
+    "STRIDE",
+    "SUPPORT",
+    "SUPPORT_LANE",
+    "WIDTH",
+    "averaged_weight",
+    "lane_pair",
+    "lane_values",
+    "lane_weight",
+    "slot_weights",
+    "window",
+]
+
+ONE, TWO, THREE, FOUR, LANE = (np.uint64(n) for n in (1, 2, 3, 4, LANES))
+WIDTH = 24  # floats of a slot
+STRIDE = np.uint64(WIDTH)
+SLOT_BYTES, LINE = np.uint64(8 * WIDTH), np.uint64(64)
+SUPPORT = np.uint64(14)  # of a slot: the Z of lane 6
+SUPPORT_LANE, AVERAGED_NET, SLOW_COIN = np.uint64(6), np.uint64(2), np.uint64(7)
+AVERAGE_NET, AVERAGE_COIN = np.uint64(16), np.uint64(17)  # of a slot: those of lanes 2 and 6
+FORGOTTEN = -0.0  # n of a slot that was seen and holds nothing
+WINDOW, MIN_WINDOW = 0.25, 1.0  # steps of averages: relative to those so far; and at least
+
+
+@inlined
+def window(t: float) -> float:
+    """Return how many of t steps averages reach back."""
+    return max(MIN_WINDOW, WINDOW * t)
+
+
+@inlined
+def lane_values(table: Any, x: float, z: float, bet: float) -> Any:
+    """Return the values of a non-zero in all lanes: (x, z, z, z, bet, bet, bet, bet)."""
+    lanes = stack_buffer()
+    lanes[0] = x
+    lanes[1] = z
+    lanes[2] = z
+    lanes[3] = z
+    elastic = load_f64x8(np.uint64(lanes.ctypes.data))
+    return select_negative(load_row(table, COIN), splat(bet), elastic)
+
+
+@inlined
+def lane_pair(second: float, sixth: float) -> Any:
+    """Return an f64x8 of lanes 2 and 6, the other lanes being 0."""
+    lanes = stack_buffer()
+    for k in range(LANE):
+        lanes[k] = 0.0
+    lanes[AVERAGED_NET] = second
+    lanes[SUPPORT_LANE] = sixth
+    return load_f64x8(np.uint64(lanes.ctypes.data))
+
+
+@inlined
+def slot_weights(table: Any, address: Any) -> Any:
+    """Return the weights of a slot in all lanes: over P, and of z / s for coins."""
+    gradients = mul(load_f64x8(address), load_row(table, BETS))
+    wealth = mul(load_f64x8(address + TWO * LINE), load_row(table, BETS))
+    raw = soft_threshold(load_f64x8(address + LINE), load_row(table, A))
+    stake = add(load_row(table, UNIT), div(wealth, load_row(table, LARGEST)))
+    return mul(raw, div(stake, add(load_row(table, DENOMINATOR), gradients)))
+
+
+@inlined
+def lane_weight(table: Any, slots: Any, i: Any, k: Any) -> float:
+    """Return the weight of the slot at `i` in lane k: of x, of z, or of z / s for coins."""
+    raw = soft_threshold(slots[i + LANE + k], table[A + k])
+    if k < FOUR:
+        return float(raw * table[P + k])
+    stake = table[UNIT + k] + slots[i + TWO * LANE + k] / table[LARGEST + k]
+    return float(raw * (stake / (table[DENOMINATOR + k] + slots[i + k])))
+
+
+@inlined
+def averaged_weight(slots: Any, i: Any, position: Any, w: float, t: float) -> float:
+    """Return an averaged weight of the slot at `i` as of step t; w is the weight now.
+
+    Between two touches a weight is constant: it counts for the elapsed steps.
+    """
+    elapsed = t - slots[i + THREE]
+    share = elapsed / (elapsed + window(t))
+    before = slots[i + position]
+    return float(before + (w - before) * share)
