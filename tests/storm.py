@@ -35,7 +35,7 @@ N_STEPS = 24
 def model() -> Any:
     import streaml1
 
-    return streaml1.ElasticNetClassifier(l1=1e-4, l2=1e-4)
+    return streaml1.ElasticNetClassifier(lr=0.1, l1=1e-4, l2=1e-4)
 
 
 # A worker process

@@ -52,12 +52,17 @@ class Case(NamedTuple):
 
 
 NETS: dict[str, dict[str, Any]] = {
-    "unpenalised": {"loss": "squared"},
+    "unpenalised": {"lr": 0.1, "loss": "squared"},
     "fobos": {"l1": 0.01, "lr": 0.5},
-    "both": {"l1": 0.004, "l2": 0.02, "loss": "absolute", "schedule": "constant"},
+    "both": {"lr": 0.1, "l1": 0.004, "l2": 0.02, "loss": "absolute", "schedule": "constant"},
     "sgd": {"l1": 0.004, "l2": 0.02, "update": "sgd", "loss": "hinge", "lr": 0.5},
-    "small budget": {"l1": 0.01, "budget": 7, "loss": "smoothed_hinge", "schedule": "constant"},
-    "explicit": {"l1": 0.01, "l2": 0.01, "stamps": "explicit", "budget": 500, "loss": "squared"},
+    "small budget": {
+        **{"lr": 0.1, "l1": 0.01, "budget": 7, "loss": "smoothed_hinge", "schedule": "constant"}
+    },
+    "explicit": {
+        **{"lr": 0.1, "l1": 0.01, "l2": 0.01, "stamps": "explicit"},
+        **{"budget": 500, "loss": "squared"},
+    },
     "strong": {"l1": 0.3, "l2": 2.0, "lr": 0.5, "loss": "squared", "schedule": "constant"},
     "inverse": {"l1": 0.01, "l2": 0.1, "lr": 3.0, "schedule": "inverse"},
     "scheduler": {"l1": 0.01, "lr": optim.schedulers.InverseScaling(0.5, 0.4), "loss": "squared"},
@@ -321,6 +326,7 @@ def test_zeroed_weights_have_exact_means(
     """Rates from 0 to huge, so that A barely moves or jumps; the grid agrees with a search."""
     kind = TruncatedGradientRegressor if truncated else ElasticNetRegressor
     params = {"gravity": l1, "period": 3} if truncated else {"l1": l1}
+    params["lr"] = 0.1
     model = kind(**params, schedule="constant", average=True, clip_gradient=2.0)
     plain = kind(**params, schedule="constant", clip_gradient=2.0)
     sums, t, n = np.zeros(40), 0, 0

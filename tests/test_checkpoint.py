@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def new_model(**params: Any) -> Any:
-    return streaml1.ElasticNetClassifier(**{"l1": 1e-4, "l2": 1e-4, **params})
+    return streaml1.ElasticNetClassifier(**{"lr": 0.1, "l1": 1e-4, "l2": 1e-4, **params})
 
 
 def state(model: Any) -> tuple[Any, ...]:

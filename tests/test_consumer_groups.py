@@ -57,7 +57,7 @@ def rows(n: int, seed: int = 0) -> list[str]:
 
 
 def model() -> Any:
-    return streaml1.ElasticNetClassifier(l1=1e-4, l2=1e-4)
+    return streaml1.ElasticNetClassifier(lr=0.1, l1=1e-4, l2=1e-4)
 
 
 class Worker(threading.Thread):
@@ -447,7 +447,7 @@ def test_model_with_other_parameters_is_rejected(broker: Broker, tmp_path: Path)
     broker.send(topic, rows(10))
     run_worker(broker.url(topic), tmp_path, 10)
     worker = Worker(broker.url(topic), tmp_path)
-    worker.group._model = streaml1.ElasticNetClassifier(l1=0.5)
+    worker.group._model = streaml1.ElasticNetClassifier(lr=0.1, l1=0.5)
     worker.start()
     worker.join(30)
     assert isinstance(

@@ -297,7 +297,7 @@ def test_error_in_float_of_a_value_propagates() -> None:
             raise CustomError
 
     for first_x in ({"a": 1.0}, {1: 1.0}):
-        model = ElasticNetClassifier()
+        model = ElasticNetClassifier(lr=0.1)
         model.learn_one(first_x, True)
         before = state(model)
         for x in ({"new": 1.0, "b": Failing()}, {3: 1.0, 4: Failing()}):
@@ -327,7 +327,7 @@ def test_zeros_and_none_are_absent() -> None:
 
 
 def test_negative_zero_predicts_zero() -> None:
-    assert str(ElasticNetRegressor().predict_one({"a": -1.0})) == "0.0"
+    assert str(ElasticNetRegressor(lr=0.1).predict_one({"a": -1.0})) == "0.0"
 
 
 # Names
@@ -415,7 +415,7 @@ def test_error_in_comparison_of_a_name_propagates() -> None:
             raise RuntimeError("not comparable")
 
     for first_x in ({1: 1.0}, {"a": 1.0, 1: 1.0}):
-        model = ElasticNetClassifier()
+        model = ElasticNetClassifier(lr=0.1)
         model.learn_one(first_x, True)
         before = model.weights
         x = {NotComparable(): 1.0, "new": 1.0}
@@ -433,7 +433,7 @@ def test_error_in_comparison_of_a_name_propagates() -> None:
 
 def test_prediction_adds_no_names() -> None:
     for first_x in ({"a": 1.0}, {1: 1.0}, {}):
-        model = ElasticNetClassifier()
+        model = ElasticNetClassifier(lr=0.1)
         model.learn_one(first_x, True)
         before, size = state(model), model._engine.rule.size
         for k in range(300):
@@ -512,7 +512,7 @@ def test_growth_by_one_name_at_a_time() -> None:
 
 @pytest.mark.parametrize("kind", [dict, Dict])
 def test_dict_of_100_000_features(kind: Any) -> None:
-    model, int_model = new_model(), ElasticNetClassifier(l1=1e-3, l2=1e-2)
+    model, int_model = new_model(), ElasticNetClassifier(lr=0.1, l1=1e-3, l2=1e-2)
     int_model.learn_one({100_001: 1.0}, True)
     big = kind({f"b{k}": 1.0 for k in range(100_000)})
     assert model._margin(big) == model.intercept
@@ -552,7 +552,7 @@ CHANGES: dict[str, Callable[[dict[Any, Any]], Any]] = {
 @pytest.mark.parametrize("name_type", ["str", "int"])
 def test_dict_changed_by_its_own_values(change: str, name_type: str) -> None:
     for first_x in ({"a": 1.0}, {1: 1.0}):
-        model = ElasticNetClassifier()
+        model = ElasticNetClassifier(lr=0.1)
         model.learn_one(first_x, True)
         for _ in range(20):
             x: dict[Any, Any] = {}
@@ -585,7 +585,7 @@ def test_value_that_calls_the_model() -> None:
 
 
 def test_value_with_an_int_name_that_calls_the_model() -> None:
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(lr=0.1)
     model.learn_one({1: 1.0}, True)
 
     class Reentrant:

@@ -19,11 +19,11 @@ from streaml1.core.rows import BadExample
 from streaml1.training import evaluate, predictions
 
 MODELS: dict[str, Any] = {
-    "logistic": lambda: streaml1.ElasticNetClassifier(l1=1e-3),
+    "logistic": lambda: streaml1.ElasticNetClassifier(lr=0.1, l1=1e-3),
     "auto": lambda: streaml1.ElasticNetClassifier(lr="auto", hash_bits=8),
     "hinge": lambda: streaml1.PegasosClassifier(l2=0.01),
-    "crossed": lambda: streaml1.ElasticNetClassifier(cross=[("a", "b")]),
-    "squared": lambda: streaml1.ElasticNetRegressor(loss="squared"),
+    "crossed": lambda: streaml1.ElasticNetClassifier(lr=0.1, cross=[("a", "b")]),
+    "squared": lambda: streaml1.ElasticNetRegressor(lr=0.1, loss="squared"),
     "many": lambda: streaml1.SoftmaxClassifier(),
 }
 
@@ -87,7 +87,7 @@ def test_report_matches_the_predictions(name: str) -> None:
 
 
 def test_sources_limits_and_invalid_arguments() -> None:
-    model = streaml1.ElasticNetClassifier()
+    model = streaml1.ElasticNetClassifier(lr=0.1)
     model.learn_many([{"a": 1.0}, {"b": 1.0}] * 50, [True, False] * 50)
     pairs: list[Any] = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 10
     assert evaluate(model, pairs, limit=7, every=5).lines[-1].error == 0.0
@@ -103,7 +103,7 @@ def test_sources_limits_and_invalid_arguments() -> None:
 
 
 def test_event_stops_the_evaluation() -> None:
-    model, stop = streaml1.ElasticNetClassifier(), threading.Event()
+    model, stop = streaml1.ElasticNetClassifier(lr=0.1), threading.Event()
     pairs: list[Any] = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 10
     report = evaluate(model, pairs, every=4, stop=stop, on_line=lambda line: stop.set())
     assert report.examples == 4
@@ -127,7 +127,10 @@ def test_waiting_source_receives_the_stop_function() -> None:
         for kind in ("event", "function"):
             stop = threading.Event()
             stop_argument: Any = stop if kind == "event" else stop.is_set
-            assert run(streaml1.ElasticNetClassifier(), Waiting(), stop=stop_argument).examples == 0
+            assert (
+                run(streaml1.ElasticNetClassifier(lr=0.1), Waiting(), stop=stop_argument).examples
+                == 0
+            )
 
 
 @pytest.mark.parametrize("source", ["pairs", "lines"])
@@ -137,7 +140,7 @@ def test_river_models(name: str, source: str) -> None:
     models: dict[str, Any] = {
         "river": linear_model.LogisticRegression(),
         "regression": linear_model.LinearRegression(),
-        "pipeline": preprocessing.MinMaxScaler() | streaml1.ElasticNetClassifier(),
+        "pipeline": preprocessing.MinMaxScaler() | streaml1.ElasticNetClassifier(lr=0.1),
         "many": preprocessing.MinMaxScaler() | streaml1.SoftmaxClassifier(),
     }
     model = models[name]

@@ -678,16 +678,16 @@ def test_prefix_order_does_not_affect_weights() -> None:
 ])  # fmt: skip
 def test_invalid_crosses_are_rejected(cross: Any) -> None:
     with pytest.raises(ValueError, match="^cross"):
-        ElasticNetClassifier(cross=cross)
+        ElasticNetClassifier(lr=0.1, cross=cross)
 
 
 def test_prefix_with_separator_is_rejected() -> None:
     with pytest.raises(ValueError, match="cross has the prefix 'a x b', but ' x ' joins the names"):
-        ElasticNetClassifier(cross=[("a x b", "c")])
+        ElasticNetClassifier(lr=0.1, cross=[("a x b", "c")])
 
 
 def test_empty_cross_list_is_none() -> None:
-    assert ElasticNetClassifier(cross=[]).cross is None
+    assert ElasticNetClassifier(lr=0.1, cross=[]).cross is None
 
 
 def test_cross_cannot_change() -> None:
@@ -834,7 +834,7 @@ def run(*args: str) -> Any:
 def test_wide_integer_ids_cannot_be_crossed(tmp_path: Path) -> None:
     file = tmp_path / "a.svm"
     file.write_text("1 3:1 5000000000:1\n")
-    model = ElasticNetClassifier(cross=[("a", "b")])
+    model = ElasticNetClassifier(lr=0.1, cross=[("a", "b")])
     with pytest.raises(BadExample, match="no names to cross"):
         streaml1.progressive(model, file)
     wide = csr_matrix((np.ones(1), [2**40], [0, 1]), shape=(1, 2**41))
@@ -846,7 +846,7 @@ def test_wide_integer_ids_cannot_be_crossed(tmp_path: Path) -> None:
 def test_first_rejected_row_is_reported() -> None:
     xs = [{"b": 1.0}, {"a=1 x b=2": 1.0}, {"q": float("nan")}]
     with pytest.raises(BadExample, match="reads as a cross") as error:
-        ElasticNetClassifier(cross=[("a", "b")]).learn_many(xs, [True] * 3)
+        ElasticNetClassifier(lr=0.1, cross=[("a", "b")]).learn_many(xs, [True] * 3)
     assert error.value.row == 1
 
 
@@ -855,8 +855,8 @@ def test_first_prediction_with_many_crosses_uses_the_kernel(
 ) -> None:
     """The context sized for the dict is too small for its crosses and must be enlarged."""
     x = {f"text^{k}": 1.0 for k in range(60)}
-    model = ElasticNetClassifier(cross=[("text", "text")])
-    trained = ElasticNetClassifier(cross=[("text", "text")])
+    model = ElasticNetClassifier(lr=0.1, cross=[("text", "text")])
+    trained = ElasticNetClassifier(lr=0.1, cross=[("text", "text")])
     trained.learn_one(x, True)
     expected = trained.predict_proba_one(x)
     unpickled = pickle.loads(pickle.dumps(trained))
@@ -872,7 +872,7 @@ def test_first_prediction_with_many_crosses_uses_the_kernel(
 def test_prefix_counts_around_the_byte_limit(n: int) -> None:
     heads = ["a^b^c^d^e^f^g^h"[: 2 * k + 1] for k in range(8)]
     cross = [(heads[k], heads[k + 1]) for k in range(0, 8, 2)]
-    model = ElasticNetClassifier(cross=cross, hash_bits=18)
+    model = ElasticNetClassifier(lr=0.1, cross=cross, hash_bits=18)
     model.learn_many([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}, {"a": 1.0}], [True, False])
     crosses = spec.Interactions([*map(tuple, cross)])
     batch = batch_of([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}])

@@ -221,7 +221,7 @@ def test_separate_models_in_threads(seconds: float) -> None:
     rows = [({f"n{(i * 7 + j) % 500}": 1.0 for j in range(20)}, i % 3 == 0) for i in range(500)]
 
     def run(results: list[Any]) -> None:
-        model = ElasticNetClassifier(l1=1e-3)
+        model = ElasticNetClassifier(lr=0.1, l1=1e-3)
         for x, y in rows:
             model.learn_one(x, y)
             model.predict_one(x)
@@ -242,7 +242,7 @@ def test_concurrent_reader_does_not_store_stale_addresses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A reader runs after the old addresses are dropped and before the new arrays exist."""
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(lr=0.1)
     model.learn_one({5: 1.0}, True)
     original = ElasticNet.__new__
 
@@ -315,7 +315,7 @@ def test_memory_errors_leave_a_consistent_model(
     if failure == "cross late" and work not in ("text", "rows"):
         pytest.skip("this operation computes no crosses")
     cross = [("b", "c")] if failure == "cross late" else ()
-    model, twin = (ElasticNetClassifier(l1=1e-4, cross=cross) for _ in range(2))
+    model, twin = (ElasticNetClassifier(lr=0.1, l1=1e-4, cross=cross) for _ in range(2))
     for m in (model, twin):
         if initial == "text":
             m.learn_many(_text(900, b"a"), [True] * 900)

@@ -106,14 +106,16 @@ def call_all_methods(model: Any, folder: Path) -> None:
 
 @compiled_only
 def test_second_call_does_not_compile(tmp_path: Path) -> None:
-    call_all_methods(ElasticNetClassifier(l1=1e-3), tmp_path)
+    call_all_methods(ElasticNetClassifier(lr=0.1, l1=1e-3), tmp_path)
     before = compilations()
     assert len(before) > 8
     call_all_methods(
-        ElasticNetClassifier(l1=1, l2=np.float32(0.5), update="sgd", loss="hinge"), tmp_path
+        ElasticNetClassifier(lr=0.1, l1=1, l2=np.float32(0.5), update="sgd", loss="hinge"), tmp_path
     )
     call_all_methods(ElasticNetRegressor(lr=1, schedule="constant", loss="absolute"), tmp_path)
-    call_all_methods(ElasticNetRegressor(l2=0.1, intercept_init=1, clip_gradient=5), tmp_path)
+    call_all_methods(
+        ElasticNetRegressor(lr=0.1, l2=0.1, intercept_init=1, clip_gradient=5), tmp_path
+    )
     assert compilations() == before
 
 

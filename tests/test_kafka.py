@@ -58,7 +58,7 @@ def as_json(row: str) -> str:
 
 
 def model() -> Any:
-    return streaml1.ElasticNetClassifier(l1=1e-4, l2=1e-4)
+    return streaml1.ElasticNetClassifier(lr=0.1, l1=1e-4, l2=1e-4)
 
 
 def state(model: Any) -> tuple[Any, ...]:

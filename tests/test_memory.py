@@ -60,7 +60,7 @@ def test_capacity_grows_only_if_freeing_zero_weights_is_not_enough(
 
 def test_int_slots_have_headroom() -> None:
     """Slowly rising ids must not reallocate all weights with every block."""
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(lr=0.1)
     sizes = []
     for top in (100_000, 105_000, 112_000):
         ids = np.arange(top - 1000, top + 1, 10, dtype=np.uint32)
@@ -112,7 +112,7 @@ def test_memory_is_proportional_to_nonzero_weights(name: Callable[[int], Any]) -
 def test_widely_spread_ints_are_interned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dense int ids map directly to slots; widely spread ids go through the hash table."""
     d = 2**25
-    model, twin = ElasticNetClassifier(l1=1e-3), ElasticNetClassifier(l1=1e-3)
+    model, twin = ElasticNetClassifier(lr=0.1, l1=1e-3), ElasticNetClassifier(lr=0.1, l1=1e-3)
     rng = np.random.default_rng(5)
     ids = np.sort(rng.choice(d, (200, 20)), axis=1).astype(np.int32)
     X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(201) * 20), (200, d))
@@ -145,7 +145,7 @@ def test_large_matrix_chooses_slots_by_distinct_columns(
     rng = np.random.default_rng(6)
     columns = rng.choice(5_000_000, n_columns, replace=False).astype(np.int32)
     X, y = random_csr(columns[rng.integers(0, n_columns, 800_000)])
-    model, twin = (ElasticNetClassifier(l1=1e-5) for _ in range(2))
+    model, twin = (ElasticNetClassifier(lr=0.1, l1=1e-5) for _ in range(2))
     p = model.progressive_many(X, y)
     assert isinstance(model._engine.vocabulary, vocabulary_type)
     rows = (
@@ -159,7 +159,7 @@ def test_interned_ints_become_slots_when_the_table_grows() -> None:
     """Small blocks start in a hash table; the ids move to direct slots when it has to grow."""
     rng = np.random.default_rng(7)
     X, y = random_csr(rng.integers(0, 4_500_000, 600_000).astype(np.int32))
-    model, twin = (ElasticNetClassifier(l1=1e-5) for _ in range(2))
+    model, twin = (ElasticNetClassifier(lr=0.1, l1=1e-5) for _ in range(2))
     kinds, p = [], []
     for lo in range(0, 30_000, 1_000):
         p.append(model.progressive_many(X[lo : lo + 1000], y[lo : lo + 1000]))
@@ -373,7 +373,7 @@ hashed_names = (
 def test_hashed_learning_is_bit_identical_on_all_paths(
     rows: list[tuple[dict[Any, Any], bool]], b: int
 ) -> None:
-    models = [ElasticNetClassifier(l1=1e-3, l2=1e-2, hash_bits=b) for _ in range(3)]
+    models = [ElasticNetClassifier(lr=0.1, l1=1e-3, l2=1e-2, hash_bits=b) for _ in range(3)]
     for x, y in rows:
         assert models[0].predict_proba_one(x) == models[1].predict_proba_one(Dict(x))
         models[0].learn_one(x, y)
@@ -391,7 +391,7 @@ def test_hashed_matrix_equals_hashed_dicts() -> None:
     for d, b in ((50, 6), (5_000, 6), (5_000, 10)):
         X = csr_matrix(rng.normal(size=(300, d)) * (rng.random((300, d)) < 20 / d))
         y = rng.random(300) < 0.5
-        model, twin = (ElasticNetClassifier(l1=1e-3, hash_bits=b) for _ in range(2))
+        model, twin = (ElasticNetClassifier(lr=0.1, l1=1e-3, hash_bits=b) for _ in range(2))
         p = model.progressive_many(X, y)
         q = []
         for i in range(300):
@@ -404,7 +404,7 @@ def test_hashed_matrix_equals_hashed_dicts() -> None:
 
 
 def test_colliding_names_share_a_weight() -> None:
-    model = ElasticNetClassifier(hash_bits=4)
+    model = ElasticNetClassifier(lr=0.1, hash_bits=4)
     names = [f"w{k}" for k in range(100)]
     colliding = model.collisions("w0", names)
     assert colliding and "w0" not in colliding
@@ -415,7 +415,7 @@ def test_colliding_names_share_a_weight() -> None:
     model.learn_one({"w0": 1.0, colliding[0]: -1.0}, True)  # the values cancel
     assert model.n_features_seen == 1
     with pytest.raises(AttributeError, match="hash_bits=None"):
-        ElasticNetClassifier().slot("w0")
+        ElasticNetClassifier(lr=0.1).slot("w0")
     with pytest.raises(BadExample, match="whose hash differs between processes"):
         model.learn_one({frozenset({1}): 1.0}, True)
     with pytest.raises(BadExample, match="too large"):
@@ -427,7 +427,7 @@ def test_colliding_names_share_a_weight() -> None:
 
 
 def test_features_seen_are_estimated_with_hashing() -> None:
-    model = ElasticNetClassifier(hash_bits=14, l1=0.5)
+    model = ElasticNetClassifier(lr=0.1, hash_bits=14, l1=0.5)
     for i in range(200):
         model.learn_one({f"w{i * 50 + j}": 1.0 for j in range(50)}, i % 2 == 0)
     assert model.n_features_seen == pytest.approx(10_000, rel=0.03)
@@ -711,15 +711,15 @@ def test_report_lines_resolve_names_lazily(monkeypatch: pytest.MonkeyPatch) -> N
         lambda vocabulary, slots: lookups.append(len(slots)) or names_at(vocabulary, slots),
     )
     stream = (({f"w{k % 97}": 1.0}, k % 3 == 0) for k in range(500))
-    report = progressive(ElasticNetClassifier(), stream, every=100)
+    report = progressive(ElasticNetClassifier(lr=0.1), stream, every=100)
     assert [line.born for line in report.lines] == [97, 0, 0, 0, 0] and not lookups
     assert report.changes == ([], [])
-    report = progressive(ElasticNetClassifier(), [({"a": 1.0}, True)])
+    report = progressive(ElasticNetClassifier(lr=0.1), [({"a": 1.0}, True)])
     assert [name for name, _ in report.changes.born] == ["a"] and sum(lookups) == 1
 
 
 def test_rejected_matrix_reports_no_changes() -> None:
-    model = ElasticNetClassifier(l1=1e-4)
+    model = ElasticNetClassifier(lr=0.1, l1=1e-4)
     model.learn_one({3: 1.0, 2**22: 1.0}, True)
     watch = model.watch()
     X = csr_matrix((np.ones(6000), (np.arange(6000), np.arange(6000) * 10_000)), (6000, 2**26))
@@ -807,7 +807,7 @@ def test_custom_key_equal_to_an_int_is_the_same_feature() -> None:
             return other == 5
 
     for name in (Five(), 5 + 0j):
-        model = ElasticNetRegressor()
+        model = ElasticNetRegressor(lr=0.1)
         model.learn_one({name: 1.0}, 1.0)
         X = csr_matrix(([1.0], [5], [0, 1]), shape=(1, 10))
         model.learn_many(X, [1.0])
@@ -824,7 +824,7 @@ def test_distinct_keys_with_one_name_are_one_feature() -> None:
         def __hash__(self) -> int:
             return 7
 
-    model, twin = (ElasticNetRegressor(l1=0.01, max_features=50) for _ in range(2))
+    model, twin = (ElasticNetRegressor(lr=0.1, l1=0.01, max_features=50) for _ in range(2))
     for m, x in ((model, {Own("a"): 1.0, Own("a"): 2.0, "b": 1.0}), (twin, {"a": 3.0, "b": 1.0})):
         m.learn_one(x, 1.0)
         m.learn_many([x], [2.0])
@@ -833,7 +833,7 @@ def test_distinct_keys_with_one_name_are_one_feature() -> None:
 
 
 def test_saved_model_distinguishes_surrogates(tmp_path: Path) -> None:
-    model = ElasticNetRegressor()
+    model = ElasticNetRegressor(lr=0.1)
     model.learn_one({"\ud83d\ude00": 1.0, "\U0001f600": -1.0, "\ud800": 2.0}, 1.0)
     model.save(tmp_path / "m")
     assert streaml1.load(tmp_path / "m").weights == model.weights
@@ -845,7 +845,7 @@ def test_saved_model_distinguishes_surrogates(tmp_path: Path) -> None:
 @pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dict kernels are not available")
 def test_replaced_kernel_context_is_closed() -> None:
     """Another thread may still hold a reference to the old context."""
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(lr=0.1)
     model.learn_one({"a": 1.0}, True)
     model.learn_one({"a": 1.0}, True)
     old_context = model._engine._context
@@ -871,7 +871,7 @@ def test_long_rows_take_linear_time() -> None:
 
 
 def test_interrupted_change_of_max_features_loses_nothing() -> None:
-    model = ElasticNetClassifier(max_features=5)
+    model = ElasticNetClassifier(lr=0.1, max_features=5)
     model.learn_one({"a": 1.0, "b": 1.0}, True)
     model._engine.online[0].most = 0  # simulates the interrupt after this assignment
     model.learn_one({"a": 1.0}, True)

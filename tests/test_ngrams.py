@@ -114,8 +114,8 @@ def test_all_input_paths_agree(tmp_path: Path, bits: int | None) -> None:
 
 
 def test_ngram_and_explicit_feature_are_summed() -> None:
-    model = ElasticNetClassifier(text=["m"], l1=0.0)
-    twin = ElasticNetClassifier(l1=0.0)
+    model = ElasticNetClassifier(lr=0.1, text=["m"], l1=0.0)
+    twin = ElasticNetClassifier(lr=0.1, l1=0.0)
     model.learn_one({"m": "a a b", "m=a": 0.5}, True)
     twin.learn_one({"m=a": 2.5, "m=b": 1.0}, True)
     assert model.weights == twin.weights
@@ -127,13 +127,13 @@ def test_ngram_and_explicit_feature_are_summed() -> None:
 def test_frames_with_missing_text() -> None:
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     columns = {"m": ["a b", None, ""], "n": [1.0, 2.0, 0.0]}
-    twin = ElasticNetClassifier(text=["m"])
+    twin = ElasticNetClassifier(lr=0.1, text=["m"])
     twin.learn_many([{"m": "a b", "n": 1.0}, {"n": 2.0}, {}], [1, 0, 1])
     for frame in (pandas.DataFrame(columns), polars.DataFrame(columns)):
-        model = ElasticNetClassifier(text=["m"])
+        model = ElasticNetClassifier(lr=0.1, text=["m"])
         model.learn_many(frame, [1, 0, 1])
         assert model.weights == twin.weights
-    text_only = ElasticNetClassifier(text=["m"])
+    text_only = ElasticNetClassifier(lr=0.1, text=["m"])
     text_only.learn_many(pandas.DataFrame({"m": ["a"]}), [1])
     assert set(text_only.weights) == {"m=a"}
 
@@ -215,7 +215,8 @@ def test_long_texts(texts: list[str], ngrams: int, is_repeated: bool) -> None:
     X = [{"m": text * (1 + is_repeated)} for text in texts]
     assert kernel_counts(ngram_spec, X) == python_counts(ngram_spec, X)
     model, twin = (
-        ElasticNetClassifier(text=text_features, ngrams=ngrams) for text_features in (["m"], None)
+        ElasticNetClassifier(lr=0.1, text=text_features, ngrams=ngrams)
+        for text_features in (["m"], None)
     )
     for x in X:
         plain = ngram_spec.expand(x)
@@ -260,8 +261,8 @@ UNUSUAL_TEXTS = [
 def test_single_dicts(bits: int | None) -> None:
     """Compare with a model that receives the n-grams as named features."""
     chance = random.Random(4)
-    model = ElasticNetClassifier(text=["m", "t"], ngrams=2, hash_bits=bits, l1=1e-3)
-    twin = ElasticNetClassifier(hash_bits=bits, l1=1e-3)
+    model = ElasticNetClassifier(lr=0.1, text=["m", "t"], ngrams=2, hash_bits=bits, l1=1e-3)
+    twin = ElasticNetClassifier(lr=0.1, hash_bits=bits, l1=1e-3)
     ngram_spec = NGrams(["m", "t"], 2)
     for k in range(300):
         x: dict[Any, Any] = {"site": chance.choice("xyz"), "age": chance.choice([None, 0, 2.5])}
@@ -293,7 +294,7 @@ def test_single_dicts(bits: int | None) -> None:
 
 @compiled
 def test_ngrams_are_not_decoded_to_strings() -> None:
-    model = ElasticNetClassifier(text=["m"], ngrams=2)
+    model = ElasticNetClassifier(lr=0.1, text=["m"], ngrams=2)
     for k in range(2000):
         model.learn_one({"m": f"a{k} b{k} c", "site": "x"}, k % 2 == 0)
     model.learn_many([{"m": "d e", "site": "y"}], [1])
@@ -310,11 +311,11 @@ def test_csv_and_json_files(tmp_path: Path) -> None:
     plain = [{"m": text.replace('""', '"'), "n": k} for k, text in enumerate(texts)]
     lines = [json.dumps({"x": x, "y": k % 2}) for k, x in enumerate(plain)]
     (tmp_path / "x.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    twin = ElasticNetClassifier()
+    twin = ElasticNetClassifier(lr=0.1)
     for k, x in enumerate(plain):
         twin.learn_one(NGrams(["m"], 2).expand(x), k % 2)
     for name, options in (("x.csv", {"target": "y"}), ("x.jsonl", {})):
-        model = ElasticNetClassifier(text=["m"], ngrams=2)
+        model = ElasticNetClassifier(lr=0.1, text=["m"], ngrams=2)
         streaml1.progressive(model, str(tmp_path / name), **options)
         assert model.weights == twin.weights
 
@@ -330,7 +331,9 @@ FRAMES = [
 @pytest.mark.parametrize("bits", [None, 12])
 @pytest.mark.parametrize("frame", FRAMES)
 def test_missing_text_in_a_frame_is_absent(frame: Any, bits: int | None) -> None:
-    from_frame, from_dicts = (ElasticNetClassifier(text=["m"], hash_bits=bits) for _ in range(2))
+    from_frame, from_dicts = (
+        ElasticNetClassifier(lr=0.1, text=["m"], hash_bits=bits) for _ in range(2)
+    )
     from_frame.learn_many(frame(["a b", None, "b"]), [True, False, True])
     from_dicts.learn_many([{"m": "a b"}, {"m": None}, {"m": "b"}], [True, False, True])
     assert from_frame.weights == from_dicts.weights and from_frame.n_iterations == 3
@@ -339,7 +342,7 @@ def test_missing_text_in_a_frame_is_absent(frame: Any, bits: int | None) -> None
 @pytest.mark.parametrize("values", [[1.0, math.nan], ["a", math.nan]])
 def test_nan_text_is_rejected(values: list[Any]) -> None:
     frame = pd.DataFrame({"m": pd.Series(values, dtype=object if "a" in values else float)})
-    model = ElasticNetClassifier(text=["m"])
+    model = ElasticNetClassifier(lr=0.1, text=["m"])
     with pytest.raises(BadExample, match="'m' is NaN") as error:
         model.learn_many(frame, [True, False])
     assert error.value.row == 1 and not model.weights
@@ -357,5 +360,5 @@ def test_category_named_like_an_ngram() -> None:
 def test_first_rejected_row_is_reported(bad: Any, message: str) -> None:
     xs = [{"a": 1.0}, bad, {"m": "spam", "m=spam": math.nan}]
     with pytest.raises(BadExample, match=message) as error:
-        ElasticNetClassifier(text=["m"]).learn_many(xs, [True] * 3)
+        ElasticNetClassifier(lr=0.1, text=["m"]).learn_many(xs, [True] * 3)
     assert error.value.row == 1

@@ -673,7 +673,7 @@ def test_ids_beyond_32_bits_mix_with_small_ids() -> None:
     text = f"1 {2**32 - 1}:1\n1 {2**32}:1 5:2\n-1 5:1 {2**63 - 1}:3\n1 5:1\n".encode()
     parsed = line_parser("svmlight").read(text)
     assert outcome(parsed) == outcome(python_parser("svmlight", True).read(text))
-    model, reference = (streaml1.ElasticNetClassifier(l1=1e-3) for _ in range(2))
+    model, reference = (streaml1.ElasticNetClassifier(lr=0.1, l1=1e-3) for _ in range(2))
     model.learn_many(parsed.x, parsed.y > 0)
     reference.learn_many(list(parsed.x), parsed.y > 0)
     assert model.weights == reference.weights and model.n_features_seen == 4
@@ -758,14 +758,14 @@ def training_line(format: str, random: Random) -> str:
 
 
 MODELS: dict[str, Callable[[], Any]] = {
-    "elastic net": lambda: streaml1.ElasticNetClassifier(l1=3e-3),
-    "hashed": lambda: streaml1.ElasticNetClassifier(l1=1e-4, hash_bits=8),
-    "capped": lambda: streaml1.ElasticNetClassifier(l1=1e-4, max_features=50),
+    "elastic net": lambda: streaml1.ElasticNetClassifier(lr=0.1, l1=3e-3),
+    "hashed": lambda: streaml1.ElasticNetClassifier(lr=0.1, l1=1e-4, hash_bits=8),
+    "capped": lambda: streaml1.ElasticNetClassifier(lr=0.1, l1=1e-4, max_features=50),
     "ball": lambda: streaml1.L1BallClassifier(radius=5.0),
     "ftrl": lambda: streaml1.FTRLClassifier(),
     "eg": lambda: streaml1.EGClassifier(n_features=8000),
     "softmax": lambda: streaml1.SoftmaxClassifier(),
-    "regressor": lambda: streaml1.ElasticNetRegressor(l1=1e-3),
+    "regressor": lambda: streaml1.ElasticNetRegressor(lr=0.1, l1=1e-3),
 }
 
 
@@ -821,7 +821,7 @@ def test_file_trains_the_same_model_as_its_dicts(name: str, format: str, tmp_pat
 def test_names_from_text_and_dicts_share_weights(tmp_path: Path) -> None:
     """Alternate text and dicts, with eviction of zero weights and save/load in between."""
     random = Random(3)
-    text_model, dict_model = (streaml1.ElasticNetClassifier(l1=2e-2) for _ in range(2))
+    text_model, dict_model = (streaml1.ElasticNetClassifier(lr=0.1, l1=2e-2) for _ in range(2))
     parser = line_parser("vw")
     for k in range(40):
         lines = [
@@ -914,7 +914,7 @@ def save_model(model: Any) -> Path:
 
 
 def test_new_names_are_decoded_lazily() -> None:
-    model = streaml1.ElasticNetClassifier(l1=1e-3)
+    model = streaml1.ElasticNetClassifier(lr=0.1, l1=1e-3)
     x = line_parser("vw").read(b"1 |a b c=d\n0 | b a^b\n").x
     model.learn_many(x, [True, False])
     model.learn_many(x, [True, False])
@@ -930,7 +930,7 @@ def test_bad_value_in_text_is_rejected_with_its_row() -> None:
     for text in (b"1 |a b:1\n0 |a b:1e60 c:0\n", b"1 |a b:1\n0 |a b:9e49 b:9e49\n"):
         for hash_bits in (None, 10):
             model, reference = (
-                streaml1.ElasticNetClassifier(hash_bits=hash_bits) for _ in range(2)
+                streaml1.ElasticNetClassifier(lr=0.1, hash_bits=hash_bits) for _ in range(2)
             )
             x = line_parser("vw").read(text).x
             errors = []
@@ -951,7 +951,7 @@ def test_pipelines_learn_from_files_as_from_dicts(format: str, tmp_path: Path) -
     path.write_text("\n".join(rows))
     parse = PARSERS[format]
     model, reference = (
-        preprocessing.StandardScaler() | streaml1.ElasticNetClassifier() for _ in range(2)
+        preprocessing.StandardScaler() | streaml1.ElasticNetClassifier(lr=0.1) for _ in range(2)
     )
     streaml1.progressive(model, path)
     for x, y, w in map(parse, rows):
@@ -1027,7 +1027,7 @@ def test_values_checked_flag_of_named_rows(
     assert isinstance(block.x, NamedRows)
     assert block.x.values_checked == checked
     assert block.x[:1].values_checked == checked
-    model = streaml1.ElasticNetClassifier()
+    model = streaml1.ElasticNetClassifier(lr=0.1)
     if not checked:
         with pytest.raises(streaml1.BadExample, match="'a' is too large"):
             model.learn_many(block.x, [True])
@@ -1079,7 +1079,10 @@ def test_plain_flag_implies_unique_names(
         sources = names if format == "csv" else map(str, rows)
         assert block.x.plain == block.x[1:].plain == (not any("=" in source for source in sources))
     for row, x in enumerate(rows):
-        text_model, dict_model = streaml1.ElasticNetClassifier(), streaml1.ElasticNetClassifier()
+        text_model, dict_model = (
+            streaml1.ElasticNetClassifier(lr=0.1),
+            streaml1.ElasticNetClassifier(lr=0.1),
+        )
         text_model.learn_many(block.x[row : row + 1], [True])
         dict_model.learn_one(x, True)
         assert text_model.weights == dict_model.weights
@@ -1104,7 +1107,7 @@ def test_duplicate_names_are_summed_before_hashing(
     x = line_parser("vw").read("\n".join(lines).encode()).x
     for k, line in enumerate(lines):
         text_model, dict_model = (
-            streaml1.ElasticNetClassifier(hash_bits=hash_bits) for _ in range(2)
+            streaml1.ElasticNetClassifier(lr=0.1, hash_bits=hash_bits) for _ in range(2)
         )
         text_model.learn_many(x[k : k + 1], [True])
         dict_model.learn_one(parse_vw(line)[0], True)

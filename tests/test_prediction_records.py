@@ -57,9 +57,9 @@ def run(*args: str) -> Result:
 
 
 MODELS = {
-    "elastic-net": streaml1.ElasticNetClassifier(l1=1e-3),
-    "hinge": streaml1.ElasticNetClassifier(l1=1e-3, loss="hinge"),
-    "value": streaml1.ElasticNetRegressor(l1=1e-3),
+    "elastic-net": streaml1.ElasticNetClassifier(lr=0.1, l1=1e-3),
+    "hinge": streaml1.ElasticNetClassifier(lr=0.1, l1=1e-3, loss="hinge"),
+    "value": streaml1.ElasticNetRegressor(lr=0.1, l1=1e-3),
     "softmax": streaml1.SoftmaxClassifier(strength=1e-3),
 }
 LABELS = {"value": [0.5, -1.0, 3.0], "softmax": ["a", 3, "c"]}

@@ -183,15 +183,15 @@ LEARNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
     "fobos": (S.ElasticNetClassifier(l1=0.02, l2=0.1, lr=0.5), "net", {"l1": 0.02, "l2": 0.1}),
     "sgd": (S.ElasticNetClassifier(l1=0.02, update="sgd", lr=0.5), "net", {"l1": 0.02}),
     "smoothed": (
-        S.ElasticNetClassifier(l1=0.02, loss="smoothed_hinge", intercept_lr=0.0), "net",
+        S.ElasticNetClassifier(lr=0.1, l1=0.02, loss="smoothed_hinge", intercept_lr=0.0), "net",
         {"l1": 0.02},
     ),
     "auto": (S.ElasticNetClassifier(l1=0.02, lr="auto"), "net", {"l1": 0.02}),
     "adaptive": (
         S.AdaptiveElasticNetClassifier(l1=0.02, l2=0.1), "net", {"l1": 0.02, "l2": 0.1}
     ),
-    "squared": (S.ElasticNetRegressor(l1=0.02, l2=0.1), "net", {"l1": 0.02, "l2": 0.1}),
-    "hinge": (S.ElasticNetClassifier(l2=0.2, loss="hinge"), "hinge", {"l2": 0.2}),
+    "squared": (S.ElasticNetRegressor(lr=0.1, l1=0.02, l2=0.1), "net", {"l1": 0.02, "l2": 0.1}),
+    "hinge": (S.ElasticNetClassifier(lr=0.1, l2=0.2, loss="hinge"), "hinge", {"l2": 0.2}),
     "truncated": (S.TruncatedGradientClassifier(gravity=0.02, period=3), "net", {"l1": 0.02}),
     "smidas": (S.SMIDASClassifier(l1=0.02, n_features=D), "net", {"l1": 0.02}),
     "norm l2": (S.FOBOSClassifier(strength=0.05), "l2", {"strength": 0.05}),
@@ -245,7 +245,7 @@ def test_matches_manual_sums_and_scipy(name: str) -> None:
 def test_best_weights_by_name() -> None:
     X, y = stream()
     rows = [{f"f{j}": v for j, v in enumerate(row) if v} for row in X.tolist()]
-    result = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (rows, y), tol=1e-10)
+    result = streaml1.regret(streaml1.ElasticNetClassifier(lr=0.1, l1=0.02), (rows, y), tol=1e-10)
     expected = fista(X, y, l1=0.02, fit_intercept=True, tol=1e-10)
     assert result.intercept == pytest.approx(expected.intercept, abs=1e-5)
     assert sorted(result.names) == ["f0", "f1", "f2"]
@@ -273,7 +273,10 @@ def test_all_input_kinds_give_the_same_rows(tmp_path: Path) -> None:
     sources: list[Any] = [
         (csr_matrix(X), y), (names, y), pairs, str(tmp_path / "a.svm"), str(tmp_path / "a.vw")
     ]  # fmt: skip
-    for model in (streaml1.ElasticNetClassifier(l1=0.02), streaml1.L1BallClassifier(radius=1.0)):
+    for model in (
+        streaml1.ElasticNetClassifier(lr=0.1, l1=0.02),
+        streaml1.L1BallClassifier(radius=1.0),
+    ):
         runs = [streaml1.regret(model.clone(), source, tol=1e-9) for source in sources]
         for k, run in enumerate(runs):
             named = k in (1, 4)
@@ -326,7 +329,7 @@ def test_interactions_and_ngrams_are_features(name: str, kind: str, tmp_path: Pa
         for cross in crossed:
             name = JOINT.join(display_order(cross.factors))
             x[name] = x.get(name, 0.0) + cross.value
-    reference = streaml1.ElasticNetClassifier(l1=0.02)
+    reference = streaml1.ElasticNetClassifier(lr=0.1, l1=0.02)
     expected = streaml1.regret(reference, (explicit, y), tol=1e-9)
     for point, expected_point in zip(result.points, expected.points, strict=True):
         assert point.best == pytest.approx(expected_point.best, abs=1e-4)
@@ -413,19 +416,24 @@ def test_softmax_labels_of_any_type(labels: list[Any]) -> None:
 
 def test_without_a_penalty_the_error_equals_the_best_cost() -> None:
     X, y = stream()
-    point = streaml1.regret(streaml1.ElasticNetClassifier(), (X, y)).points[-1]
+    point = streaml1.regret(streaml1.ElasticNetClassifier(lr=0.1), (X, y)).points[-1]
     assert point.error == pytest.approx(point.best)
 
 
 def test_undefined_regret_is_rejected() -> None:
     X, y = stream()
-    net = streaml1.ElasticNetClassifier()
+    net = streaml1.ElasticNetClassifier(lr=0.1)
     cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
-        ('loss="absolute"', streaml1.ElasticNetRegressor(loss="absolute"), (X, y * 1.0), {}),
+        (
+            'loss="absolute"',
+            streaml1.ElasticNetRegressor(lr=0.1, loss="absolute"),
+            (X, y * 1.0),
+            {},
+        ),
         ("requires threshold=inf", streaml1.TruncatedGradientClassifier(threshold=1.0), (X, y), {}),
         (
             "intercept_init must be 0 with intercept_lr=0, got 0.5",
-            streaml1.ElasticNetClassifier(intercept_lr=0.0, intercept_init=0.5),
+            streaml1.ElasticNetClassifier(lr=0.1, intercept_lr=0.0, intercept_init=0.5),
             (X, y),
             {},
         ),
@@ -485,7 +493,9 @@ def test_command_line(tmp_path: Path) -> None:
 
 def test_slope_of_a_single_point_is_nan() -> None:
     X, y = stream()
-    result = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (csr_matrix(X)[:5], y[:5]))
+    result = streaml1.regret(
+        streaml1.ElasticNetClassifier(lr=0.1, l1=0.02), (csr_matrix(X)[:5], y[:5])
+    )
     assert math.isnan(result.slope)
     assert "nan" not in result.table() and "takes two points" in result.table()
 
@@ -537,7 +547,7 @@ def test_table_of_a_diverged_model_is_aligned() -> None:
 
 def test_unknown_arguments_are_rejected() -> None:
     with pytest.raises(TypeError, match=r"^regret\(\) got an unexpected keyword argument 'foo'"):
-        streaml1.regret(streaml1.ElasticNetClassifier(), [], foo=1)  # type: ignore[call-arg]
+        streaml1.regret(streaml1.ElasticNetClassifier(lr=0.1), [], foo=1)  # type: ignore[call-arg]
 
 
 def test_plot(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ def test_remapping_moves_entries(n: int, random: Any) -> None:
 
 
 def test_weights_of_a_large_model_are_page_aligned() -> None:
-    hashed = ElasticNetClassifier(hash_bits=18)
+    hashed = ElasticNetClassifier(lr=0.1, hash_bits=18)
     hashed.learn_one({"a": 1.0}, True)
-    named = ElasticNetClassifier()
+    named = ElasticNetClassifier(lr=0.1)
     for first in range(0, 200_000, 1000):
         named.learn_one(dict.fromkeys(range(first, first + 1000), 1.0), True)
     for model in (hashed, named):
@@ -71,7 +71,7 @@ def test_weights_of_a_large_model_are_page_aligned() -> None:
 
 
 def test_names_of_a_large_model_are_page_aligned(tmp_path: Path) -> None:
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(lr=0.1)
     (tmp_path / "names.vw").write_text("".join(f"1 | name{k}\n" for k in range(150_000)))
     streaml1.progressive(model, tmp_path / "names.vw")
     vocabulary = model._state.vocabulary

@@ -604,7 +604,7 @@ def test_rare_events_are_frequent_in_the_streams(learner: str) -> None:
             learn_one(model, s, i, i + 1)
             rule = model._engine.rule
             # Of the mixture's lanes, take A of the one with the highest rate.
-            clock = {"A": rule.lanes[15]} if learner in MIXTURES else rule.clock[0]
+            clock = {"A": rule.table[11]} if learner in MIXTURES else rule.clock[0]
             value = float(clock[LEDGER.get(learner, "A")])
             renormalized += value < last
             projected += learner in BALLS and value > last

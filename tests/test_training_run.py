@@ -109,7 +109,7 @@ def _smoothed(margin: float) -> float:
 
 def test_equals_river_on_a_pipeline() -> None:
     def pipeline() -> Any:
-        return preprocessing.StandardScaler() | ElasticNetClassifier(l1=1e-4)
+        return preprocessing.StandardScaler() | ElasticNetClassifier(lr=0.1, l1=1e-4)
 
     model = pipeline()
     report = progressive(model, datasets.Phishing())
@@ -120,7 +120,7 @@ def test_equals_river_on_a_pipeline() -> None:
 
 
 def test_pipelines_report_the_loss_of_their_model() -> None:
-    regression = preprocessing.StandardScaler() | ElasticNetRegressor(loss="absolute")
+    regression = preprocessing.StandardScaler() | ElasticNetRegressor(lr=0.1, loss="absolute")
     report = progressive(regression, datasets.TrumpApproval())
     assert report.loss == "absolute" and report.lines[-1].loss == report.lines[-1].error
     hinge_report = progressive(preprocessing.StandardScaler() | model(loss="hinge"), examples())
@@ -262,9 +262,9 @@ def test_examples_before_a_stream_error_are_learnt() -> None:
 
 def test_regression_converts_labels_to_numbers(tmp_path: Path) -> None:
     name = write_lines(tmp_path / "a.svm", ["2.5 1:1", "-1 1:1"])
-    learner = ElasticNetRegressor()
+    learner = ElasticNetRegressor(lr=0.1)
     report = progressive(learner, name)
-    expected = trained([({1: 1.0}, 2.5), ({1: 1.0}, -1.0)], ElasticNetRegressor())
+    expected = trained([({1: 1.0}, 2.5), ({1: 1.0}, -1.0)], ElasticNetRegressor(lr=0.1))
     assert learner.weights == expected.weights
     assert report.loss_name == "squared loss"
 
@@ -473,7 +473,7 @@ def test_predictions_match_the_model() -> None:
 
 
 def test_predictions_of_a_regressor_and_a_hinge_model() -> None:
-    regressor = trained([({"a": 1.0}, 2.0)], ElasticNetRegressor())
+    regressor = trained([({"a": 1.0}, 2.0)], ElasticNetRegressor(lr=0.1))
     assert [p.p for p in predictions(regressor, [({"a": 1.0}, None)])] == [
         regressor.predict_one({"a": 1.0})
     ]

@@ -166,7 +166,7 @@ def test_sources_opened_without_text_are_rejected(
     Path("a.vw").write_text("1 |mail Cheap pills, cheap!\n0 |mail see you\n")
     Path("a.csv").write_text('mail,y\n"Cheap pills, cheap!",1\nsee you,0\n')
     convert("a.csv", "a.rows", target="y", categorical=["mail"])
-    model = ElasticNetClassifier(text=["mail"])
+    model = ElasticNetClassifier(lr=0.1, text=["mail"])
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("a.vw", {}, "open it by open_source(..., text=['mail']), or give its name"),
         ("a.csv", {"target": "y"}, "open it by open_source(..., text=['mail'])"),
@@ -186,9 +186,12 @@ def test_sources_opened_without_text_are_rejected(
 
 def test_consumer_group_reads_text() -> None:
     group = Group(
-        ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/a", group="g", directory="kept",
+        ElasticNetClassifier(lr=0.1, text=["mail"]),
+        "kafka://localhost:1/a",
+        group="g",
+        directory="kept",
         format="vw",
-    )  # fmt: skip
+    )
     assert list(group._parser(b"1 |mail Buy now |site a\n").x) == [
         {"mail": "Buy now ", "site^a": 1.0}
     ]
@@ -198,7 +201,7 @@ def test_model_from_a_topic_knows_its_text(tmp_path: Path, monkeypatch: pytest.M
     """`--load kafka://...` needs no `--text`: the topic is read once, with the given options."""
     path, saved = tmp_path / "a.vw", tmp_path / "m"
     path.write_text("1 |mail Cheap pills\n0 |mail see you\n")
-    model, url = ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/models"
+    model, url = ElasticNetClassifier(lr=0.1, text=["mail"]), "kafka://localhost:1/models"
     model.learn_one({"mail": "see"}, True)
     reads: list[tuple[str, str]] = []
 

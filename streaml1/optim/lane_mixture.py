@@ -162,6 +162,7 @@ SAVED_BYTES = np.uint64(8 * SCRATCH_WIDTH)
 
 MIN_LARGEST = 1e-100  # instead of 0, which must not divide
 MIN_P = 1e-150
+MIN_SIZE = 1e-300  # sum of sizes, whose reciprocal must be finite
 MAX_SHRINKAGE, MIN_STEPS = 64.0, 256.0  # see `elastic_net`
 MIN_FRESH = 2**16  # features before slots are looked through for those to forget
 OF_LABELS, OF_VALUES = 7.0, 30.0  # rate of an intercept over `intercept_lr`
@@ -504,7 +505,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         i = np.uint64(j) * STRIDE
         if not abs(slots[i + SUPPORT]) > table[A + SUPPORT_LANE]:
             return 0.0
-        unit = slots[i] / slots[i + ONE]
+        unit = slots[i] / max(slots[i + ONE], MIN_SIZE)
         bet = unit / slots[i + TWO]
         net = lane_weight(table, slots, i, AVERAGED_NET)
         if c.risk < DRIFT * c.average_risk:
