@@ -193,7 +193,9 @@ def run(*args: str) -> Result:
 def test_evaluate_command() -> None:
     write_vw("seen.vw", 900, 1)
     write_vw("new.vw", 700, 2)
-    assert run("learn", "seen.vw", "--save", "m", "--checkpoint", "kept").exit_code == 0
+    assert (
+        run("learn", "seen.vw", "--lr", "0.1", "--save", "m", "--checkpoint", "kept").exit_code == 0
+    )
     before = Path("m").read_bytes()
     result = run(
         "evaluate", "m", "new.vw", "--every", "300", "--report", "r.jsonl", "--plot", "p.svg"

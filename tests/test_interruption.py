@@ -89,19 +89,19 @@ kinds = {f.__name__: f for f in learns}
 crosses = {"cross": [("a", "b")]} if sys.argv[3:] else {}
 work = kinds[sys.argv[1]]
 chance = random.Random(sys.argv[1])
-work(ElasticNetClassifier(**crosses), 0)  # compile this work and the growth of the model
-m = ElasticNetClassifier(**crosses)
+work(ElasticNetClassifier(lr=0.1, **crosses), 0)  # compile this work and the growth of the model
+m = ElasticNetClassifier(lr=0.1, **crosses)
 m.learn_one({"a": 1.0}, True)
 m._engine._release_zeros(m._engine.rule.live_mask(), 1024)
 took = 1.0
 for k in range(3):
-    begin, m = time.perf_counter(), ElasticNetClassifier(l1=1e-4, **crosses)
+    begin, m = time.perf_counter(), ElasticNetClassifier(lr=0.1, l1=1e-4, **crosses)
     work(m, k)
     work(m, -k)
     took = min(took, time.perf_counter() - begin)
 interrupted = 0
 for k in range(int(sys.argv[2])):
-    m = ElasticNetClassifier(l1=1e-4, **crosses)
+    m = ElasticNetClassifier(lr=0.1, l1=1e-4, **crosses)
     try:
         signal.setitimer(signal.ITIMER_REAL, chance.random() ** 2 * took + 1e-5)
         work(m, k)

@@ -127,7 +127,7 @@ import tempfile
 from pathlib import Path
 from streaml1 import ElasticNetClassifier
 from tests.test_jit import call_all_methods, compilations
-call_all_methods(ElasticNetClassifier(l1=1e-3), Path(tempfile.mkdtemp()))
+call_all_methods(ElasticNetClassifier(lr=0.1, l1=1e-3), Path(tempfile.mkdtemp()))
 counts = compilations()
 print({name: n for name, n in counts.items() if n > 1})
 """

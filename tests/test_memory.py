@@ -226,7 +226,9 @@ def test_max_features_is_never_exceeded(
 
 
 CAPPED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "elastic net": (streaml1.ElasticNetClassifier, reference.ElasticNet, {"l1": 1e-3, "l2": 0.1}),
+    "elastic net": (
+        streaml1.ElasticNetClassifier, reference.ElasticNet, {"lr": 0.1, "l1": 1e-3, "l2": 0.1}
+    ),
     "truncated gradient": (
         streaml1.TruncatedGradientClassifier,
         reference.TruncatedGradient,
@@ -772,7 +774,7 @@ def test_copies_store_only_nonzero_weights(kind: str) -> None:
 
 def test_max_features_and_hash_bits_are_saved(tmp_path: Path) -> None:
     for params in ({"max_features": 9}, {"hash_bits": 6}, {"max_features": 9, "hash_bits": 6}):
-        model = ElasticNetClassifier(l1=1e-3, **params)
+        model = ElasticNetClassifier(lr=0.1, l1=1e-3, **params)
         for i in range(50):
             model.learn_one({f"w{i % 17}": 1.0, "c": f"{i % 5}"}, i % 3 == 0)
         model.save(tmp_path / "m")

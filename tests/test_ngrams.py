@@ -80,7 +80,7 @@ CROSS = [("site", "message")]
 def test_all_input_paths_agree(tmp_path: Path, bits: int | None) -> None:
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     rows, y = random_rows(80)
-    params: dict[str, Any] = {"l1": 1e-3, "cross": CROSS, "hash_bits": bits}
+    params: dict[str, Any] = {"lr": 0.1, "l1": 1e-3, "cross": CROSS, "hash_bits": bits}
     twin = ElasticNetClassifier(**params)
     expected = []
     for x, label in zip(rows, y, strict=True):

@@ -320,7 +320,7 @@ def test_interactions_and_ngrams_are_features(name: str, kind: str, tmp_path: Pa
         "dicts": (rows, y), "frame": (pandas.DataFrame(rows), y),
         "lines": str(tmp_path / "a.jsonl"), "pairs": list(zip(rows, y, strict=True)),
     }[kind]  # fmt: skip
-    model = streaml1.ElasticNetClassifier(l1=0.02, **options)
+    model = streaml1.ElasticNetClassifier(lr=0.1, l1=0.02, **options)
     result = streaml1.regret(model, source, tol=1e-9)
     ngrams = NGrams(options.get("text", []), options.get("ngrams", 1))
     explicit = [dict(numeric_features(ngrams.expand(x))) for x in rows]

@@ -185,7 +185,7 @@ LEDGER = {
 }
 NEVER_RENORMALIZED = (
     *("balls", "ftrl", "classifier", "seldom", "linf norm", "linf, often zero"),
-    *("mixed lanes", "adaptive", "adaptive classifier", "coin", "coin classifier"),
+    *("lanes", "mixed lanes", "adaptive", "adaptive classifier", "coin", "coin classifier"),
 )
 MIXTURES = ("lanes", "mixed lanes")
 

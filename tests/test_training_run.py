@@ -92,8 +92,8 @@ def test_predictions_precede_learning() -> None:
 
 @pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge"])
 def test_hinge_losses_are_computed_from_margins(loss: str) -> None:
-    line = progressive(model(loss=loss), examples(), every=1000).lines[0]
-    reference, total = model(loss=loss), 0.0
+    line = progressive(model(lr=0.1, loss=loss), examples(), every=1000).lines[0]
+    reference, total = model(lr=0.1, loss=loss), 0.0
     for x, y in examples():
         margin = (1 if y else -1) * reference.freeze().margin(x)
         total += max(0, 1 - margin) if loss == "hinge" else _smoothed(margin)

@@ -233,7 +233,7 @@ def test_command_line(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    learn_args = ["learn", str(path), "--text", "mail", "--ngrams", "2"]
+    learn_args = ["learn", str(path), "--lr", "0.1", "--text", "mail", "--ngrams", "2"]
     run(*learn_args, "--save", str(model))
     loaded = streaml1.load(model)
     assert loaded.text == ["mail"] and "mail=cheap pills" in loaded.weights
