@@ -55,6 +55,10 @@ LOSSES: dict[str, tuple[Callable[[float, float], float], Callable[[float, float]
         ),
         lambda a, y: 0.0 if y * a > 1.0 else -y if y * a < 0.0 else -y * (1.0 - y * a),
     ),
+    "squared_hinge": (
+        lambda a, y: (y - a) ** 2 if y * a < 1.0 else 0.0,
+        lambda a, y: 2.0 * (a - y) if y * a < 1.0 else 0.0,
+    ),
     "squared": (lambda a, y: (a - y) ** 2 / 2.0, lambda a, y: a - y),
     "absolute": (lambda a, y: abs(a - y), lambda a, y: float(np.sign(a - y))),
 }

@@ -23,7 +23,7 @@ from streaml1.optim.losses import CODES
 from streaml1.optim.update_rule import apply_penalty
 from tests import reference
 
-BINARY = ("logistic", "hinge", "smoothed_hinge")
+BINARY = ("logistic", "hinge", "smoothed_hinge", "squared_hinge")
 D = 60
 """Number of features."""
 LATE = 50

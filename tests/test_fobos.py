@@ -171,7 +171,7 @@ def test_parameters_out_of_range_are_rejected() -> None:
             ({"strength": None}, "strength must be a number from 0 to 1e+30, got None"),
             ({"norm": "l1"}, 'norm must be one of "l2", "linf", got \'l1\''),
             ({"norm": 2}, 'norm must be one of "l2", "linf", got 2'),
-            ({"loss": "squared"}, "\"smoothed_hinge\", got 'squared'"),
+            ({"loss": "squared"}, "\"squared_hinge\", got 'squared'"),
         ],
     )
 

@@ -22,6 +22,7 @@ from streaml1.optim.losses import (
     LOSSES,
     SMOOTHED_HINGE,
     SQUARED,
+    SQUARED_HINGE,
     derivative,
     output,
     output_and_derivative,
@@ -62,7 +63,7 @@ LOGISTIC_EXACT = [
     (-10000.0, 10000.0, 1.0),
 ]
 NAMES = list(CODES)
-BINARY = ("logistic", "hinge", "smoothed_hinge")
+BINARY = ("logistic", "hinge", "smoothed_hinge", "squared_hinge")
 CONVENTIONS = [
     # loss, a, y, value, derivative
     ("hinge", 1.0, 1.0, 0.0, 0.0),
@@ -74,6 +75,10 @@ CONVENTIONS = [
     ("smoothed_hinge", 0.5, 1.0, 0.125, -0.5),
     ("smoothed_hinge", -3.0, 1.0, 3.5, -1.0),
     ("smoothed_hinge", 3.0, -1.0, 3.5, 1.0),
+    ("squared_hinge", 1.0, 1.0, 0.0, 0.0),
+    ("squared_hinge", 0.5, 1.0, 0.25, -1.0),
+    ("squared_hinge", -3.0, 1.0, 16.0, -8.0),
+    ("squared_hinge", 3.0, -1.0, 16.0, 8.0),
     ("squared", 3.0, 1.0, 2.0, 2.0),
     ("squared", 1.0, 1.0, 0.0, 0.0),
     ("absolute", 2.5, 2.5, 0.0, 0.0),
@@ -120,7 +125,7 @@ def test_values_and_subgradients_at_kinks(
 @pytest.mark.parametrize("size", [1e4, 1e150, 1.7e308])
 @pytest.mark.parametrize("variant", [lambda fn: fn, python], ids=["compiled", "interpreted"])
 def test_large_margins_neither_overflow_nor_warn(name: str, size: float, variant: Any) -> None:
-    if name == "squared":
+    if name in ("squared", "squared_hinge"):
         size = min(size, 1e150)  # beyond, the square itself is infinite
     for a, y in ((size, 1.0), (size, -1.0), (-size, 1.0), (-size, -1.0)):
         with np.errstate(all="raise"):
@@ -145,7 +150,9 @@ def test_matches_the_reference(name: str, a: float, y: float) -> None:
 def test_derivative_matches_finite_differences(name: str, a: float, y: float) -> None:
     """Use fourth-order differences away from kinks of the first and second derivative."""
     y = valid_label(name, y)
-    kinks = {"hinge": [y], "smoothed_hinge": [y, 0.0], "absolute": [y]}.get(name, [])
+    kinks = {"hinge": [y], "smoothed_hinge": [y, 0.0], "squared_hinge": [y], "absolute": [y]}.get(
+        name, []
+    )
     h = 1e-3
     if any(abs(a - kink) <= 3.0 * h for kink in kinks):
         return
@@ -208,7 +215,10 @@ def test_compiled_and_interpreted_agree_on_random_input(fn: Any, name: str) -> N
 
 
 def test_codes_match_the_reference() -> None:
-    assert list(CODES.values()) == [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE]
+    codes = [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED_HINGE, SQUARED, ABSOLUTE]
+    assert list(CODES.values()) == codes
+    for loss in LOSSES:
+        assert (loss.code >= SQUARED) == (loss.task == "regression")
     assert list(reference.LOSSES) == list(CODES)
 
 

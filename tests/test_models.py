@@ -412,7 +412,7 @@ def test_zero_margin_predicts_false() -> None:
     assert ElasticNetClassifier(intercept_init=1e-300).predict_one({}) is True
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "smoothed_hinge"])
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "smoothed_hinge", "squared_hinge"])
 def test_probabilities_are_the_sigmoid_of_the_margin(loss: str) -> None:
     model = trained(ElasticNetClassifier(loss=loss, lr=0.1))
     for x, _ in examples(20, seed=5):

@@ -20,7 +20,7 @@ import streaml1
 from streaml1.optim import losses as kernels
 from streaml1.training.report import Line, Report, line_after, losses, plot, window
 
-CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge")
+CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge", "squared_hinge")
 REGRESSORS = ("squared", "absolute")
 
 

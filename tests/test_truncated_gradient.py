@@ -196,7 +196,7 @@ def test_parameters_out_of_range_are_rejected() -> None:
             ({"threshold": -0.1}, "threshold must be a number from 0 to inf, got -0.1"),
             ({"threshold": math.nan}, "threshold must be a number from 0 to inf, got nan"),
             ({"threshold": None}, "threshold must be a number from 0 to inf, got None"),
-            ({"loss": "squared"}, "\"smoothed_hinge\", got 'squared'"),
+            ({"loss": "squared"}, "\"squared_hinge\", got 'squared'"),
         ],
     )
 

@@ -13,7 +13,8 @@ from streaml1.optim.averaged_elastic_net import AveragedElasticNet
 from streaml1.optim.elastic_net import ElasticNet
 from streaml1.optim.elastic_net_stamps import ElasticNetStamps
 from streaml1.optim.lane_mixture import LaneMixture
-from streaml1.optim.losses import CODES, LOSSES
+from streaml1.optim.losses import CODES
+from streaml1.optim.tasks import CLASSIFICATION
 
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 
@@ -53,9 +54,9 @@ class _ElasticNet(ElasticNetParameters, OnlineModel):
     def _rule(self) -> Any:
         l1, l2, sgd = float(self.l1), float(self.l2), self.update == "sgd"
         if self.lr == AUTO:
-            loss = LOSSES[CODES[self.loss]]
+            task = "classification" if self.loss in CLASSIFICATION else "regression"
             b = float(self.intercept_init)
-            return LaneMixture.start(0, l1, l2, sgd, RATES[loss.task], loss.code, b)
+            return LaneMixture.start(0, l1, l2, sgd, RATES[task], CODES[self.loss], b)
         if self.average:
             return AveragedElasticNet.start(0, l1, l2, sgd, int(self.budget))
         if self.stamps == "explicit":

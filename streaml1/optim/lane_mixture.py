@@ -92,7 +92,6 @@ from streaml1.optim.structures.lane_clock import (
     count_label,
     count_norms,
     count_target,
-    is_regression,
     rate_scale,
     relative_weight,
 )
@@ -290,7 +289,7 @@ def _update_scales(rule: Any, intercept_lr: float) -> None:
     count_norms(c)
     unit = c.deviations / max(c.targets, 1) if c.loss == losses.ABSOLUTE else 1.0
     c.unit = unit
-    c.slope = intercept_lr * (OF_VALUES if is_regression(c.loss) else OF_LABELS) * unit
+    c.slope = intercept_lr * (OF_VALUES if losses.is_regression(c.loss) else OF_LABELS) * unit
     scales = stack_buffer()
     plain = rate_scale(c.norms / c.n, c.square) * unit
     scaled = rate_scale(c.scaled_norms / c.n, c.scaled_square) * unit
@@ -408,7 +407,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         clipped = _clip(margins, c.low, c.high)
         a = combine(table, clipped)
         average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
-        regression = is_regression(c.loss)
+        regression = losses.is_regression(c.loss)
         w = relative_weight(c, w)
         if regression:
             margins = clipped
@@ -603,7 +602,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         c, table = rule.clock[0], rule.table.reshape(ROWS, LANES)
         c.l1, c.l2, c.sgd, c.loss, c.centre = l1, l2, sgd, loss, b
         c.unit = 1.0
-        regression = loss in (losses.SQUARED, losses.ABSOLUTE)
+        regression = losses.is_regression(loss)
         c.smallest = c.largest = b
         c.low, c.high = (b, b) if regression else (-MAX_MARGIN, MAX_MARGIN)
         elastic, coins = slice(0, 4), slice(4, LANES)

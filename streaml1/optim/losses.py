@@ -5,6 +5,7 @@ r"""The losses of one margin $a = \langle w, x \rangle + b$ and one label $y$.
 | logistic | $\log(1 + e^{-ya})$ | |
 | hinge | $\max(0, 1 - ya)$ | 0 at $ya = 1$ |
 | smoothed_hinge | 0 if $ya > 1$; $1 - ya - \gamma/2$ if $ya < 1 - \gamma$; else $(1 - ya)^2 / 2\gamma$; $\gamma = 1$ | |
+| squared_hinge | $\max(0, 1 - ya)^2$ | |
 | squared | $(a - y)^2 / 2$ | |
 | absolute | $|a - y|$ | 0 at $a = y$ |
 
@@ -35,8 +36,10 @@ __all__ = [
     "LOSSES",
     "SMOOTHED_HINGE",
     "SQUARED",
+    "SQUARED_HINGE",
     "Loss",
     "derivative",
+    "is_regression",
     "output",
     "output_and_derivative",
     "sigmoid",
@@ -45,6 +48,8 @@ __all__ = [
 ]
 
 LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE = range(5)
+# Model files store codes, so codes never change. Those of regression are the ones >= SQUARED.
+SQUARED_HINGE = -1
 
 
 class Loss(NamedTuple):
@@ -106,6 +111,19 @@ def smoothed_hinge_derivative(a: float, y: float) -> float:
 
 
 @inlined
+def squared_hinge_value(a: float, y: float) -> float:
+    """Return the squared hinge loss."""
+    z = max(0.0, 1.0 - y * a)
+    return z * z
+
+
+@inlined
+def squared_hinge_derivative(a: float, y: float) -> float:
+    """Return the derivative of the squared hinge loss in `a`."""
+    return -2.0 * y * max(0.0, 1.0 - y * a)
+
+
+@inlined
 def squared_value(a: float, y: float) -> float:
     """Return the squared loss."""
     return 0.5 * (a - y) * (a - y)
@@ -141,10 +159,23 @@ LOSSES = (
         smoothed_hinge_value,
         smoothed_hinge_derivative,
     ),
+    Loss(
+        "squared_hinge",
+        SQUARED_HINGE,
+        "classification",
+        squared_hinge_value,
+        squared_hinge_derivative,
+    ),
     Loss("squared", SQUARED, "regression", squared_value, squared_derivative),
     Loss("absolute", ABSOLUTE, "regression", absolute_value, absolute_derivative),
 )
 CODES = {loss.name: loss.code for loss in LOSSES}
+
+
+@inlined
+def is_regression(loss: int) -> bool:
+    """Return whether labels are targets of regression; `loss` is a code."""
+    return loss >= SQUARED
 
 
 @inlined
@@ -156,6 +187,8 @@ def value(loss: int, a: float, y: float) -> float:
         return hinge_value(a, y)
     if loss == SMOOTHED_HINGE:
         return smoothed_hinge_value(a, y)
+    if loss == SQUARED_HINGE:
+        return squared_hinge_value(a, y)
     if loss == SQUARED:
         return squared_value(a, y)
     return absolute_value(a, y)
@@ -170,6 +203,8 @@ def derivative(loss: int, a: float, y: float) -> float:
         return hinge_derivative(a, y)
     if loss == SMOOTHED_HINGE:
         return smoothed_hinge_derivative(a, y)
+    if loss == SQUARED_HINGE:
+        return squared_hinge_derivative(a, y)
     if loss == SQUARED:
         return squared_derivative(a, y)
     return absolute_derivative(a, y)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.optim import losses
 
 __all__ = [
     "CLOCK",
@@ -21,7 +20,6 @@ __all__ = [
     "count_norms",
     "count_target",
     "counted",
-    "is_regression",
     "rate_scale",
     "relative_weight",
 ]
@@ -65,12 +63,6 @@ MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
 MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
 MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
 DRIFT = 0.85  # of the loss of averaged learners: where the mixture is better, the stream drifts
-
-
-@inlined
-def is_regression(loss: int) -> bool:
-    """Return whether labels are targets of regression; `loss` is a code."""
-    return loss == losses.SQUARED or loss == losses.ABSOLUTE
 
 
 @inlined

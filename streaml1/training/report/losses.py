@@ -16,11 +16,12 @@ NAMES = {
     "logistic": "log-loss",
     "hinge": "hinge loss",
     "smoothed_hinge": "smoothed hinge loss",
+    "squared_hinge": "squared hinge loss",
     "squared": "squared loss",
     "absolute": "absolute loss",
     "softmax": "log-loss",
 }
-MARGINS = ("hinge", "smoothed_hinge")
+MARGINS = ("hinge", "smoothed_hinge", "squared_hinge")
 
 MIN_PROBABILITY = 1e-15
 """As in river: an example that a model gets wrong with certainty costs at most 34.5."""
@@ -32,7 +33,7 @@ def losses(loss: str, p: NDArray[np.float64], y: NDArray[Any] | bool) -> NDArray
     Parameters
     ----------
     loss
-        One of the five losses of the models, or `"softmax"`.
+        One of the losses of the models, or `"softmax"`.
     p
         Predictions: probabilities of True for `"logistic"`, margins for the hinges, values for
         regressors, shape (..., n); for `"softmax"` the probabilities of all labels, shape (n, k).
@@ -67,6 +68,9 @@ def losses(loss: str, p: NDArray[np.float64], y: NDArray[Any] | bool) -> NDArray
         slack = np.maximum(0.0, 1.0 - np.where(y, p, -p))
         if loss == "hinge":
             return slack
+        if loss == "squared_hinge":
+            with np.errstate(over="ignore"):  # as below
+                return slack**2
         return np.where(slack >= 1.0, slack - 0.5, 0.5 * np.minimum(slack, 1.0) ** 2)
     with np.errstate(over="ignore"):  # a model that has diverged has an infinite loss
         error: NDArray[np.float64] = p - y
@@ -79,7 +83,7 @@ def baseline_predictions(loss: str, n: Floats, total: Floats) -> Floats:
     Parameters
     ----------
     loss
-        One of the five losses of the models.
+        One of the losses of the models.
     n
         Weight of the examples so far.
     total
@@ -98,4 +102,6 @@ def baseline_predictions(loss: str, n: Floats, total: Floats) -> Floats:
         return rate
     if loss == "hinge":
         return np.sign(2.0 * rate - 1.0)
+    if loss == "squared_hinge":
+        return 2.0 * rate - 1.0
     return np.where(rate >= 0.5, 2.0 - 1.0 / rate, 1.0 / (1.0 - rate) - 2.0)

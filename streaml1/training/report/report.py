@@ -48,8 +48,8 @@ class Report:
     Parameters
     ----------
     loss
-        `"logistic"`, `"hinge"`, `"smoothed_hinge"`, `"squared"`, `"absolute"`, or `"softmax"` for
-        several labels.
+        `"logistic"`, `"hinge"`, `"smoothed_hinge"`, `"squared_hinge"`, `"squared"`,
+        `"absolute"`, or `"softmax"` for several labels.
     title
         Title of the plot: the data and the model.
     d
