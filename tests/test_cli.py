@@ -100,11 +100,11 @@ def test_learn_prints_a_table_and_writes_outputs(svm: str) -> None:
     assert result.stderr == ""
     lines = result.stdout.split("\n")
     assert lines[0].split() == [
-        "log-loss", "log-loss", "non-", "features", "per",
+        "log-loss", "log-loss", "calibr.", "calibr.", "non-", "features", "per",
     ]  # fmt: skip
     assert lines[1].split() == [
-        "examples", "(recent)", "(all)", "baseline", "error", "zeros", "seen", "sparsity",
-        "added", "dropped", "second",
+        "examples", "(recent)", "(all)", "baseline", "error", "(recent)", "(all)", "zeros",
+        "seen", "sparsity", "added", "dropped", "second",
     ]  # fmt: skip
     assert [line.split()[0] for line in lines[2:5]] == ["40", "80", "100"]
     assert len({len(line) for line in lines[1:5]}) == 1, "columns are of a fixed width"

@@ -17,6 +17,7 @@ import streaml1
 from streaml1.cli import cli
 from streaml1.core.rows import BadExample
 from streaml1.training import evaluate, predictions
+from streaml1.training.report import reliability_table
 
 MODELS: dict[str, Any] = {
     "logistic": lambda: streaml1.ElasticNetClassifier(lr=0.1, l1=1e-3),
@@ -198,13 +199,19 @@ def test_evaluate_command() -> None:
     )
     before = Path("m").read_bytes()
     result = run(
-        "evaluate", "m", "new.vw", "--every", "300", "--report", "r.jsonl", "--plot", "p.svg"
-    )
+        "evaluate", "m", "new.vw", "--every", "300", "--report", "r.jsonl", "--plot", "p.svg",
+        "--reliability", "bins.jsonl",
+    )  # fmt: skip
     assert result.exit_code == 0 and result.stderr == ""
     lines = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
     report = evaluate(streaml1.load("m"), "new.vw", every=300)
     assert [line["loss"] for line in lines] == [line.loss for line in report.lines]
-    assert result.stdout.splitlines()[-3:] == [report.summary(), "r.jsonl", "p.svg"]
+    written = ["r.jsonl", "p.svg", "bins.jsonl"]
+    assert result.stdout.splitlines()[-4:] == [report.summary(), *written]
+    bins = [json.loads(line) for line in Path("bins.jsonl").read_text().splitlines()]
+    assert bins == [b._asdict() for b in report.reliability()] and len(bins) == 10
+    assert sum(b["examples"] for b in bins) == 700
+    assert reliability_table(report.reliability()) in result.stdout
     assert Path("p.svg").stat().st_size > 1000 and Path("m").read_bytes() == before
     assert run("evaluate", "kept", "new.vw").stdout.splitlines()[-1] == report.summary()
     assert run("evaluate", "m", "new.vw", "--limit", "9").stdout.splitlines()[-1].startswith("9 ex")
@@ -224,6 +231,7 @@ def test_evaluate_command() -> None:
             "Invalid value for '--bad': 'dead-letter' is not",
         ),
         (["m", "seen.vw", "--report", "m"], 2, "--report m is the model that is read; choose"),
+        (["m", "seen.vw", "--reliability", "m"], 2, "--reliability m is the model that is read;"),
         (["m", "seen.vw", "--report", "no/r"], 2, "--report no/r cannot be written: there is no"),
     ],
 )

@@ -174,8 +174,10 @@ def test_recent_window_is_one_minute(clock: Callable[[float], None]) -> None:
     scrapes: list[dict[str, Any]] = []
     twin = streaml1.ElasticNetClassifier(l1=1e-3)
     losses: list[float] = []
+    outputs: list[tuple[float, bool]] = []
     for x, y in (example for block in blocks for example in block):
         p = twin.predict_proba_one(x)[True]
+        outputs.append((p, y))
         losses.append(-math.log(p if y else 1 - p))
         twin.learn_one(x, y)
     with MetricsServer() as metrics:
@@ -190,6 +192,10 @@ def test_recent_window_is_one_minute(clock: Callable[[float], None]) -> None:
     assert scrapes[7]["streaml1_examples_per_second"] == pytest.approx(30 / 60)
     assert scrapes[7]["streaml1_recent_loss"] == pytest.approx(np.mean(losses[50:80]), rel=1e-9)
     assert scrapes[7]["streaml1_loss"] == pytest.approx(np.mean(losses), rel=1e-9)
+    for name, rows in (("calibration", outputs), ("recent_calibration", outputs[50:80])):
+        p, y = np.transpose(rows)
+        ratio = scrapes[7][f"streaml1_{name}"]
+        assert ratio == pytest.approx(p.sum() / y.sum(), rel=1e-9)
 
 
 def test_metrics_of_checkpoints_and_observers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import struct
@@ -203,6 +204,7 @@ def test_skewed_labels(loss: str, rate: float) -> None:
     assert line.auc == pytest.approx(roc_auc_score(y, p), abs=1e-12)
     if loss != "logistic":
         assert line.mean_prediction is line.rate is line.normalised_entropy is None
+        assert line.calibration is line.recent_calibration is None
         return
     share = y.mean()
     entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
@@ -219,8 +221,99 @@ def test_balanced_labels_have_no_extra_columns() -> None:
     report = Report("logistic")
     report.add(p, y)
     line = report.line()
-    assert line.auc is line.mean_prediction is line.rate is line.normalised_entropy is None
+    assert line.auc is line.normalised_entropy is None
+    assert line.mean_prediction == pytest.approx(p.mean())
+    assert line.rate == pytest.approx(y.mean())
     assert "AUC" not in report.table()
+
+
+@pytest.mark.parametrize("rate", [0.03, 0.4])
+def test_calibration_is_the_ratio_of_weighted_means(rate: float) -> None:
+    p, y, w = stream("logistic", 3000, rate)
+    report = Report("logistic")
+    ends = [0, 1000, 1500, 3000]
+    for lo, hi in itertools.pairwise(ends):
+        report.add(p[lo:hi], y[lo:hi], w[lo:hi])
+        line = report.line()
+        for value, rows in (
+            (line.calibration, slice(0, hi)),
+            (line.recent_calibration, slice(lo, hi)),
+        ):
+            predicted = sum(a * b for a, b in zip(w[rows], p[rows], strict=True))
+            observed = sum(a * b for a, b in zip(w[rows], y[rows], strict=True))
+            assert value == pytest.approx(predicted / observed, rel=1e-12)
+    recent = report.lines[-1].recent_calibration
+    assert not report.finish() and report.lines[-1].recent_calibration == recent
+    assert f"{line.calibration:.3f}" in report.table().split("\n")[-1]
+    assert f"; calibration {line.calibration:.3f}" in report.summary()
+    assert ("mean prediction" in report.summary()) == (rate == 0.03)
+    assert report.calibration_sums == pytest.approx((w @ p, w @ y))
+
+
+def test_calibration_of_many_labels_compares_confidence_with_accuracy() -> None:
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet([1.0, 2.0, 3.0], 400)
+    y, w = rng.integers(0, 3, 400), rng.choice([0.0, 1.0, 2.5], 400)
+    report = Report("softmax", k=3)
+    report.add(p, y, w)
+    line = report.line()
+    confidence = sum(b * max(a) for a, b in zip(p, w, strict=True))
+    right = sum(c for a, b, c in zip(p, y, w, strict=True) if max(a) == a[b])
+    assert line.calibration == line.recent_calibration == pytest.approx(confidence / right)
+    assert line.error is not None and right / w.sum() == pytest.approx(1.0 - line.error)
+    assert f"calibration {line.calibration:.3f};" in report.summary() + ";"
+    assert line.mean_prediction is line.rate is None and report.reliability() == []
+
+
+def test_calibration_without_a_true_label_is_undefined() -> None:
+    report = Report("logistic")
+    report.add([0.5, 0.2], [False, False])
+    assert report.line().calibration is report.lines[0].recent_calibration is None
+    report.add([0.5, 0.8], [True, False])
+    line = report.line()
+    assert (line.calibration, line.recent_calibration) == pytest.approx((2.0, 1.3))
+
+
+def test_state_of_an_older_version_keeps_its_calibration() -> None:
+    p, y, w = stream("logistic")
+    report, resumed = Report("logistic"), Report("logistic")
+    report.add(p, y, w)
+    facts, arrays = json.loads(json.dumps(report.state_dict()[0])), report.state_dict()[1]
+    for sums in ("all", "recent"):
+        del facts[sums]["label"]
+    resumed.load_state_dict(facts, arrays)
+    assert resumed.line().calibration == report.line().calibration
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.2, 0.5, 1.0]), st.booleans()), max_size=60),
+    st.integers(1, 12),
+)
+def test_reliability_bins_partition_the_examples(
+    examples: list[tuple[float, bool]], n_bins: int
+) -> None:
+    report = Report("logistic")
+    report.add([p for p, _ in examples], [y for _, y in examples])
+    bins = report.reliability(n_bins)
+    assert len(bins) <= n_bins and sum(b.examples for b in bins) == len(examples)
+    for b in bins:
+        held = [(p, y) for p, y in examples if b.low <= p <= b.high]
+        assert len(held) == b.examples > 0  # equal predictions are in one bin
+        assert b.mean_prediction == pytest.approx(sum(p for p, _ in held) / len(held))
+        assert b.rate == sum(y for _, y in held) / len(held)
+        r = (sum(y for _, y in held) + 0.5) / (len(held) + 1)
+        assert b.standard_error == pytest.approx(math.sqrt(r * (1 - r) / len(held)))
+    assert all(a.high < b.low for a, b in itertools.pairwise(bins))
+
+
+def test_reliability_bins_are_of_equal_size_and_omit_nan() -> None:
+    p, y, _ = stream("logistic", 1000, 0.03)
+    p[17] = math.nan
+    report = Report("logistic")
+    report.add(p, y)
+    assert sum(b.examples for b in report.reliability()) == 999
+    assert {b.examples for b in report.reliability()} <= {99, 100}
+    assert Report("hinge").reliability() == Report("squared").reliability() == []
 
 
 def test_single_label_has_no_auc_and_no_entropy() -> None:
@@ -316,14 +409,20 @@ def make_line(**changes: Any) -> Line:
 
 def test_table() -> None:
     report = Report("logistic")
-    report.lines = [make_line(), make_line(examples=1_200_000, n_nonzero=None, sparsity=None)]
+    line = make_line(calibration=1.0212, recent_calibration=0.9529)
+    changes: dict[str, Any] = {"n_nonzero": None, "sparsity": None, "recent_calibration": None}
+    report.lines = [line, replace(line, examples=1_200_000, **changes)]
     assert report.table().split("\n") == [
-        "          log-loss log-loss                      non- features              per",
-        " examples (recent)    (all)  baseline  error    zeros     seen sparsity  second",
-        "   12,000   0.5123   0.6000    0.6800  25.1%      131   46,876    99.7%  12,346",
-        "1,200,000   0.5123   0.6000    0.6800  25.1%        -   46,876        -  12,346",
+        "          log-loss log-loss                   calibr. calibr.     non- features"
+        "              per",
+        " examples (recent)    (all)  baseline  error (recent)   (all)    zeros     seen"
+        " sparsity  second",
+        "   12,000   0.5123   0.6000    0.6800  25.1%    0.953   1.021      131   46,876"
+        "    99.7%  12,346",
+        "1,200,000   0.5123   0.6000    0.6800  25.1%        -   1.021        -   46,876"
+        "        -  12,346",
     ]
-    assert max(map(len, report.table().split("\n"))) < 80
+    assert max(map(len, report.table().split("\n"))) < 98
 
 
 def test_rows_align_with_the_header() -> None:
@@ -407,7 +506,7 @@ def test_plot(tmp_path: Path) -> None:
     report = small_report()
     report.plot(tmp_path / "r.png")
     head = (tmp_path / "r.png").read_bytes()[:24]
-    assert head[1:4] == b"PNG" and struct.unpack(">II", head[16:]) == (800, 600)
+    assert head[1:4] == b"PNG" and struct.unpack(">II", head[16:]) == (1200, 600)
     report.plot(str(tmp_path / "r.svg"))
     figure = plot.figure(report.lines, report.loss_name, report.title)
     top, bottom = figure.axes
@@ -416,6 +515,30 @@ def test_plot(tmp_path: Path) -> None:
     assert [line.get_label() for line in top.lines] == ["baseline", "model"]
     assert list(bottom.lines[0].get_ydata()) == [30] * 5
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.png", "r.svg"]
+
+
+def test_plot_of_calibration_and_reliability() -> None:
+    report = small_report()
+    bins = report.reliability()
+    figure = plot.figure(report.lines, report.loss_name, report.title, bins)
+    _, _, calibration, reliability = figure.axes
+    by_label = {line.get_label(): list(line.get_ydata()) for line in calibration.lines}
+    assert by_label["so far"] == [line.calibration for line in report.lines]
+    assert by_label["since the previous line"] == [li.recent_calibration for li in report.lines]
+    drawn = reliability.containers[0].lines[0]
+    assert list(drawn.get_xdata()) == [b.mean_prediction for b in bins]
+    assert list(drawn.get_ydata()) == [b.rate for b in bins]
+    assert len(bins) == 10 and reliability.get_xlim() == reliability.get_ylim()
+    # With several labels there is no diagram.
+    assert len(plot.figure(report.lines, report.loss_name, "", []).axes) == 3
+
+
+def test_plot_of_a_model_that_has_diverged(tmp_path: Path) -> None:
+    report = Report("logistic")
+    report.add([math.nan, 0.3], [True, False])
+    report.line()
+    report.plot(tmp_path / "r.png")
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_plot_of_a_model_without_counts(tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ from streaml1.cli.live_table import Screen
 from streaml1.cli.messages import logged
 from streaml1.cli.model_factory import loaded
 from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
-from streaml1.cli.options import every_option, model_path, opened, report_options, source_options
+from streaml1.cli.options import (
+    every_option,
+    model_path,
+    opened,
+    output,
+    report_options,
+    source_options,
+)
 from streaml1.cli.output_files import require_outputs, write_all
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option, signal_before_broker
@@ -29,6 +36,9 @@ __all__ = ["evaluate"]
 @log_option
 @every_option
 @report_options
+@click.option("--reliability", type=output, metavar="FILE.jsonl",
+              help="Write the reliability table as JSON: observed rates by predicted "
+              "probability.")  # fmt: skip
 def evaluate(
     model: str | Path,
     source: str,
@@ -37,6 +47,7 @@ def evaluate(
     every: int | None,
     report: Path | None,
     plot: Path | None,
+    reliability: Path | None,
     **options: Any,
 ) -> None:
     """Evaluate MODEL on the labelled examples of SOURCE, without learning.
@@ -46,12 +57,14 @@ def evaluate(
     """
     from streaml1.training import RunConfig
     from streaml1.training.evaluate import evaluate
+    from streaml1.training.report import reliability_table
     from streaml1.training.run import Unfinished
 
     learner = loaded(model, options["kafka"])
     examples = opened(source, options, text=learner.text)
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
-    require_outputs(source, {"--report": report, "--plot": plot}, model)
+    outputs = {"--report": report, "--plot": plot, "--reliability": reliability}
+    require_outputs(source, outputs, model)
     signals = Signals()
     with (
         logged(),
@@ -69,14 +82,16 @@ def evaluate(
         except Unfinished as error:
             done, missed = error.report, error
         if done.examples:
-            write_all(learner, done, None, report, plot)
-    files = (report, plot) if done.examples else ()
+            write_all(learner, done, None, report, plot, reliability)
+    files = outputs.values() if done.examples else ()
     written = [str(path) for path in files if path is not None]
     if signals.number:
         end_early(signals, done, written, missed)
     if not done.examples:
         rejected = f" ({done.rejected:,} rejected)" if done.rejected else ""
         raise CommandError(f"{source} has no example to evaluate{rejected}; nothing was written")
+    if bins := done.reliability():
+        click.echo("\n" + reliability_table(bins) + "\n")
     click.echo(done.summary())
     for path in written:
         click.echo(path)

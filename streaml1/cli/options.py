@@ -141,7 +141,7 @@ report_options = together(
     click.option("--report", type=output, metavar="FILE.jsonl",
                  help="Write the lines of the report as JSON."),
     click.option("--plot", type=output, metavar="FILE.png",
-                 help="Plot the loss and the number of non-zero weights."),
+                 help="Plot the loss, the calibration and the number of non-zero weights."),
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,12 @@ def unwritable(what: str, error: OSError) -> CommandError:
 
 
 def write_all(
-    learner: OnlineModel, done: Report, save: Path | None, report: Path | None, plot: Path | None
+    learner: OnlineModel,
+    done: Report,
+    save: Path | None,
+    report: Path | None,
+    plot: Path | None,
+    reliability: Path | None = None,
 ) -> None:
     """Write the output files that are given.
 
@@ -93,7 +99,13 @@ def write_all(
     CommandError
         If a file cannot be written.
     """
-    for path, write in ((save, learner.save), (report, done.write), (plot, done.plot)):
+    writers: list[tuple[Path | None, Callable[[Path], object]]] = [
+        (save, learner.save),
+        (report, done.write),
+        (plot, done.plot),
+        (reliability, done.write_reliability),
+    ]
+    for path, write in writers:
         if path is None:
             continue
         try:

@@ -39,6 +39,8 @@ class Snapshot(NamedTuple):
     weight: float
     loss: float
     constant: float
+    output: float
+    label: float
 
 
 class RunMetrics:
@@ -138,6 +140,19 @@ class RunMetrics:
         if weight > 0.0:
             recent = (now.loss - before.loss) / weight
             yield Metric("recent_loss", "Mean progressive loss over the last minute.", recent)
+        if now.label > 0.0:
+            yield Metric(
+                "calibration", "Mean prediction / observed rate of all examples.",
+                now.output / now.label,
+            )  # fmt: skip
+        label = now.label - before.label
+        if label > 0.0:
+            recent = (now.output - before.output) / label
+            yield Metric(
+                "recent_calibration",
+                "Mean prediction / observed rate, last minute.",
+                recent,
+            )
 
     def _checkpoint_metrics(self, start: RunStart) -> Iterator[Metric]:
         if start.checkpoint_seconds is None:
@@ -230,4 +245,5 @@ class RunMetrics:
 
 
 def _snapshot(start: RunStart) -> Snapshot:
-    return Snapshot(time.monotonic(), start.report.examples, *start.report.sums)
+    report = start.report
+    return Snapshot(time.monotonic(), report.examples, *report.sums, *report.calibration_sums)

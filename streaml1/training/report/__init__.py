@@ -5,6 +5,7 @@
 | `losses` | losses of predictions, and the predictions of the baseline |
 | `sums` | running sums over examples |
 | `window` | ROC AUC of the last examples |
+| `reliability` | observed rates by predicted probability |
 | `line` | one line of the report |
 | `text_table`, `plot` | the lines as text and as a picture |
 | `report` | all of it, for one run |
@@ -15,6 +16,7 @@ from __future__ import annotations
 from streaml1.training.report.line import Line, line_after
 from streaml1.training.report.losses import MARGINS, MIN_PROBABILITY, NAMES, losses
 from streaml1.training.report.plot import require_plotting
+from streaml1.training.report.reliability import ReliabilityBin, reliability_table
 from streaml1.training.report.report import Report
 from streaml1.training.report.window import WINDOW
 
@@ -24,8 +26,10 @@ __all__ = [
     "NAMES",
     "WINDOW",
     "Line",
+    "ReliabilityBin",
     "Report",
     "line_after",
     "losses",
+    "reliability_table",
     "require_plotting",
 ]

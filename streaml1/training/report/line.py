@@ -75,8 +75,7 @@ class Line:
         Skewed labels only: area under the ROC curve over the last 2**20 examples, exact, without
         sample weights.
     mean_prediction, rate
-        Skewed labels and logistic loss only: the mean predicted probability of True and the
-        observed rate of True. A calibrated model has them close to each other.
+        Logistic loss only: the mean predicted probability of True and the observed rate of True.
     normalised_entropy
         Skewed labels and logistic loss only: `loss` divided by the entropy of `rate` (He et al.,
         2014, "Practical lessons from predicting clicks on ads at Facebook").
@@ -88,6 +87,13 @@ class Line:
         Examples per second since the previous line.
     n_nonzero_rows
         With several labels: features that have a non-zero weight for any of them.
+    calibration
+        Logistic loss: `mean_prediction` / `rate`. Several labels: the mean probability of the
+        predicted label / the share of right labels (confidence and accuracy of Guo et al., 2017,
+        "On calibration of modern neural networks"). 1 is calibrated; above 1 the model predicts
+        too much. None if the divisor is 0, and for losses without probabilities.
+    recent_calibration
+        The same over the examples since the previous line.
     """
 
     examples: int
@@ -111,6 +117,8 @@ class Line:
     seconds: float
     per_second: float
     n_nonzero_rows: int | None = None
+    calibration: float | None = None
+    recent_calibration: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields by name."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaml1.training.report.line import Line
+from streaml1.training.report.reliability import ReliabilityBin
+from streaml1.training.report.window import WINDOW_NAME
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,42 +38,115 @@ def require_plotting(path: str | Path) -> str:
     return kind
 
 
-def figure(lines: Sequence[Line], loss_name: str, title: str) -> Figure:
-    """Draw the losses of model and baseline, and the non-zero weights, over examples."""
+def figure(
+    lines: Sequence[Line],
+    loss_name: str,
+    title: str,
+    bins: Sequence[ReliabilityBin] | None = None,
+) -> Figure:
+    """Draw the progress of a run over examples.
+
+    Parameters
+    ----------
+    lines
+        Lines of the report: losses of model and baseline, and non-zero weights.
+    loss_name
+        Name of the loss.
+    title
+        Title.
+    bins
+        The reliability diagram; it may be empty. If given, the calibration is drawn, too.
+    """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-    made = Figure(figsize=(8, 6), layout="constrained")
-    top, bottom = made.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    x = [line.examples for line in lines]
-    marker = "o" if len(x) == 1 else ""
-
-    def draw(axes: Axes, name: str, field: str, style: str, color: str) -> None:
-        y = [_plottable(getattr(line, field)) for line in lines]
-        axes.plot(x, y, style, marker=marker, color=color, label=name, linewidth=2)
-
-    draw(top, "baseline", "constant_loss", "--", "0.55")
-    draw(top, "model", "loss", "-", "C0")
+    made = Figure(figsize=(8 if bins is None else 12, 6), layout="constrained")
+    grid = made.add_gridspec(2, 1 if bins is None else 2, height_ratios=(3, 2))
+    top = made.add_subplot(grid[0, 0])
+    bottom = made.add_subplot(grid[1, 0], sharex=top)
+    _draw(top, lines, ("baseline", "constant_loss", "--", "0.55"), ("model", "loss", "-", "C0"))
     top.set_ylabel(f"mean {loss_name} so far")
     top.legend(frameon=False)
     # A file name may have bytes that are not UTF-8, and a $ that would start a formula.
     escaped = title.encode(errors="backslashreplace").decode().replace("$", r"\$")
     top.set_title(escaped, loc="left", fontsize="medium", wrap=True)
-    draw(bottom, "non-zero weights", "n_nonzero", "-", "C1")
+    _draw(bottom, lines, ("non-zero weights", "n_nonzero", "-", "C1"))
     bottom.set_ylabel("non-zero weights")
-    bottom.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    bottom.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    bottom.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    bottom.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    if len(x) == 1:
-        bottom.set_xlim(x[0] - 1, x[0] + 1)
+    _format_counts(bottom)
     bottom.set_ylim(0, 1.05 * max([1, *(line.n_nonzero or 0 for line in lines)]))
-    bottom.set_xlabel("examples")
-    for axes in (top, bottom):
-        axes.spines[["top", "right"]].set_visible(False)
+    over_examples = [top, bottom]
+    if bins is not None:
+        # Without bins (several labels) the calibration takes the whole height.
+        calibration = made.add_subplot(grid[1, 1] if bins else grid[:, 1], sharex=top)
+        _draw_calibration(calibration, lines)
+        over_examples.append(calibration)
+    if bins:
+        _draw_reliability(made.add_subplot(grid[0, 1]), bins)
+    top.tick_params(labelbottom=False)
+    for axes in over_examples:
         axes.grid(axis="y", color="0.92")
+        if axes is not top:
+            _format_examples(axes, lines)
+    for axes in made.axes:
+        axes.spines[["top", "right"]].set_visible(False)
         axes.set_axisbelow(True)
     return made
+
+
+def _draw(axes: Axes, lines: Sequence[Line], *series: tuple[str, str, str, str]) -> None:
+    """Draw fields of the lines over examples, each given as (label, field, style, color)."""
+    x = [line.examples for line in lines]
+    marker = "o" if len(x) == 1 else ""
+    for name, field, style, color in series:
+        y = [_plottable(getattr(line, field)) for line in lines]
+        axes.plot(x, y, style, marker=marker, color=color, label=name, linewidth=2)
+
+
+def _format_examples(axes: Axes, lines: Sequence[Line]) -> None:
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if len(lines) == 1:
+        axes.set_xlim(lines[0].examples - 1, lines[0].examples + 1)
+    axes.set_xlabel("examples")
+
+
+def _format_counts(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def _draw_calibration(axes: Axes, lines: Sequence[Line]) -> None:
+    axes.axhline(1.0, linestyle="--", color="0.55", linewidth=1)
+    recent = ("since the previous line", "recent_calibration", "-", "C9")
+    _draw(axes, lines, recent, ("so far", "calibration", "-", "C0"))
+    # The axis shows at least 10% to both sides, so that noise does not look like a bias.
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, 0.9), max(high, 1.1))
+    axes.set_ylabel("calibration\n(predicted / observed)")
+    axes.legend(frameon=False)
+
+
+def _draw_reliability(axes: Axes, bins: Sequence[ReliabilityBin]) -> None:
+    """Draw observed rates over mean predictions, with one binomial standard error to each side."""
+    x = [b.mean_prediction for b in bins]
+    y = [b.rate for b in bins]
+    # Skewed labels use a corner of the unit square only.
+    limit = min(1.0, 1.08 * max(*x, *(b.rate + b.standard_error for b in bins)))
+    axes.plot([0.0, limit], [0.0, limit], "--", color="0.55", label="calibrated")
+    axes.errorbar(
+        x, y, yerr=[b.standard_error for b in bins], fmt="o-", color="C0", markersize=4,
+        linewidth=1, capsize=3, label="model, with the standard error",
+    )  # fmt: skip
+    axes.set_xlim(0.0, limit)
+    axes.set_ylim(0.0, limit)
+    axes.set_xlabel("predicted probability (mean of the bin)")
+    axes.set_ylabel("observed rate")
+    axes.set_title(f"reliability, {WINDOW_NAME} examples", loc="left", fontsize="medium")
+    axes.grid(color="0.92")
+    axes.legend(frameon=False)
 
 
 def _plottable(value: float | None) -> float:

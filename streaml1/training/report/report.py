@@ -21,6 +21,7 @@ from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report.line import Line
 from streaml1.training.report.losses import NAMES, baseline_predictions, losses
 from streaml1.training.report.plot import figure, require_plotting
+from streaml1.training.report.reliability import N_BINS, ReliabilityBin, reliability_bins
 from streaml1.training.report.sums import LabelCounts, Sums, accumulate, as_floats, prefix_sums
 from streaml1.training.report.text_table import describe_line, render_lines, report_columns
 from streaml1.training.report.window import WINDOW, Window
@@ -36,7 +37,9 @@ MAX_CHANGES = 1000
 MAX_SKEWED_RATE = 0.1
 """Labels are skewed if the rarer of two has at most this share."""
 
-_SKEWED_FIELDS = ("auc", "mean_prediction", "rate", "normalised_entropy")
+_LABEL_FIGURES = (
+    "auc", "mean_prediction", "rate", "normalised_entropy", "calibration", "recent_calibration",
+)  # fmt: skip
 
 
 class Report:
@@ -133,6 +136,46 @@ class Report:
         a = self._all
         return float(a.weight), float(a.loss), float(a.constant)
 
+    @property
+    def calibration_sums(self) -> tuple[float, float]:
+        """Weighted sums over all examples: predictions, and labels.
+
+        Their ratio is the `calibration` of a line. Both are 0 for losses without probabilities.
+        """
+        a = self._all
+        return (float(a.output), float(a.label)) if self.is_probabilistic else (0.0, 0.0)
+
+    @property
+    def is_probabilistic(self) -> bool:
+        """Whether predictions are probabilities."""
+        return self.loss in ("logistic", "softmax")
+
+    def reliability(self, n_bins: int = N_BINS) -> list[ReliabilityBin]:
+        """Compare predicted probabilities with observed rates, bin by bin.
+
+        Parameters
+        ----------
+        n_bins
+            Number of bins with about the same number of examples. Equal predictions share a bin,
+            so there may be fewer.
+
+        Returns
+        -------
+        list of ReliabilityBin
+            Over the last 2**20 examples, without sample weights; empty unless the loss is
+            logistic.
+
+        Examples
+        --------
+        >>> report = Report("logistic")
+        >>> report.add([0.25] * 4 + [0.75] * 4, [1, 0, 0, 0, 1, 1, 1, 0])
+        >>> [(b.examples, b.mean_prediction, b.rate) for b in report.reliability()]
+        [(4, 0.25, 0.25), (4, 0.75, 0.75)]
+        """
+        if self._window is None or self.loss != "logistic":
+            return []
+        return reliability_bins(*self._window.contents(), n_bins)
+
     def follow(self, model: object) -> None:
         """Count in each line the features added to `model` and dropped from it."""
         self._tracker = model.watch() if hasattr(model, "watch") else None
@@ -179,7 +222,8 @@ class Report:
             if is_regression
             else self._is_true(outputs) != labels
         )
-        accumulate((self._all, self._recent), weights, costs, error, outputs)
+        targets = self._all, self._recent
+        accumulate(targets, weights, costs, error, outputs, as_floats(labels))
         self._total = before.total
         if self._window is not None:
             self._window.add(outputs, labels)
@@ -200,7 +244,9 @@ class Report:
         predicted = np.where(np.arange(p.shape[1]) < known[:, None], p, -1.0).argmax(axis=1)
         error = (predicted != y) | (known == 0)
         costs = np.stack([losses(self.loss, p, y), baseline])
-        accumulate((self._all, self._recent), weights, costs, error, np.zeros(len(y)))
+        confidence = np.take_along_axis(p, predicted[:, None], axis=1)[:, 0]
+        right = as_floats(~error)
+        accumulate((self._all, self._recent), weights, costs, error, confidence, right)
         self.examples += len(p)
 
     def correct(self, number: int, p: float, before: float, w: float) -> None:
@@ -227,7 +273,7 @@ class Report:
         costs = losses(self.loss, np.stack([predictions, baseline]), y)
         in_closed_line = number < (self.lines[-1].examples if self.lines else 0)
         targets = (self._all,) if in_closed_line else (self._all, self._recent)
-        accumulate(targets, weights, costs, error, predictions)
+        accumulate(targets, weights, costs, error, predictions, as_floats(y))
         self._total += w
         if self._window is not None:
             self._window.correct_label(number)
@@ -266,7 +312,7 @@ class Report:
             born=born,
             died=died,
             cut=getattr(model, "n_cut", None),
-            **self._skewed_figures(),
+            **self._label_figures(),
             refused=self.rejected,
             seconds=now - self._started,
             per_second=since / max(now - self._lined, 1e-9),
@@ -292,25 +338,30 @@ class Report:
         if self.examples > examples:
             self.line(model)
         if self.lines:
-            figures: dict[str, Any] = self._skewed_figures(force_auc=True)
+            figures: dict[str, Any] = self._label_figures(force_auc=True)
+            # The sums of the last line are closed: those of the next line are empty.
+            figures["recent_calibration"] = self.lines[-1].recent_calibration
             self.lines[-1] = replace(self.lines[-1], refused=self.rejected, **figures)
         return self.examples > examples
 
-    def _skewed_figures(self, force_auc: bool = False) -> dict[str, float | None]:
-        """Compute the fields for skewed labels; all None if labels are not skewed."""
-        figures: dict[str, float | None] = dict.fromkeys(_SKEWED_FIELDS)
+    def _label_figures(self, force_auc: bool = False) -> dict[str, float | None]:
+        """Compute calibration, and the fields for skewed labels if labels are skewed."""
+        figures: dict[str, float | None] = dict.fromkeys(_LABEL_FIGURES)
         a = self._all
+        if self.is_probabilistic:
+            figures["calibration"] = a.calibration
+            figures["recent_calibration"] = self._recent.calibration
         if self._window is None or a.weight <= 0.0:
             return figures
         rate = self._total / a.weight
+        if self.loss == "logistic":
+            figures["mean_prediction"], figures["rate"] = a.mean(a.output), rate
         if MAX_SKEWED_RATE <= rate <= 1.0 - MAX_SKEWED_RATE:
             return figures
         figures["auc"] = self._window.auc(force_auc)
-        if self.loss == "logistic":
-            figures["mean_prediction"], figures["rate"] = a.mean(a.output), rate
-            if 0.0 < rate < 1.0:
-                entropy = -rate * math.log(rate) - (1.0 - rate) * math.log1p(-rate)
-                figures["normalised_entropy"] = float(a.loss / a.weight) / entropy
+        if self.loss == "logistic" and 0.0 < rate < 1.0:
+            entropy = -rate * math.log(rate) - (1.0 - rate) * math.log1p(-rate)
+            figures["normalised_entropy"] = float(a.loss / a.weight) / entropy
         return figures
 
     # State
@@ -341,6 +392,8 @@ class Report:
         vars(self._all).update(facts["all"])
         vars(self._recent).update(facts["recent"])
         self._total = facts["total"]
+        if "label" not in facts["all"] and self.loss != "softmax":  # an older checkpoint
+            self._all.label = self._total
         self._counts.known, weights = facts["labels"]
         self._counts.weights = np.array(weights, np.float64)
         now = time.perf_counter()
@@ -415,8 +468,23 @@ class Report:
         with open_atomic(path) as file:
             file.write(text.encode())
 
+    def write_reliability(self, path: str | Path) -> None:
+        """Write the bins of `reliability` as JSON lines, atomically.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
+        text = "".join(json.dumps(b._asdict(), allow_nan=False) + "\n" for b in self.reliability())
+        with open_atomic(path) as file:
+            file.write(text.encode())
+
     def plot(self, path: str | Path) -> None:
         """Plot the losses of the model and of the baseline, and the non-zero weights.
+
+        With predicted probabilities also the calibration so far and since the previous line; for
+        the logistic loss a reliability diagram, too: observed rates against predictions.
 
         Parameters
         ----------
@@ -437,7 +505,9 @@ class Report:
         with warnings.catch_warnings():
             # A character of the title that the font lacks is drawn as a box.
             warnings.filterwarnings("ignore", "Glyph", UserWarning)
-            figure(self.lines, self.loss_name, self.title).savefig(image, format=kind, dpi=100)
+            bins = self.reliability() if self.is_probabilistic else None
+            drawn = figure(self.lines, self.loss_name, self.title, bins)
+            drawn.savefig(image, format=kind, dpi=100)
         with open_atomic(path) as file:
             file.write(image.getvalue())
 

@@ -18,11 +18,16 @@ class Sums:
     """Weighted sums over examples."""
 
     def __init__(self) -> None:
-        self.weight = self.loss = self.constant = self.error = self.output = 0.0
+        self.weight = self.loss = self.constant = self.error = self.output = self.label = 0.0
 
     def mean(self, total: float) -> float | None:
         """Divide a sum by the total weight; None over examples without weight."""
         return float(total / self.weight) if self.weight > 0.0 else None
+
+    @property
+    def calibration(self) -> float | None:
+        """Mean prediction / observed rate; None without a label True."""
+        return float(self.output / self.label) if self.label > 0.0 else None
 
 
 def accumulate(
@@ -31,6 +36,7 @@ def accumulate(
     costs: NDArray[np.float64],
     error: ArrayLike,
     output: Floats,
+    label: Floats,
 ) -> None:
     """Add consecutive examples to each of `targets`.
 
@@ -46,29 +52,32 @@ def accumulate(
         Wrong labels, or absolute errors, shape (n,).
     output
         Predictions, shape (n,).
+    label
+        Labels, shape (n,).
     """
-    totals = np.array([[a.weight, a.loss, a.constant, a.error, a.output] for a in targets])
-    _accumulate(totals, w, costs.ravel(), np.asarray(error, np.float64), output)
+    totals = np.array([[a.weight, a.loss, a.constant, a.error, a.output, a.label] for a in targets])
+    _accumulate(totals, w, costs.ravel(), np.asarray(error, np.float64), output, label)
     for a, sums in zip(targets, totals.tolist(), strict=True):
-        a.weight, a.loss, a.constant, a.error, a.output = sums
+        a.weight, a.loss, a.constant, a.error, a.output, a.label = sums
 
 
 @kernel
-def _accumulate(totals: Any, w: Any, costs: Any, error: Any, output: Any) -> None:
+def _accumulate(totals: Any, w: Any, costs: Any, error: Any, output: Any, label: Any) -> None:
     """Add up the examples one by one, in order: the result does not depend on the blocks.
 
     numpy's pairwise summation would round differently for each block size.
     """
     n = np.uint64(len(w))
     for k in range(len(totals)):
-        weight, loss, constant, wrong, out = totals[k]
+        weight, loss, constant, wrong, out, true = totals[k]
         for i in range(n):
             weight += w[i]
             loss += w[i] * costs[i]
             constant += w[i] * costs[n + i]
             wrong += w[i] * error[i]
             out += w[i] * output[i]
-        totals[k] = weight, loss, constant, wrong, out
+            true += w[i] * label[i]
+        totals[k] = weight, loss, constant, wrong, out, true
 
 
 class PrefixSums(NamedTuple):

@@ -41,7 +41,8 @@ def report_columns(
     show_rejected
         Whether to count rejected examples.
     show_skewed
-        Whether to show the figures for skewed labels: ROC AUC, calibration, normalised entropy.
+        Whether to show the figures for skewed labels: ROC AUC, mean prediction, observed rate,
+        normalised entropy.
     show_changes
         Whether to count features added to the model and dropped from it.
 
@@ -60,6 +61,13 @@ def report_columns(
         ReportColumn("mean abs.\nerror", 6, lambda line: number(line.error))
         if is_regression
         else ReportColumn("error", 6, lambda line: _percent(line.error)),
+    ]
+    if loss in ("logistic", "softmax"):
+        columns += [
+            ReportColumn("calibr.\n(recent)", 8, lambda line: _ratio(line.recent_calibration)),
+            ReportColumn("calibr.\n(all)", 7, lambda line: _ratio(line.calibration)),
+        ]
+    columns += [
         ReportColumn("non-\nzeros", 8, lambda line: _count(line.n_nonzero)),
     ]
     if loss == "softmax":
@@ -113,13 +121,15 @@ def describe_line(line: Line, loss: str, d: int | None) -> list[str]:
         if is_regression
         else f"error {_percent(line.error)}",
     ]
+    if line.calibration is not None:
+        parts.append(f"calibration {_ratio(line.calibration)}")
     if line.n_nonzero is not None:
         parts.append(_describe_nonzeros(line, line.n_nonzero, d))
     if line.cut:
         parts.append(f"{line.cut:,} weights dropped by max_features")
     if line.auc is not None:
         parts.append(f"ROC AUC {format_four(line.auc)} ({WINDOW_NAME} examples)")
-    if line.mean_prediction is not None:
+    if line.skewed and line.mean_prediction is not None:
         parts.append(
             f"mean prediction {_number(line.mean_prediction)} "
             f"at an observed rate of {_number(line.rate)}"
@@ -149,6 +159,10 @@ def format_four(value: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if abs(value) < 1000.0 else f"{value:.4g}"
 
 
 def _percent(value: float | None) -> str:

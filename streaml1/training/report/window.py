@@ -43,6 +43,11 @@ class Window:
         buffer[pos : pos + before_end] = values[:before_end]
         buffer[: len(values) - before_end] = values[before_end:]
 
+    def contents(self) -> tuple[Floats, Bools]:
+        """Return the predictions and labels in the window, in no particular order."""
+        m = min(self.n, WINDOW)
+        return self.p[:m], self.y[:m]
+
     def correct_label(self, number: int) -> None:
         """Set the label of example `number`, counted from 0, to True if it is in the window."""
         if number >= self.n - WINDOW:
