@@ -608,7 +608,7 @@ def test_show_lists_parameters_and_weights(saved_model: str) -> None:
     assert float(facts["intercept"]) == pytest.approx(model.intercept, rel=1e-5)
     shown = [line.split() for line in out.split("feature\n")[1].splitlines()]
     assert [(name, float(w)) for w, name in shown] == [
-        (str(name), round(w, 4)) for name, w in model.top_weights(3)
+        (str(name), float(f"{w:.4g}")) for name, w in model.top_weights(3)
     ]
     assert "feature\n" not in run("show", saved_model, "--top", "0").stdout
 

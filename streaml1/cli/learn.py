@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
     from streaml1.training.checkpoint import Checkpoints
     from streaml1.training.delayed_labels import DelayedLabels
+    from streaml1.training.feature_sizes import FeatureSizes
     from streaml1.training.report import Report
 
 __all__ = ["learn"]
@@ -138,6 +139,7 @@ def learn(
     from streaml1.core.option_fields import option_names
     from streaml1.sources import SourceOptions
     from streaml1.training import RunConfig, prepare, progressive
+    from streaml1.training.data_checks import DataChecks
     from streaml1.training.run import Unfinished
 
     not_of_model = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *SINK_OPTION_NAMES)
@@ -190,6 +192,7 @@ def learn(
         regret_of = regret_observer(regret, learner)
         prepare(learner)
         missed: Unfinished | None = None
+        checks = DataChecks()
         try:
             done = progressive(
                 learner,
@@ -203,7 +206,12 @@ def learn(
                     on_start=screen.start,
                     stop=lambda: signals.number,
                     checkpoint=store,
-                    observers=[*watchers, *sinks, *([] if regret_of is None else [regret_of])],
+                    observers=[
+                        *watchers,
+                        *sinks,
+                        checks,
+                        *([] if regret_of is None else [regret_of]),
+                    ],
                     label_within=None if late is None else late.within,
                     waiting=1 if late is None else late.max_pending,
                     unanswered="drop" if late is None else late.unanswered,
@@ -223,7 +231,7 @@ def learn(
         written = [str(path) for path in (*files, saved) if path is not None]
         end_early(signals, done, written, missed)
     if done.examples:
-        _report(done, learner, top, checkpoint)
+        _report(done, learner, top, checkpoint, checks.sizes)
         if regret_of is not None:
             click.echo("\n" + regret_of.regret(done.title).table())
         _list_files({"model: ": save, "checkpoint: ": checkpoint, "report: ": report, "": plot})
@@ -274,10 +282,16 @@ def _resumed(
     return None
 
 
-def _report(done: Report, learner: OnlineModel, top: int, checkpoint: Path | None) -> None:
-    """Print the features with the largest weights and the summary of the report."""
+def _report(
+    done: Report,
+    learner: OnlineModel,
+    top: int,
+    checkpoint: Path | None,
+    sizes: FeatureSizes | None = None,
+) -> None:
+    """Print the features that matter most and the summary of the report."""
     if top:
-        click.echo("\n" + extreme_weights_table(learner, top) + "\n")
+        click.echo("\n" + extreme_weights_table(learner, top, sizes) + "\n")
     click.echo(done.summary())
     _warn(done, learner, checkpoint)
 

@@ -10,21 +10,38 @@ from streaml1.optim.tasks import REGRESSION
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
+    from streaml1.training.feature_sizes import FeatureSizes
 
 __all__ = ["extreme_weights_table", "printable", "text_table", "top_weights_table", "weight_text"]
 
-NAME_WIDTH, WEIGHT_WIDTH = 30, 10
+NAME_WIDTH, WEIGHT_WIDTH = 30, 11
+
+RANKED = 100_000
+"""Number of largest weights that are ranked by their effect; more would take seconds."""
 
 
-def extreme_weights_table(model: OnlineModel, k: int) -> str:
-    """Lay out the `k` largest and `k` smallest weights next to each other.
+def extreme_weights_table(model: OnlineModel, k: int, sizes: FeatureSizes | None = None) -> str:
+    """Lay out the weights that matter most, positive and negative ones next to each other.
 
-    A model with several classes has one list, by absolute value.
+    A model with several classes has one list.
+
+    Parameters
+    ----------
+    model
+        The model.
+    k
+        Number of weights of each sign.
+    sizes
+        Typical sizes of the features: weights are ranked by |w| times the mean |x|. None: by |w|.
     """
+    candidates = k if sizes is None else max(k, RANKED)
     if hasattr(model, "classes_met"):
-        weights = model.top_weights(k)
-        return top_weights_table(model, weights) if weights else "All weights are zero."
-    up, down = model._farthest(k, 1, -1)
+        weights = model.top_weights(candidates)
+        weights = weights if sizes is None else _ranked_by_effect(weights, sizes, True)
+        return top_weights_table(model, weights[:k]) if weights else "All weights are zero."
+    up, down = model._farthest(candidates, 1, -1)
+    if sizes is not None:
+        up, down = (_ranked_by_effect(weights, sizes)[:k] for weights in (up, down))
     is_regression = model.loss in REGRESSION
     heads = ("raise the value", "lower the value") if is_regression else ("for True", "for False")
     if not up and not down:
@@ -35,6 +52,16 @@ def extreme_weights_table(model: OnlineModel, k: int) -> str:
         down_name, down_w = down[i] if i < len(down) else ("", None)
         rows.append((weight_text(w), printable(name), weight_text(down_w), printable(down_name)))
     return text_table(("weight", heads[0], "weight", heads[1]), rows)
+
+
+def _ranked_by_effect(
+    weights: Sequence[tuple[Any, float]], sizes: FeatureSizes, has_labels: bool = False
+) -> list[tuple[Any, float]]:
+    """Sort weights by |w| times the mean size of the feature, largest first."""
+    means = sizes.mean_sizes(key[0] if has_labels else key for key, _ in weights)
+    effects = [abs(w) * mean for (_, w), mean in zip(weights, means, strict=True)]
+    order = sorted(range(len(weights)), key=lambda i: -effects[i])
+    return [weights[i] for i in order]
 
 
 def top_weights_table(model: OnlineModel, weights: Sequence[tuple[Any, float]]) -> str:
@@ -48,8 +75,8 @@ def top_weights_table(model: OnlineModel, weights: Sequence[tuple[Any, float]]) 
 
 
 def weight_text(value: float | None) -> str:
-    """Format a weight for a table cell; None gives an empty cell."""
-    return "" if value is None else f"{value:+.4f}" if abs(value) < 1e3 else f"{value:+.3g}"
+    """Format a weight with four significant digits; None gives an empty cell."""
+    return "" if value is None else f"{value:+#.4g}".rstrip(".")
 
 
 def printable(name: Hashable) -> str:

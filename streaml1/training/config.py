@@ -61,6 +61,11 @@ def _require_stop(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a threading.Event or a function, got {value!r}")
 
 
+def _require_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be a bool, got {value!r}")
+
+
 def _one_of(*choices: str) -> Callable[[str, object], None]:
     listed = " or ".join(f'"{choice}"' for choice in choices)
 
@@ -149,6 +154,13 @@ class RunConfig:
         'Delayed labels: "drop" an example whose label has not arrived in time, or learn it as '
         'a "negative".',
         check=_one_of("drop", "negative"),
+    )
+    data_checks: bool = option(
+        True,
+        "Warn once, in the log and in the report, about data that a model can hardly learn from: "
+        "values or sample weights a thousand times as large as usual, columns of very unequal "
+        "sizes, constant labels, a loss no better than the baseline.",
+        check=_require_bool,
     )
     source_options: SourceOptions = option(
         SourceOptions(),

@@ -11,6 +11,7 @@ from streaml1.core.option_fields import document_options
 from streaml1.core.types import Model
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.config import RUN_PARAMETERS, SOURCE_PARAMETERS, RunConfig, run_config
+from streaml1.training.data_checks import DataChecks
 from streaml1.training.delayed_labels import DelayedLabelRun, open_events
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import ExampleSource, open_examples, open_passes
@@ -78,6 +79,8 @@ def progressive(
         make = Run if config.label_within is None else DelayedLabelRun
         run = make(model, opened, policy, config, store=store)
         run.set_stop(config.stop)
+        if config.data_checks and not any(isinstance(o, DataChecks) for o in run.observers):
+            run.observers.attach(DataChecks())
         run.begin()
         if (check := vocabulary_check(model)) is not None:
             run.observers.attach(check)

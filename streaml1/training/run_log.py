@@ -44,7 +44,7 @@ class RunLog(Observer):
 
     def log_line(self, line: Line) -> None:
         """Log a line of the report."""
-        fields = {name: value for name, value in line.as_dict().items() if value is not None}
+        fields = {name: value for name, value in line.as_dict().items() if value not in (None, [])}
         logger.info("%d examples", line.examples, extra=event("line", **fields))
 
     def flush(self) -> None:

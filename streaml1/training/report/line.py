@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 __all__ = ["Line", "line_after"]
@@ -94,6 +94,8 @@ class Line:
         too much. None if the divisor is 0, and for losses without probabilities.
     recent_calibration
         The same over the examples since the previous line.
+    warnings
+        Warnings about the data since the previous line, one sentence each.
     """
 
     examples: int
@@ -119,6 +121,7 @@ class Line:
     n_nonzero_rows: int | None = None
     calibration: float | None = None
     recent_calibration: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields by name."""

@@ -77,6 +77,8 @@ class Report:
         Whether the run skips rejected examples; if so, the table has a column for their number.
     numbers : dict of str to float
         Further figures for the summary, such as the number of examples that wait for a label.
+    warnings : dict of str to str
+        Warnings about the data so far, by kind; see `streaml1.training.data_checks`.
 
     Examples
     --------
@@ -99,6 +101,8 @@ class Report:
         self.rejected = 0
         self.skips = False
         self.numbers: dict[str, float] = {}
+        self.warnings: dict[str, str] = {}
+        self._new_warnings: list[str] = []
         self._tracker: ChangeTracker | None = None
         self._followed: Any = None
         self._change_set: ChangeSet | None = None
@@ -249,6 +253,14 @@ class Report:
         accumulate((self._all, self._recent), weights, costs, error, confidence, right)
         self.examples += len(p)
 
+    def warn(self, kind: str, sentence: str) -> bool:
+        """Keep a warning for the next line; return False if there was one of this kind before."""
+        if kind in self.warnings:
+            return False
+        self.warnings[kind] = sentence
+        self._new_warnings.append(sentence)
+        return True
+
     def correct(self, number: int, p: float, before: float, w: float) -> None:
         """Count an example as True that was added as False.
 
@@ -317,8 +329,10 @@ class Report:
             seconds=now - self._started,
             per_second=since / max(now - self._lined, 1e-9),
             n_nonzero_rows=n_nonzero_rows,
+            warnings=self._new_warnings,
         )
         self._recent, self._lined = Sums(), now
+        self._new_warnings = []
         self.lines.append(line)
         return line
 
@@ -341,6 +355,8 @@ class Report:
             figures: dict[str, Any] = self._label_figures(force_auc=True)
             # The sums of the last line are closed: those of the next line are empty.
             figures["recent_calibration"] = self.lines[-1].recent_calibration
+            figures["warnings"] = [*self.lines[-1].warnings, *self._new_warnings]
+            self._new_warnings = []
             self.lines[-1] = replace(self.lines[-1], refused=self.rejected, **figures)
         return self.examples > examples
 
@@ -378,6 +394,7 @@ class Report:
             "total": self._total,
             "labels": [self._counts.known, self._counts.weights.tolist()],
             "seconds": time.perf_counter() - self._started,
+            "warnings": [self.warnings, self._new_warnings],
         }
         if self._window is None:
             return facts, {}
@@ -394,6 +411,7 @@ class Report:
         self._total = facts["total"]
         if "label" not in facts["all"] and self.loss != "softmax":  # an older checkpoint
             self._all.label = self._total
+        self.warnings, self._new_warnings = facts.get("warnings", ({}, []))
         self._counts.known, weights = facts["labels"]
         self._counts.weights = np.array(weights, np.float64)
         now = time.perf_counter()
