@@ -897,7 +897,19 @@ def test_terminal_shows_progress(cwd: Path, svm: str) -> None:
     pty = pytest.importorskip("pty")
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "streaml1", "learn", svm, "--every", "50", "--passes", "20"],
+        [
+            sys.executable,
+            "-m",
+            "streaml1",
+            "learn",
+            svm,
+            "--every",
+            "50",
+            "--passes",
+            "20",
+            "--holdout",
+            "0",
+        ],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
         stdout=child,

@@ -127,7 +127,7 @@ def run(folder: Path, observers: list[Observer]) -> tuple[Any, Any]:
     trained = model()
     with Checkpoints(folder / "kept", seconds=0) as store:
         config = RunConfig(
-            every=10, bad="skip", passes=2, checkpoint=store, observers=observers,
+            every=10, bad="skip", passes=2, holdout=0, checkpoint=store, observers=observers,
             on_line=lambda line: [
                 observer.start.metrics() for observer in observers
                 if isinstance(observer, Recorder) and observer.start is not None

@@ -533,6 +533,20 @@ def test_plot_of_calibration_and_reliability() -> None:
     assert len(plot.figure(report.lines, report.loss_name, "", []).axes) == 3
 
 
+def test_plot_marks_the_passes() -> None:
+    report = small_report()
+    lines = [
+        replace(li, pass_number=1 + k // 2, held_out=k > 1) for k, li in enumerate(report.lines)
+    ]
+    figure = plot.figure(lines, report.loss_name, "", report.reliability())
+    for axes in figure.axes[:3]:
+        marks = [line for line in axes.lines if line.get_linestyle() == ":"]
+        assert [line.get_xdata()[0] for line in marks] == [200, 400]
+    assert [text.get_text() for text in figure.axes[0].texts] == [" held-out rows"]
+    plain = plot.figure(report.lines, report.loss_name, "")
+    assert not plain.axes[0].texts and len(plain.axes[0].lines) == 2
+
+
 def test_plot_of_a_model_that_has_diverged(tmp_path: Path) -> None:
     report = Report("logistic")
     report.add([math.nan, 0.3], [True, False])

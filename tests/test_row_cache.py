@@ -341,7 +341,7 @@ def test_run_resumes_from_a_checkpoint(tmp_path: Path, small_blocks: None) -> No
     path = tmp_path / "a.rows"
     convert(random_examples(), path)
     uninterrupted, resumed = make_model(), make_model()
-    progressive(uninterrupted, path, passes=2)
+    progressive(uninterrupted, path, passes=2, holdout=0)
     for limit in (13, 41, None):
         passes = 2 if limit is None else 1
         progressive(resumed, path, passes=passes, limit=limit, checkpoint=tmp_path / "checkpoints")

@@ -396,7 +396,7 @@ def test_ints_too_long_to_print_are_abbreviated(example: Any, message: str) -> N
 
 def test_passes_repeat_the_stream() -> None:
     learner = model()
-    report = progressive(learner, examples(50), passes=3, every=60)
+    report = progressive(learner, examples(50), passes=3, holdout=0, every=60)
     assert state(learner) == state(trained(examples(50) * 3))
     assert [line.examples for line in report.lines] == [60, 120, 150]
 
@@ -410,7 +410,7 @@ def test_two_passes_over_an_iterator_are_rejected_before_learning() -> None:
 
 def test_limit_applies_to_each_pass() -> None:
     learner = model()
-    report = progressive(learner, examples(50), passes=2, limit=35, every=20)
+    report = progressive(learner, examples(50), passes=2, holdout=0, limit=35, every=20)
     assert state(learner) == state(trained(examples(50)[:35] * 2))
     assert [line.examples for line in report.lines] == [20, 40, 60, 70]
 

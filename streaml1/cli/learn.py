@@ -17,6 +17,7 @@ from streaml1.cli.messages import advise, logged, report_problem
 from streaml1.cli.model_factory import change, loaded, new_learner
 from streaml1.cli.option_checks import (
     MODEL_REMEDY,
+    require_holdout,
     require_late,
     require_needed,
     require_prefixes,
@@ -81,7 +82,12 @@ __all__ = ["learn"]
 @sink_options
 @publish_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
-              help="Number of passes over the source.")  # fmt: skip
+              help="Number of passes over the source. The model of the pass with the smallest "
+              "loss on held-out rows is kept.")  # fmt: skip
+@click.option("--holdout", type=click.IntRange(min=0), metavar="N",
+              help="Hold out every N-th line: predict it, but never learn it. From the second pass "
+              "on the report covers these rows only. 0 holds out none.  "
+              "[default: 10 with several passes, else 0]")  # fmt: skip
 @every_option
 @click.option("--watch", type=click.IntRange(0, 1000), default=0, metavar="N",
               help="After each line, print up to N features that were added to (+) and dropped "
@@ -113,6 +119,7 @@ def learn(
     limit: int | None,
     bad: str,
     passes: int,
+    holdout: int | None,
     every: int | None,
     watch: int,
     report: Path | None,
@@ -150,7 +157,8 @@ def learn(
             source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
             every=every, bad=bad, metrics=metrics, stalled=stalled, options=options,
             alone={
-                "limit": limit, "passes": passes, "save": save, "load": load, "report": report,
+                "limit": limit, "passes": passes, "holdout": holdout,
+                "save": save, "load": load, "report": report,
                 "plot": plot, "watch": watch, "partitions": options["partitions"],
                 "until_end": options["until_end"], "publish": options["publish"],
                 "label_within": None if late is None else late.within, "regret": regret,
@@ -166,10 +174,11 @@ def learn(
     text = texts_of(source, options, first, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_prefixes(source, options["format"], options["cross"])
+    require_holdout(holdout, late is not None)
     outputs = {"--save": save, "--report": report, "--plot": plot}
     require_outputs(source, outputs, load, directory=checkpoint)
     require_no_conflict(regret, {
-        "--checkpoint": checkpoint is not None, "--passes": passes > 1,
+        "--checkpoint": checkpoint is not None, "--passes": passes > 1, "--holdout": bool(holdout),
         "--label-within": late is not None,
     })  # fmt: skip
     require_sinks(examples, bad, options)
@@ -201,6 +210,7 @@ def learn(
                     every=every,
                     limit=limit,
                     passes=passes,
+                    holdout=holdout,
                     bad="skip" if bad == "dead-letter" else bad,
                     on_line=log.and_log(screen.line),
                     on_start=screen.start,

@@ -40,6 +40,7 @@ class Screen:
         self._watch = watch
         self._report: Report | None = None
         self._columns: dict[str, bool] = {}
+        self._held_out = False
         self._progress: Any = None
 
     def __enter__(self) -> Screen:
@@ -77,9 +78,10 @@ class Screen:
     def line(self, line: Line) -> None:
         """Print a line, the first one below the column headers."""
         assert self._report is not None
-        if not self._columns:
+        if not self._columns or line.held_out != self._held_out:
+            self._held_out = line.held_out
             self._columns = {"rejected": self._report.skips, "skewed": line.skewed}
-            self._print(self._report.header(**self._columns))
+            self._print(self._report.header(**self._columns, held_out=line.held_out))
         self._print(self._report.row(line, **self._columns))
         if self._watch and self._report.changes is not None:
             added, dropped = self._report.changes

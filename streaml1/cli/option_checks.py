@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODEL_REMEDY",
+    "require_holdout",
     "require_late",
     "require_needed",
     "require_prefixes",
@@ -117,6 +118,14 @@ def texts_of(
     if found is not None:
         return list(found.model.text or ()) or None
     return None if load is None else list(load().text or ()) or None
+
+
+def require_holdout(every: int | None, late: bool) -> None:
+    """Reject a share of held-out rows that a run does not support."""
+    if every == 1:
+        raise CommandError("--holdout must be 0 or at least 2, got 1: it would leave nothing")
+    if every and late:
+        raise CommandError("--holdout cannot be combined with --label-within")
 
 
 def require_late(late: DelayedLabels, learner: OnlineModel, passes: int) -> None:

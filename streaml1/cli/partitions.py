@@ -28,8 +28,8 @@ __all__ = ["GROUP_OPTION_NAMES", "group_options", "learn_group", "partitions", "
 GROUP_OPTION_NAMES = ("per_partition", "session_timeout")
 
 SINGLE_MODEL_DEFAULTS = {
-    "limit": None, "passes": 1, "save": None, "load": None, "report": None, "plot": None,
-    "partitions": None, "until_end": False, "watch": 0, "publish": None,
+    "limit": None, "passes": 1, "holdout": None, "save": None, "load": None, "report": None,
+    "plot": None, "partitions": None, "until_end": False, "watch": 0, "publish": None,
     "label_within": None, "regret": False,
 }  # fmt: skip
 """Options that require a single model, with their defaults."""

@@ -17,7 +17,15 @@ from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import kernel
 from streaml1.core.types import Bools, Bytes, Hashes, Indptr, Ints, Values
 
-__all__ = ["IntRows", "LineCounts", "NamedRows", "RowFeatures", "Spans", "insert_features"]
+__all__ = [
+    "IntRows",
+    "LineCounts",
+    "NamedRows",
+    "RowFeatures",
+    "Spans",
+    "entries_of_rows",
+    "insert_features",
+]
 
 AnyIds: TypeAlias = "NDArray[np.uint32] | NDArray[np.int64]"
 """Integer names: uint32, or int64 if a name needs more than 32 bits."""
@@ -131,6 +139,11 @@ class IntRows(Sequence[dict[Hashable, Any]]):
         """Return `ids`, `values` and `indptr` restricted to these rows; `indptr` starts at 0."""
         lo, hi = int(self.indptr[0]), int(self.indptr[-1])
         return self.ids[lo:hi], self.values[lo:hi], self.indptr - lo
+
+    def take(self, rows: Ints) -> IntRows:
+        """Return some rows, in ascending order."""
+        entries, indptr = entries_of_rows(self.indptr, rows)
+        return IntRows(self.ids[entries], self.values[entries], indptr, self.plain, self.id_bound)
 
     @staticmethod
     def concatenate(pieces: Sequence[IntRows]) -> IntRows:
@@ -289,6 +302,15 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             self.text, self.begins, self.ends, self.parse_line, self.header,
         )  # fmt: skip
 
+    def take(self, rows: Ints) -> NamedRows:
+        """Return some rows, in ascending order."""
+        entries, indptr = entries_of_rows(self.indptr, rows)
+        return NamedRows(
+            self.hashes[entries], self.values[entries], indptr, self.names, self.spans[entries],
+            self.text, self.begins[rows], self.ends[rows], self.parse_line, self.header,
+            self.values_checked, self.distinct_names,
+        )  # fmt: skip
+
     def feature_names(self, positions: Any) -> list[str]:
         """Return the names of the features at `positions` among those of these rows."""
         spans = self.name_spans()[positions]
@@ -379,6 +401,21 @@ def insert_features(x: NamedRows, found: Sequence[RowFeatures], retained: Bools)
         hashes, values, indptr, name_bytes, spans, x.text, x.begins[retained], x.ends[retained],
         x.parse_line, x.header,
     )  # fmt: skip
+
+
+def entries_of_rows(indptr: Indptr, rows: Ints) -> tuple[Ints, Indptr]:
+    """Return the positions of the entries of some rows, and the boundaries of these rows.
+
+    Examples
+    --------
+    >>> entries, indptr = entries_of_rows(np.array([0, 2, 3, 6]), np.array([0, 2]))
+    >>> entries.tolist(), indptr.tolist()
+    ([0, 1, 3, 4, 5], [0, 2, 5])
+    """
+    starts, counts = indptr[rows], indptr[rows + 1] - indptr[rows]
+    bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    offsets = np.repeat(starts.astype(np.int64) - bounds[:-1], counts)
+    return np.arange(bounds[-1]) + offsets, bounds
 
 
 def _row_range(k: slice, n: int) -> tuple[int, int]:

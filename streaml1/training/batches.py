@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.rows import BadExample
+from streaml1.core.types import Ints
 from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import Reject, binary_label, number_label
 from streaml1.sources.readers.label_texts import LabelTexts
-from streaml1.training.example_sources import ExampleBlock, slice_rows
-from streaml1.training.model_adapter import BatchFunction
+from streaml1.training.example_sources import ExampleBlock, select_rows, slice_rows
 
 __all__ = ["AcceptedBatch", "BadLabel", "LabelledBlock", "accepted_batches", "label_block"]
+
+RowsFunction = Callable[[int, int], Any]
+"""``f(lo, hi)``: handles consecutive rows of a block, which may be only the first few of them."""
 
 ReadLabel = Callable[[Any], Hashable]
 
@@ -56,10 +59,20 @@ class LabelledBlock:
     bad_labels: list[BadLabel]
     block: ExampleBlock
 
+    def select(self, rows: Ints) -> tuple[Any, Any, Any]:
+        """Return features, labels and weights of some rows, in ascending order."""
+        y, w = (None if column is None else _take(column, rows) for column in (self.y, self.w))
+        return select_rows(self.x, rows), y, w
+
     def rows(self, lo: int, hi: int) -> tuple[Any, Any, Any]:
         """Return features, labels and weights of consecutive rows."""
         y = None if self.y is None else self.y[lo:hi]
         return slice_rows(self.x, lo, hi), y, None if self.w is None else self.w[lo:hi]
+
+
+def _take(column: Any, rows: Ints) -> Any:
+    is_list = not isinstance(column, np.ndarray)
+    return [column[row] for row in rows.tolist()] if is_list else column[rows]
 
 
 class _Labels(NamedTuple):
@@ -144,7 +157,7 @@ def _read_each(given: Any, read: ReadLabel, placeholder: Any) -> _Labels:
 
 
 def accepted_batches(
-    labelled: LabelledBlock, act: BatchFunction, max_rows: Callable[[], int], reject: Reject
+    labelled: LabelledBlock, act: RowsFunction, max_rows: Callable[[], int], reject: Reject
 ) -> Iterator[AcceptedBatch]:
     """Apply a function to all rows of a block except rejected ones, in batches.
 
@@ -157,8 +170,8 @@ def accepted_batches(
     labelled
         The block.
     act
-        Takes features, labels and weights of a batch. It may handle fewer rows than it is given;
-        the length of its result says how many.
+        Takes the first row of a batch and the row after the last. It may handle fewer rows; the
+        length of its result says how many.
     max_rows
         Returns the maximum size of the next batch; 0 ends the block.
     reject
@@ -184,7 +197,7 @@ def accepted_batches(
         if hi == lo:
             return
         try:
-            result = act(*labelled.rows(lo, hi))
+            result = act(lo, hi)
         except BadExample as error:
             heapq.heappush(bad, BadLabel(lo + error.row, error.reason))
             continue

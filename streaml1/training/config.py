@@ -20,6 +20,7 @@ from streaml1.core.option_fields import (
 )
 from streaml1.sources.options import SOURCE_PARAMETERS, SourceOptions
 from streaml1.training.checkpoint import Checkpoints
+from streaml1.training.held_out import DEFAULT_EVERY
 from streaml1.training.observers import Observer
 from streaml1.training.report import Line, Report
 
@@ -59,6 +60,12 @@ def _require_callable(name: str, value: object) -> None:
 def _require_stop(name: str, value: object) -> None:
     if not (callable(value) or hasattr(value, "is_set")):
         raise TypeError(f"{name} must be a threading.Event or a function, got {value!r}")
+
+
+def _require_holdout(name: str, value: object) -> None:
+    is_int = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not is_int or operator.index(value) < 0 or operator.index(value) == 1:  # type: ignore[arg-type]
+        raise ValueError(f"{name} must be 0 or an integer >= 2, got {value!r}")
 
 
 def _require_bool(name: str, value: object) -> None:
@@ -104,6 +111,13 @@ class RunConfig:
         None, "Maximum number of examples learnt in each pass.", check=require_positive
     )
     passes: int = option(1, "Number of passes over the source.", check=require_positive)
+    holdout: int | None = option(
+        None,
+        "Hold out every N-th line: it is predicted, but never learnt, in any pass. From the second "
+        "pass on the report covers these rows only, and the model of the pass with the smallest "
+        "loss on them is the result. 0 holds out none. None: 10 with several passes, else 0.",
+        check=_require_holdout,
+    )
     bad: str = option(
         "fail",
         '"fail" raises at the first rejected example. "skip" counts it, logs the first few '
@@ -173,10 +187,19 @@ class RunConfig:
             raise ValueError(
                 f"passes must be 1 with delayed labels, got {self.passes}: labels arrive once"
             )
+        if self.label_within is not None and self.holdout:
+            raise ValueError(f"holdout must be 0 with delayed labels, got {self.holdout}")
         if self.label_within is None and self.source_options.labels is not None:
             raise ValueError(
                 f"labels={self.source_options.labels!r} needs delayed labels; give label_within too"
             )
+
+    @property
+    def holdout_every(self) -> int:
+        """The value of `holdout`, with its default resolved."""
+        if self.holdout is None:
+            return DEFAULT_EVERY if self.passes > 1 else 0
+        return self.holdout
 
 
 def run_parameters(only: Iterable[str] | None = None) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import streaml1.datasets  # noqa: F401  (registers `stdlib` and `data:...` as sources)
 from streaml1.core.rows import shown
+from streaml1.core.types import Ints
 from streaml1.features.batch import is_frame, is_matrix
 from streaml1.models.class_labels import as_label
 from streaml1.sources import (
@@ -35,6 +36,7 @@ __all__ = [
     "RowBlock",
     "open_examples",
     "open_passes",
+    "select_rows",
     "slice_rows",
 ]
 
@@ -308,6 +310,17 @@ def slice_rows(x: Any, lo: int, hi: int) -> Any:
     import narwhals as nw
 
     return nw.from_native(x, eager_only=True)[lo:hi].to_native()
+
+
+def select_rows(x: Any, rows: Ints) -> Any:
+    """Return rows of a list, a matrix, a frame or parsed text, in ascending order."""
+    if is_frame(x):
+        import narwhals as nw
+
+        return nw.from_native(x, eager_only=True)[rows].to_native()
+    if is_matrix(x):
+        return x[rows]
+    return x.take(rows) if hasattr(x, "take") else [x[row] for row in rows.tolist()]
 
 
 def open_passes(

@@ -92,6 +92,10 @@ class MetricsObserver(Observer):
         """Record the progress of the run."""
         self.run_metrics.learnt()
 
+    def on_pass_start(self) -> None:
+        """Start the recent metrics anew: later passes report held-out rows only."""
+        self.run_metrics.restart()
+
     def on_rejected(self, rejected: Rejected) -> None:
         """Count a rejected example."""
         self.run_metrics.rejected()

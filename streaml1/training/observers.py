@@ -84,6 +84,9 @@ class Batch(NamedTuple):
     learnt
         Number of examples the model had learnt when it predicted the first row. None: the current
         number, less the rows of this batch that were learnt.
+    held_out
+        A flag for each of the rows: whether it was predicted, and not learnt; see
+        `RunConfig.holdout`. None if all were learnt.
     """
 
     block: Any
@@ -93,6 +96,7 @@ class Batch(NamedTuple):
     w: Any
     p: Any
     learnt: int | None = None
+    held_out: Any = None
 
 
 class Rejected(NamedTuple):

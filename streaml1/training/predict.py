@@ -116,7 +116,11 @@ def _predict(
     policy.observers.on_predict_start(model)
     for block in source.blocks(min(source.block, limit or source.block), policy):
         unlabelled = LabelledBlock(block.x, None, None, [], block)
-        for lo, hi, p in accepted_batches(unlabelled, act, max_rows, policy):
+
+        def act_on(lo: int, hi: int, rows: LabelledBlock = unlabelled) -> Any:
+            return act(*rows.rows(lo, hi))
+
+        for lo, hi, p in accepted_batches(unlabelled, act_on, max_rows, policy):
             ready: list[Prediction] = []
             policy.observers.on_batch(Batch(block, lo, hi, None, None, p))
             for row, value in enumerate(_values(model, loss, p), start=lo):
@@ -127,7 +131,7 @@ def _predict(
             n_predicted += hi - lo
         if max_rows() == 0:
             break
-        del block, unlabelled  # lets the reader reuse their memory for the next block
+        del block, unlabelled, act_on  # lets the reader reuse their memory for the next block
     policy.observers.on_end()
     if max_rows() and (rest := list(_skipped_before(skipped, None))):
         yield rest

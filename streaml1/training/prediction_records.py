@@ -69,17 +69,20 @@ class PredictionRecords(Observer):
         block = batch.block
         ids = getattr(block, "ids", None)
         step = 1 if self._learns and batch.y is not None else 0
+        n = batch.hi - batch.lo
+        steps = np.full(n, step) if batch.held_out is None else step * ~batch.held_out
         learnt = batch.learnt
         if learnt is None:
-            learnt = getattr(self._model, "n_iterations", 0) - step * (batch.hi - batch.lo)
+            learnt = getattr(self._model, "n_iterations", 0) - int(steps.sum())
+        # The rows before each row; held-out rows are predicted before any other of the batch.
+        before = np.where(steps == step, learnt + np.cumsum(steps) - steps, learnt).tolist()
         rows = range(batch.lo, batch.hi)
         for row, record in zip(rows, self._prediction_fields(batch.p), strict=True):
             origin = block.origin(row)
             place = block.place(row) if origin is None else ""
             if ids is not None and ids[row] is not None:
                 record["id"] = ids[row]
-            examples = learnt + step * (row - batch.lo)
-            record["model"] = {"examples": examples, "epoch": self._epoch}
+            record["model"] = {"examples": before[row - batch.lo], "epoch": self._epoch}
             record |= coordinates(place, origin)
             partition = None if origin is None else origin.partition
             value = json.dumps(record).encode()

@@ -6,14 +6,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from streaml1.core.types import Model, SourcePosition
+import numpy as np
+
+from streaml1.core.types import Bools, Model, SourcePosition
 from streaml1.sources.source import Lost, SourceError
-from streaml1.training.batches import accepted_batches, label_block
-from streaml1.training.checkpoint import Checkpoints
+from streaml1.training.batches import (
+    LabelledBlock,
+    RowsFunction,
+    accepted_batches,
+    label_block,
+)
+from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.checkpoint.manager import CheckpointManager, ExtraState
 from streaml1.training.config import RunConfig, StopCondition
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import ExampleSource
+from streaml1.training.held_out import HeldOut, act_on_parts
 from streaml1.training.model_adapter import (
     batch_learner,
     batch_predictor,
@@ -110,6 +118,8 @@ class Run:
         self._learns = learns
         make = batch_learner if learns else batch_predictor
         self._act, self._max_rows = make(model, self._loss)
+        self._predict_batch = batch_predictor(model, self._loss).act
+        self._held_out = self.report.held_out = HeldOut(config.holdout_every if learns else 0)
         self._on_line = GuardedCallback("on_line", config.on_line)
         self._stopped: Callable[[], bool] = _never
         self._broker_errors: list[SourceError] = []
@@ -149,10 +159,21 @@ class Run:
             prepare(self.model)
         self.report.start()
         self.pass_index, learnt = self._manager.begin(self.report)
+        self._require_same_holdout()
         self._examples_before_pass = self.report.examples - learnt
         self._policy.count = self.report.rejected
         self.report.follow(self.learner)
         self.observers.on_start(self._start())
+
+    def _require_same_holdout(self) -> None:
+        """Reject a resume that asks for other held-out rows: some of them were learnt."""
+        wanted, every = self._config.holdout, self._held_out.every
+        if self._learns and wanted is not None and wanted != every:
+            assert self.store is not None
+            raise CheckpointError(
+                f"{self.store.directory} belongs to a run with holdout={every}, got {wanted}; "
+                "leave holdout out, or use another directory"
+            )
 
     def _start(self) -> RunStart:
         return RunStart(
@@ -215,23 +236,67 @@ class Run:
     def _feed(self, block: Any) -> None:
         labelled = label_block(block, self._loss, self.source.label)
         rows = 0
-        batches = accepted_batches(labelled, self._act, self._batch_limit, self._policy)
-        for lo, rows, p in batches:
+        act = self._rows_function(labelled)
+        for lo, rows, p in accepted_batches(labelled, act, self._batch_limit, self._policy):
             _, y, w = labelled.rows(lo, rows)
-            self._report_batch(Batch(block, lo, rows, y, w, p))
+            held_out = self._held_out.mask(block.lines[lo:rows])
+            self._report_batch(Batch(block, lo, rows, y, w, p, None, held_out))
         after = block.after(rows if self.is_full else len(block)) if self._manager.enabled else None
         self._end_block(after)
 
+    def _rows_function(self, labelled: LabelledBlock) -> RowsFunction:
+        """Return the function that predicts rows of a block and learns those not held out."""
+        if not self._held_out.every:
+            return lambda lo, hi: self._act(*labelled.rows(lo, hi))
+
+        def act(lo: int, hi: int) -> Any:
+            mask = self._held_out.mask(labelled.block.lines[lo:hi])
+            if mask is None:
+                return self._act(*labelled.rows(lo, hi))
+            return act_on_parts(
+                labelled, lo, mask, self._act, self._predict_batch, self._unknown_labels
+            )
+
+        return act
+
+    def _unknown_labels(self, y: Any) -> Bools:
+        """Return which labels the model cannot predict.
+
+        A class joins a softmax model when it is first learnt, so a held-out row may have another.
+        """
+        if self._loss != "softmax":
+            return np.zeros(len(y), bool)
+        known = set(self.learner.classes_met)
+        return np.array([label not in known for label in y], bool)
+
     def _report_batch(self, batch: Batch) -> None:
         """Add a batch to the report, and announce it."""
-        softmax = self._loss == "softmax"
-        y = class_indices(self.learner, batch.y) if softmax else batch.y
         next_line = line_after(self.report.examples, self._config.every)
-        self.report.add(batch.p, y, batch.w)
+        self._add(batch)
         self.report.rejected = self._policy.count
         self.observers.on_batch(batch)
         if self.report.examples == next_line:
             self._emit_line()
+
+    def _add(self, batch: Batch) -> None:
+        """Add to the report those rows that it covers in this pass, and count the others."""
+        y, p, w, held_out = batch.y, batch.p, batch.w, batch.held_out
+        n = batch.hi - batch.lo
+        is_later_pass = self.report.pass_number > 1
+        if held_out is None and is_later_pass:
+            self.report.skip(n)
+            return
+        if held_out is not None:
+            covered = held_out.copy() if is_later_pass else np.ones(n, bool)
+            covered[held_out] &= ~self._unknown_labels([y[k] for k in np.flatnonzero(held_out)])
+            rows = np.flatnonzero(covered)
+            y = [y[k] for k in rows] if isinstance(y, list) else y[rows]
+            p, w = np.asarray(p)[rows], None if w is None else np.asarray(w)[rows]
+            held_out = held_out[rows]
+            self.report.skip(n - len(rows))
+        if self._loss == "softmax":
+            y = class_indices(self.learner, y)
+        self.report.add(p, y, w, held_out)
 
     def _end_block(self, position: SourcePosition | None) -> None:
         """Record that a block is done with, and save if a save is due."""
@@ -266,10 +331,41 @@ class Run:
     def end_pass(self, last: bool) -> None:
         """Record that the source was read to its end."""
         self.report.rejected = self._policy.count
+        if not last:
+            # A checkpoint of the next pass must hold the result of this one.
+            self._close_pass()
         self._manager.ended(self.pass_index, self._learnt, last)
+
+    def _close_pass(self) -> None:
+        """Compare a finished pass with those before, once, and start the report of the next."""
+        number = self.pass_index + 1
+        if self._held_out.n_closed >= number or not self._held_out.every:
+            return
+        loss = self.report.held_out_loss
+        self._held_out.close_pass(self.model, number, loss)
+        if loss is None:  # no row is held out: the report goes on as with one pass
+            return
+        if self.report.n_since_line:
+            self._emit_line()
+        self.report.restart(number + 1)
+
+    def _keep_best(self) -> None:
+        """Restore the model of the best pass at the end of the last."""
+        number, held_out = self.pass_index + 1, self._held_out
+        loss = self.report.held_out_loss
+        if not held_out.best_pass or self.report.pass_number != number or loss is None:
+            return
+        if held_out.is_best(loss):
+            self.report.kept = number, number, loss
+            return
+        if self.report.finish(self.learner):
+            self._on_line(self.report.lines[-1])
+        held_out.restore_best(self.model)
+        self.report.kept = held_out.best_pass, number, held_out.best_loss
 
     def next_pass(self) -> None:
         """Start another pass."""
+        self._close_pass()
         self.pass_index += 1
         self._examples_before_pass = self.report.examples
         self.observers.on_pass_start()
@@ -286,6 +382,8 @@ class Run:
             # Examples rejected beyond the saved position will be rejected again after a resume.
             self._manager.finish()
         self.report.rejected = self._policy.count
+        if self._held_out.every and not self._stopped():
+            self._keep_best()
         for observer in self.observers:
             with self._collect_broker_errors():
                 self.observers.call(observer, "on_end")

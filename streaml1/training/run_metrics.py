@@ -84,6 +84,13 @@ class RunMetrics:
                 while len(self._recent) > 1 and now.time - self._recent[1].time > RECENT_SECONDS:
                     self._recent.popleft()
 
+    def restart(self) -> None:
+        """Forget the last minute, because the sums of the report start anew."""
+        assert self._start is not None
+        self._now = _snapshot(self._start)
+        with self._lock:
+            self._recent = deque([self._now])
+
     def rejected(self) -> None:
         """Record that an example was rejected."""
         self._n_rejected += 1

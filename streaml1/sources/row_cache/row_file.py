@@ -32,7 +32,7 @@ from streaml1.sources.row_cache.layout import (
     part_sizes,
 )
 from streaml1.sources.source import Block, Lost, Reject, SourceError, check_block_size
-from streaml1.text.parsed_rows import IntRows, NamedRows, Spans
+from streaml1.text.parsed_rows import IntRows, NamedRows, Spans, entries_of_rows
 
 __all__ = ["RowsFile"]
 
@@ -148,6 +148,13 @@ class FileRows(NamedRows):
         for name, value in zip(names, self.values[lo:hi].tolist(), strict=True):
             x[name] = x.get(name, 0.0) + value
         return x
+
+    def take(self, rows: Ints) -> FileRows:
+        """Return some rows, in ascending order."""
+        entries, indptr = entries_of_rows(self.indptr, rows)
+        return FileRows(
+            self.ids[entries], self.values[entries], indptr, self.file_names, self.plain
+        )
 
     def csr(self) -> tuple[Hashes, Values, Indptr]:
         """Return the hashes of the names, `values` and `indptr` restricted to these rows."""
@@ -280,7 +287,7 @@ class RowsFile:
                 yield block if (lo, hi) == (0, n) else _slice_block(block, lo, hi)
                 lo = hi
 
-    # Positions
+    # Ints
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a position to be valid, by name."""

@@ -96,6 +96,10 @@ class Line:
         The same over the examples since the previous line.
     warnings
         Warnings about the data since the previous line, one sentence each.
+    pass_number
+        Number of the pass, from 1.
+    held_out
+        Whether the means are over held-out rows of this pass only; see `RunConfig.holdout`.
     """
 
     examples: int
@@ -122,6 +126,8 @@ class Line:
     calibration: float | None = None
     recent_calibration: float | None = None
     warnings: list[str] = field(default_factory=list)
+    pass_number: int = 1
+    held_out: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields by name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,8 @@ def figure(
         calibration = made.add_subplot(grid[1, 1] if bins else grid[:, 1], sharex=top)
         _draw_calibration(calibration, lines)
         over_examples.append(calibration)
+    for axes in over_examples:
+        _mark_passes(axes, lines, is_named=axes is top)
     if bins:
         _draw_reliability(made.add_subplot(grid[0, 1]), bins)
     top.tick_params(labelbottom=False)
@@ -99,6 +102,16 @@ def _draw(axes: Axes, lines: Sequence[Line], *series: tuple[str, str, str, str])
     for name, field, style, color in series:
         y = [_plottable(getattr(line, field)) for line in lines]
         axes.plot(x, y, style, marker=marker, color=color, label=name, linewidth=2)
+
+
+def _mark_passes(axes: Axes, lines: Sequence[Line], is_named: bool) -> None:
+    """Mark the end of each pass, after which the figures start anew with held-out rows."""
+    ends = [a.examples for a, b in pairwise(lines) if b.held_out and b.pass_number > a.pass_number]
+    for end in ends:
+        axes.axvline(end, linestyle=":", color="0.6", linewidth=1)
+    if ends and is_named:
+        place = axes.get_xaxis_transform()
+        axes.text(ends[0], 1.0, " held-out rows", transform=place, va="top", color="0.4")
 
 
 def _format_examples(axes: Axes, lines: Sequence[Line]) -> None:

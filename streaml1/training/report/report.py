@@ -10,20 +10,25 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streaml1.core.atomic_write import open_atomic
-from streaml1.core.types import Floats
+from streaml1.core.types import Bools, Floats
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report.line import Line
 from streaml1.training.report.losses import NAMES, baseline_predictions, losses
 from streaml1.training.report.plot import figure, require_plotting
 from streaml1.training.report.reliability import N_BINS, ReliabilityBin, reliability_bins
 from streaml1.training.report.sums import LabelCounts, Sums, accumulate, as_floats, prefix_sums
-from streaml1.training.report.text_table import describe_line, render_lines, report_columns
+from streaml1.training.report.text_table import (
+    describe_line,
+    format_four,
+    render_lines,
+    report_columns,
+)
 from streaml1.training.report.window import WINDOW, Window
 
 if TYPE_CHECKING:
@@ -40,6 +45,18 @@ MAX_SKEWED_RATE = 0.1
 _LABEL_FIGURES = (
     "auc", "mean_prediction", "rate", "normalised_entropy", "calibration", "recent_calibration",
 )  # fmt: skip
+
+
+class HeldOutState(Protocol):
+    """State of held-out rows that a report saves with its own; see `streaml1.training.held_out`."""
+
+    first_pass: Sums
+
+    def state_dict(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the state as (JSON values, arrays)."""
+
+    def load_state_dict(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue the state of a checkpoint."""
 
 
 class Report:
@@ -79,6 +96,12 @@ class Report:
         Further figures for the summary, such as the number of examples that wait for a label.
     warnings : dict of str to str
         Warnings about the data so far, by kind; see `streaml1.training.data_checks`.
+    held_out : HeldOutState or None
+        State of the held-out rows of a run with several passes.
+    kept : tuple or None
+        The pass whose model was kept, the number of passes, and the held-out loss of that pass.
+    pass_number : int
+        Number of the pass, from 1. From 2 on the figures are those of held-out rows of this pass.
 
     Examples
     --------
@@ -101,6 +124,9 @@ class Report:
         self.rejected = 0
         self.skips = False
         self.numbers: dict[str, float] = {}
+        self.held_out: HeldOutState | None = None
+        self.kept: tuple[int, int, float] | None = None
+        self.pass_number = 1
         self.warnings: dict[str, str] = {}
         self._new_warnings: list[str] = []
         self._tracker: ChangeTracker | None = None
@@ -189,7 +215,36 @@ class Report:
         """Start the clock."""
         self._started = self._lined = time.perf_counter()
 
-    def add(self, p: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+    @property
+    def n_since_line(self) -> int:
+        """Number of examples since the previous line."""
+        return self.examples - (self.lines[-1].examples if self.lines else 0)
+
+    @property
+    def held_out_loss(self) -> float | None:
+        """Mean loss of the held-out rows of this pass; None without any."""
+        sums = self._all
+        if self.pass_number == 1:
+            if self.held_out is None:
+                return None
+            sums = self.held_out.first_pass
+        return sums.mean(sums.loss)
+
+    def skip(self, examples: int) -> None:
+        """Count examples that the figures do not cover."""
+        self.examples += examples
+
+    def restart(self, pass_number: int) -> None:
+        """Start the figures of a further pass: those of its held-out rows."""
+        self.pass_number = pass_number
+        self._all, self._recent, self._total = Sums(), Sums(), 0.0
+        self._counts = LabelCounts(self._counts.known)
+        if self._window is not None:
+            self._window = Window()
+
+    def add(
+        self, p: ArrayLike, y: ArrayLike, w: ArrayLike | None = None, held_out: Bools | None = None
+    ) -> None:
         """Add consecutive examples.
 
         Parameters
@@ -203,6 +258,8 @@ class Report:
             larger than all before is that of a new label.
         w
             Sample weights; None if all are 1.
+        held_out
+            Which of them are held out from learning; None if none is.
 
         Raises
         ------
@@ -210,7 +267,8 @@ class Report:
             If the lengths differ.
         """
         if self.loss == "softmax":
-            return self._add_multiclass(np.asarray(p, np.float64), np.asarray(y, np.intp), w)
+            probabilities, classes = np.asarray(p, np.float64), np.asarray(y, np.intp)
+            return self._add_multiclass(probabilities, classes, w, held_out)
         is_regression = self.loss in REGRESSION
         outputs = as_floats(p)
         labels = np.asarray(y, np.float64 if is_regression else bool)
@@ -226,19 +284,39 @@ class Report:
             if is_regression
             else self._is_true(outputs) != labels
         )
-        targets = self._all, self._recent
-        accumulate(targets, weights, costs, error, outputs, as_floats(labels))
+        self._accumulate(weights, costs, error, outputs, as_floats(labels), held_out)
         self._total = before.total
         if self._window is not None:
             self._window.add(outputs, labels)
         self.examples += len(outputs)
+
+    def _accumulate(
+        self,
+        w: Floats,
+        costs: NDArray[np.float64],
+        error: ArrayLike,
+        output: Floats,
+        label: Floats,
+        held_out: Bools | None,
+    ) -> None:
+        accumulate((self._all, self._recent), w, costs, error, output, label)
+        if held_out is None or self.held_out is None or self.pass_number > 1:
+            return
+        k = np.flatnonzero(held_out)
+        error = np.asarray(error)[k]
+        targets = (self.held_out.first_pass,)
+        accumulate(targets, w[k], as_floats(costs[:, k]), error, output[k], label[k])
 
     def _is_true(self, p: Floats) -> NDArray[np.bool_]:
         """Return which predictions of a classifier mean True."""
         return p > (0.5 if self.loss == "logistic" else 0.0)
 
     def _add_multiclass(
-        self, p: NDArray[np.float64], y: NDArray[np.intp], w: ArrayLike | None
+        self,
+        p: NDArray[np.float64],
+        y: NDArray[np.intp],
+        w: ArrayLike | None,
+        held_out: Bools | None,
     ) -> None:
         weights = _checked_weights(p, y, w)
         if not len(p):
@@ -250,7 +328,7 @@ class Report:
         costs = np.stack([losses(self.loss, p, y), baseline])
         confidence = np.take_along_axis(p, predicted[:, None], axis=1)[:, 0]
         right = as_floats(~error)
-        accumulate((self._all, self._recent), weights, costs, error, confidence, right)
+        self._accumulate(weights, costs, error, confidence, right, held_out)
         self.examples += len(p)
 
     def warn(self, kind: str, sentence: str) -> bool:
@@ -300,7 +378,7 @@ class Report:
         """
         now = time.perf_counter()
         a, recent = self._all, self._recent
-        since = self.examples - (self.lines[-1].examples if self.lines else 0)
+        since = self.n_since_line
         born = died = None
         if self._tracker is not None:
             self._change_set, self._changes = self._tracker.look(), None
@@ -330,6 +408,8 @@ class Report:
             per_second=since / max(now - self._lined, 1e-9),
             n_nonzero_rows=n_nonzero_rows,
             warnings=self._new_warnings,
+            pass_number=self.pass_number,
+            held_out=self.pass_number > 1,
         )
         self._recent, self._lined = Sums(), now
         self._new_warnings = []
@@ -395,12 +475,16 @@ class Report:
             "labels": [self._counts.known, self._counts.weights.tolist()],
             "seconds": time.perf_counter() - self._started,
             "warnings": [self.warnings, self._new_warnings],
+            "pass_number": self.pass_number,
         }
+        arrays: dict[str, NDArray[Any]] = {}
+        if self.held_out is not None:
+            facts["held_out"], arrays = self.held_out.state_dict()
         if self._window is None:
-            return facts, {}
+            return facts, arrays
         n = min(self._window.n, WINDOW)
         facts |= {"window": [self._window.n, self._window.ranked_at]}
-        return facts, {"p": self._window.p[:n], "y": self._window.y[:n]}
+        return facts, arrays | {"p": self._window.p[:n], "y": self._window.y[:n]}
 
     def load_state_dict(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue another report; the time between the two does not count."""
@@ -412,6 +496,12 @@ class Report:
         if "label" not in facts["all"] and self.loss != "softmax":  # an older checkpoint
             self._all.label = self._total
         self.warnings, self._new_warnings = facts.get("warnings", ({}, []))
+        self.pass_number = facts.get("pass_number", 1)
+        if self.held_out is not None:
+            # What was learnt cannot be held out: the choice of the first pass holds.
+            nothing = {"every": 0, "first_pass": {}, "n_closed": 0}
+            nothing |= {"best_pass": 0, "best_loss": None}
+            self.held_out.load_state_dict(facts.get("held_out", nothing), arrays)
         self._counts.known, weights = facts["labels"]
         self._counts.weights = np.array(weights, np.float64)
         now = time.perf_counter()
@@ -423,7 +513,7 @@ class Report:
 
     # Text
 
-    def header(self, rejected: bool = False, skewed: bool = False) -> str:
+    def header(self, rejected: bool = False, skewed: bool = False, held_out: bool = False) -> str:
         """Return the heads of the columns.
 
         Parameters
@@ -432,25 +522,35 @@ class Report:
             Whether to include the number of rejected examples.
         skewed
             Whether to include the figures for skewed labels.
+        held_out
+            Whether the lines are those of held-out rows.
         """
-        return self._render([], rejected, skewed, show_header=True)
+        return self._render([], rejected, skewed, held_out, show_header=True)
 
     def row(self, line: Line, rejected: bool = False, skewed: bool = False) -> str:
         """Return one line as text, in columns as wide as those of `header`."""
-        return self._render([line], rejected, skewed, show_header=False)
+        return self._render([line], rejected, skewed, line.held_out, show_header=False)
 
     def table(self) -> str:
-        """Return all lines as a text table."""
+        """Return all lines as a text table; lines of held-out rows have heads of their own."""
         rejected = any(line.refused for line in self.lines)
         skewed = any(line.skewed for line in self.lines)
-        return self._render(self.lines, rejected, skewed, show_header=True)
+        first = [line for line in self.lines if not line.held_out]
+        parts = [self._render(first, rejected, skewed, False, show_header=True)]
+        if len(first) < len(self.lines):
+            later = [line for line in self.lines if line.held_out]
+            parts.append(self._render(later, rejected, skewed, True, show_header=True))
+        return "\n".join(parts)
 
-    def _render(self, lines: list[Line], rejected: bool, skewed: bool, show_header: bool) -> str:
+    def _render(
+        self, lines: list[Line], rejected: bool, skewed: bool, held_out: bool, show_header: bool
+    ) -> str:
         columns = report_columns(
             self.loss,
             show_rejected=rejected,
             show_skewed=skewed,
             show_changes=self._tracker is not None,
+            held_out=held_out,
         )
         return render_lines(columns, lines, show_header=show_header)
 
@@ -465,6 +565,12 @@ class Report:
             rejected = [f"{self.rejected:,} rejected"] if self.rejected else []
             return ", ".join(["no examples", *rejected, *figures])
         parts = describe_line(self.lines[-1], self.loss, self.d)
+        if self.kept is not None:
+            number, n_passes, loss = self.kept
+            parts.append(
+                f"kept the model of pass {number} of {n_passes} "
+                f"(held-out {self.loss_name} {format_four(loss)})"
+            )
         return "; ".join([*parts, ", ".join(figures)] if figures else parts)
 
     # Files

@@ -30,7 +30,12 @@ class ReportColumn(NamedTuple):
 
 
 def report_columns(
-    loss: str, *, show_rejected: bool, show_skewed: bool, show_changes: bool
+    loss: str,
+    *,
+    show_rejected: bool,
+    show_skewed: bool,
+    show_changes: bool,
+    held_out: bool = False,
 ) -> list[ReportColumn]:
     """List the columns of a report.
 
@@ -45,6 +50,8 @@ def report_columns(
         normalised entropy.
     show_changes
         Whether to count features added to the model and dropped from it.
+    held_out
+        Whether the figures are those of held-out rows, and the heads say so.
 
     Returns
     -------
@@ -53,6 +60,8 @@ def report_columns(
     name = NAMES[loss].replace("smoothed hinge", "smoothed\nhinge")
     is_regression = loss in REGRESSION
     number = _number if is_regression else format_four
+    if held_out:
+        name = f"held-out\n{name}"
     columns = [
         ReportColumn("examples", 9, lambda line: f"{line.examples:,}"),
         ReportColumn(f"{name}\n(recent)", 8, lambda line: number(line.recent_loss)),
@@ -115,7 +124,7 @@ def describe_line(line: Line, loss: str, d: int | None) -> list[str]:
     number = _number if is_regression else format_four
     parts = [
         f"{line.examples:,} example{'s' * (line.examples != 1)}: "
-        f"{NAMES[loss]} {number(line.loss)} "
+        f"{'held-out ' * line.held_out}{NAMES[loss]} {number(line.loss)} "
         f"(baseline {number(line.constant_loss)})",
         f"mean absolute error {number(line.error)}"
         if is_regression
