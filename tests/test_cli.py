@@ -799,7 +799,7 @@ def test_signal_in_the_middle_of_a_file_saves_the_model(
     start: Callable[..., Any], signal_no: int, cwd: Path
 ) -> None:
     (cwd / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
-    process = start("learn", "long.svm", "--passes", "100000", "--save", "m")
+    process = start("learn", "long.svm", "--passes", "100000", "--holdout", "0", "--save", "m")
     read_until(process, "20,000 ")
     sent_at = time.monotonic()
     process.send_signal(signal_no)
@@ -814,7 +814,18 @@ def test_signal_in_the_middle_of_a_file_saves_the_model(
 def test_closed_terminal_saves_the_model(cwd: Path) -> None:
     """After SIGHUP nothing can be printed, but the model is saved."""
     (cwd / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
-    args = ["learn", "long.svm", "--passes", "100000", "--save", "m", "--checkpoint", "kept"]
+    args = [
+        "learn",
+        "long.svm",
+        "--passes",
+        "100000",
+        "--holdout",
+        "0",
+        "--save",
+        "m",
+        "--checkpoint",
+        "kept",
+    ]
     terminal, child_terminal = pty.openpty()
 
     def attach_terminal() -> None:
@@ -853,7 +864,7 @@ def test_signal_before_the_first_example_overwrites_nothing(
 @pytest.mark.parametrize("save", [[], ["--save", "m"]])
 def test_closed_pipe_ends_quietly(start: Callable[..., Any], cwd: Path, save: list[str]) -> None:
     (cwd / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
-    process = start("learn", "long.svm", "--passes", "100000", *save)
+    process = start("learn", "long.svm", "--passes", "100000", "--holdout", "0", *save)
     read_until(process, "1,000 ")
     process.stdout.close()
     err = process.stderr.read()

@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,10 +17,11 @@ from river import preprocessing
 import streaml1
 from streaml1.cli import cli
 from streaml1.core.rows import BadExample
-from streaml1.sources import open_source
+from streaml1.sources import Block, open_source
 from streaml1.training import Batch, Observer, RunConfig, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.example_sources import select_rows
+from streaml1.training.held_out import HeldOut
 
 Rows = list[tuple[dict[Any, float], Any]]
 CLOCK = {"seconds": 0.0, "per_second": 0.0}
@@ -370,3 +371,24 @@ def test_selected_rows_equal_those_of_a_list(kind: str, lo: int) -> None:
             model.learn_many(part, labels)
             twin.learn_many([x[row] for row in rows], labels)
             assert state(model) == state(twin)
+
+
+class Record(NamedTuple):
+    partition: int
+    offset: int
+
+
+def test_records_of_a_topic_are_chosen_by_offset() -> None:
+    """Partitions arrive in any order, and a resumed run counts its lines from 1."""
+    rows = [(p, offset) for offset in range(40) for p in (0, 1)]
+
+    class Records(Block):
+        def origin(self, row: int) -> Any:
+            return Record(*rows[row])
+
+    block = Records([{}] * 80, [], None, "topic", range(1, 81))
+    for lo, hi in ((0, 80), (13, 61)):
+        mask = HeldOut(10).mask(block, lo, hi)
+        assert mask is not None
+        assert mask.tolist() == [offset % 10 == 9 for _, offset in rows[lo:hi]]
+    assert HeldOut(10).mask(block, 0, 17) is None is HeldOut(0).mask(block, 0, 80)

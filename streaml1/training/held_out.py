@@ -4,7 +4,7 @@ From the second pass on, the loss of rows that were learnt before says little ab
 every N-th line is held out: it is predicted in every pass, before the rows of its batch are learnt,
 and it is learnt in none. The lines are chosen by their number, hence the same in each pass and
 after a resume. As in Vowpal Wabbit, the model of the pass with the smallest loss on them is the
-result of the run.
+result of the run. Records of a topic are chosen by their offset.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from streaml1.core.rows import BadExample
 from streaml1.core.types import Bools, Ints
 from streaml1.models.base import OnlineModel
 from streaml1.training.batches import LabelledBlock
+from streaml1.training.example_sources import ExampleBlock
 from streaml1.training.model_adapter import BatchFunction, learner_of
 from streaml1.training.report.sums import Sums
 
@@ -118,17 +119,16 @@ class HeldOut:
         self.best_loss = math.inf
         self._best: Any = None
 
-    def mask(self, lines: Any) -> Bools | None:
-        """Return which lines are held out; None if none is.
-
-        Examples
-        --------
-        >>> HeldOut(10).mask([8, 9, 10, 11]).tolist()
-        [False, False, True, False]
-        """
-        if not self.every:
+    def mask(self, block: ExampleBlock, lo: int, hi: int) -> Bools | None:
+        """Return which of consecutive rows are held out; None if none is."""
+        if not self.every or lo == hi:
             return None
-        held: Bools = np.asarray(lines) % self.every == 0
+        numbers: Any = block.lines[lo:hi]
+        if block.origin(lo) is not None:
+            # The order of partitions varies between passes, and lines count from a resume.
+            origins = map(block.origin, range(lo, hi))
+            numbers = [origin.offset + 1 for origin in origins if origin is not None]
+        held: Bools = np.asarray(numbers) % self.every == 0
         return held if held.any() else None
 
     def close_pass(self, model: Any, number: int, loss: float | None) -> None:

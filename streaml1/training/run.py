@@ -239,7 +239,7 @@ class Run:
         act = self._rows_function(labelled)
         for lo, rows, p in accepted_batches(labelled, act, self._batch_limit, self._policy):
             _, y, w = labelled.rows(lo, rows)
-            held_out = self._held_out.mask(block.lines[lo:rows])
+            held_out = self._held_out.mask(block, lo, rows)
             self._report_batch(Batch(block, lo, rows, y, w, p, None, held_out))
         after = block.after(rows if self.is_full else len(block)) if self._manager.enabled else None
         self._end_block(after)
@@ -250,7 +250,7 @@ class Run:
             return lambda lo, hi: self._act(*labelled.rows(lo, hi))
 
         def act(lo: int, hi: int) -> Any:
-            mask = self._held_out.mask(labelled.block.lines[lo:hi])
+            mask = self._held_out.mask(labelled.block, lo, hi)
             if mask is None:
                 return self._act(*labelled.rows(lo, hi))
             return act_on_parts(
