@@ -303,12 +303,13 @@ def test_divergence_advises_a_lower_rate() -> None:
 # Resuming
 
 
-def test_resumed_model_equals_an_uninterrupted_one(cwd: Path, svm: str) -> None:
+@pytest.mark.parametrize("lr", ["0.1", "auto"])
+def test_resumed_model_equals_an_uninterrupted_one(cwd: Path, svm: str, lr: str) -> None:
     (cwd / "first.svm").write_text("\n".join(ROWS[:37]) + "\n")
     (cwd / "rest.svm").write_text("\n".join(ROWS[37:]) + "\n")
-    run(*LEARN, "--l2", "1e-3", "first.svm", "--save", "m")
+    run(*LEARN, "--l2", "1e-3", "--lr", lr, "first.svm", "--save", "m")
     run("learn", "rest.svm", "--load", "m", "--save", "m")
-    run(*LEARN, "--l2", "1e-3", svm, "--save", "whole")
+    run(*LEARN, "--l2", "1e-3", "--lr", lr, svm, "--save", "whole")
     resumed, whole = streaml1.load("m"), streaml1.load("whole")
     assert resumed.weights == whole.weights and resumed.intercept == whole.intercept
     assert resumed.n_iterations == whole.n_iterations == 100

@@ -166,7 +166,7 @@ def test_command_line(broker: Broker, tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.stdout == ""
     predicted = predictions_of(broker, f"{topic}-q")
-    model = streaml1.load(saved)
+    model = streaml1.load(saved).freeze()
     assert len(predicted) == 300
     for number, row in enumerate(rows):
         record, line = divmod(number, 3)

@@ -10,7 +10,7 @@ import click
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.live_table import Screen
 from streaml1.cli.messages import logged
-from streaml1.cli.model_factory import loaded
+from streaml1.cli.model_factory import published
 from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
 from streaml1.cli.options import (
     every_option,
@@ -60,7 +60,7 @@ def evaluate(
     from streaml1.training.report import reliability_table
     from streaml1.training.run import Unfinished
 
-    learner = loaded(model, options["kafka"])
+    learner = published(model, options["kafka"])
     examples = opened(source, options, text=learner.text)
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
     outputs = {"--report": report, "--plot": plot, "--reliability": reliability}

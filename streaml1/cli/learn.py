@@ -14,7 +14,7 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.live_table import Screen
 from streaml1.cli.messages import advise, logged, report_problem
-from streaml1.cli.model_factory import change, loaded, new_learner
+from streaml1.cli.model_factory import change, loaded, new_learner, published
 from streaml1.cli.option_checks import (
     MODEL_REMEDY,
     require_holdout,
@@ -63,8 +63,11 @@ if TYPE_CHECKING:
     from streaml1.training.delayed_labels import DelayedLabels
     from streaml1.training.feature_sizes import FeatureSizes
     from streaml1.training.report import Report
+    from streaml1.training.saved_calibration import RecentExamples
 
 __all__ = ["learn"]
+
+COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the saved model knows
 
 
 @cli.command(
@@ -148,6 +151,7 @@ def learn(
     from streaml1.training import RunConfig, prepare, progressive
     from streaml1.training.data_checks import DataChecks
     from streaml1.training.run import Unfinished
+    from streaml1.training.saved_calibration import RecentExamples
 
     not_of_model = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *SINK_OPTION_NAMES)
     late = late_labels(options)
@@ -202,6 +206,7 @@ def learn(
         prepare(learner)
         missed: Unfinished | None = None
         checks = DataChecks()
+        recent = None if save is None or late is not None else RecentExamples()
         try:
             done = progressive(
                 learner,
@@ -220,6 +225,7 @@ def learn(
                         *watchers,
                         *sinks,
                         checks,
+                        *([] if recent is None else [recent]),
                         *([] if regret_of is None else [regret_of]),
                     ],
                     label_within=None if late is None else late.within,
@@ -244,6 +250,8 @@ def learn(
         _report(done, learner, top, checkpoint, checks.sizes)
         if regret_of is not None:
             click.echo("\n" + regret_of.regret(done.title).table())
+        if save is not None and recent is not None:
+            _compare_saved(save, recent, done.examples)
         _list_files({"model: ": save, "checkpoint: ": checkpoint, "report: ": report, "": plot})
     elif waits:
         _report(done, learner, 0, checkpoint)
@@ -304,6 +312,19 @@ def _report(
         click.echo("\n" + extreme_weights_table(learner, top, sizes) + "\n")
     click.echo(done.summary())
     _warn(done, learner, checkpoint)
+
+
+def _compare_saved(path: Path, recent: RecentExamples, n_examples: int) -> None:
+    """Print the calibration of a saved model beside that of the run; warn if they differ."""
+    compared = recent.calibration_of(published(path))
+    if compared is None:
+        return
+    click.echo(compared.sentence())
+    if compared.differs and n_examples >= COMPARED_AFTER:
+        report_problem(
+            f"{path} predicts {compared.saved / compared.run:.2f} times what the run predicted for "
+            "the same examples: check it with streaml1 evaluate on later data before it is used"
+        )
 
 
 def _list_files(files: dict[str, Path | None]) -> None:

@@ -13,7 +13,7 @@ from streaml1.optim.tasks import REGRESSION
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
 
-__all__ = ["change", "loaded", "new_learner"]
+__all__ = ["change", "loaded", "new_learner", "published"]
 
 DEFAULT = "elastic-net"
 RATE_WITH_SCHEDULE = 0.1  # a schedule applies to numbers only
@@ -61,8 +61,17 @@ def _has_step_tables(params: dict[str, Any]) -> bool:
     return params.get("stamps") == "explicit" or bool(params.get("average"))
 
 
+def published(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
+    """Return a saved model that only predicts, as it is published; parameters as for `loaded`."""
+    from streaml1.optim.update_rule import publish
+
+    model: OnlineModel = loaded(path, kafka)
+    publish(model._state.rule)
+    return model
+
+
 def loaded(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
-    """Return a model that only predicts.
+    """Return a saved model, to go on learning with.
 
     Parameters
     ----------
@@ -71,14 +80,6 @@ def loaded(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
     kafka
         The connection options.
     """
-    from streaml1.optim.update_rule import publish
-
-    model: OnlineModel = _read(path, kafka)
-    publish(model._state.rule)
-    return model
-
-
-def _read(path: str | Path, kafka: dict[str, Any] | None) -> Any:
     import streaml1
 
     if not isinstance(path, str):

@@ -10,7 +10,7 @@ import click
 
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import logged, report_problem
-from streaml1.cli.model_factory import loaded
+from streaml1.cli.model_factory import published
 from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
 from streaml1.cli.options import model_path, opened, source_options
 from streaml1.cli.program import cli
@@ -51,7 +51,7 @@ def predict(
     from streaml1.training import RunConfig, prediction_blocks
     from streaml1.training.prediction_records import to_json_label
 
-    learner = loaded(model, options["kafka"])
+    learner = published(model, options["kafka"])
     key = "value" if learner.loss in REGRESSION else "p"
     examples = opened(source, options, require_label=False, text=learner.text)
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
