@@ -56,6 +56,7 @@ def test_losses_without_probabilities_and_streams_without_positives_have_no_cali
         (streaml1.ElasticNetClassifier(loss="hinge"), True),
         (streaml1.ElasticNetClassifier(), False),
         (streaml1.ElasticNetRegressor(), 1.0),
+        (streaml1.SoftmaxClassifier(), True),
     ):
         recent = RecentExamples()
         progressive(model, [({"a": 1.0}, y)] * 30, observers=[recent])

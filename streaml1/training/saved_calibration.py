@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.training.example_sources import slice_rows
-from streaml1.training.model_adapter import batch_predictor
+from streaml1.training.model_adapter import batch_predictor, loss_of
 from streaml1.training.observers import Batch, Observer
 
 __all__ = ["RecentExamples", "SavedCalibration"]
@@ -85,7 +85,7 @@ class RecentExamples(Observer):
 
         None without a positive example, and for losses without probabilities.
         """
-        if getattr(model, "loss", None) != "logistic" or not self._batches:
+        if not self._batches or loss_of(model) != "logistic":
             return None
         predict = batch_predictor(model, "logistic").act
         n, positives, saved, run, wanted = 0, 0.0, 0.0, 0.0, self._n
