@@ -131,9 +131,12 @@ from streaml1.optim.structures.lane_table import (
     INTERCEPT,
     LARGEST,
     MARGIN,
+    OVER_LARGEST,
     RATE,
+    RAW,
     ROWS,
     SCALE,
+    SCALED,
     SHARE,
     UNIT,
     WEALTH,
@@ -262,7 +265,9 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
 @inlined
 def _intercepts(table: Any) -> Any:
     """Return the intercept of each lane, over the centre."""
-    stake = add(load_row(table, UNIT), div(load_row(table, BIAS_WEALTH), load_row(table, LARGEST)))
+    stake = add(
+        load_row(table, UNIT), mul(load_row(table, BIAS_WEALTH), load_row(table, OVER_LARGEST))
+    )
     denominator = add(load_row(table, LARGEST), load_row(table, BIAS_GRADIENTS))
     return mul(load_row(table, BIAS), div(stake, denominator))
 
@@ -342,7 +347,9 @@ def _refresh(rule: Any) -> None:
     unit = load_row(table, LARGEST) if c.loss == losses.SQUARED else splat(c.unit)
     store_row(table, UNIT, select_negative(coin, mul(load_row(table, WEALTH), unit), splat(1.0)))
     l2 = mul(splat(c.l2 * c.n), bets)
-    store_row(table, DENOMINATOR, add(load_row(table, LARGEST), l2))
+    largest = load_row(table, LARGEST)
+    store_row(table, DENOMINATOR, add(largest, l2))
+    store_row(table, OVER_LARGEST, div(splat(1.0), largest))
     store_row(table, INTERCEPT, _intercepts(table))
 
 
@@ -618,6 +625,9 @@ class LaneMixture(RuleState, LaneMixtureState):
         if regression:
             table[int(LARGEST) // LANES, coins] = MIN_LARGEST
         table[int(DENOMINATOR) // LANES] = table[int(LARGEST) // LANES]
+        table[int(OVER_LARGEST) // LANES] = 1.0 / table[int(LARGEST) // LANES]
+        table[int(RAW) // LANES, 0] = 1.0
+        table[int(SCALED) // LANES, 1:4] = 1.0
         table[int(CURRENT) // LANES, [1, 2, 7]] = 1.0 / 3.0
         table[int(AVERAGED) // LANES, [2, 6]] = 0.5
         return rule

@@ -21,15 +21,15 @@ from streaml1.core.simd import (
     div,
     load_f64x8,
     mul,
-    select_negative,
     splat,
     stack_buffer,
 )
 from streaml1.optim.structures.lane_table import (
     BETS,
-    COIN,
     DENOMINATOR,
-    LARGEST,
+    OVER_LARGEST,
+    RAW,
+    SCALED,
     UNIT,
     A,
     P,
@@ -77,13 +77,9 @@ def window(t: float) -> float:
 @inlined
 def lane_values(table: Any, x: float, z: float, bet: float) -> Any:
     """Return the values of a non-zero in all lanes: (x, z, z, z, bet, bet, bet, bet)."""
-    lanes = stack_buffer()
-    lanes[0] = x
-    lanes[1] = z
-    lanes[2] = z
-    lanes[3] = z
-    elastic = load_f64x8(np.uint64(lanes.ctypes.data))
-    return select_negative(load_row(table, COIN), splat(bet), elastic)
+    # Products with ones and zeros: a vector read from a buffer would wait for its stores.
+    elastic = add(mul(splat(x), load_row(table, RAW)), mul(splat(z), load_row(table, SCALED)))
+    return add(elastic, mul(splat(bet), load_row(table, BETS)))
 
 
 @inlined
@@ -103,7 +99,7 @@ def slot_weights(table: Any, address: Any) -> Any:
     gradients = mul(load_f64x8(address), load_row(table, BETS))
     wealth = mul(load_f64x8(address + TWO * LINE), load_row(table, BETS))
     raw = soft_threshold(load_f64x8(address + LINE), load_row(table, A))
-    stake = add(load_row(table, UNIT), div(wealth, load_row(table, LARGEST)))
+    stake = add(load_row(table, UNIT), mul(wealth, load_row(table, OVER_LARGEST)))
     return mul(raw, div(stake, add(load_row(table, DENOMINATOR), gradients)))
 
 
@@ -113,7 +109,7 @@ def lane_weight(table: Any, slots: Any, i: Any, k: Any) -> float:
     raw = soft_threshold(slots[i + LANE + k], table[A + k])
     if k < FOUR:
         return float(raw * table[P + k])
-    stake = table[UNIT + k] + slots[i + TWO * LANE + k] / table[LARGEST + k]
+    stake = table[UNIT + k] + slots[i + TWO * LANE + k] * table[OVER_LARGEST + k]
     return float(raw * (stake / (table[DENOMINATOR + k] + slots[i + k])))
 
 

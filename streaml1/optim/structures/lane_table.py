@@ -47,10 +47,13 @@ __all__ = [
     "INTERCEPT",
     "LARGEST",
     "MARGIN",
+    "OVER_LARGEST",
     "P",
     "RATE",
+    "RAW",
     "ROWS",
     "SCALE",
+    "SCALED",
     "SHARE",
     "UNIT",
     "WEALTH",
@@ -81,6 +84,7 @@ __all__ = [
     LARGEST,  # coins: the largest |g| so far; elastic nets: 1
     UNIT,  # initial wealth in units of the margin
     DENOMINATOR,  # what G is added to
+    OVER_LARGEST,  # 1 / LARGEST: products are cheaper than quotients
     INTERCEPT,  # the intercept of each lane
     MARGIN,  # margins of the current row, over P and without the intercept
     GRADIENT,  # derivatives of the loss of the current row
@@ -89,10 +93,12 @@ __all__ = [
     AVERAGE_MARGIN,  # margins of the current row by averaged weights, without the intercept
     CURRENT,  # constant: what is served of the current weights
     AVERAGED,  # constant: what is served of the averaged weights
+    RAW,  # constant: 1 where a lane sees values as they are, else 0
+    SCALED,  # constant: 1 where an elastic net sees scaled values, else 0
     BETS,  # constant: 1 where a lane bets coins, else 0
     COIN,  # constant: -1 where a lane bets coins, else 1, for `select_negative`
-) = (np.uint64(LANES * row) for row in range(23))
-ROWS = 23
+) = (np.uint64(LANES * row) for row in range(26))
+ROWS = 26
 
 LANE = np.uint64(LANES)
 FIXED_SHARE = 1e-3
