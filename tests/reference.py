@@ -504,6 +504,75 @@ class FTRL(Online):
         self.t += 1
 
 
+class ScaledFTRL(Online):
+    """FTRL-Proximal on values over the mean size of their feature, clipped to 3.
+
+    The last coordinate is the intercept, a feature that is always 1. `w` is per unit of x.
+    """
+
+    def __init__(
+        self,
+        d: int,
+        *,
+        alpha: float | str = "auto",
+        beta: float = 1.0,
+        l1: float = 1.0,
+        l2: float = 0.0,
+        **shared: Any,
+    ) -> None:
+        self.alpha, self.beta, self.l1, self.l2 = alpha, beta, l1, l2
+        self.count, self.mean = np.zeros(d), np.zeros(d)
+        self.labels, self.squares = MeanSize(), MeanSize()
+        self.theta, self.n = np.zeros(d + 1), np.zeros(d + 1)
+        self.v = np.zeros(d + 1)  # weights of scaled values
+        self.rate = 1.0 if alpha == "auto" else float(alpha)
+        super().__init__(d, lambda v, eta: v, **shared)
+        self.initial_b = self.b
+
+    def _means(self, x: Vector) -> Vector:
+        """Return the mean of |x| of each feature after the row x."""
+        sizes = np.abs(x)
+        sizes = np.where(self.count > 0, np.minimum(sizes, 10.0 * self.mean), sizes)
+        after = (self.count * self.mean + sizes) / (self.count + 1)
+        return np.where(x != 0.0, after, self.mean)
+
+    def _scaled(self, x: Vector) -> Vector:
+        """Return the scaled values of a row, counted in the means, and 1."""
+        z = np.divide(x, self._means(x), out=np.zeros_like(x), where=x != 0.0)
+        return np.append(np.clip(z, -3.0, 3.0), 1.0)
+
+    def margin(self, x: Vector) -> float:
+        """Return the margin, with x itself among the rows that set the scales."""
+        return float(self.v @ self._scaled(x)) + self.initial_b
+
+    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+        """Take one step with a rate for each coordinate."""
+        g, z = self.gradient(x, y, w), self._scaled(x)
+        self.mean, self.count = self._means(x), self.count + (x != 0.0)
+        G = g * z
+        if self.intercept_lr == 0.0:
+            G[-1] = 0.0
+        self.theta = (
+            self.theta + G - (np.sqrt(self.n + G**2) - np.sqrt(self.n)) / self.rate * self.v
+        )
+        self.n = self.n + G**2
+        self.labels.add(abs(y), zeros=True)
+        self.squares.add(float(z @ z))
+        if self.alpha == "auto":
+            self.rate = 3.0 * max(self.labels.mean, 1e-150) / math.sqrt(self.squares.mean)
+        else:
+            self.rate = float(self.alpha)
+        l1, l2 = np.full((2, len(self.v)), [[self.l1], [self.l2]])
+        l1[-1] = l2[-1] = 0.0
+        excess = np.maximum(np.abs(self.theta) - l1, 0.0) * -np.sign(self.theta)
+        self.v = excess / (
+            (self.beta * max(self.labels.mean, 1e-150) + np.sqrt(self.n)) / self.rate + l2
+        )
+        self.w = np.divide(self.v[:-1], self.mean, out=np.zeros_like(x), where=self.mean > 0.0)
+        self.b = self.initial_b + self.v[-1]
+        self.t += 1
+
+
 class AdaptiveElasticNet(Online):
     """Composite mirror descent with AdaGrad's rates (Duchi, Hazan & Singer 2011)."""
 

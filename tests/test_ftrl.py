@@ -33,9 +33,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_model(loss: str = "logistic", **params: Any) -> Any:
+def make_model(loss: str = "logistic", *, alpha: float = 0.1, **params: Any) -> Any:
     kind = FTRLClassifier if kit.is_binary(loss) else FTRLRegressor
-    return kind(loss=loss, **params)
+    return kind(loss=loss, alpha=alpha, **params)
 
 
 @pytest.mark.parametrize(("model", "check"), list(kit.river_checks(FTRLClassifier, FTRLRegressor)))
@@ -86,7 +86,7 @@ def test_river_ftrl_has_the_two_documented_faults() -> None:
     theirs = linear_model.LogisticRegression(
         optim.FTRLProximal(alpha=0.1, beta=1.0, l1=1.0, l2=0.0), intercept_lr=0.0
     )
-    ours = FTRLClassifier(intercept_lr=0.0)
+    ours = FTRLClassifier(alpha=0.1, intercept_lr=0.0)
     for model in (theirs, ours):
         model.learn_one({"x": 10.0}, True)
     assert ours.weights["x"] > 0.0
@@ -193,7 +193,7 @@ def test_parameters_out_of_range_are_rejected() -> None:
     kit.assert_rejects(
         FTRLClassifier,
         [
-            ({"alpha": 0.0}, "alpha must be a number from 1e-100 to 1e+10, got 0.0"),
+            ({"alpha": 0.0}, 'alpha must be "auto" or a number from 1e-100 to 1e+10, got 0.0'),
             ({"beta": 0.0}, "beta must be a number from 1e-100 to 1e+10, got 0.0"),
             ({"l1": -1.0}, "l1 must be a number from 0 to 1e+30, got -1.0"),
             ({"l2": math.nan}, "l2 must be a number from 0 to 1e+30, got nan"),

@@ -196,7 +196,7 @@ LEARNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
     "smidas": (S.SMIDASClassifier(l1=0.02, n_features=D), "net", {"l1": 0.02}),
     "norm l2": (S.FOBOSClassifier(strength=0.05), "l2", {"strength": 0.05}),
     "norm linf": (S.FOBOSClassifier(strength=0.05, norm="linf"), "linf", {"strength": 0.05}),
-    "ftrl": (S.FTRLClassifier(l1=0.5, l2=0.2), "once", {"l1": 0.5, "l2": 0.2}),
+    "ftrl": (S.FTRLClassifier(alpha=0.1, l1=0.5, l2=0.2), "once", {"l1": 0.5, "l2": 0.2}),
     "ball": (S.L1BallClassifier(radius=1.5), "ball", {"radius": 1.5}),
     "nonnegative": (
         S.L1BallClassifier(radius=1.5, nonnegative=True), "nonnegative", {"radius": 1.5}
@@ -506,7 +506,7 @@ def test_slope_of_a_single_point_is_nan() -> None:
         streaml1.ElasticNetClassifier(l1=0.2, lr=0.5),
         streaml1.L1BallClassifier(radius=0.7, lr=0.5),
         streaml1.SoftmaxClassifier(strength=0.02, lr=0.5),
-        streaml1.FTRLRegressor(l1=0.3),
+        streaml1.FTRLRegressor(alpha=0.1, l1=0.3),
     ],
     ids=lambda model: type(model).__name__,
 )

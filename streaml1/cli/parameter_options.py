@@ -69,10 +69,12 @@ MODEL_OPTIONS = {
     "lr": ModelOption(
         type=Rate(),
         metavar="FLOAT|auto",
-        help="auto learns with eight rates side by side.",
+        help="auto mixes eight learners, and leaves none to choose.",
         default="auto for elastic-net without --schedule, --stamps explicit and --average; "
         "adaptive: 0.3; else 0.1",
     ),
+    "alpha": ModelOption(type=Rate(), metavar="FLOAT|auto"),
+    "scaled": ModelOption(default="with --alpha auto only"),
     "classes": ModelOption(
         metavar="LABEL,...", callback=_labels, default="labels are added as they appear"
     ),

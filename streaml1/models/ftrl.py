@@ -6,26 +6,46 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.models.comparator import ComparatorSpec
+from streaml1.models.comparator import ComparatorSpec, elastic_net_weights
 from streaml1.models.hyperparameters import FTRLParameters
+from streaml1.models.parameters import AUTO
 from streaml1.optim.ftrl import FTRL
+from streaml1.optim.scaled_ftrl import ScaledFTRL
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
 
 class _FTRL(FTRLParameters, OnlineModel):
+    @property
+    def _is_scaled(self) -> bool:
+        return self.alpha == AUTO if self.scaled is None else self.scaled
+
+    def _rate(self) -> float:
+        """Return alpha as the rule takes it."""
+        if self.alpha == AUTO and not self._is_scaled:
+            raise ValueError('alpha="auto" requires scaled features; leave scaled out')
+        return 0.0 if self.alpha == AUTO else float(self.alpha)
+
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
+        alpha = self._rate()
+        if self._is_scaled != isinstance(self._engine.rule, ScaledFTRL):
+            raise ValueError(
+                'alpha cannot change to or from "auto" unless scaled=True; clone the model instead'
+            )
         clock = self._engine.rule.clock[0]
-        clock.alpha, clock.beta = float(self.alpha), float(self.beta)
+        clock.alpha, clock.beta = alpha, float(self.beta)
         clock.l1, clock.l2 = float(self.l1), float(self.l2)
         if clock.l1 < clock.l1_now:  # weights within the old threshold may exceed the new one
             self._engine.recount()
 
     def _rule(self) -> Any:
-        return FTRL.start(0, float(self.alpha), float(self.beta), float(self.l1), float(self.l2))
+        rule = ScaledFTRL if self._is_scaled else FTRL
+        return rule.start(0, self._rate(), float(self.beta), float(self.l1), float(self.l2))
 
     def _comparator(self) -> ComparatorSpec:
+        if self._is_scaled:  # l1 and l2 apply to weights of scaled values
+            return elastic_net_weights(0.0, 0.0)
         description = f"all weights, with l1 = {self.l1:g} and l2 = {self.l2:g} once"
         return ComparatorSpec(description, {"l1": self.l1, "l2": self.l2}, "once")
 
@@ -34,16 +54,18 @@ class FTRLClassifier(_FTRL, OnlineClassifier):
     """Online logistic regression or linear SVM by FTRL-Proximal.
 
     Each feature has its own learning rate, about `alpha / (beta + sqrt(sum of squared gradients))`.
-    A weight is zero as long as the sum of its gradients, corrected for the moves of the weight, is
+    By default features are scaled by the mean size of their values and `alpha` is computed. With a
+    number as `alpha` features are not scaled, as in the paper, unless `scaled` is true. A weight is
+    zero as long as the sum of its gradients, corrected for the moves of the weight, is
     at most `l1` in absolute value.
 
     Examples
     --------
-    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> from river import datasets, evaluate, metrics
     >>> import streaml1
-    >>> model = preprocessing.StandardScaler() | streaml1.FTRLClassifier()
+    >>> model = streaml1.FTRLClassifier()
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.297079
+    LogLoss: 0.294366
 
     References
     ----------
@@ -55,6 +77,7 @@ class FTRLClassifier(_FTRL, OnlineClassifier):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
         yield {"alpha": 0.5, "l1": 0.1, "l2": 0.5}
+        yield {"alpha": 0.5, "scaled": True}
         yield {"l1": 0.0, "loss": "smoothed_hinge"}
 
 
@@ -62,18 +85,18 @@ class FTRLRegressor(_FTRL, OnlineRegressor):
     """Online linear regression by FTRL-Proximal.
 
     Each feature has its own learning rate, about `alpha / (beta + sqrt(sum of squared gradients))`.
-    A weight is zero as long as the sum of its gradients, corrected for the moves of the weight, is
+    By default features are scaled by the mean size of their values and `alpha` is computed. With a
+    number as `alpha` features are not scaled, as in the paper, unless `scaled` is true. A weight is
+    zero as long as the sum of its gradients, corrected for the moves of the weight, is
     at most `l1` in absolute value.
 
     Examples
     --------
-    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> from river import datasets, evaluate, metrics
     >>> import streaml1
-    >>> model = preprocessing.StandardScaler() | streaml1.FTRLRegressor(
-    ...     alpha=1.0, intercept_lr=0.1
-    ... )
+    >>> model = streaml1.FTRLRegressor()
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.981984
+    MAE: 0.70447
 
     References
     ----------
@@ -85,4 +108,5 @@ class FTRLRegressor(_FTRL, OnlineRegressor):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
         yield {"alpha": 0.5, "l1": 0.1, "l2": 0.5}
+        yield {"alpha": 0.5, "scaled": True}
         yield {"l1": 0.0, "loss": "absolute"}

@@ -19,6 +19,8 @@ from streaml1.models.parameters import (
     Fixed,
     Integer,
     Number,
+    NumberOrAuto,
+    OptionalBoolean,
     Parameterized,
     Rate,
     Scheduler,
@@ -356,13 +358,24 @@ class SoftmaxParameters(LearningRateParameters):
 class FTRLParameters(SharedParameters):
     """Parameters of FTRL-Proximal."""
 
-    alpha: float = parameter(
-        default=0.1, check=Number(1e-100, 1e10), doc="Scale of the per-feature learning rates."
+    alpha: float | str = parameter(
+        default=AUTO,
+        check=NumberOrAuto(1e-100, 1e10),
+        doc="Scale of the per-feature learning rates.",
+        details='With "auto" it is computed from the sizes of labels and scaled rows.',
     )
     beta: float = parameter(
         default=1.0,
         check=Number(1e-100, 1e10),
         doc="Offset in the denominator of the rates; larger values slow their initial decay.",
+    )
+    scaled: bool | None = parameter(
+        default=None,
+        check=OptionalBoolean(),
+        fixed=True,
+        doc="See each value in units of the mean size of its feature.",
+        details="Values beyond three times that mean are clipped, and the intercept is learnt like "
+        'a weight. None: with `alpha="auto"`, which requires it.',
     )
     l1: float = parameter(default=1.0, check=STRENGTH, doc=L1_DOC, details=SUM)
     l2: float = parameter(default=0.0, check=STRENGTH, doc=L2_DOC, details=SUM)

@@ -36,6 +36,8 @@ __all__ = [
     "Fixed",
     "Integer",
     "Number",
+    "NumberOrAuto",
+    "OptionalBoolean",
     "Parameter",
     "Parameterized",
     "Rate",
@@ -149,6 +151,17 @@ class Number(Check):
         return value
 
 
+class NumberOrAuto(Number):
+    """A real number in a range, or the string "auto"."""
+
+    def __init__(self, min: float, max: float) -> None:
+        super().__init__(min, max)
+        self.rule = f'"{AUTO}" or {self.rule}'
+
+    def __call__(self, name: str, value: object) -> Any:  # noqa: D102
+        return value if isinstance(value, str) and value == AUTO else super().__call__(name, value)
+
+
 class Integer(Check):
     """An integer from `min` to `max`; with `or_none` also None."""
 
@@ -194,6 +207,15 @@ class Boolean(Check):
 
 
 boolean = Boolean()
+
+
+class OptionalBoolean(Boolean):
+    """True, False or None."""
+
+    rule = "None or a bool"
+
+    def __call__(self, name: str, value: object) -> Any:  # noqa: D102
+        return None if value is None else super().__call__(name, value)
 
 
 class Rate(Check):
