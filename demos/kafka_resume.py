@@ -61,7 +61,7 @@ def learn_topic(url: str, directory: Path, lines: int | None) -> None:
 
     with Checkpoints(directory, seconds=0.1) as checkpoints:
         streaml1.progressive(
-            streaml1.ElasticNetClassifier(l1=5e-4, lr=0.03, schedule="constant"),
+            streaml1.ElasticNetClassifier(l1=1e-4),
             url, until_end=True, every=EVERY, on_line=print_line, checkpoint=checkpoints,
         )  # fmt: skip
 

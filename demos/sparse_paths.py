@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-from scipy.sparse import csr_matrix
+from streams import load_examples, to_csr
 
 import streaml1
-import streaml1.datasets  # stdlib is one of them
-from streaml1.sources import binary_label, open_source
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
@@ -100,28 +98,6 @@ def learners(d: int) -> dict[str, Learner]:
     }
 
 
-def load(source: str) -> tuple[Any, Any]:
-    """Return the stream as a CSR matrix, features numbered in order of appearance, and labels."""
-
-    def reject(position: str, reason: str) -> None:
-        raise SystemExit(f"{position}: {reason}")
-
-    columns: dict[Any, int] = {}
-    ids: list[int] = []
-    values: list[float] = []
-    ends, labels = [0], []
-    for block in open_source(source).blocks(1000, reject):
-        for x, y in zip(block.x, block.y, strict=True):
-            for name, value in x.items():
-                key, v = ((name, value), 1.0) if isinstance(value, str) else (name, float(value))
-                ids.append(columns.setdefault(key, len(columns)))
-                values.append(v)
-            ends.append(len(ids))
-            labels.append(binary_label(y))
-    X = csr_matrix((np.array(values), np.array(ids), np.array(ends)), (len(labels), len(columns)))
-    return X, np.array(labels)
-
-
 def one_pass(model: Any, X: Any, y: Any, strength: float, rate: float) -> Point:
     """Make one pass, in which each row is predicted before it is learnt."""
     p = model.progressive_many(X, y)
@@ -184,7 +160,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="?", default="stdlib")
     source = parser.parse_args().source
-    X, y = load(source)
+    xs, ys = load_examples(source)
+    X, y = to_csr(xs), np.array(ys)
     print(f"{source}: {X.shape[0]:,} examples, {X.shape[1]:,} features, {X.nnz:,} non-zeros\n")
     all_learners = learners(X.shape[1])
     points_by_learner: dict[str, list[Point]] = {}

@@ -23,7 +23,7 @@ def main() -> None:
     print("and word pairs of its code, without docstrings and comments. The model predicts each")
     print("function before it learns it.\n")
 
-    model = streaml1.ElasticNetClassifier(l1=5e-4, lr=0.03, schedule="constant")
+    model = streaml1.ElasticNetClassifier(l1=1e-4)
     reports: list[Report] = []
 
     def show(line: Line) -> None:

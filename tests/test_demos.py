@@ -11,6 +11,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.fixture(autouse=True)
+def demos_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "demos"))
+
+
 def test_sparse_paths_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -23,6 +28,40 @@ def test_sparse_paths_demo(
     assert output.startswith("few.svm: 40 examples, 49 features, 120 non-zeros\n")
     assert all(name in output for name in ("elastic net", "l1 ball", "SMIDAS", "EG+-", "Pegasos"))
     assert (tmp_path / "out" / "sparse_paths.png").stat().st_size > 10_000
+
+
+def test_choosing_a_model_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{k % 3 == 0:d} {k % 3 + 1}:1 {10 + k % 7}:0.5 {20 + k}:0.1\n" for k in range(60)]
+    for name in ("one.svm", "two.svm"):
+        (tmp_path / name).write_text("".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VW_PYTHON", raising=False)
+    monkeypatch.setattr(sys, "argv", ["choosing_a_model.py", "one.svm", "two.svm"])
+    runpy.run_path(str(ROOT / "demos" / "choosing_a_model.py"), run_name="__main__")
+    output = capsys.readouterr().out
+    assert output.startswith("one: 60 examples\n")
+    losses = {}
+    for line in output.splitlines():
+        if line.startswith(("elastic net (the default)", "coin betting")):
+            losses.setdefault(line[:28].strip(), []).append(float(line.split()[-2]))
+    assert [len(found) for found in losses.values()] == [24, 24]  # twelve strengths, two streams
+    assert min(losses["coin betting"]) < 0.6 < max(losses["coin betting"])
+    assert (tmp_path / "out" / "choosing_a_model.png").stat().st_size > 10_000
+
+
+def test_no_rate_to_tune_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{k % 3 == 0:d} {k % 3 + 1}:1 {10 + k % 7}:0.5\n" for k in range(60)]
+    (tmp_path / "few.svm").write_text("".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VW_PYTHON", raising=False)
+    monkeypatch.setattr(sys, "argv", ["no_rate_to_tune.py", "few.svm"])
+    runpy.run_path(str(ROOT / "demos" / "no_rate_to_tune.py"), run_name="__main__")
+    row = next(line for line in capsys.readouterr().out.splitlines() if "few.svm" in line)
+    assert row.count(" - ") == 2  # no Vowpal Wabbit
 
 
 def test_regret_demo(

@@ -175,5 +175,5 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 def cli() -> None:
     """Learn sparse linear models from streams of examples.
 
-    Example: streaml1 learn stdlib --l1 5e-4 --lr 0.03 --schedule constant
+    Example: streaml1 learn stdlib --l1 1e-4
     """
