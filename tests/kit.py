@@ -21,6 +21,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.models.registry import modules_of_classes
+from streaml1.optim.tasks import RESPONSES
 from tests.test_elastic_net import (
     BINARY,
     LATE,
@@ -28,6 +29,7 @@ from tests.test_elastic_net import (
     as_dict,
     assert_equal_twins,
     labels_of,
+    n_rows,
     rows_of,
 )
 
@@ -49,12 +51,13 @@ def river_checks(*kinds: Any) -> Iterator[Any]:
                 yield pytest.param(model, check, id=case)
 
 
-def data_of(loss: str, n: int = 10_000) -> tuple[Any, Any, Any, Any]:
+def data_of(loss: str, n: int | None = None) -> tuple[Any, Any, Any, Any]:
     """Return rows, labels as models accept them, labels as -1/+1 or numbers, and sample weights.
 
     The features from `LATE` on first appear after 70 % of the rows.
     """
     random = np.random.default_rng(len(loss))
+    n = n or n_rows(loss)
     X = rows_of(random, n)
     X[: n * 7 // 10, LATE:] = 0.0
     y, signed = labels_of(random, X, loss)
@@ -71,7 +74,7 @@ def assert_matches_twin(model: Any, twin: Any, data: Any, cuts: list[int] = CUTS
             got = np.empty(hi - lo)
             for i in range(lo, hi):
                 x = as_dict(X[i])
-                got[i - lo] = model._margin(x, model.loss == "logistic")
+                got[i - lo] = model._margin(x, model.loss in RESPONSES)
                 model.learn_one(x, y[i], float(w[i]))
         else:
             got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])

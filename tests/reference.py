@@ -5,12 +5,12 @@ with the package, so that a reader can verify them against the papers. A twin ha
 
 - `w`, `b`, `t`: weights of shape (d,), intercept, number of examples learnt;
 - `margin(x)`: the margin of a dense row;
-- `output(x)`: the prediction, a probability if the loss is logistic;
+- `output(x)`: the prediction: a probability if the loss is logistic, a mean if it is Poisson's;
 - `learn(x, y, w)`: one step;
 - `progressive(X, y, w)`: the prediction for each row before it is learnt.
 
-Labels are -1 or +1 for the binary losses, real numbers for `squared` and `absolute`, and class
-indices for `Softmax`.
+Labels are -1 or +1 for the binary losses, real numbers for the losses of `REGRESSION`, not negative
+for `poisson`, and class indices for `Softmax`.
 
 A new learner needs one class here. Subclass `Online` and pass the penalty, a function that maps
 (v, eta) to the new weights. Override `learn` if the method is not a gradient step and a penalty.
@@ -40,7 +40,36 @@ class Scheduler(Protocol):
 
 # Losses: the value and the derivative with respect to the margin a, for a label y.
 
-LOSSES: dict[str, tuple[Callable[[float, float], float], Callable[[float, float], float]]] = {
+Functions = tuple[Callable[[float, float], float], Callable[[float, float], float]]
+
+LOG_LIMIT = math.log(1e50)
+
+
+def huber(delta: float) -> Functions:
+    """Return the Huber loss."""
+
+    def value(a: float, y: float) -> float:
+        r = abs(y - a)
+        return r * r / 2.0 if r <= delta else delta * r - delta * delta / 2.0
+
+    return value, lambda a, y: delta if a - y > delta else max(a - y, -delta)
+
+
+def pinball(tau: float) -> Functions:
+    """Return the quantile loss."""
+
+    def value(a: float, y: float) -> float:
+        return max(tau * (y - a), (tau - 1.0) * (y - a))
+
+    return value, lambda a, y: (a > y) * (1.0 - tau) - (a < y) * tau
+
+
+def poisson_mean(a: float) -> float:
+    """Return exp(a), at most 1e50."""
+    return float(np.exp(np.minimum(a, LOG_LIMIT)))
+
+
+LOSSES: dict[str, Functions] = {
     "logistic": (
         lambda a, y: float(np.logaddexp(0.0, -y * a)),
         lambda a, y: -y * float(np.exp(-np.logaddexp(0.0, y * a))),
@@ -61,12 +90,33 @@ LOSSES: dict[str, tuple[Callable[[float, float], float], Callable[[float, float]
     ),
     "squared": (lambda a, y: (a - y) ** 2 / 2.0, lambda a, y: a - y),
     "absolute": (lambda a, y: abs(a - y), lambda a, y: float(np.sign(a - y))),
+    "huber": huber(1.0),
+    "quantile": pinball(0.5),
+    "poisson": (
+        lambda a, y: poisson_mean(a) * max(1.0, 1.0 + a - LOG_LIMIT) - y * a,
+        lambda a, y: poisson_mean(a) - y,
+    ),
 }
+
+
+def loss_functions(learner: Any) -> Functions:
+    """Return the loss of a twin, with its `quantile` or `huber_delta`."""
+    if learner.loss == "huber":
+        return huber(learner.huber_delta)
+    return pinball(learner.quantile) if learner.loss == "quantile" else LOSSES[learner.loss]
+
+
+REGRESSION = ("squared", "absolute", "huber", "quantile", "poisson")
 
 
 def sigmoid(a: float) -> float:
     """Return 1 / (1 + exp(-a)) without overflow."""
     return float(np.exp(-np.logaddexp(0.0, -a)))
+
+
+def prediction(loss: str, a: float) -> float:
+    """Return the probability of +1, the mean of a Poisson distribution, or else the margin."""
+    return {"logistic": sigmoid, "poisson": poisson_mean}.get(loss, float)(a)
 
 
 def rate(lr: float | Scheduler, schedule: str, t: int) -> float:
@@ -125,6 +175,54 @@ def linf_norm(v: Vector, strength: float) -> Vector:
     return np.sign(v) * np.minimum(sizes, max(0.0, level.max()))
 
 
+class RunningQuantile:
+    """The P2 algorithm (Jain & Chlamtac 1985), with heights q and positions n from 1."""
+
+    def __init__(self, tau: float) -> None:
+        self.tau = tau
+        self.first: list[float] = []
+        self.q: list[float] = []
+        self.n: list[float] = []
+
+    @property
+    def estimate(self) -> float:
+        if self.q and self.count > 5:
+            return self.q[2]
+        rank = math.ceil(self.tau * len(self.first))
+        return sorted(self.first)[max(rank, 1) - 1] if self.first else 0.0
+
+    def add(self, y: float) -> None:
+        """Count a number."""
+        if not self.q:
+            self.first.append(y)
+            if len(self.first) == 5:
+                self.count = 5
+                self.q, self.n = sorted(self.first), [1.0, 2.0, 3.0, 4.0, 5.0]
+            return
+        q, n = self.q, self.n
+        self.count += 1
+        q[0], q[4] = min(q[0], y), max(q[4], y)
+        cell = max(i for i in range(4) if i == 0 or q[i] <= y)
+        for i in range(cell + 1, 5):
+            n[i] += 1.0
+        for i, share in ((1, self.tau / 2.0), (2, self.tau), (3, (1.0 + self.tau) / 2.0)):
+            d = 1.0 + (self.count - 1) * share - n[i]
+            if not (d >= 1.0 and n[i + 1] - n[i] > 1.0) and not (
+                d <= -1.0 and n[i - 1] - n[i] < -1.0
+            ):
+                continue
+            d = math.copysign(1.0, d)
+            moved = q[i] + d / (n[i + 1] - n[i - 1]) * (
+                (n[i] - n[i - 1] + d) * (q[i + 1] - q[i]) / (n[i + 1] - n[i])
+                + (n[i + 1] - n[i] - d) * (q[i] - q[i - 1]) / (n[i] - n[i - 1])
+            )
+            if not q[i - 1] < moved < q[i + 1]:
+                j = i + int(d)
+                moved = q[i] + d * (q[j] - q[i]) / (n[j] - n[i])
+            q[i] = moved
+            n[i] += d
+
+
 class Online:
     """A gradient step followed by a penalty.
 
@@ -151,7 +249,10 @@ class Online:
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        quantile: float = 0.5,
+        huber_delta: float = 1.0,
     ) -> None:
+        self.quantile, self.huber_delta = quantile, huber_delta
         self.w = np.zeros(d)
         self.b, self.t = intercept_init, 0
         self.penalty, self.loss, self.lr, self.schedule = penalty, loss, lr, schedule
@@ -162,14 +263,13 @@ class Online:
         return float(self.w @ x) + self.b
 
     def output(self, x: Vector) -> float:
-        """Return the probability of +1 if the loss is logistic, otherwise the margin."""
-        a = self.margin(x)
-        return sigmoid(a) if self.loss == "logistic" else a
+        """Return the prediction: a probability, a mean, or the margin."""
+        return prediction(self.loss, self.margin(x))
 
     def gradient(self, x: Vector, y: float, w: float) -> float:
         """Return the derivative of the loss at x, clipped, times the sample weight."""
         a = self.margin(x)  # 1
-        slope = float(LOSSES[self.loss][1](a, y))
+        slope = float(loss_functions(self)[1](a, y))
         return min(max(slope, -self.clip_gradient), self.clip_gradient) * w  # 2
 
     def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
@@ -230,12 +330,15 @@ class LaneMixture:
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
         min_fresh: int = 2**16,
+        quantile: float = 0.5,
+        huber_delta: float = 1.0,
     ) -> None:
+        self.quantile, self.huber_delta = quantile, huber_delta
         self.d, self.rates, self.loss, self.l1, self.l2 = d, np.array(list(rates)), loss, l1, l2
         self.penalty = {"fobos": fobos, "sgd": sgd}[update]
         self.intercept_lr, self.clip_gradient = intercept_lr, clip_gradient
         self.base, self.min_fresh = intercept_init, min_fresh
-        self.regression = loss in ("squared", "absolute")
+        self.regression = loss in REGRESSION
         self.counts, self.sizes, self.largest_z = np.zeros(d), np.zeros(d), np.zeros(d)
         self.nets, self.net_bias = np.zeros((4, d)), np.zeros(4)
         self.Z, self.G, self.R = (np.zeros((4, d + 1)) for _ in range(3))
@@ -268,6 +371,10 @@ class LaneMixture:
     def coin_weights(self) -> Matrix:
         """Return the weight of each bet, shape (4, d + 1)."""
         unit = self.L if self.loss == "squared" else self.unit
+        if self.loss in ("huber", "quantile"):
+            unit = self.unit * self.L
+        if self.loss == "poisson":
+            unit = 1.0
         stake = (self.wealth * unit)[:, None] + self.R / self.L[:, None]
         threshold, l2 = np.full(self.d + 1, self.l1 * self.n), np.full(self.d + 1, self.l2 * self.n)
         threshold[-1] = l2[-1] = 0.0
@@ -302,12 +409,15 @@ class LaneMixture:
     def margin(self, x: Vector) -> float:
         """Return the combined margin."""
         clipped = np.clip(self.lanes(x)[0], self.low, self.high)
-        return float((self.share + self.coefficient) @ clipped / 2.0)
+        return self.bounded(float((self.share + self.coefficient) @ clipped / 2.0))
+
+    def bounded(self, a: float) -> float:
+        """Return a margin within the range, if its exponential is the prediction."""
+        return min(max(a, self.low), self.high) if self.loss == "poisson" else a
 
     def output(self, x: Vector) -> float:
-        """Return the probability of +1 if the loss is logistic, otherwise the margin."""
-        a = self.margin(x)
-        return sigmoid(a) if self.loss == "logistic" else a
+        """Return the prediction: a probability, a mean, or the margin."""
+        return prediction(self.loss, self.margin(x))
 
     @property
     def drifts(self) -> bool:
@@ -340,38 +450,42 @@ class LaneMixture:
 
     def learn(self, x: Vector, y: float, w: float) -> None:
         """Take one step of each lane, and of the mixture."""
-        value, derivative = LOSSES[self.loss]
+        value, derivative = loss_functions(self)
         margins, averages = self.lanes(x)
         clipped = np.clip(margins, self.low, self.high)
-        a = float((self.share + self.coefficient) @ clipped / 2.0)
+        a = self.bounded(float((self.share + self.coefficient) @ clipped / 2.0))
         average_now = np.array([self.nets[2], self.coin_weights()[2, :-1]])
         bets, intercepts = self.coin_weights(), self.intercepts()
         size, z, largest_z = self.scaled(x)
         w = self._relative(w)
         low, high = self.low, self.high
         if self.regression and w > 0.0:
-            y = self._count_target(y)
+            y = self._count_event(y, a) if self.loss == "poisson" else self._count_target(y)
         if self.loss == "logistic":
             self.positives += w * (y > 0.0)
             self.negatives += w * (y <= 0.0)
             odds = math.log(self.positives / self.negatives)
             self.low, self.high = min(odds - 2.0, -5.0), max(odds + 2.0, 5.0)
+        self.unit = self._unit()
+        if self.loss == "poisson":
+            slope = derivative
+            derivative = lambda a, y: slope(a, y) / max(1.0, self.unit * math.exp(a))  # noqa: E731
         g = np.array([derivative(m, y) for m in (clipped if self.regression else margins)])
         g = np.clip(g, -self.clip_gradient, self.clip_gradient) * w
         self.L = np.maximum(self.L, np.abs(g[4:]))
-        self.unit = self.deviation_sum / max(self.targets, 1) if self.loss == "absolute" else 1.0
         eta = self._rates(float(np.linalg.norm(x)), float(np.linalg.norm(z)))
         # The mixture.
-        self.risk += value(a, y) * w
+        smallest = value(math.log(max(y, 1e-300)), y) if self.loss == "poisson" else 0.0
+        self.risk += (value(a, y) - smallest) * w
         average = float(np.clip(averages, low, high).mean())
-        self.average_risk += value(average, y) * w
+        self.average_risk += (value(average, y) - smallest) * w
         temperature = 2.0 * self.risk / self.n if self.regression else 1.0
         if temperature > 0.0:
             loss = np.array([value(m, y) for m in clipped])
             excess = np.minimum((loss - loss.min()) * w / temperature, 50.0)
             self.share = self.share * np.exp(-excess)
             self.share = 0.999 * self.share / self.share.sum() + 1e-3 / 8
-        second = float(self.coefficient @ clipped)
+        second = self.bounded(float(self.coefficient @ clipped))
         square = float(clipped @ clipped)
         self.square_sum += square
         q = max(self.square_sum / self.n, square / 16.0)
@@ -425,6 +539,32 @@ class LaneMixture:
         if self.intercept_lr > 0.0:
             self.base += math.copysign(counted, y - self.base) / self.targets
         return y
+
+    def _count_event(self, y: float, a: float) -> float:
+        if self.targets:
+            mean = self.deviation_sum / self.targets
+            y = min(y, 10.0 * max(mean, math.exp(a), 1.0))
+        self.targets += 1
+        self.deviation_sum += y
+        mean = max(self.deviation_sum, 0.5) / self.targets
+        if y > 0.0:
+            self.smallest = min(self.smallest, math.log(y))
+            self.largest = max(self.largest, math.log(y))
+        self.low = min(math.log(mean) - 5.0, self.smallest - 2.0)
+        self.high = max(math.log(mean), self.largest) + 2.0
+        if self.intercept_lr > 0.0:
+            self.base = math.log(mean)
+        return y
+
+    def _unit(self) -> float:
+        mean = self.deviation_sum / max(self.targets, 1)
+        units = {
+            "absolute": mean,
+            "huber": max(1.0, mean / self.huber_delta),
+            "quantile": mean / max(self.quantile, 1.0 - self.quantile),
+            "poisson": 1.0 / max(mean, 1.0),
+        }
+        return units.get(self.loss, 1.0)
 
     def _rates(self, norm: float, scaled_norm: float) -> Vector:
         """Return the rates of the nets in this step."""
@@ -651,7 +791,8 @@ class CoinBetting(Online):
         """Bet on each coordinate."""
         g, z, bets = self.gradient(x, y, w), self._scaled(x), self._bets()
         self.weights.add(w)
-        floor = 0.0 if self.loss == "squared" else self.weights.mean
+        unbounded = self.loss in ("squared", "huber", "poisson")
+        floor = 0.0 if unbounded else self.weights.mean
         limit = 2.0 * max(self.max_gradient, floor)
         if limit > 0.0:
             g = min(max(g, -limit), limit)
@@ -667,7 +808,7 @@ class CoinBetting(Online):
         self.R = np.where(here, np.maximum(self.R + gain, 0.0), self.R)
         self.theta = self.theta + here * u
         self.G = self.G + here * np.abs(u)
-        self.labels.add(abs(y), zeros=True)
+        self.labels.add(1.0 if self.loss == "poisson" else abs(y), zeros=True)
         self.now = self.wealth, self.l1
         bets = self._bets()
         scale = self.mean * self.s[:-1]

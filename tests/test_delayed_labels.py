@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.core.rows import BadExample
+from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import SourceError
 from streaml1.sources.kafka.records import RecordReader, event_parser
 from streaml1.sources.readers.events import parse_event
@@ -576,9 +577,11 @@ class BatchChecker(Observer):
         assert len(batch.p) == batch.hi - batch.lo
 
 
-@pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge", "squared", "absolute"])
+@pytest.mark.parametrize(
+    "loss", ["hinge", "smoothed_hinge", "squared", "absolute", "quantile", "poisson"]
+)
 def test_losses_match_immediate_labels(loss: str) -> None:
-    regression = loss in ("squared", "absolute")
+    regression = loss in REGRESSION
     make_model = streaml1.ElasticNetRegressor if regression else streaml1.ElasticNetClassifier
     examples = [({f"f{k % 3}": 1.0, f"g{k % 5}": 0.5}, k % 2) for k in range(40)]
     immediate, delayed = make_model(loss=loss, lr=0.3), make_model(loss=loss, lr=0.3)

@@ -18,6 +18,7 @@ import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.optim.elastic_net_stamps import BLOCK, MAX_EQUAL_STEPS, START, ElasticNetStamps
 from streaml1.optim.losses import CODES
+from streaml1.optim.tasks import RESPONSES
 from tests import reference
 from tests.test_elastic_net import (
     LATE,
@@ -29,6 +30,7 @@ from tests.test_elastic_net import (
     is_run,
     labels_of,
     model_of,
+    n_rows,
     rows_of,
 )
 
@@ -48,9 +50,9 @@ def empty_rows(n: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin_and_the_folded_form(loss: str) -> None:
     random = np.random.default_rng(list(CODES).index(loss))
-    n = 10_000
+    n = n_rows(loss)
     X = rows_of(random, n)
-    X[:7_000, LATE:] = 0.0
+    X[: n * 7 // 10, LATE:] = 0.0
     y, signed = labels_of(random, X, loss)
     w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
     cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
@@ -70,7 +72,7 @@ def test_equals_the_dense_twin_and_the_folded_form(loss: str) -> None:
                 got = np.empty(hi - lo)
                 for i in range(lo, hi):
                     x = as_dict(X[i])
-                    got[i - lo] = model._margin(x, loss == "logistic")
+                    got[i - lo] = model._margin(x, loss in RESPONSES)
                     model.learn_one(x, y[i], float(w[i]))
             else:
                 got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])

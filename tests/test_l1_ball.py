@@ -23,6 +23,7 @@ from streaml1 import L1BallClassifier, L1BallRegressor
 from streaml1.cli import cli
 from streaml1.optim.losses import CODES
 from streaml1.optim.structures import fixed_point_vector as raw_vector
+from streaml1.optim.tasks import RESPONSES
 from tests import kit, reference
 from tests.conftest import ROOT
 from tests.test_elastic_net import (
@@ -35,6 +36,7 @@ from tests.test_elastic_net import (
     dense,
     is_run,
     labels_of,
+    n_rows,
     rows_of,
 )
 
@@ -67,10 +69,10 @@ BALLS = {
 def test_equals_the_dense_twin(loss: str) -> None:
     """Run ten thousand steps per schedule and some balls, in batches and one by one."""
     random = np.random.default_rng(list(CODES).index(loss))
-    n = 10_000
+    n = n_rows(loss)
     X = rows_of(random, n)
     X[::4] = np.sign(X[::4])  # binary rows: ties
-    X[:7_000, LATE:] = 0.0
+    X[: n * 7 // 10, LATE:] = 0.0
     y, signed = labels_of(random, X, loss)
     w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
     cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
@@ -106,9 +108,7 @@ def learn_rows(model: Any, X: Any, y: Any, w: Any, lo: int, hi: int, singly: boo
     p = np.empty(hi - lo)
     for i in range(lo, hi):
         x = as_dict(X[i])
-        p[i - lo] = (
-            model.predict_proba_one(x)[True] if model.loss == "logistic" else model._margin(x)
-        )
+        p[i - lo] = model._margin(x, model.loss in RESPONSES)
         model.learn_one(x, y[i], float(w[i]))
     return p
 

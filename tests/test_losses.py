@@ -18,14 +18,20 @@ from streaml1.optim.losses import (
     ABSOLUTE,
     CODES,
     HINGE,
+    HUBER,
     LOGISTIC,
     LOSSES,
+    MAX_LOG_MEAN,
+    POISSON,
+    QUANTILE,
     SMOOTHED_HINGE,
     SQUARED,
     SQUARED_HINGE,
     derivative,
     output,
     output_and_derivative,
+    poisson_minimum,
+    response,
     sigmoid,
     value,
 )
@@ -84,10 +90,35 @@ CONVENTIONS = [
     ("absolute", 2.5, 2.5, 0.0, 0.0),
     ("absolute", 2.0, 2.5, 0.5, -1.0),
     ("absolute", 3.0, 2.5, 0.5, 1.0),
+    ("huber", 2.5, 2.5, 0.0, 0.0),
+    ("huber", 3.5, 2.5, 0.5, 1.0),
+    ("huber", 4.0, 2.5, 1.125, 1.5),
+    ("huber", 0.5, 2.5, 1.875, -1.5),
+    ("huber", -1e9, 2.5, 1.5e9 + 3.75 - 1.125, -1.5),
+    ("quantile", 2.5, 2.5, 0.0, 0.0),
+    ("quantile", 0.5, 2.5, 1.5, -0.75),
+    ("quantile", 4.5, 2.5, 0.5, 0.25),
+    ("poisson", 0.0, 0.0, 1.0, 1.0),
+    ("poisson", 0.0, 1.0, 1.0, 0.0),
+    ("poisson", 1.0, 2.0, math.e - 2.0, math.e - 2.0),
+    ("poisson", -800.0, 2.0, 1600.0, -2.0),
 ]
 
 names = st.sampled_from(NAMES)
 margins = st.floats(-50.0, 50.0)
+PARAMETERS = {"huber": 1.5, "quantile": 0.75}
+
+
+def arguments(name: str, a: float, y: float) -> tuple[int, float, float, float]:
+    """Return the arguments of a function of the kernels."""
+    return CODES[name], a, y, PARAMETERS.get(name, 0.0)
+
+
+def expected_functions(name: str) -> Any:
+    """Return value and derivative of the reference."""
+    if name == "huber":
+        return reference.huber(PARAMETERS[name])
+    return reference.pinball(PARAMETERS[name]) if name == "quantile" else reference.LOSSES[name]
 
 
 def python(fn: Any) -> Any:
@@ -101,7 +132,7 @@ def bits(x: float) -> int:
 
 def valid_label(name: str, y: float) -> float:
     """Return a valid label for the loss."""
-    return math.copysign(1.0, y) if name in BINARY else y
+    return math.copysign(1.0, y) if name in BINARY else abs(y) if name == "poisson" else y
 
 
 @pytest.mark.parametrize(("a", "loss", "slope"), LOGISTIC_EXACT)
@@ -117,20 +148,21 @@ def test_logistic_is_exact_to_rounding(a: float, loss: float, slope: float) -> N
 def test_values_and_subgradients_at_kinks(
     name: str, a: float, y: float, loss: float, slope: float
 ) -> None:
-    assert value(CODES[name], a, y) == loss
-    assert derivative(CODES[name], a, y) == slope
+    assert value(*arguments(name, a, y)) == loss
+    assert derivative(*arguments(name, a, y)) == slope
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", [1e4, 1e150, 1.7e308])
 @pytest.mark.parametrize("variant", [lambda fn: fn, python], ids=["compiled", "interpreted"])
 def test_large_margins_neither_overflow_nor_warn(name: str, size: float, variant: Any) -> None:
-    if name in ("squared", "squared_hinge"):
-        size = min(size, 1e150)  # beyond, the square itself is infinite
+    if name in ("squared", "squared_hinge", "huber", "poisson"):
+        size = min(size, 1e150)  # beyond, the square, or 1e50 times the margin, is infinite
     for a, y in ((size, 1.0), (size, -1.0), (-size, 1.0), (-size, -1.0)):
         with np.errstate(all="raise"):
-            loss, slope = variant(value)(CODES[name], a, y), variant(derivative)(CODES[name], a, y)
-        expected, expected_slope = reference.LOSSES[name]
+            y = valid_label(name, y)
+            loss, slope = (variant(fn)(*arguments(name, a, y)) for fn in (value, derivative))
+        expected, expected_slope = expected_functions(name)
         assert loss == pytest.approx(expected(a, y), rel=1e-15)
         assert slope == pytest.approx(expected_slope(a, y), rel=1e-15)
         assert 0.0 <= variant(sigmoid)(a) <= 1.0
@@ -139,10 +171,12 @@ def test_large_margins_neither_overflow_nor_warn(name: str, size: float, variant
 @given(names, margins, st.floats(-50.0, 50.0))
 def test_matches_the_reference(name: str, a: float, y: float) -> None:
     y = valid_label(name, y)
-    expected, expected_slope = reference.LOSSES[name]
-    assert value(CODES[name], a, y) == pytest.approx(expected(a, y), rel=1e-14, abs=1e-300)
-    assert derivative(CODES[name], a, y) == pytest.approx(
-        expected_slope(a, y), rel=1e-13, abs=1e-300
+    expected, expected_slope = expected_functions(name)
+    # The two terms of the Poisson loss may cancel.
+    abs_error = 1e-13 * (1.0 + abs(y * a)) if name == "poisson" else 1e-300
+    assert value(*arguments(name, a, y)) == pytest.approx(expected(a, y), rel=1e-14, abs=abs_error)
+    assert derivative(*arguments(name, a, y)) == pytest.approx(
+        expected_slope(a, y), rel=1e-13, abs=abs_error
     )
 
 
@@ -150,33 +184,38 @@ def test_matches_the_reference(name: str, a: float, y: float) -> None:
 def test_derivative_matches_finite_differences(name: str, a: float, y: float) -> None:
     """Use fourth-order differences away from kinks of the first and second derivative."""
     y = valid_label(name, y)
-    kinks = {"hinge": [y], "smoothed_hinge": [y, 0.0], "squared_hinge": [y], "absolute": [y]}.get(
-        name, []
-    )
+    kinks = {
+        "hinge": [y], "smoothed_hinge": [y, 0.0], "squared_hinge": [y], "absolute": [y],
+        "huber": [y - 1.5, y + 1.5], "quantile": [y],
+    }.get(name, [])  # fmt: skip
     h = 1e-3
     if any(abs(a - kink) <= 3.0 * h for kink in kinks):
         return
-    f = [value(CODES[name], a + k * h, y) for k in (-2, -1, 1, 2)]
+    f = [value(*arguments(name, a + k * h, y)) for k in (-2, -1, 1, 2)]
     slope = (f[0] - 8.0 * f[1] + 8.0 * f[2] - f[3]) / (12.0 * h)
-    # The truncation error is below 1e-13; the rest is the rounding of a and f, divided by h.
-    assert derivative(CODES[name], a, y) == pytest.approx(slope, abs=1e-11 * (1.0 + max(f)))
+    # The truncation error is below 1e-13, relative to the fifth derivative; the rest is the
+    # rounding of a and f, divided by h.
+    size = 1.0 + max(map(abs, f))
+    assert derivative(*arguments(name, a, y)) == pytest.approx(slope, abs=1e-11 * size)
 
 
 @given(names, margins, margins, st.floats(0.0, 1.0), st.floats(-50.0, 50.0))
 def test_losses_are_convex(name: str, a: float, b: float, share: float, y: float) -> None:
-    y, code = valid_label(name, y), CODES[name]
-    mean = value(code, share * a + (1.0 - share) * b, y)
-    chord = share * value(code, a, y) + (1.0 - share) * value(code, b, y)
-    assert mean <= chord + 1e-12 * (1.0 + chord)
+    y = valid_label(name, y)
+    at_a, at_b = value(*arguments(name, a, y)), value(*arguments(name, b, y))
+    mean = value(*arguments(name, share * a + (1.0 - share) * b, y))
+    chord = share * at_a + (1.0 - share) * at_b
+    rounding = 1e-12 * (1.0 + max(abs(at_a), abs(at_b), abs(mean)))
+    assert mean <= chord + rounding
     # A subgradient at a, including a kink, is a global lower bound of the loss, so also at b.
-    support = value(code, a, y) + derivative(code, a, y) * (b - a)
-    assert support <= value(code, b, y) + 1e-12 * (1.0 + abs(support))
+    support = at_a + derivative(*arguments(name, a, y)) * (b - a)
+    assert support <= at_b + 1e-12 * (1.0 + abs(support) + abs(at_a))
 
 
 @given(names, st.lists(margins, min_size=2, max_size=20), st.floats(-50.0, 50.0))
 def test_derivative_is_nondecreasing(name: str, points: list[float], y: float) -> None:
     y = valid_label(name, y)
-    slopes = [derivative(CODES[name], a, y) for a in sorted(points)]
+    slopes = [derivative(*arguments(name, a, y)) for a in sorted(points)]
     assert slopes == sorted(slopes)
 
 
@@ -185,19 +224,23 @@ def test_sigmoid_is_a_probability(a: float) -> None:
     assert 0.0 <= sigmoid(a) <= 1.0
     assert sigmoid(a) + sigmoid(-a) == pytest.approx(1.0, abs=2.3e-16)
     for name in NAMES:
-        assert output(CODES[name], a) == (sigmoid(a) if name == "logistic" else a)
+        if name != "poisson":
+            assert output(CODES[name], a) == (sigmoid(a) if name == "logistic" else a)
+    assert 0.0 <= output(POISSON, a) <= 1.0000001e50
+    assert response(POISSON, a) == output(POISSON, a) == pytest.approx(reference.poisson_mean(a))
+    assert response(SQUARED, a) == sigmoid(a)
 
 
 @given(names, st.floats(-800.0, 800.0), st.floats(-50.0, 50.0))
 def test_combined_functions_return_the_same_floats(name: str, a: float, y: float) -> None:
     y = valid_label(name, y)
-    p, g = output_and_derivative(CODES[name], a, y)
+    p, g = output_and_derivative(*arguments(name, a, y))
     assert bits(p) == bits(output(CODES[name], a))
-    assert bits(g) == bits(derivative(CODES[name], a, y))
+    assert bits(g) == bits(derivative(*arguments(name, a, y)))
 
 
 def _same_bits(fn: Any, name: str, a: float, y: float) -> bool:
-    return bits(fn(CODES[name], a, y)) == bits(python(fn)(CODES[name], a, y))
+    return bits(fn(*arguments(name, a, y))) == bits(python(fn)(*arguments(name, a, y)))
 
 
 @given(names, st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
@@ -216,6 +259,7 @@ def test_compiled_and_interpreted_agree_on_random_input(fn: Any, name: str) -> N
 
 def test_codes_match_the_reference() -> None:
     codes = [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED_HINGE, SQUARED, ABSOLUTE]
+    codes += [HUBER, QUANTILE, POISSON]
     assert list(CODES.values()) == codes
     for loss in LOSSES:
         assert (loss.code >= SQUARED) == (loss.task == "regression")
@@ -227,8 +271,10 @@ def test_loss_objects_match_the_kernels() -> None:
     for loss in LOSSES:
         for a, y in random.normal(size=(200, 2)).tolist():
             y = valid_label(loss.name, y)
-            assert bits(value(loss.code, a, y)) == bits(loss.value(a, y))
-            assert bits(derivative(loss.code, a, y)) == bits(loss.derivative(a, y))
+            own = (a, y, PARAMETERS[loss.name]) if loss.parameter else (a, y)
+            given_ = arguments(loss.name, a, y)
+            assert bits(value(*given_)) == bits(loss.value(*own))
+            assert bits(derivative(*given_)) == bits(loss.derivative(*own))
     assert tuple(loss.name for loss in LOSSES if loss.name in BINARY) == CLASSIFICATION == BINARY
     assert tuple(loss.name for loss in LOSSES if loss.name not in BINARY) == REGRESSION
 
@@ -237,12 +283,23 @@ def test_loss_objects_match_the_kernels() -> None:
 def test_reports_compute_the_same_losses(name: str) -> None:
     random = np.random.default_rng(13)
     a, y = random.normal(scale=2.0, size=(2, 200))
-    y = np.sign(y) if name in BINARY else y
+    y = np.array([valid_label(name, label) for label in y])
     p = np.array([output(CODES[name], margin) for margin in a])
-    expected = [value(CODES[name], *pair) for pair in zip(a, y, strict=True)]
+    expected = [value(*arguments(name, *pair)) for pair in zip(a, y, strict=True)]
     assert name in REPORTED
-    found = reported_losses(name, p, y > 0.0 if name in BINARY else y)
+    labels = y > 0.0 if name in BINARY else y
+    found = reported_losses(name, p, labels, PARAMETERS.get(name, 0.0))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_poisson_loss_is_linear_beyond_the_largest_mean() -> None:
+    limit = MAX_LOG_MEAN
+    assert derivative(POISSON, limit, 3.0) == derivative(POISSON, 1e9, 3.0) == output(POISSON, 1e9)
+    rise = value(POISSON, limit + 2.0, 3.0) - value(POISSON, limit + 1.0, 3.0)
+    assert rise == pytest.approx(output(POISSON, limit))
+    assert poisson_minimum(0.0) == 0.0
+    for y in (1.0, 2.5, 1e6):
+        assert poisson_minimum(y) == pytest.approx(value(POISSON, math.log(y), y))
 
 
 @kernel

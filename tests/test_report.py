@@ -20,15 +20,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import streaml1
 from streaml1.optim import losses as kernels
 from streaml1.training.report import Line, Report, line_after, losses, plot, window
+from streaml1.training.report.running_quantile import RunningQuantile
+from tests import reference
 
 CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge", "squared_hinge")
-REGRESSORS = ("squared", "absolute")
+REGRESSORS = ("squared", "absolute", "huber", "quantile", "poisson")
 
 
 def stream(loss: str, n: int = 500, rate: float = 0.4) -> tuple[Any, Any, Any]:
     """Return predictions, labels and sample weights."""
     rng = np.random.default_rng(7)
     w = rng.choice([0.0, 1.0, 2.5], n)
+    if loss == "poisson":
+        means = np.exp(rng.normal(0.5, 0.5, n))
+        return means, rng.poisson(means).astype(float), w
     if loss in REGRESSORS:
         y = rng.normal(3.0, 1.0, n)
         return y + rng.normal(0.0, 0.5, n), y, w
@@ -39,10 +44,10 @@ def stream(loss: str, n: int = 500, rate: float = 0.4) -> tuple[Any, Any, Any]:
 
 def baseline(loss: str, n: float, total: float) -> float:
     """Return the prediction of the baseline, found by search for the hinges."""
-    if loss in REGRESSORS:
+    if loss in REGRESSORS and loss != "poisson":
         return total / n if n else 0.0
     rate = (total + 0.5) / (n + 1.0)
-    if loss == "logistic":
+    if loss in ("logistic", "poisson"):
         return rate
     margins = np.linspace(-1.5, 1.5, 30_001)
     mean = rate * losses(loss, margins, True) + (1 - rate) * losses(loss, margins, False)
@@ -71,13 +76,15 @@ def test_losses_match_the_models(loss: str) -> None:
     code = kernels.CODES[loss]
     margins = [-1e4, -30.0, -2.0, -1.0, -0.3, 0.0, 0.5, 1.0, 1.7, 30.0, 1e4]
     for a in margins:
-        if loss == "logistic" and abs(a) > 30.0:
+        if loss in ("logistic", "poisson") and abs(a) > 30.0:
             continue  # a probability so close to 0 or 1 does not determine its margin
         for y in (False, True) if loss in CLASSIFIERS else (-1.5, 0.0, 2.0):
             sign = (1.0 if y else -1.0) if loss in CLASSIFIERS else y
             p = np.array([kernels.output(code, a)])
-            expected = kernels.value(code, a, sign)
-            assert losses(loss, p, np.array([y]))[0] == pytest.approx(expected, rel=1e-3, abs=1e-12)
+            expected = kernels.value(code, a, sign, 0.7)
+            assert losses(loss, p, np.array([y]), 0.7)[0] == pytest.approx(
+                expected, rel=1e-3, abs=1e-12
+            )
 
 
 def test_correct_certainty_costs_zero() -> None:
@@ -104,18 +111,21 @@ def test_sums_equal_a_loop_over_the_examples(loss: str, weighted: bool) -> None:
     p, y, w = stream(loss, 300)
     w = w if weighted else np.ones(len(p))
     n = total = sum_loss = sum_constant = sum_error = 0.0
+    quantile = reference.RunningQuantile(0.8)
     for i in range(len(p)):
-        constant = baseline(loss, n, total)
+        constant = quantile.estimate if loss == "quantile" else baseline(loss, n, total)
         row = slice(i, i + 1)
-        sum_loss += w[i] * losses(loss, p[row], y[row])[0]
-        sum_constant += w[i] * losses(loss, np.array([constant]), y[row])[0]
+        sum_loss += w[i] * losses(loss, p[row], y[row], 0.8)[0]
+        sum_constant += w[i] * losses(loss, np.array([constant]), y[row], 0.8)[0]
+        if w[i] > 0.0:
+            quantile.add(float(y[i]))
         if loss in REGRESSORS:
             sum_error += w[i] * abs(p[i] - y[i])
         else:
             sum_error += w[i] * ((p[i] > (0.5 if loss == "logistic" else 0.0)) != y[i])
         n += w[i]
         total += w[i] * float(y[i])
-    report = Report(loss)
+    report = Report(loss, loss_parameter=0.8)
     report.add(p, y, w if weighted else None)
     line = report.line()
     assert line.loss == pytest.approx(sum_loss / n, rel=1e-12)
@@ -133,6 +143,40 @@ def test_sums_do_not_depend_on_the_blocks(loss: str) -> None:
         split.add(p[lo:hi], y[lo:hi], w[lo:hi])
     clock = {"seconds": 0.0, "per_second": 0.0}
     assert replace(whole.line(), **clock) == replace(split.line(), **clock)
+
+
+@given(
+    st.floats(0.01, 0.99),
+    st.lists(st.sampled_from([-2.0, 0.0, 0.5, 1.0, 3.0]) | st.floats(-1e3, 1e3), max_size=60),
+)
+def test_running_quantile_matches_the_reference(tau: float, numbers: list[float]) -> None:
+    y, expected, twin = np.array(numbers, np.float64), [], reference.RunningQuantile(tau)
+    for number in numbers:
+        expected.append(twin.estimate)
+        twin.add(number)
+    found = RunningQuantile(tau).add(y, np.ones(len(y)))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("tau", [0.05, 0.5, 0.9])
+def test_running_quantile_is_close_to_the_quantile(tau: float) -> None:
+    y = np.random.default_rng(3).exponential(2.0, 20_000)
+    found = RunningQuantile(tau).add(y, np.ones(len(y)))[-1]
+    assert np.mean(y <= found) == pytest.approx(tau, abs=0.01)
+
+
+def test_quantile_baseline_continues_from_a_checkpoint() -> None:
+    p, y, _ = stream("quantile")
+    whole, first = (Report("quantile", loss_parameter=0.9) for _ in range(2))
+    whole.add(p, y)
+    first.add(p[:200], y[:200])
+    second = Report("quantile", loss_parameter=0.9)
+    second.load_state_dict(*first.state_dict())
+    second.add(p[200:], y[200:])
+    assert second.line().constant_loss == whole.line().constant_loss
+    second.restart(2)
+    second.add(p[:1], y[:1])
+    assert second.sums[2] == 0.9 * y[0]  # the baseline predicts 0 before the first example
 
 
 def test_recent_loss_covers_the_last_line() -> None:

@@ -24,8 +24,19 @@ from streaml1.cli import cli
 from streaml1.core.vecmath import power
 from streaml1.optim import smidas
 from streaml1.optim.losses import CODES
+from streaml1.optim.tasks import RESPONSES
 from tests import kit, reference
-from tests.test_elastic_net import BINARY, LATE, SCHEDULES, D, as_dict, dense, labels_of, rows_of
+from tests.test_elastic_net import (
+    BINARY,
+    LATE,
+    SCHEDULES,
+    D,
+    as_dict,
+    dense,
+    labels_of,
+    n_rows,
+    rows_of,
+)
 
 MODELS = [SMIDASClassifier, SMIDASRegressor]
 
@@ -69,9 +80,9 @@ POWERS = [
 def test_equals_the_dense_twin(loss: str) -> None:
     """Compare 10,000 steps for every schedule and many powers, in blocks and one by one."""
     random = np.random.default_rng(list(CODES).index(loss))
-    n = 10_000
+    n = n_rows(loss)
     X = rows_of(random, n)
-    X[:7_000, LATE:] = 0.0
+    X[: n * 7 // 10, LATE:] = 0.0
     y, signed = labels_of(random, X, loss)
     w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
     cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
@@ -86,7 +97,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
                 got = np.empty(hi - lo)
                 for i in range(lo, hi):
                     x = as_dict(X[i])
-                    got[i - lo] = model._margin(x, loss == "logistic")
+                    got[i - lo] = model._margin(x, loss in RESPONSES)
                     model.learn_one(x, y[i], float(w[i]))
             else:
                 got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])

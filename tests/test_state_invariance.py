@@ -54,6 +54,7 @@ from streaml1.features.vocabulary import (
 from streaml1.models.state import capacity, predictor
 from streaml1.optim.l1_ball import L1Ball
 from streaml1.optim.l1_ball_tree import L1BallTree
+from streaml1.optim.tasks import RESPONSES
 
 N, D = 400, 40
 EXAMPLES = max(3, settings.default.max_examples // 3)  # each example is a complete run
@@ -381,7 +382,7 @@ OPERATIONS: list[Callable[[Any, Path], Any]] = [
 def predict(model: Any, x: Any) -> Any:
     if isinstance(model, SoftmaxClassifier):
         return list(model.predict_proba_one(x).values())
-    return model._margin(x, model.loss == "logistic")
+    return model._margin(x, model.loss in RESPONSES)
 
 
 def learn_one(model: Any, s: Stream, lo: int, hi: int) -> list[float]:

@@ -116,7 +116,8 @@ def logged() -> Iterator[None]:
 
 def advise(line: Line, model: OnlineModel) -> None:
     """Warn if a model has diverged, and suggest remedies."""
-    if line.examples >= 100 and (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
+    baseline = line.constant_loss or 0.0  # negative for the Poisson loss of large counts
+    if line.examples >= 100 and (line.loss or 0.0) > baseline + abs(baseline):
         params = model._get_params()
         rates = [
             f"lower --{name}" for name in ("lr", "alpha") if params.get(name, "auto") != "auto"

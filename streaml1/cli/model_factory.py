@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streaml1.cli.program import CommandError
 from streaml1.models.parameters import AUTO, parameters_of
 from streaml1.models.registry import LEARNERS
-from streaml1.optim.tasks import REGRESSION
+from streaml1.optim.tasks import PARAMETERS, REGRESSION
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
@@ -110,6 +110,9 @@ def _require_effect(
 ) -> None:
     """Reject options without effect, given the other options and the `current` parameters."""
     params = {**(current or {}), **given}
+    for loss, name in PARAMETERS.items():
+        if name in given and params.get("loss") != loss:
+            raise CommandError(f"{_option(name)} requires --loss {loss}")
     if model == "elastic-net" and params.get("lr") == AUTO and "schedule" in given:
         raise CommandError(
             "--schedule cannot be combined with --lr auto; omit it or use a number for --lr"

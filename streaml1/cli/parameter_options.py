@@ -19,6 +19,7 @@ from streaml1.models.parameters import (
     text_of_default,
 )
 from streaml1.models.registry import LEARNERS
+from streaml1.optim.tasks import PARAMETERS
 
 __all__ = ["declared_options", "list_of_learners", "parameter_options"]
 
@@ -188,6 +189,8 @@ parameter_options = together(
         "regression": parameters_of(RegressorParameters)["loss"],
         **declared_options()["loss"],
     }),
+    *(_model_option(name, {"regression": parameters_of(RegressorParameters)[name]})
+      for name in PARAMETERS.values()),
 )  # fmt: skip
 
 

@@ -43,7 +43,8 @@ def warm(chosen: tuple[str, ...], extras: tuple[str, ...]) -> None:
 
     start = time.perf_counter()
     _parse()
-    Report("logistic").add([0.5], [True])
+    for loss in ("logistic", "quantile"):
+        Report(loss).add([0.5], [True])
     for learner in chosen or LEARNERS:
         for name in LEARNERS[learner].classes.values():
             kind = getattr(streaml1, name)

@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,16 +91,19 @@ def binaries(y: Any, n: int) -> Any:
     return _each(binary, labels)
 
 
-def value(y: Any) -> float:
+def value(y: Any, nonnegative: bool = False) -> float:
     """Convert the label of a regressor to a float.
 
     Raises
     ------
     BadExample
-        If it is not a number, is not finite, or exceeds 1e50 in magnitude.
+        If it is not a number, is not finite, exceeds 1e50 in magnitude, or is negative with
+        `nonnegative`.
     """
     v = _float(y)
     if abs(v) < VALUE_LIMIT:
+        if nonnegative and v < 0.0:
+            raise BadExample(f"the label must be >= 0 with the Poisson loss, got {shown(y)}")
         return v
     if _is_number(y):
         raise BadExample(
@@ -108,8 +112,8 @@ def value(y: Any) -> float:
     raise BadExample(f"{shown(y)} is not a label of a regressor; labels are numbers")
 
 
-def values(y: Any, n: int) -> Any:
-    """Convert `n` labels of a regressor to floats.
+def values(y: Any, n: int, nonnegative: bool = False) -> Any:
+    """Convert `n` labels of a regressor to floats; with `nonnegative`, reject negative ones.
 
     Raises
     ------
@@ -121,9 +125,10 @@ def values(y: Any, n: int) -> Any:
     labels = column_of("labels", y, n)
     if labels.dtype.kind in "iufb":
         numbers_ = labels.astype(np.float64)
-        if np.all(np.abs(numbers_) < VALUE_LIMIT):
+        lowest = 0.0 if nonnegative else -VALUE_LIMIT
+        if np.all((numbers_ >= lowest) & (np.abs(numbers_) < VALUE_LIMIT)):
             return numbers_
-    return _each(value, labels)
+    return _each(partial(value, nonnegative=nonnegative), labels)
 
 
 def weight(w: Any) -> float:

@@ -41,6 +41,7 @@ from streaml1.models.schedules import rates as rates_of_steps
 from streaml1.models.state import ModelState
 from streaml1.models.state.change_tracking import ChangeTracker
 from streaml1.optim.losses import CODES
+from streaml1.optim.tasks import loss_parameter
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count", "series_like"]
 
@@ -68,6 +69,7 @@ class OnlineModel(SharedParameters, base.Base):
         engine = self.__dict__["_engine"] = ModelState(
             self._rule(),
             CODES[self.loss],
+            loss_parameter(self, self.loss),
             float(self.intercept_init),
             float(self.intercept_lr),
             float(self.clip_gradient),
@@ -94,6 +96,7 @@ class OnlineModel(SharedParameters, base.Base):
         o.intercept_lr = float(self.intercept_lr)
         o.clip_gradient = float(self.clip_gradient)
         o.loss = CODES[self.loss]
+        o.loss_parameter = loss_parameter(self, self.loss)
         self._engine.set_max_nonzero(int(self.max_features or 0))
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:
@@ -461,17 +464,17 @@ class OnlineRegressor(RegressorParameters, OnlineModel, base.MiniBatchRegressor)
     """Base class of regressors."""
 
     def _label(self, y: Any) -> float:
-        if y.__class__ is float and abs(y) < VALUE_LIMIT:
+        if y.__class__ is float and 0.0 <= y < VALUE_LIMIT:
             return float(y)
-        return value(y)
+        return value(y, self.loss == "poisson")
 
     def _labels(self, y: object, n: int) -> Floats:
-        labels: Floats = values(y, n)
+        labels: Floats = values(y, n, self.loss == "poisson")
         return labels
 
     def predict_one(self, x: dict[Hashable, Any]) -> float:
-        """Return the predicted value, which is the margin."""
-        return self._margin(x)
+        """Return the predicted value: the margin, or its exponential for the Poisson loss."""
+        return self._margin(x, self.__dict__["loss"] == "poisson")
 
     def predict_many(self, X: RowsLike) -> Any:
         """Return the predicted value of each row.
@@ -480,7 +483,7 @@ class OnlineRegressor(RegressorParameters, OnlineModel, base.MiniBatchRegressor)
         -------
         A series of the library of X, or an array of shape (n,) if X is not a frame.
         """
-        return series_like(X, self._margins(X), self._y_name)
+        return series_like(X, self._margins(X, self.loss == "poisson"), self._y_name)
 
 
 def require_count(k: int) -> None:

@@ -13,6 +13,7 @@ from streaml1.features.labels import require_mapping
 from streaml1.models.class_labels import Classes
 from streaml1.models.output_buffer import predict_output_rows, predict_outputs
 from streaml1.models.state.predictor import Predictor
+from streaml1.optim.losses import POISSON
 
 __all__ = ["Frozen", "FrozenClasses"]
 
@@ -34,14 +35,16 @@ class Frozen:
     True
     """
 
-    __slots__ = ("_binary", "_reader")
+    __slots__ = ("_binary", "_is_poisson", "_reader")
 
     _binary: bool
+    _is_poisson: bool
     _reader: Predictor
 
     def __init__(self, reader: Predictor, binary: bool) -> None:
         object.__setattr__(self, "_reader", reader)
         object.__setattr__(self, "_binary", binary)
+        object.__setattr__(self, "_is_poisson", bool(reader.online[0].loss == POISSON))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a frozen model is immutable; set {name} on the model itself")
@@ -86,14 +89,14 @@ class Frozen:
             raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> bool | float:
-        """Return whether the margin is above zero, or the margin itself for a regressor.
+        """Return whether the margin is above zero, or the predicted value of a regressor.
 
         Raises
         ------
         BadExample
             If a value is invalid.
         """
-        a = self._margin(x, False)
+        a = self._margin(x, self._is_poisson)
         return a > 0.0 if self._binary else a
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[bool, float]:
@@ -118,7 +121,7 @@ class Frozen:
         BadExample
             If a row is invalid. `row` is the first such row.
         """
-        a = self._reader.margins(self._reader.batch(X), False)
+        a = self._reader.margins(self._reader.batch(X), self._is_poisson)
         return a > 0.0 if self._binary else a
 
     def predict_proba_many(self, X: RowsLike) -> Any:

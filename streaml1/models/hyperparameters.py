@@ -194,7 +194,21 @@ class RegressorParameters(SharedParameters):
         default="squared",
         check=Choice(*REGRESSION),
         doc="Loss function.",
-        details="The squared loss is half the squared error.",
+        details="The squared loss is half the squared error. With the Poisson loss, labels must be "
+        ">= 0 and predictions are the exponential of the margin; a numeric `lr` needs a small "
+        "`clip_gradient`, unless labels are small.",
+    )
+    quantile: float = parameter(
+        default=0.5,
+        check=Number(0.0, 1.0, above=True, below=True),
+        doc="Quantile of the labels that the quantile loss predicts.",
+        details="Other losses ignore it.",
+    )
+    huber_delta: float = parameter(
+        default=1.0,
+        check=Number(0.0, 1e30, above=True),
+        doc="Size of an error from which the Huber loss is linear.",
+        details="Other losses ignore it.",
     )
 
 

@@ -59,6 +59,8 @@ MAX_RATE = 1e10
 
 SHARED_ORDER = (
     "loss",
+    "quantile",
+    "huber_delta",
     "lr",
     "schedule",
     "intercept_lr",
@@ -124,17 +126,25 @@ class Number(Check):
     ----------
     min, max
         The range, both ends included.
-    above
-        Exclude `min` itself.
+    above, below
+        Exclude `min` itself, `max` itself.
     or_none
         Accept None, too.
     """
 
     def __init__(
-        self, min: float, max: float, *, above: bool = False, or_none: bool = False
+        self,
+        min: float,
+        max: float,
+        *,
+        above: bool = False,
+        below: bool = False,
+        or_none: bool = False,
     ) -> None:
-        self.min, self.max, self.above, self.or_none = min, max, above, or_none
+        self.min, self.max, self.above, self.below, self.or_none = min, max, above, below, or_none
         between = f"above {min:g} and at most {max:g}" if above else f"from {min:g} to {max:g}"
+        if above and below:
+            between = f"above {min:g} and below {max:g}"
         self.rule = f"{'None or ' if or_none else ''}a number {between}"
 
     def __call__(self, name: str, value: object) -> Any:  # noqa: D102
@@ -146,7 +156,8 @@ class Number(Check):
             v = float(value)
         except OverflowError:  # an int beyond the range of floats
             v = math.inf
-        if math.isnan(v) or not self.min <= v <= self.max or (self.above and v == self.min):
+        at_end = (self.above and v == self.min) or (self.below and v == self.max)
+        if math.isnan(v) or not self.min <= v <= self.max or at_end:
             raise self.error(name, value)
         return value
 

@@ -189,7 +189,7 @@ class Averaged(RuleState):
         for k in range(lo, hi):
             S += total(self, ids[k]) * values[k]
         a = mean_margin(self.mean, online, S)
-        return losses.sigmoid(a) if out else a
+        return losses.response(online[0].loss, a) if out else a
 
     def prefetch_next(self: Any, ids: Any, values: Any, lo: Any, hi: Any) -> None:
         pass  # `margin` of the plain rule does

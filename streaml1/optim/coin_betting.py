@@ -14,9 +14,9 @@ and a row with the derivative g of the loss, times its sample weight, changes
 $$u = -g\,\frac{z_j}{s_j}, \qquad L_j \leftarrow \max(L_j, |u|), \qquad R_j \leftarrow \max(R_j + w_j u / L_j, 0), \qquad
 \theta_j \leftarrow \theta_j + u, \qquad G_j \leftarrow G_j + |u|$$
 
-c is the initial wealth (`wealth`), Y the mean of $|y|$, which is 1 for labels of $\pm 1$. Every state starts at
-0. $L_j$ is at least the mean sample weight for a loss whose derivative is at most 1, and may be 0 for the
-squared loss. So the predictions scale with the labels, and do not depend on the scale of the sample weights or
+c is the initial wealth (`wealth`), Y the mean of $|y|$, which is 1 for labels of $\pm 1$. For the Poisson loss,
+whose margins are logarithms, Y = 1. Every state starts at 0. $L_j$ is at least the mean sample weight for a loss
+whose derivative is at most 1, and may be 0 for the squared, Huber and Poisson losses. So the predictions scale with the labels, and do not depend on the scale of the sample weights or
 of any feature. With sample weights of 1 and labels of $\pm 1$, $L_j = Y = 1$.
 
 Differences from the paper:
@@ -128,7 +128,7 @@ def _bounded(c: Any, g: float, loss: int, w: float) -> float:
     if w > 0.0:
         c.weights = add_size(c.n_weighted, c.weights, w)
         c.n_weighted += 1.0
-    unbounded = loss == losses.SQUARED
+    unbounded = loss == losses.SQUARED or loss == losses.HUBER or loss == losses.POISSON
     c.floor = c.weights / c.n_weighted if c.n_weighted > 0.0 and not unbounded else 0.0
     largest = max(c.largest, c.floor)
     if largest > 0.0:
@@ -177,11 +177,11 @@ class CoinBetting(RuleState, CoinBettingState):
         """Return the prediction and the bounded gradient; move the intercept."""
         c, o = self.clock[0], online[0]
         b = _intercept(c)
-        p, g = losses.output_and_derivative(o.loss, a + (o.b + b), y)
+        p, g = losses.output_and_derivative(o.loss, a + (o.b + b), y, o.loss_parameter)
         g = _bounded(c, max(-o.clip_gradient, min(o.clip_gradient, g)) * w, o.loss, w)
         if o.intercept_lr > 0.0:
             _bet(c, b, -g, c.floor)
-        c.labels = add_size(c.n, c.labels, abs(y))
+        c.labels = add_size(c.n, c.labels, 1.0 if o.loss == losses.POISSON else abs(y))
         c.n += 1.0
         return p, g
 
@@ -201,9 +201,9 @@ class CoinBetting(RuleState, CoinBettingState):
         c.l1_now = c.l1
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        """Return the margin of a row, or its sigmoid if `out` is not 0."""
+        """Return the margin of a row, or its `losses.response` if `out` is not 0."""
         a = margin(self, ids, values, lo, hi) + (online[0].b + _intercept(self.clock[0]))
-        return losses.sigmoid(a) if out else a
+        return losses.response(online[0].loss, a) if out else a
 
     def renormalize(self) -> None:
         pass

@@ -31,9 +31,22 @@ $$\hat w = \frac{\mathrm{sgn}(Z)\,[\,|Z| - \lambda_1 t]_+}{L + G + \lambda_2 t}\
 The penalty of t examples is one threshold on a sum of gradients, as in dual averaging, and needs no work
 for features that are absent.
 
-**Mixture.** Margins are clipped: for regression to the range of the targets, for classification to ±5, and
-for the logistic loss to 2 beyond the logarithm of the odds of the labels, if that is more. The prediction is
+**Mixture.** Margins are clipped: for regression to the range of the targets and half of it beyond, for
+classification to ±5, and for the logistic loss to 2 beyond the logarithm of the odds of the labels, if that is
+more. The prediction is
 the mean of two mixtures of them (see `lane_table`): fixed share, and a regression on the margins.
+
+**Units.** Rates are multiplied by the unit of margins over that of derivatives. For the absolute, Huber and
+quantile losses the unit of margins is the mean deviation s of the targets, and the factor s, max(1, s / delta) and
+s / max(tau, 1 - tau): all three take the same steps at small residuals if tau = 1/2, and Huber's are those of the
+squared loss if delta > s. The shares of the first mixture have the temperature 2 times the mean loss, twice the
+variance or dispersion of the noise.
+
+**Poisson loss.** Margins are logarithms, with 1 as their unit. The centre is the logarithm of the mean target m, and
+the range from log m - 5 to 2 beyond the largest logarithm of a target. Rates are divided by max(m, 1), and
+derivatives at a by max(1, e^a / max(m, 1)): the curvature e^a has no bound, with this factor the step has. In
+expectation it is still 0 at the true mean. The temperature counts the loss above the smallest one of each target,
+half the deviance.
 
 **Published model.** The mixture predicts the next example. `weights`, and a rule after `publish`, are for
 examples of the next day: the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps,
@@ -42,7 +55,8 @@ averages, the stream drifts and averages lag: it is then the mean of the current
 
 **Robustness.** Means of norms, sample weights, sizes of features and deviations of targets count an outlier
 for at most ten times the mean before it. A sample weight counts relative to their mean. A target counts for at
-most ten mean deviations from the mean. If a column is multiplied by a power of two, all lanes but lane 0 give
+most ten mean deviations from the mean; with the Poisson loss, for at most ten times the largest of the mean, the
+prediction and 1. If a column is multiplied by a power of two, all lanes but lane 0 give
 the same bits.
 
 **Forgetting.** With l1 > 0, a slot outside of the support is cleared once the features that are new since
@@ -91,8 +105,10 @@ from streaml1.optim.structures.lane_clock import (
     MAX_MARGIN,
     count_label,
     count_norms,
+    count_poisson_target,
     count_target,
     rate_scale,
+    rate_unit,
     relative_weight,
 )
 from streaml1.optim.structures.lane_slots import (
@@ -289,11 +305,10 @@ def _step_intercepts(rule: Any, step: float) -> None:
 
 @inlined
 def _update_scales(rule: Any, intercept_lr: float) -> None:
-    """Count norms and targets; set the rates of this step, and the range of the next margins."""
+    """Count norms; set the rates of this step."""
     c = rule.clock[0]
     count_norms(c)
-    unit = c.deviations / max(c.targets, 1) if c.loss == losses.ABSOLUTE else 1.0
-    c.unit = unit
+    unit = c.unit
     c.slope = intercept_lr * (OF_VALUES if losses.is_regression(c.loss) else OF_LABELS) * unit
     scales = stack_buffer()
     plain = rate_scale(c.norms / c.n, c.square) * unit
@@ -344,7 +359,9 @@ def _refresh(rule: Any) -> None:
     """Recompute the rows of the table that follow from others."""
     c, table = rule.clock[0], rule.table
     coin, bets = load_row(table, COIN), load_row(table, BETS)
-    unit = load_row(table, LARGEST) if c.loss == losses.SQUARED else splat(c.unit)
+    unit = splat(1.0 if c.loss == losses.POISSON else c.unit)
+    if c.loss == losses.SQUARED or c.loss == losses.HUBER or c.loss == losses.QUANTILE:
+        unit = mul(load_row(table, LARGEST), unit)
     store_row(table, UNIT, select_negative(coin, mul(load_row(table, WEALTH), unit), splat(1.0)))
     l2 = mul(splat(c.l2 * c.n), bets)
     largest = load_row(table, LARGEST)
@@ -410,31 +427,36 @@ class LaneMixture(RuleState, LaneMixtureState):
     ) -> tuple[float, float]:
         """Return the combined prediction; store the derivatives of the lanes, learn the mixture."""
         c, o, table = self.clock[0], online[0], self.table
+        parameter = o.loss_parameter
         margins = _complete(table, c, load_row(table, MARGIN))
         clipped = _clip(margins, c.low, c.high)
-        a = combine(table, clipped)
+        a = combine(table, c, clipped)
         average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
         regression = losses.is_regression(c.loss)
         w = relative_weight(c, w)
         if regression:
             margins = clipped
-            if w > 0.0:
+            if w > 0.0 and c.loss == losses.POISSON:
+                y = count_poisson_target(c, y, a, o.intercept_lr)
+            elif w > 0.0:
                 y = count_target(c, y, o.intercept_lr)
         elif c.loss == losses.LOGISTIC:
             count_label(c, y, w)
-        g = derivatives(margins, y, c.loss)
+        c.unit = rate_unit(c, parameter)
+        g = derivatives(margins, c, y, parameter)
         g = mul(_clip(g, -o.clip_gradient, o.clip_gradient), splat(w))
         store_row(table, GRADIENT, g)
         largest = load_row(table, LARGEST)
         risen = lane_max(largest, abs_f64x8(g))
         store_row(table, LARGEST, select_negative(load_row(table, COIN), risen, largest))
         _update_scales(self, o.intercept_lr)
-        c.risk += losses.value(c.loss, a, y) * w
-        c.average_risk += losses.value(c.loss, average, y) * w
+        least = losses.poisson_minimum(y) if c.loss == losses.POISSON else 0.0
+        c.risk += (losses.value(c.loss, a, y, parameter) - least) * w
+        c.average_risk += (losses.value(c.loss, average, y, parameter) - least) * w
         temperature = 2.0 * c.risk / c.n if regression else 1.0
         if temperature > 0.0:
-            learn_shares(table, values_of(clipped, y, c.loss), w / temperature)
-        learn_coefficients(table, c, clipped, y, w, c.loss)
+            learn_shares(table, values_of(clipped, y, c.loss, parameter), w / temperature)
+        learn_coefficients(table, c, clipped, y, w, parameter)
         return losses.output(c.loss, a), 1.0
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
@@ -493,15 +515,15 @@ class LaneMixture(RuleState, LaneMixtureState):
             table[A_LOW + k] = 0.0
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        """Return the combined margin, or its sigmoid if `out` is not 0."""
+        """Return the combined margin, or its `losses.response` if `out` is not 0."""
         c, table = self.clock[0], self.table
         margins, averages = _margins(self, ids, values, lo, hi, False)
         margins = _complete(table, c, margins)
         if c.serving:
             a = _served_margin(table, c, margins, averages)
         else:
-            a = combine(table, _clip(margins, c.low, c.high))
-        return losses.sigmoid(a) if out else a
+            a = combine(table, c, _clip(margins, c.low, c.high))
+        return losses.response(c.loss, a) if out else a
 
     def has_capacity(self, nnz: Any) -> bool:
         return nnz * np.uint64(SCRATCH_WIDTH) <= np.uint64(len(self.scratch))

@@ -27,6 +27,7 @@ __all__ = [
     "IRREGULAR",
     "NO_CAPACITY",
     "ONLINE",
+    "ONLINE_WITHOUT_PARAMETER",
     "OVER_CAP",
     "TOO_MANY_FEATURES",
     "learn",
@@ -57,8 +58,15 @@ ONLINE = np.dtype(
         ("most", "i8"),  # cap of the number of non-zero weights; 0: no cap
         ("held", "i8"),  # with a cap: upper bound of their number
         ("cut", "i8"),  # weights dropped for the cap
+        ("loss_parameter", "f8"),  # see `losses`
     ],
     align=True,
+)
+
+
+# As stored by versions whose losses had no parameter.
+ONLINE_WITHOUT_PARAMETER = np.dtype(
+    [(name, ONLINE[name]) for name in (ONLINE.names or ())[:-1]], align=True
 )
 
 

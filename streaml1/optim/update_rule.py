@@ -208,7 +208,7 @@ def output_and_gradient(
     By default there is one output, and the intercept is that of the online record.
     """
     o = online[0]
-    p, g = losses.output_and_derivative(o.loss, a + o.b, y)
+    p, g = losses.output_and_derivative(o.loss, a + o.b, y, o.loss_parameter)
     g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
     o.b -= o.intercept_lr * g
     return p, g
@@ -216,12 +216,12 @@ def output_and_gradient(
 
 @optional
 def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-    """Return the margin of a row that is not learnt, or its sigmoid if `out` is not 0.
+    """Return the margin of a row that is not learnt, or its `losses.response` if `out` is not 0.
 
     It writes nothing of the rule.
     """
     a = margin(rule, ids, values, lo, hi) + online[0].b
-    return losses.sigmoid(a) if out else a
+    return losses.response(online[0].loss, a) if out else a
 
 
 @optional

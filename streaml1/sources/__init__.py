@@ -23,6 +23,7 @@ from streaml1.sources.source import (
     SourceError,
     binary_label,
     class_label,
+    nonnegative_label,
     number_label,
 )
 
@@ -36,6 +37,7 @@ __all__ = [
     "binary_label",
     "class_label",
     "format_of",
+    "nonnegative_label",
     "number_label",
     "open_source",
     "source_options",

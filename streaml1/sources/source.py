@@ -28,6 +28,7 @@ __all__ = [
     "blocks_of",
     "check_block_size",
     "class_label",
+    "nonnegative_label",
     "number_label",
     "read_number",
     "read_weight",
@@ -431,4 +432,18 @@ def number_label(y: Any) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise ValueError(f"invalid label {shown(y)}: it must be a finite number")
+    return value
+
+
+def nonnegative_label(y: Any) -> float:
+    """Convert a label like `number_label`, and reject a negative one, which the Poisson loss lacks.
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite number, or negative.
+    """
+    value = number_label(y)
+    if value < 0.0:
+        raise ValueError(f"invalid label {shown(y)}: with the Poisson loss it must be >= 0")
     return value

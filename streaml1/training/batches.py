@@ -12,7 +12,7 @@ import numpy as np
 from streaml1.core.rows import BadExample
 from streaml1.core.types import Ints
 from streaml1.optim.tasks import REGRESSION
-from streaml1.sources import Reject, binary_label, number_label
+from streaml1.sources import Reject, binary_label, nonnegative_label, number_label
 from streaml1.sources.readers.label_texts import LabelTexts
 from streaml1.training.example_sources import ExampleBlock, select_rows, slice_rows
 
@@ -95,13 +95,15 @@ def label_block(block: ExampleBlock, loss: str, class_label: ReadLabel) -> Label
     if loss == "softmax":
         y, bad = _read_labels(block.y, class_label, None)
     else:
-        y, bad = _label_array(block.y, loss in REGRESSION)
+        y, bad = _label_array(block.y, loss)
     return LabelledBlock(block.x, y, block.w, bad, block)
 
 
-def _label_array(y: Any, regression: bool) -> _Labels:
+def _label_array(y: Any, loss: str) -> _Labels:
     """Return labels as an array of float64 or bool."""
+    regression = loss in REGRESSION
     read, dtype = (number_label, np.float64) if regression else (binary_label, bool)
+    read = nonnegative_label if loss == "poisson" else read
     if isinstance(y, LabelTexts):
         labels, bad = _read_each(y.texts, read, 0)
         reasons = dict(bad)
@@ -110,7 +112,8 @@ def _label_array(y: Any, regression: bool) -> _Labels:
         return _Labels(np.array(labels, dtype)[y.codes], bad_rows)
     column = _as_column(y)
     if column.ndim == 1 and column.dtype.kind in "biuf":
-        if regression and np.isfinite(column).all():
+        lowest = 0.0 if loss == "poisson" else -np.inf
+        if regression and np.isfinite(column).all() and (column >= lowest).all():
             return _Labels(column.astype(np.float64), [])
         if not regression and (column.dtype.kind == "b" or (column == np.sign(column)).all()):
             return _Labels(column > 0, [])

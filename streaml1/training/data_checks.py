@@ -238,7 +238,7 @@ class DataChecks(Observer):
             return
         self._is_judged = True
         weight, loss, baseline = np.subtract(self._report.sums, self._halfway)
-        if weight > 0.0 and baseline > 0.0 and not loss < baseline:
+        if weight > 0.0 and baseline != 0.0 and not loss < baseline:
             name, mean = self._report.loss_name, loss / weight
             self._warn(
                 "no_better",

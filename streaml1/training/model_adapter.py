@@ -14,7 +14,7 @@ from river import base
 
 from streaml1.core.rows import BadExample, shown
 from streaml1.core.types import Example, Label, SampleWeights
-from streaml1.optim.tasks import REGRESSION
+from streaml1.optim.tasks import REGRESSION, RESPONSES
 from streaml1.training.report import MARGINS, MIN_PROBABILITY, NAMES, Report
 
 __all__ = [
@@ -68,7 +68,8 @@ def describe_model(model: Any) -> str:
 
 def prepare(model: Any) -> None:
     """Compile the kernels of a model and of its report, which takes seconds the first time."""
-    Report("logistic").add([0.5], [True])
+    is_quantile = getattr(learner_of(model), "loss", None) == "quantile"
+    Report("quantile" if is_quantile else "logistic").add([0.5], [True])
     if hasattr(model, "progressive_many"):
         labels = (getattr(model, "classes", None) or [True, False])[:2]
         # Shrink what would take long to set up. One cross compiles the same kernels as hundreds,
@@ -128,7 +129,7 @@ def batch_learner(model: Any, loss: str) -> BatchAction:
 def batch_predictor(model: Any, loss: str) -> BatchAction:
     """Return the action that predicts a batch as `batch_learner` does, and learns nothing."""
     if hasattr(model, "progressive_many") and loss != "softmax":
-        return BatchAction(lambda xs, ys, ws: model._margins(xs, loss == "logistic"), UNBOUNDED)
+        return BatchAction(lambda xs, ys, ws: model._margins(xs, loss in RESPONSES), UNBOUNDED)
     if hasattr(model, "progressive_many"):
         predict = model.predict_proba_many
     else:
@@ -245,7 +246,7 @@ def row_predictor(model: Any, loss: str) -> PredictRow:
         return lambda x: _predict_row(model, x, loss)
     if loss == "logistic":
         return lambda x: model.predict_proba_one(x)[True]
-    return lambda x: model._margin(x)
+    return lambda x: model._margin(x, loss in RESPONSES)
 
 
 def row_learner(model: Any) -> Callable[[Any, Any, float], None]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.types import Bools, Model, SourcePosition
+from streaml1.optim.tasks import loss_parameter
 from streaml1.sources.source import Lost, SourceError
 from streaml1.training.batches import (
     LabelledBlock,
@@ -129,7 +130,8 @@ class Run:
     def _new_report(self) -> Report:
         n_classes = len(self.learner.classes_met) if self._loss == "softmax" else 0
         title = f"{self.source.name}: {describe_model(self.model)}"
-        report = Report(self._loss, title, getattr(self.source, "d", None), n_classes)
+        d, parameter = getattr(self.source, "d", None), loss_parameter(self.learner, self._loss)
+        report = Report(self._loss, title, d, n_classes, parameter)
         report.skips = self._policy.skip
         return report
 

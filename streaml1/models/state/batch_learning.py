@@ -42,7 +42,7 @@ class BatchLearner(WeightedState):
     """A state that learns batches."""
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
-        """Margin of each row; with `out`, its sigmoid (see `loop.margins`)."""
+        """Margin of each row; with `out`, its response (see `loop.margins`)."""
         with self.exclusive():
             return super().margins(batch, out, stride)
 

@@ -34,8 +34,8 @@ class ModelState(BatchLearner):
     ----------
     rule
         A rule of `streaml1.optim.update_rule` with no weight set.
-    loss
-        A code of `streaml1.optim.losses`.
+    loss, loss_parameter
+        A code of `streaml1.optim.losses`, and the parameter of the loss.
     intercept
         Initial intercept.
     intercept_lr
@@ -54,6 +54,7 @@ class ModelState(BatchLearner):
         self,
         rule: Any,
         loss: int,
+        loss_parameter: float,
         intercept: float,
         intercept_lr: float,
         clip_gradient: float,
@@ -62,7 +63,7 @@ class ModelState(BatchLearner):
         words: NGrams | None = None,
     ) -> None:
         record = np.zeros(1, loop.ONLINE)
-        record[0] = (0, intercept, intercept_lr, clip_gradient, loss, 0, 0, 0)
+        record[0] = (0, intercept, intercept_lr, clip_gradient, loss, 0, 0, 0, loss_parameter)
         names = IntVocabulary() if hash_bits is None else HashedVocabulary(hash_bits)
         size = predictor.MIN_SLOTS if hash_bits is None else 1 << hash_bits
         super().__init__(rule.grow(size), record, names, crosses, words)

@@ -124,9 +124,12 @@ class Predictor:
         names, slots, size = vocabulary_from_state_dict(state["names"])
         size = size if isinstance(names, HashedVocabulary) else max(size, MIN_SLOTS)
         rule = state["rule"].from_state_dict(size, slots, state["arrays"])
-        ensure(state["online"].dtype == loop.ONLINE, "the online record has the wrong dtype")
+        online = state["online"]
+        layouts = (loop.ONLINE, loop.ONLINE_WITHOUT_PARAMETER)
+        ensure(online.dtype in layouts, "the online record has the wrong dtype")
         record = np.zeros(1, loop.ONLINE)  # aligned, as kernels are compiled for
-        record[:] = state["online"]
+        for name in online.dtype.names:
+            record[name] = online[name]
         made = (getattr(self, "interactions", None), getattr(self, "ngrams", None))
         Predictor.__init__(self, rule, record, names, *state.get("made", made))
 
@@ -144,7 +147,7 @@ class Predictor:
     # One example
 
     def margin(self, x: Mapping[Hashable, Any], out: int) -> float:
-        """Return the margin of an example; with `out`, its sigmoid (see `loop.predict_row`)."""
+        """Return the margin of an example; with `out`, its response (see `loop.predict_row`)."""
         if self.ngrams is not None and not self._reads_text:
             # No dict kernel reads crossed text; with hashing, strings are fast.
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
@@ -295,7 +298,7 @@ class Predictor:
                 raise BadExample(bad.reason, row) from None
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
-        """Margin of each row; with `out`, its sigmoid (see `loop.predict_rows`)."""
+        """Margin of each row; with `out`, its response (see `loop.predict_rows`)."""
         if self.interactions is not None:
             return self._crossed_margins(self.interactions, batch, out, stride)
         return self._margins(self._placed(checked(batch)), out, stride)

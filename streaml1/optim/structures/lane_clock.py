@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
+from streaml1.optim import losses
 
 __all__ = [
     "CLOCK",
@@ -19,8 +20,10 @@ __all__ = [
     "count_label",
     "count_norms",
     "count_target",
+    "count_poisson_target",
     "counted",
     "rate_scale",
+    "rate_unit",
     "relative_weight",
 ]
 
@@ -30,7 +33,8 @@ CLOCK = np.dtype(
         ("l2", "f8"),
         ("sgd", "i8"),
         ("loss", "i8"),
-        ("centre", "f8"),  # added to each lane: the initial intercept, then the mean target
+        # Added to each lane: the initial intercept, then the mean target; Poisson loss: its log.
+        ("centre", "f8"),
         ("n", "i8"),  # examples learnt
         ("sample_weights", "f8"),  # robust sum of the sample weights
         ("norms", "f8"),  # robust sum of |x|
@@ -38,13 +42,13 @@ CLOCK = np.dtype(
         ("targets", "i8"),  # targets counted: those of examples with a sample weight
         ("positives", "f8"),  # sum of the relative sample weights of positive examples
         ("negatives", "f8"),
-        ("deviations", "f8"),  # robust sum of |y - centre|
+        ("deviations", "f8"),  # robust sum of |y - centre|; Poisson loss: of y
         ("risk", "f8"),  # sum of the losses of the mixture
         ("average_risk", "f8"),  # sum of the losses of the averaged learners
         ("squares", "f8"),  # sum of the squares of the clipped margins
         ("low", "f8"),  # range that margins are clipped to
         ("high", "f8"),
-        ("smallest", "f8"),  # range of the targets
+        ("smallest", "f8"),  # range of the targets; Poisson loss: of the logarithms of those > 0
         ("largest", "f8"),
         ("fresh", "i8"),  # features touched for the first time since the last forgetting
         ("retained", "i8"),  # features left then
@@ -53,7 +57,7 @@ CLOCK = np.dtype(
         ("square", "f8"),  # |x|^2
         ("scaled_square", "f8"),  # |z|^2
         ("slope", "f8"),  # rate of the intercepts of elastic nets, over their rates
-        ("unit", "f8"),  # of margins, for losses whose derivative has none
+        ("unit", "f8"),  # of margins over that of derivatives, see `rate_unit`
     ],
     align=True,
 )
@@ -110,6 +114,47 @@ def count_target(c: Any, y: float, intercept_lr: float) -> float:
     if intercept_lr > 0.0:
         c.centre += deviation / c.targets
     return y
+
+
+@inlined
+def count_poisson_target(c: Any, y: float, a: float, intercept_lr: float) -> float:
+    """Count a target of the Poisson loss; return it, but an outlier as ten times what is usual.
+
+    Usual is the largest of the mean target, the mean predicted by the margin `a`, and 1.
+    """
+    if c.targets > 0:
+        mean = c.deviations / c.targets
+        y = min(y, MAX_JUMP * max(mean, losses.poisson_mean(a), 1.0))
+    c.targets += 1
+    c.deviations += y
+    # Half an event at least: the logarithm of the mean is finite.
+    centre = math.log(max(c.deviations, 0.5) / c.targets)
+    if y > 0.0:
+        c.smallest = min(c.smallest, math.log(y))
+        c.largest = max(c.largest, math.log(y))
+    c.low = min(centre - MAX_MARGIN, c.smallest - MAX_LIFT)
+    c.high = max(centre, c.largest) + MAX_LIFT
+    if intercept_lr > 0.0:
+        c.centre = centre
+    return y
+
+
+@inlined
+def rate_unit(c: Any, parameter: float) -> float:
+    """Return the unit of margins over that of derivatives: rates are multiplied by it.
+
+    Margins have the unit of the targets, measured by their mean deviation. Those of the Poisson
+    loss are logarithms, and its derivatives have the unit of the targets.
+    """
+    deviation = c.deviations / max(c.targets, 1)
+    if c.loss == losses.ABSOLUTE:
+        return deviation
+    if c.loss == losses.HUBER:  # like the absolute loss where delta is less than the deviation
+        return max(1.0, deviation / parameter)
+    if c.loss == losses.QUANTILE:
+        return deviation / max(parameter, 1.0 - parameter)
+    # Rare events are not: a single one would be a large step.
+    return 1.0 / max(deviation, 1.0) if c.loss == losses.POISSON else 1.0
 
 
 @inlined

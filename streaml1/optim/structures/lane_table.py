@@ -58,7 +58,9 @@ __all__ = [
     "UNIT",
     "WEALTH",
     "abs_f64x8",
+    "bounded",
     "combine",
+    "damped",
     "derivatives",
     "learn_coefficients",
     "learn_shares",
@@ -137,15 +139,22 @@ def lowest_of(a: Any) -> float:
 
 
 @inlined
-def combine(table: Any, margins: Any) -> float:
+def combine(table: Any, clock: Any, margins: Any) -> float:
     """Return the mean of both mixtures of the clipped margins."""
     weights = add(load_row(table, SHARE), load_row(table, COEFFICIENT))
-    return 0.5 * hsum(mul(margins, weights))
+    return bounded(clock, 0.5 * hsum(mul(margins, weights)))
 
 
 @inlined
-def derivatives(margins: Any, y: float, loss: int) -> Any:
+def bounded(clock: Any, a: float) -> float:
+    """Return a combined margin; clipped like those of the lanes where its exponential counts."""
+    return min(max(a, clock.low), clock.high) if clock.loss == losses.POISSON else a
+
+
+@inlined
+def derivatives(margins: Any, clock: Any, y: float, parameter: float) -> Any:
     """Return the derivatives of the loss at eight margins."""
+    loss = clock.loss
     if loss == losses.LOGISTIC:
         z = mul(margins, splat(y))
         e = exp_neg(abs_f64x8(z))
@@ -155,12 +164,24 @@ def derivatives(margins: Any, y: float, loss: int) -> Any:
     a, g = stack_buffer(), stack_buffer()
     store_f64x8(np.uint64(a.ctypes.data), margins)
     for k in range(LANE):
-        g[k] = losses.derivative(loss, a[k], y)
+        g[k] = damped(clock, a[k], losses.derivative(loss, a[k], y, parameter))
     return load_f64x8(np.uint64(g.ctypes.data))
 
 
 @inlined
-def values_of(margins: Any, y: float, loss: int) -> Any:
+def damped(clock: Any, a: float, g: float) -> float:
+    """Return a derivative at `a`; that of the Poisson loss divided by how far exp(a) exceeds usual.
+
+    The curvature of this loss, exp(a), would make any fixed rate diverge on rows with large means.
+    Divided, it is at most that at the mean target. The expected step at the true mean remains 0.
+    """
+    if clock.loss == losses.POISSON:
+        g /= max(1.0, clock.unit * losses.poisson_mean(a))
+    return g
+
+
+@inlined
+def values_of(margins: Any, y: float, loss: int, parameter: float) -> Any:
     """Return the losses of eight margins."""
     if loss == losses.LOGISTIC:
         z = mul(margins, splat(y))
@@ -168,7 +189,7 @@ def values_of(margins: Any, y: float, loss: int) -> Any:
     a, value = stack_buffer(), stack_buffer()
     store_f64x8(np.uint64(a.ctypes.data), margins)
     for k in range(LANE):
-        value[k] = losses.value(loss, a[k], y)
+        value[k] = losses.value(loss, a[k], y, parameter)
     return load_f64x8(np.uint64(value.ctypes.data))
 
 
@@ -186,16 +207,19 @@ def learn_shares(table: Any, values: Any, factor: float) -> None:
 
 
 @inlined
-def learn_coefficients(table: Any, clock: Any, margins: Any, y: float, w: float, loss: int) -> None:
+def learn_coefficients(
+    table: Any, clock: Any, margins: Any, y: float, w: float, parameter: float
+) -> None:
     """Take a normalised gradient step on the coefficients of the second mixture.
 
     Mattern (2013), *Linear and geometric mixtures*: an online regression over the margins.
     """
     coefficients = load_row(table, COEFFICIENT)
-    a = hsum(mul(margins, coefficients))
+    a = bounded(clock, hsum(mul(margins, coefficients)))
     square = hsum(mul(margins, margins))
     clock.squares += square
     q = max(clock.squares / clock.n, square / MAX_SQUARE)
     if q > 0.0:
-        rate = COEFFICIENT_RATE * clock.unit * w * losses.derivative(loss, a, y) / q
+        g = damped(clock, a, losses.derivative(clock.loss, a, y, parameter))
+        rate = COEFFICIENT_RATE * clock.unit * w * g / q
         store_row(table, COEFFICIENT, sub(coefficients, mul(margins, splat(rate))))

@@ -9,7 +9,7 @@ from typing import Any
 from streaml1.core.rows import BadExample
 from streaml1.core.types import Model
 from streaml1.optim.tasks import REGRESSION
-from streaml1.sources import binary_label, number_label
+from streaml1.sources import binary_label, nonnegative_label, number_label
 from streaml1.sources.readers.events import Event
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.config import RunConfig
@@ -151,6 +151,8 @@ class DelayedLabelRun(Run):
     def _parse_label(self, y: Any) -> Any:
         if self._loss == "softmax":
             return self.source.label(y)
+        if self._loss == "poisson":
+            return nonnegative_label(y)
         return number_label(y) if self._loss in REGRESSION else binary_label(y)
 
     def _handle_features(self, row: int, event: Event, y: Any, time: float | None) -> bool:

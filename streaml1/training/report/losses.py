@@ -19,6 +19,9 @@ NAMES = {
     "squared_hinge": "squared hinge loss",
     "squared": "squared loss",
     "absolute": "absolute loss",
+    "huber": "Huber loss",
+    "quantile": "quantile loss",
+    "poisson": "Poisson loss",
     "softmax": "log-loss",
 }
 MARGINS = ("hinge", "smoothed_hinge", "squared_hinge")
@@ -27,7 +30,13 @@ MIN_PROBABILITY = 1e-15
 """As in river: an example that a model gets wrong with certainty costs at most 34.5."""
 
 
-def losses(loss: str, p: NDArray[np.float64], y: NDArray[Any] | bool) -> NDArray[np.float64]:
+MIN_MEAN = 1e-300
+"""Smallest mean of the Poisson loss, whose logarithm is finite."""
+
+
+def losses(
+    loss: str, p: NDArray[np.float64], y: NDArray[Any] | bool, parameter: float = 0.0
+) -> NDArray[np.float64]:
     """Return the loss of each progressive prediction.
 
     Parameters
@@ -38,8 +47,10 @@ def losses(loss: str, p: NDArray[np.float64], y: NDArray[Any] | bool) -> NDArray
         Predictions: probabilities of True for `"logistic"`, margins for the hinges, values for
         regressors, shape (..., n); for `"softmax"` the probabilities of all labels, shape (n, k).
     y
-        Labels: bool, or numbers for `"squared"` and `"absolute"`; for `"softmax"` the columns of
-        the labels in `p`.
+        Labels: bool, or numbers for the losses of regressors; for `"softmax"` the columns of the
+        labels in `p`.
+    parameter
+        The parameter of the loss, see `optim.losses`.
 
     Returns
     -------
@@ -74,7 +85,17 @@ def losses(loss: str, p: NDArray[np.float64], y: NDArray[Any] | bool) -> NDArray
         return np.where(slack >= 1.0, slack - 0.5, 0.5 * np.minimum(slack, 1.0) ** 2)
     with np.errstate(over="ignore"):  # a model that has diverged has an infinite loss
         error: NDArray[np.float64] = p - y
-        return np.abs(error) if loss == "absolute" else 0.5 * error**2
+        if loss == "quantile":
+            return np.where(error < 0.0, -parameter * error, (1.0 - parameter) * error)
+        if loss == "poisson":
+            cost = p - y * np.log(np.maximum(p, MIN_MEAN))
+            return cost
+        size = np.abs(error)
+        if loss == "huber":
+            inner = np.minimum(size, parameter)
+            cost = inner * (size - 0.5 * inner)
+            return cost
+        return size if loss == "absolute" else 0.5 * error**2
 
 
 def baseline_predictions(loss: str, n: Floats, total: Floats) -> Floats:
@@ -92,9 +113,12 @@ def baseline_predictions(loss: str, n: Floats, total: Floats) -> Floats:
     Returns
     -------
     ndarray of float64
-        The constant with the smallest mean loss on those examples. Half an example of each label
-        is added for classifiers.
+        The constant with the smallest mean loss on those examples; the mean for regressors. Half
+        an example of each label is added for classifiers, half an event for the Poisson loss. For
+        the quantile loss see `running_quantile.py`.
     """
+    if loss == "poisson":
+        return (total + 0.5) / (n + 1.0)
     if loss in REGRESSION:
         return np.divide(total, n, out=np.zeros(len(n)), where=n > 0.0)
     rate = (total + 0.5) / (n + 1.0)

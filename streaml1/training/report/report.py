@@ -22,6 +22,7 @@ from streaml1.training.report.line import Line
 from streaml1.training.report.losses import NAMES, baseline_predictions, losses
 from streaml1.training.report.plot import figure, require_plotting
 from streaml1.training.report.reliability import N_BINS, ReliabilityBin, reliability_bins
+from streaml1.training.report.running_quantile import RunningQuantile
 from streaml1.training.report.sums import LabelCounts, Sums, accumulate, as_floats, prefix_sums
 from streaml1.training.report.text_table import (
     describe_line,
@@ -69,13 +70,15 @@ class Report:
     ----------
     loss
         `"logistic"`, `"hinge"`, `"smoothed_hinge"`, `"squared_hinge"`, `"squared"`,
-        `"absolute"`, or `"softmax"` for several labels.
+        `"absolute"`, `"huber"`, `"quantile"`, `"poisson"`, or `"softmax"` for several labels.
     title
         Title of the plot: the data and the model.
     d
         Number of features, if known.
     k
         Number of labels known beforehand, for `"softmax"`.
+    loss_parameter
+        The quantile of the quantile loss, delta of the Huber loss.
 
     Raises
     ------
@@ -113,10 +116,18 @@ class Report:
     (2, 0.46, 0.49)
     """
 
-    def __init__(self, loss: str, title: str = "", d: int | None = None, k: int = 0) -> None:
+    def __init__(
+        self,
+        loss: str,
+        title: str = "",
+        d: int | None = None,
+        k: int = 0,
+        loss_parameter: float = 0.5,
+    ) -> None:
         if loss not in NAMES:
             raise ValueError(f"loss must be one of {', '.join(NAMES)}, got {loss!r}")
         self.loss = loss
+        self.loss_parameter = loss_parameter
         self.title = title
         self.d = d
         self.lines: list[Line] = []
@@ -137,6 +148,7 @@ class Report:
         self._total = 0.0  # weighted sum of the labels
         self._window = None if loss in (*REGRESSION, "softmax") else Window()
         self._counts = LabelCounts(k)
+        self._quantile = RunningQuantile(loss_parameter)
         self._started = self._lined = time.perf_counter()
 
     def __len__(self) -> int:
@@ -239,6 +251,7 @@ class Report:
         self.pass_number = pass_number
         self._all, self._recent, self._total = Sums(), Sums(), 0.0
         self._counts = LabelCounts(self._counts.known)
+        self._quantile = RunningQuantile(self.loss_parameter)
         if self._window is not None:
             self._window = Window()
 
@@ -277,8 +290,11 @@ class Report:
         # Row 0: the model. Row 1: the baseline.
         predictions = np.empty((2, len(outputs)))
         predictions[0] = outputs
-        predictions[1] = baseline_predictions(self.loss, before.weights, before.totals)
-        costs = losses(self.loss, predictions, labels)
+        if self.loss == "quantile":
+            predictions[1] = self._quantile.add(as_floats(labels), weights)
+        else:
+            predictions[1] = baseline_predictions(self.loss, before.weights, before.totals)
+        costs = losses(self.loss, predictions, labels, self.loss_parameter)
         error = (
             losses("absolute", outputs, labels)
             if is_regression
@@ -476,6 +492,7 @@ class Report:
             "seconds": time.perf_counter() - self._started,
             "warnings": [self.warnings, self._new_warnings],
             "pass_number": self.pass_number,
+            "quantile": self._quantile.state.tolist(),
         }
         arrays: dict[str, NDArray[Any]] = {}
         if self.held_out is not None:
@@ -497,6 +514,8 @@ class Report:
             self._all.label = self._total
         self.warnings, self._new_warnings = facts.get("warnings", ({}, []))
         self.pass_number = facts.get("pass_number", 1)
+        if "quantile" in facts:
+            self._quantile.state[:] = facts["quantile"]
         if self.held_out is not None:
             # What was learnt cannot be held out: the choice of the first pass holds.
             nothing = {"every": 0, "first_pass": {}, "n_closed": 0}
