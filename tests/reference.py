@@ -696,7 +696,7 @@ class ScaledFTRL(Online):
             self.theta + G - (np.sqrt(self.n + G**2) - np.sqrt(self.n)) / self.rate * self.v
         )
         self.n = self.n + G**2
-        self.labels.add(abs(y), zeros=True)
+        self.labels.add(1.0 if self.loss == "poisson" else abs(y), zeros=True)
         self.squares.add(float(z @ z))
         if self.alpha == "auto":
             self.rate = 3.0 * max(self.labels.mean, 1e-150) / math.sqrt(self.squares.mean)

@@ -9,7 +9,7 @@ $$\sigma = \frac{\sqrt{n + G^2} - \sqrt{n}}{\alpha}, \qquad \theta \leftarrow \t
 $$w = \begin{cases}0 & \text{if } |\theta| \le \lambda_1\\
 -\dfrac{\theta - \mathrm{sgn}(\theta)\lambda_1}{(\beta Y + \sqrt{n})/\alpha + \lambda_2} & \text{else}\end{cases}$$
 
-Y is the mean of $|y|$, which is 1 for labels of $\pm 1$. Without a given rate, $\alpha = 3 Y / \sqrt{S}$, where S is the
+Y is the mean of $|y|$, which is 1 for labels of $\pm 1$; for the Poisson loss, whose margins are logarithms, Y is 1. Without a given rate, $\alpha = 3 Y / \sqrt{S}$, where S is the
 mean of $1 + \sum_j z_j^2$ over the rows so far: the first steps of a row change its margin by a few units of the
 labels, whatever the number of features in a row. 3 was the best constant on six streams of 6 to 155 features
 per row; from 1.5 to 4 the geometric mean of the losses varies by 4 %. $\sigma$ takes the $\alpha$ that w was computed
@@ -140,9 +140,9 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         """Return the prediction and the gradient; move the intercept."""
         c, o = self.clock[0], online[0]
         b = _intercept(c)
-        p, g = losses.output_and_derivative(o.loss, a + (o.b + b), y)
+        p, g = losses.output_and_derivative(o.loss, a + (o.b + b), y, o.loss_parameter)
         g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
-        c.labels = add_size(c.examples, c.labels, abs(y))
+        c.labels = add_size(c.examples, c.labels, 1.0 if o.loss == losses.POISSON else abs(y))
         if o.intercept_lr > 0.0:
             n = c.n + g * g
             c.theta += g - (math.sqrt(n) - math.sqrt(c.n)) * c.over_alpha * b
@@ -173,9 +173,9 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         c.l2_now = c.l2
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        """Return the margin of a row, or its sigmoid if `out` is not 0."""
+        """Return the margin of a row, or its `losses.response` if `out` is not 0."""
         a = margin(self, ids, values, lo, hi) + (online[0].b + _intercept(self.clock[0]))
-        return losses.sigmoid(a) if out else a
+        return losses.response(online[0].loss, a) if out else a
 
     def renormalize(self) -> None:
         pass
