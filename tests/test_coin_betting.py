@@ -388,7 +388,7 @@ def test_parameters_out_of_range_are_rejected() -> None:
             ({"wealth": 0.0}, "wealth must be a number from 1e-30 to 1e+10, got 0.0"),
             ({"wealth": "much"}, "wealth must be a number from 1e-30 to 1e+10, got 'much'"),
             ({"l1": -1.0}, "l1 must be a number from 0 to 1e+30, got -1.0"),
-            ({"loss": "absolute"}, "\"smoothed_hinge\", got 'absolute'"),
+            ({"loss": "absolute"}, "\"squared_hinge\", got 'absolute'"),
         ],
     )
 
