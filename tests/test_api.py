@@ -104,6 +104,7 @@ SPECIFIC: dict[str, dict[str, Any]] = {
     },
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
+LOSS_PARAMETERS = {"quantile": 0.5, "huber_delta": 1.0}  # of regressors
 RATELESS = ("FTRL", "Pegasos")  # families without `lr`
 AVERAGED = ("ElasticNet", "Pegasos", "TruncatedGradient")  # families with `average`
 MODELS = list(modules_of_classes())
@@ -140,6 +141,7 @@ def test_signature_of_models(name: str) -> None:
     expected = {
         **specific_parameters(name),
         **({} if name == "SoftmaxClassifier" else {"loss": loss}),
+        **(LOSS_PARAMETERS if name.endswith("Regressor") else {}),
         **rates,
         **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
         **({"average": False} if averages else {}),
@@ -165,9 +167,12 @@ def test_methods_of_models(name: str) -> None:
     }
     river = {"clone", "predict_proba_one", "predict_proba_many"}
     multiclass = {"classes_met"} if name == "SoftmaxClassifier" else set()
-    assert (
-        public_objects
-        <= {*methods, *SHARED, *specific_parameters(name), "loss", "average"} | river | multiclass
+    losses = LOSS_PARAMETERS.keys() if name.endswith("Regressor") else set()
+    assert public_objects <= (
+        {*methods, *SHARED, *specific_parameters(name), "loss", "average"}
+        | losses
+        | river
+        | multiclass
     )
 
 
