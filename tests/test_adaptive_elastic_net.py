@@ -236,7 +236,7 @@ def test_parameters_out_of_range_are_rejected() -> None:
             ({"delta": 0.0}, "delta must be a number from 1e-100 to 1e+10, got 0.0"),
             ({"l1": -1.0}, "l1 must be a number from 0 to 1e+30, got -1.0"),
             ({"l2": math.nan}, "l2 must be a number from 0 to 1e+30, got nan"),
-            ({"loss": "absolute"}, "\"smoothed_hinge\", got 'absolute'"),
+            ({"loss": "absolute"}, "\"squared_hinge\", got 'absolute'"),
         ],
     )
 

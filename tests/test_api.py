@@ -92,7 +92,7 @@ SPECIFIC: dict[str, dict[str, Any]] = {
     "EG": {"radius": 10.0, "n_features": 2**18, "nonnegative": False},
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
     "FOBOS": {"strength": 1e-4, "norm": "l2"},
-    "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
+    "FTRL": {"alpha": "auto", "beta": 1.0, "scaled": None, "l1": 1.0, "l2": 0.0},
     "L1Ball": {"radius": 10.0, "nonnegative": False, "index": "wheel"},
     "Pegasos": {"l2": 1e-4, "project": True},
     "SMIDAS": {"l1": 1e-4, "p": None, "n_features": 2**20},

@@ -512,7 +512,7 @@ def test_growth_by_one_name_at_a_time() -> None:
 
 @pytest.mark.parametrize("kind", [dict, Dict])
 def test_dict_of_100_000_features(kind: Any) -> None:
-    model, int_model = new_model(), ElasticNetClassifier(lr=0.1, l1=1e-3, l2=1e-2)
+    model, int_model = new_model(lr=0.1), ElasticNetClassifier(lr=0.1, l1=1e-3, l2=1e-2)
     int_model.learn_one({100_001: 1.0}, True)
     big = kind({f"b{k}": 1.0 for k in range(100_000)})
     assert model._margin(big) == model.intercept

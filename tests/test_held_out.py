@@ -324,7 +324,7 @@ def test_table_says_held_out() -> None:
     assert state(streaml1.load("m")) == state(model)
     assert result.stdout.count("held-out held-out") == 1
     assert report.table().count("held-out held-out") == 1
-    assert result.stdout.splitlines()[-3] == report.summary()
+    assert result.stdout.splitlines()[-4] == report.summary()
     lines = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
     assert [(line["pass_number"], line["held_out"]) for line in lines] == [
         (line.pass_number, line.held_out) for line in report.lines

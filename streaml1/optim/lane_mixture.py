@@ -631,7 +631,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         c, table = rule.clock[0], rule.table.reshape(ROWS, LANES)
         c.l1, c.l2, c.sgd, c.loss, c.centre = l1, l2, sgd, loss, b
         c.unit = 1.0
-        regression = losses.is_regression(loss)
+        regression = loss >= losses.SQUARED  # to call `is_regression` here would import numba
         c.smallest = c.largest = b
         c.low, c.high = (b, b) if regression else (-MAX_MARGIN, MAX_MARGIN)
         elastic, coins = slice(0, 4), slice(4, LANES)

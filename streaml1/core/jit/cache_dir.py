@@ -26,7 +26,8 @@ COMPILED_SOURCES = (
     *("core/prefetch.py", "text/*.py", "optim/*.py", "optim/structures/*.py"),
     *("features/dedup.py", "features/dedup_text.py", "features/vocabulary/*.py"),
     *("features/interactions/*.py", "features/ngrams/tokenizer.py", "features/dict_reader/*.py"),
-    *("models/state/change_tracking.py", "solvers/*.py", "training/report/sums.py"),
+    *("models/state/change_tracking.py", "solvers/*.py"),
+    *("training/report/sums.py", "training/report/running_quantile.py"),
 )
 """All files with compiled code, as glob patterns relative to the package."""
 
