@@ -42,7 +42,7 @@ def rows_of(rows: list[tuple[dict[int, float], float]]) -> Rows:
 def learn_rows(rule: Any, rows: Rows) -> Any:
     """Return the rule after w + step x and a projection for each row."""
     record = np.zeros(1, loop.ONLINE).view(np.recarray)
-    record[0] = (0, 0.0, 0.0, 1e12, ABSOLUTE, 0, 0, 0)
+    record.clip_gradient, record.loss = 1e12, ABSOLUTE
     n = len(rows.steps)
     y = np.where(rows.steps < 0.0, -1e40, 1e40)
     p, w, eta, i = np.empty(n), np.ones(n), np.abs(rows.steps), 0

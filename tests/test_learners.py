@@ -26,6 +26,7 @@ LINEAR = [name for name in CLASSES if name != "SoftmaxClassifier"]  # it has k o
 REQUIRED: dict[str, dict[str, Any]] = {
     "EG": {"n_features": D},
     "ElasticNet": {"lr": 0.1},  # "auto" has a twin of its own in test_lane_mixture.py
+    "FTRL": {"alpha": 0.1},  # "auto" scales features: test_scaled_ftrl.py
     "SMIDAS": {"p": 3.0},
 }
 """Parameters whose defaults depend on the number of features, or that choose another rule."""
