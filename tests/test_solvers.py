@@ -24,11 +24,12 @@ from streaml1.solvers import objective
 from streaml1.solvers.data import Data, check_choice, check_run, check_strength, unsupported
 from streaml1.solvers.loss_terms import dual_bound, make_loss_term
 from streaml1.solvers.penalties import make_penalty
+from streaml1.solvers.prox_sdca import LOSSES
 from streaml1.solvers.solution import NotConverged, Trace
 from tests import reference_solvers as reference
 from tests.solver_data import toy
 
-SCALAR_LOSSES = list(CODES)
+SCALAR_LOSSES = list(LOSSES)
 
 
 def test_matrices() -> None:

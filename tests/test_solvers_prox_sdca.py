@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from streaml1.optim.losses import CODES
 from streaml1.solvers import NotConverged, fista, prox_sdca, scd, sdca
+from streaml1.solvers.prox_sdca import LOSSES
 from streaml1.solvers.prox_steps import SquaredNorm
 from streaml1.solvers.solution import Trace
 from tests import reference_ascent as reference
 from tests.reference_solvers import mean_loss, penalty
 from tests.solver_data import DEGENERATE, degenerate, real, toy
 
-SCALAR_LOSSES = list(CODES)
+SCALAR_LOSSES = list(LOSSES)
 SMOOTH = ["logistic", "smoothed_hinge", "squared"]
 
 

@@ -18,6 +18,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 from streaml1.optim.losses import CODES
 from streaml1.solvers import NotConverged, dual_steps, fista, sdca
 from streaml1.solvers.dual_steps import is_at_bound, label_logit
+from streaml1.solvers.prox_sdca import LOSSES
 from streaml1.solvers.sampling import fill_order, rng_state
 from streaml1.solvers.solution import Trace
 from tests import reference_ascent as reference
@@ -25,7 +26,7 @@ from tests.reference_solvers import loss as slow_loss
 from tests.reference_solvers import mean_loss, penalty
 from tests.solver_data import DEGENERATE, degenerate, real, toy
 
-FIVE = list(CODES)
+FIVE = list(LOSSES)
 ORDERS = ["permutation", "random", "cyclic"]
 
 

@@ -10,13 +10,13 @@ SNIPPET = """
 import streaml1
 from streaml1 import FTRLClassifier
 
-reveal_type(streaml1.FTRLClassifier(alpha=0.5).alpha)
+reveal_type(streaml1.FTRLClassifier(beta=0.5).beta)
 streaml1.ElasticNetRegressor(l1=1e-3, lr="auto", cross=[("a", "b")], average=True)
 streaml1.SoftmaxClassifier(classes=["a", "b"])
 streaml1.PegasosClassifier(loss="hinge")
 FTRLClassifier(alhpa=1)
 FTRLClassifier(lr=0.1)
-FTRLClassifier(alpha="large")
+FTRLClassifier(beta="large")
 FTRLClassifier(0.5)
 streaml1.PegasosClassifier(schedule="constant")
 streaml1.SoftmaxClassifier(loss="logistic")
@@ -27,7 +27,7 @@ SEEN = {
     5: 'Revealed type is "float"',
     9: 'Unexpected keyword argument "alhpa" for "FTRLClassifier"',
     10: 'Unexpected keyword argument "lr" for "FTRLClassifier"',
-    11: 'Argument "alpha" to "FTRLClassifier" has incompatible type "str"; expected "float"',
+    11: 'Argument "beta" to "FTRLClassifier" has incompatible type "str"; expected "float"',
     12: 'Too many positional arguments for "FTRLClassifier"',
     13: 'Unexpected keyword argument "schedule" for "PegasosClassifier"',
     14: 'Unexpected keyword argument "loss" for "SoftmaxClassifier"',

@@ -80,7 +80,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
     >>> import streaml1
     >>> model = streaml1.ElasticNetClassifier(l1=1e-4)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.328774
+    LogLoss: 0.325819
 
     References
     ----------

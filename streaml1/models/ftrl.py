@@ -65,7 +65,7 @@ class FTRLClassifier(_FTRL, OnlineClassifier):
     >>> import streaml1
     >>> model = streaml1.FTRLClassifier()
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.294366
+    LogLoss: 0.295711
 
     References
     ----------
@@ -96,7 +96,7 @@ class FTRLRegressor(_FTRL, OnlineRegressor):
     >>> import streaml1
     >>> model = streaml1.FTRLRegressor()
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.70447
+    MAE: 0.667077
 
     References
     ----------
