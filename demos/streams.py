@@ -35,8 +35,8 @@ with tempfile.NamedTemporaryFile() as readable:
         p.append(example.get_simplelabel_prediction())
         vw.finish_example(example)
     vw.finish()
-    _, _, weights = open(readable.name).read().partition("\\n:0\\n")
-n = sum(1 for line in weights.splitlines() if float(line.split(":")[1].split()[0]) != 0.0)
+    lines = [line.partition(":") for line in open(readable.name)]
+n = sum(1 for slot, _, rest in lines if slot.isdigit() and float(rest.split()[0]) != 0.0)
 print(json.dumps([p, n]))
 """
 
