@@ -12,6 +12,8 @@ import numpy as np
 from bench_kit import CONSOLE, SEED, clicks, csr_dicts, elastic_net, new_table, random_words, w1
 from river import linear_model, optim
 
+import streaml1
+
 Dicts = list[dict[str, Any]]
 BLOCK = 500  # examples that a learner takes before the next one has its turn
 
@@ -31,6 +33,7 @@ class Contender(NamedTuple):
 
 
 OURS = "streaml1, l1 = l2 = 1e-6"
+AUTO = 'streaml1, lr="auto"'
 FALLBACK = "streaml1, dict subclass: pure-Python fallback"
 RIVER = "river, no penalty"
 
@@ -57,14 +60,15 @@ def compare_with_river(title: str, ours: Dicts, theirs: Dicts, ys: list[bool], e
     subclassed: Dicts = [PlainDict(x) for x in ours]
     contenders = {
         OURS: Contender(elastic_net(eta), ours),
+        AUTO: Contender(streaml1.ElasticNetClassifier(l1=1e-6, l2=1e-6), ours),
         FALLBACK: Contender(elastic_net(eta), subclassed),
         RIVER: Contender(linear_model.LogisticRegression(optim.SGD(eta)), theirs),
         "river, l1 = 1e-6": Contender(
             linear_model.LogisticRegression(optim.SGD(eta), l1=1e-6), theirs
         ),
     }
-    for xs in (ours, subclassed):  # compile
-        learner = elastic_net(eta)
+    for name in (OURS, AUTO, FALLBACK):  # compile
+        learner, xs = contenders[name].learner.clone(), contenders[name].xs
         for _ in range(2):
             learner.predict_proba_one(xs[0])
             learner.learn_one(xs[0], True)
