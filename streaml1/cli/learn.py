@@ -14,7 +14,7 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.live_table import Screen
 from streaml1.cli.messages import advise, logged, report_problem
-from streaml1.cli.model_factory import change, loaded, new_learner, published
+from streaml1.cli.model_factory import change, loaded, new_learner
 from streaml1.cli.option_checks import (
     MODEL_REMEDY,
     require_holdout,
@@ -251,7 +251,7 @@ def learn(
         if regret_of is not None:
             click.echo("\n" + regret_of.regret(done.title).table())
         if save is not None and recent is not None:
-            _compare_saved(save, recent, done.examples)
+            _compare_saved(learner, save, recent, done.examples)
         _list_files({"model: ": save, "checkpoint: ": checkpoint, "report: ": report, "": plot})
     elif waits:
         _report(done, learner, 0, checkpoint)
@@ -314,9 +314,18 @@ def _report(
     _warn(done, learner, checkpoint)
 
 
-def _compare_saved(path: Path, recent: RecentExamples, n_examples: int) -> None:
-    """Print the calibration of a saved model beside that of the run; warn if they differ."""
-    compared = recent.calibration_of(published(path))
+def _compare_saved(
+    learner: OnlineModel, path: Path, recent: RecentExamples, n_examples: int
+) -> None:
+    """Print the calibration of the saved model beside that of the run; warn if they differ.
+
+    From here on the learner predicts as its file does: a model read from it would take as much
+    memory again.
+    """
+    from streaml1.optim.update_rule import publish
+
+    publish(learner._state.rule)
+    compared = recent.calibration_of(learner)
     if compared is None:
         return
     click.echo(compared.sentence())

@@ -71,7 +71,7 @@ class RecentExamples(Observer):
         self._n_kept = 0
 
     def on_batch(self, batch: Batch) -> None:
-        """Keep a batch, and drop those that are no longer among the last."""
+        """Keep a batch, and drop the oldest ones that are no longer needed."""
         if batch.y is None:
             return
         self._batches.append(batch)
