@@ -298,7 +298,7 @@ def derivative(loss: int, a: float, y: float, parameter: float = 0.0) -> float:
 
 @inlined
 def output(loss: int, a: float) -> float:
-    """Return what is reported of a margin.
+    """Return the prediction that is reported for a margin.
 
     It is the probability of True if the loss is logistic, the mean if it is that of Poisson, else
     the margin.

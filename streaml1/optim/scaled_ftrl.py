@@ -9,11 +9,10 @@ $$\sigma = \frac{\sqrt{n + G^2} - \sqrt{n}}{\alpha}, \qquad \theta \leftarrow \t
 $$w = \begin{cases}0 & \text{if } |\theta| \le \lambda_1\\
 -\dfrac{\theta - \mathrm{sgn}(\theta)\lambda_1}{(\beta Y + \sqrt{n})/\alpha + \lambda_2} & \text{else}\end{cases}$$
 
-Y is the mean of $|y|$, which is 1 for labels of $\pm 1$; for the Poisson loss, whose margins are logarithms, Y is 1. Without a given rate, $\alpha = 3 Y / \sqrt{S}$, where S is the
-mean of $1 + \sum_j z_j^2$ over the rows so far: the first steps of a row change its margin by a few units of the
-labels, whatever the number of features in a row. 3 was the best constant on six streams of 6 to 155 features
-per row; from 1.5 to 4 the geometric mean of the losses varies by 4 %. $\sigma$ takes the $\alpha$ that w was computed
-with.
+Y is the mean of $|y|$, which is 1 for labels of $\pm 1$; for the Poisson loss, whose margins are logarithms,
+Y is 1. Without a given rate, $\alpha = 3 Y / \sqrt{S}$, where S is the mean of $1 + \sum_j z_j^2$ over the rows so
+far: the first steps of a row change its margin by a few units of the labels, whatever the number of features in a
+row. The 3 was chosen on streams of 6 to 155 features per row. $\sigma$ takes the $\alpha$ that w was computed with.
 
 The intercept is a coordinate with z = 1 and $\lambda_1 = \lambda_2 = 0$, added to its initial value.
 

@@ -64,7 +64,7 @@ class FeatureSizes:
         self._n_sorted = 0
 
     def add(self, x: Any, lo: int, hi: int) -> None:
-        """Offer consecutive rows; every so many times some of them join the sample."""
+        """Offer consecutive rows; at intervals, some of them join the sample."""
         self._n_offered += 1
         if (self._n_offered - 1) % self._stride or hi <= lo:
             return

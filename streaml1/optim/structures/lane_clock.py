@@ -118,9 +118,9 @@ def count_target(c: Any, y: float, intercept_lr: float) -> float:
 
 @inlined
 def count_poisson_target(c: Any, y: float, a: float, intercept_lr: float) -> float:
-    """Count a target of the Poisson loss; return it, but an outlier as ten times what is usual.
+    """Count a target of the Poisson loss; return it, clipped to ten times the usual size.
 
-    Usual is the largest of the mean target, the mean predicted by the margin `a`, and 1.
+    The usual size is the largest of the mean target, the mean predicted by the margin `a`, and 1.
     """
     if c.targets > 0:
         mean = c.deviations / c.targets
