@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-from streams import Examples, Outcome, load_examples, progressive_outcome, to_csr, vw_outcome
+from streams import (
+    DEFAULT_SOURCES,
+    Examples,
+    Outcome,
+    load_examples,
+    progressive_outcome,
+    to_csr,
+    vw_outcome,
+)
 
 import streaml1
 
@@ -25,7 +33,6 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-SOURCES = ["stdlib", "river:Phishing", "river:Bananas"]
 PER_STEP = (0.0, *np.geomspace(1e-7, 1e-2, 11))  # an l1 that is paid at each step
 IN_TOTAL = (0.0, *np.geomspace(0.03, 300.0, 11))  # an l1 of a sum over all examples
 
@@ -71,9 +78,9 @@ def outcomes(xs: Examples, ys: list[bool]) -> dict[str, list[Outcome]]:
         name: [progressive_outcome(entry.make(float(l1)), X, ys) for l1 in entry.strengths]
         for name, entry in MODELS.items()
     }
-    rivals = [vw_outcome(xs, ys, f"--l1 {l1!r}") for l1 in map(float, PER_STEP[::2])]
-    if all(rivals):
-        found["Vowpal Wabbit --l1"] = [rival for rival in rivals if rival]
+    theirs = [vw_outcome(xs, ys, f"--l1 {l1!r}") for l1 in map(float, PER_STEP[::2])]
+    if all(theirs):
+        found["Vowpal Wabbit --l1"] = [outcome for outcome in theirs if outcome]
     return found
 
 
@@ -94,7 +101,7 @@ def draw(axes: Axes, found: dict[str, list[Outcome]], ys: list[bool]) -> None:
 
 
 def main() -> None:
-    sources = sys.argv[1:] or SOURCES
+    sources = sys.argv[1:] or DEFAULT_SOURCES
     figure, all_axes = plt.subplots(
         1,
         len(sources),

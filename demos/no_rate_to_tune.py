@@ -15,7 +15,6 @@ better of these two.
 from __future__ import annotations
 
 import itertools
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,18 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from streams import load_examples, progressive_outcome, to_csr, vw_outcome
+from streams import (
+    DEFAULT_SOURCES,
+    load_examples,
+    progressive_outcome,
+    ratio_line,
+    rival_cells,
+    rivals,
+    to_csr,
+)
 
 import streaml1
 
-SOURCES = ["stdlib", "river:Phishing", "river:Bananas"]
 RATES = np.geomspace(1e-6, 1e3, 20)
 INTERCEPT_RATES = (0.01, 0.1, 1.0)
 
@@ -53,23 +59,22 @@ def main() -> None:
     ):
         table.add_column(column, justify="left" if k == 0 else "right")
     ratios = []
-    for source in sys.argv[1:] or SOURCES:
+    for source in sys.argv[1:] or DEFAULT_SOURCES:
         xs, ys = load_examples(source)
         X = to_csr(xs)
         auto = progressive_outcome(streaml1.ElasticNetClassifier(), X, ys).loss
         best, best_setting = best_rate(X, ys)
         ftrl = progressive_outcome(streaml1.FTRLClassifier(), X, ys)
-        rivals = [vw_outcome(xs, ys, options) for options in ("", "--coin")]
-        cells = ["-" if rival is None else f"{rival.loss:.4f}" for rival in (ftrl, *rivals)]
-        ratios += [auto / min(rival.loss for rival in rivals if rival)] if all(rivals) else []
+        theirs = rivals(xs, ys)
+        if theirs:
+            ratios.append(auto / min(theirs).loss)
         name = Path(source).name
         table.add_row(name, f"{len(ys):,}", f"{auto:.4f}", f"{best:.4f} ({best_setting})",
-                      f"{auto / best:.3f}", *cells)  # fmt: skip
+                      f"{auto / best:.3f}", f"{ftrl.loss:.4f}", *rival_cells(theirs))  # fmt: skip
     console = Console(width=120)
     console.print(table)
     if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        console.print(f"auto / the better of VW's two: mean {mean:.3f}, maximum {max(ratios):.3f}")
+        console.print(ratio_line(ratios))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the default stands: columns of any scale, outliers, saved models on the next day.
+"""What the default withstands: columns of any scale, outliers, saved models on the next day.
 
     python demos/right_by_default.py [SOURCE ...]
 
@@ -7,15 +7,15 @@ default, and by what factor it changes if all columns are scaled at random by 1e
 row is multiplied by 1e3, 1e6 or 1e12; if one sample weight is 1e6; and if 0.2 % of the values of
 the most frequent feature are 99999999.
 
-The second one has the loss of the last fifth of the stream, by a model that is frozen before it;
-beside it Vowpal Wabbit with its defaults and with --coin, if `VW_PYTHON` names an interpreter that
-has it. The last lines have the level of saved models on a simulated stream of clicks: predicted
-clicks of the next day over observed ones, for models saved after every 1,000 examples.
+The second one has the loss of a model that is frozen before the last fifth of the stream, on that
+fifth, next to those of Vowpal Wabbit with its defaults and with --coin, if `VW_PYTHON` names an
+interpreter that has it. The last lines have the level of saved models on a simulated stream of
+clicks: predicted clicks of the next day over observed ones, for models saved after every 1,000
+examples.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 from scipy.sparse import csr_matrix, hstack
-from streams import load_examples, log_loss, to_csr, vw_outcome
+from streams import (
+    DEFAULT_SOURCES,
+    load_examples,
+    log_loss,
+    ratio_line,
+    rival_cells,
+    rivals,
+    to_csr,
+)
 
 import streaml1
 
-SOURCES = ["stdlib", "river:Phishing", "river:Bananas"]
 ROW_FACTORS = (1e3, 1e6, 1e12)
 LARGE_WEIGHT, SENTINEL, SENTINEL_SHARE = 1e6, 99999999.0, 0.002
 CLICK_ROWS = 40_000
@@ -125,22 +132,20 @@ def main() -> None:
     )
     frozen = table_of("last fifth, by a frozen model", "stream", "auto", "VW", "VW --coin", "ratio")
     ratios = []
-    for source in sys.argv[1:] or SOURCES:
+    for source in sys.argv[1:] or DEFAULT_SOURCES:
         xs, ys = load_examples(source)
         X, y, name = to_csr(xs), np.array(ys), Path(source).name
         changes.add_row(name, *(f"{v:.4f}" for v in robustness(X, y)))
         loss = frozen_loss(X, y)
-        rivals = [vw_outcome(xs, ys, options, 4 * len(ys) // 5) for options in ("", "--coin")]
-        cells = ["-" if rival is None else f"{rival.loss:.4f}" for rival in rivals]
-        ratio = loss / min(rival.loss for rival in rivals if rival) if all(rivals) else math.nan
-        ratios.append(ratio)
-        frozen.add_row(name, f"{loss:.4f}", *cells, f"{ratio:.3f}")
+        theirs = rivals(xs, ys, 4 * len(ys) // 5)
+        ratios += [loss / min(theirs).loss] if theirs else []
+        ratio = f"{ratios[-1]:.3f}" if theirs else "-"
+        frozen.add_row(name, f"{loss:.4f}", *rival_cells(theirs), ratio)
     console = Console(width=110)
     console.print(changes)
     console.print(frozen)
-    if not any(map(math.isnan, ratios)):
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        console.print(f"auto / the better of VW's two: mean {mean:.3f}, maximum {max(ratios):.3f}")
+    if ratios:
+        console.print(ratio_line(ratios))
     level = levels()
     for first in (10_000, 20_000, 30_000):
         later = level[first // 1000 - 1 :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import subprocess
 import tempfile
@@ -16,6 +17,8 @@ import streaml1.datasets  # noqa: F401 (stdlib is one of them)
 from streaml1.sources import SourceError, binary_label, open_source
 
 Examples = list[dict[Any, Any]]
+
+DEFAULT_SOURCES = ["stdlib", "river:Phishing", "river:Bananas"]
 
 # Learn the first n lines and predict the rest; print the prediction of each line, made before it
 # was learnt, and the number of non-zero weights.
@@ -31,7 +34,10 @@ with tempfile.NamedTemporaryFile() as readable:
     p = []
     for k, line in enumerate(lines):
         example = vw.parse(line)
-        vw.learn(example) if k < n_learnt else vw.predict(example)
+        if k < n_learnt:
+            vw.learn(example)
+        else:
+            vw.predict(example)
         p.append(example.get_simplelabel_prediction())
         vw.finish_example(example)
     vw.finish()
@@ -111,7 +117,8 @@ def vw_outcome(
 ) -> Outcome | None:
     """Return the outcome of Vowpal Wabbit; None unless `VW_PYTHON` names an interpreter with it.
 
-    With `n_learnt` only so many examples are learnt, and the loss is that of the others.
+    With `n_learnt`, only so many examples are learnt, the first ones, and the loss is that of the
+    rest.
     """
     python = os.environ.get("VW_PYTHON")
     if not python:
@@ -123,6 +130,23 @@ def vw_outcome(
         process = subprocess.run([python, "-c", VW, file.name], stdout=subprocess.PIPE, check=True)
     p, n_nonzero = json.loads(process.stdout)
     return Outcome(log_loss(p[n_learnt or 0 :], ys[n_learnt or 0 :]), n_nonzero)
+
+
+def rivals(xs: Examples, ys: list[bool], n_learnt: int | None = None) -> list[Outcome]:
+    """Return the outcomes of Vowpal Wabbit, with its defaults and with --coin, if there is one."""
+    found = [vw_outcome(xs, ys, options, n_learnt) for options in ("", "--coin")]
+    return [outcome for outcome in found if outcome is not None]
+
+
+def rival_cells(outcomes: list[Outcome]) -> list[str]:
+    """Return the losses of `rivals` as cells of a table."""
+    return [f"{outcome.loss:.4f}" for outcome in outcomes] or ["-", "-"]
+
+
+def ratio_line(ratios: list[float]) -> str:
+    """Return a line with the mean and the maximum of auto's loss over that of the better rival."""
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return f"auto / the better of VW's two: mean {mean:.3f}, maximum {max(ratios):.3f}"
 
 
 def _vw_features(x: dict[Any, Any]) -> list[str]:

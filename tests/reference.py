@@ -644,11 +644,33 @@ class FTRL(Online):
         self.t += 1
 
 
-class ScaledFTRL(Online):
-    """FTRL-Proximal on values over the mean size of their feature, clipped to 3.
+class OnScaledFeatures(Online):
+    """A learner that sees values over the mean size of their feature, clipped to 3.
 
-    The last coordinate is the intercept, a feature that is always 1. `w` is per unit of x.
+    Means of sizes count each size for at most ten times the mean before it. The last coordinate is
+    the intercept, a feature that is always 1.
     """
+
+    def __init__(self, d: int, **shared: Any) -> None:
+        self.count, self.mean = np.zeros(d), np.zeros(d)
+        super().__init__(d, lambda v, eta: v, **shared)
+        self.initial_b = self.b
+
+    def means(self, x: Vector) -> Vector:
+        """Return the mean of |x| of each feature after the row x."""
+        sizes = np.abs(x)
+        sizes = np.where(self.count > 0, np.minimum(sizes, 10.0 * self.mean), sizes)
+        after = (self.count * self.mean + sizes) / (self.count + 1)
+        return np.where(x != 0.0, after, self.mean)
+
+    def scaled(self, x: Vector) -> Vector:
+        """Return the scaled values of a row, which counts in the means, and 1."""
+        z = np.divide(x, self.means(x), out=np.zeros_like(x), where=x != 0.0)
+        return np.append(np.clip(z, -3.0, 3.0), 1.0)
+
+
+class ScaledFTRL(OnScaledFeatures):
+    """FTRL-Proximal on scaled features; `w` is per unit of x."""
 
     def __init__(
         self,
@@ -661,34 +683,20 @@ class ScaledFTRL(Online):
         **shared: Any,
     ) -> None:
         self.alpha, self.beta, self.l1, self.l2 = alpha, beta, l1, l2
-        self.count, self.mean = np.zeros(d), np.zeros(d)
         self.labels, self.squares = MeanSize(), MeanSize()
         self.theta, self.n = np.zeros(d + 1), np.zeros(d + 1)
         self.v = np.zeros(d + 1)  # weights of scaled values
         self.rate = 1.0 if alpha == "auto" else float(alpha)
-        super().__init__(d, lambda v, eta: v, **shared)
-        self.initial_b = self.b
-
-    def _means(self, x: Vector) -> Vector:
-        """Return the mean of |x| of each feature after the row x."""
-        sizes = np.abs(x)
-        sizes = np.where(self.count > 0, np.minimum(sizes, 10.0 * self.mean), sizes)
-        after = (self.count * self.mean + sizes) / (self.count + 1)
-        return np.where(x != 0.0, after, self.mean)
-
-    def _scaled(self, x: Vector) -> Vector:
-        """Return the scaled values of a row, counted in the means, and 1."""
-        z = np.divide(x, self._means(x), out=np.zeros_like(x), where=x != 0.0)
-        return np.append(np.clip(z, -3.0, 3.0), 1.0)
+        super().__init__(d, **shared)
 
     def margin(self, x: Vector) -> float:
         """Return the margin, with x itself among the rows that set the scales."""
-        return float(self.v @ self._scaled(x)) + self.initial_b
+        return float(self.v @ self.scaled(x)) + self.initial_b
 
     def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
         """Take one step with a rate for each coordinate."""
-        g, z = self.gradient(x, y, w), self._scaled(x)
-        self.mean, self.count = self._means(x), self.count + (x != 0.0)
+        g, z = self.gradient(x, y, w), self.scaled(x)
+        self.mean, self.count = self.means(x), self.count + (x != 0.0)
         G = g * z
         if self.intercept_lr == 0.0:
             G[-1] = 0.0
@@ -741,37 +749,20 @@ class AdaptiveElasticNet(Online):
         self.t += 1
 
 
-class CoinBetting(Online):
+class CoinBetting(OnScaledFeatures):
     """COCOB per coordinate (Orabona & Tommasi 2017), on scaled features.
 
-    The last coordinate is the intercept, a feature that is always 1. `w` is per unit of x: the
-    weight of a scaled value over the mean of |x|. Means of sizes count each size for at most ten
-    times the mean before it.
+    `w` is per unit of x: the weight of a scaled value over the mean of |x|.
     """
 
     def __init__(self, d: int, *, wealth: float = 0.64, l1: float = 0.0, **shared: Any) -> None:
         self.wealth, self.l1 = wealth, l1
         self.now = wealth, l1  # the parameters of the current weights
-        self.count, self.mean = np.zeros(d), np.zeros(d)
         self.s = np.append(np.zeros(d), 1.0)
         self.theta, self.G, self.R, self.L = np.zeros((4, d + 1))
         self.labels, self.weights = MeanSize(), MeanSize()
         self.max_gradient = 0.0
-        super().__init__(d, lambda v, eta: v, **shared)
-        self.initial_b = self.b
-
-    def _means(self, x: Vector) -> Vector:
-        """Return the mean of |x| of each feature after the row x."""
-        sizes = np.abs(x)
-        sizes = np.where(self.count > 0, np.minimum(sizes, 10.0 * self.mean), sizes)
-        after = (self.count * self.mean + sizes) / (self.count + 1)
-        return np.where(x != 0.0, after, self.mean)
-
-    def _scaled(self, x: Vector) -> Vector:
-        """Return the scaled values of a row, and 1 for the intercept."""
-        means = self._means(x)
-        z = np.divide(x, means, out=np.zeros_like(x), where=x != 0.0)
-        return np.append(np.clip(z, -3.0, 3.0), 1.0)
+        super().__init__(d, **shared)
 
     def _bets(self) -> Vector:
         """Return the weights of z / s."""
@@ -784,12 +775,12 @@ class CoinBetting(Online):
 
     def margin(self, x: Vector) -> float:
         """Return the margin, with x itself among the rows that set the scales."""
-        z = self._scaled(x)
+        z = self.scaled(x)
         return float(self._bets() @ (z / np.maximum(self.s, np.abs(z)).clip(1.0))) + self.initial_b
 
     def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
         """Bet on each coordinate."""
-        g, z, bets = self.gradient(x, y, w), self._scaled(x), self._bets()
+        g, z, bets = self.gradient(x, y, w), self.scaled(x), self._bets()
         self.weights.add(w)
         unbounded = self.loss in ("squared", "huber", "poisson")
         floor = 0.0 if unbounded else self.weights.mean
@@ -797,7 +788,7 @@ class CoinBetting(Online):
         if limit > 0.0:
             g = min(max(g, -limit), limit)
         self.max_gradient = max(self.max_gradient, floor, abs(g))
-        self.mean, self.count = self._means(x), self.count + (x != 0.0)
+        self.mean, self.count = self.means(x), self.count + (x != 0.0)
         self.s = np.maximum(self.s, np.abs(z))
         u = -g * z / self.s.clip(1.0)
         here = z != 0.0
