@@ -105,6 +105,7 @@ SPECIFIC: dict[str, dict[str, Any]] = {
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 LOSS_PARAMETERS = {"quantile": 0.5, "huber_delta": 1.0}  # of regressors
+SAMPLING = {"negative_rate": 1.0, "positive_weight": 1.0}  # of classifiers for two classes
 RATELESS = ("FTRL", "Pegasos")  # families without `lr`
 AVERAGED = ("ElasticNet", "Pegasos", "TruncatedGradient")  # families with `average`
 MODELS = list(modules_of_classes())
@@ -119,6 +120,13 @@ def specific_parameters(name: str) -> dict[str, Any]:
     declared = parameters_of(PARAMETERS[name])
     specific = {key: param.default for key, param in declared.items() if key not in SHARED_ORDER}
     return SPECIFIC.get(family, specific)
+
+
+def task_parameters(name: str) -> dict[str, float]:
+    """Return the parameters that all regressors, or all classifiers for two classes have."""
+    if name.endswith("Regressor"):
+        return LOSS_PARAMETERS
+    return {} if name == "SoftmaxClassifier" else SAMPLING
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -141,7 +149,7 @@ def test_signature_of_models(name: str) -> None:
     expected = {
         **specific_parameters(name),
         **({} if name == "SoftmaxClassifier" else {"loss": loss}),
-        **(LOSS_PARAMETERS if name.endswith("Regressor") else {}),
+        **task_parameters(name),
         **rates,
         **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
         **({"average": False} if averages else {}),
@@ -167,10 +175,9 @@ def test_methods_of_models(name: str) -> None:
     }
     river = {"clone", "predict_proba_one", "predict_proba_many"}
     multiclass = {"classes_met"} if name == "SoftmaxClassifier" else set()
-    losses = LOSS_PARAMETERS.keys() if name.endswith("Regressor") else set()
     assert public_objects <= (
         {*methods, *SHARED, *specific_parameters(name), "loss", "average"}
-        | losses
+        | task_parameters(name).keys()
         | river
         | multiclass
     )

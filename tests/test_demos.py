@@ -64,6 +64,12 @@ def test_no_rate_to_tune_demo(
     assert row.count(" - ") == 2  # no Vowpal Wabbit
 
 
+def test_sampled_negatives_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    demo = runpy.run_path(str(ROOT / "demos" / "sampled_negatives.py"))
+    excess = demo["excess_losses"](20_000, 0.05)
+    assert 0.0 < excess["negative_rate"] < excess["sample weights"]
+
+
 def test_regret_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -331,8 +331,9 @@ def test_each_category_of_a_data_frame_counts_as_a_feature() -> None:
 def test_defaults(cls: Any) -> None:
     defaults = {k: p.default for k, p in inspect.signature(cls).parameters.items()}
     loss = "logistic" if cls is EGClassifier else "squared"
+    sampling = {"negative_rate": 1.0, "positive_weight": 1.0}
     assert defaults == {
-        **({} if cls is EGClassifier else {"quantile": 0.5, "huber_delta": 1.0}),
+        **(sampling if cls is EGClassifier else {"quantile": 0.5, "huber_delta": 1.0}),
         **{"radius": 10.0, "n_features": 2**18, "nonnegative": False, "loss": loss, "lr": 0.1},
         **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
         **{"clip_gradient": 1e12, "max_features": None, "hash_bits": None},

@@ -189,6 +189,8 @@ parameter_options = together(
         "regression": parameters_of(RegressorParameters)["loss"],
         **declared_options()["loss"],
     }),
+    *(_model_option(name, {"classification": parameters_of(ClassifierParameters)[name]})
+      for name in ("negative_rate", "positive_weight")),
     *(_model_option(name, {"regression": parameters_of(RegressorParameters)[name]})
       for name in PARAMETERS.values()),
 )  # fmt: skip

@@ -70,6 +70,7 @@ class OnlineModel(SharedParameters, base.Base):
             self._rule(),
             CODES[self.loss],
             loss_parameter(self, self.loss),
+            float(getattr(self, "positive_weight", 1.0)) - 1.0,
             float(self.intercept_init),
             float(self.intercept_lr),
             float(self.clip_gradient),
@@ -97,6 +98,7 @@ class OnlineModel(SharedParameters, base.Base):
         o.clip_gradient = float(self.clip_gradient)
         o.loss = CODES[self.loss]
         o.loss_parameter = loss_parameter(self, self.loss)
+        o.positive_excess = float(getattr(self, "positive_weight", 1.0)) - 1.0
         self._engine.set_max_nonzero(int(self.max_features or 0))
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:

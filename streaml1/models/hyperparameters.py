@@ -185,6 +185,18 @@ class ClassifierParameters(SharedParameters):
         doc="Loss function.",
         details="The smoothed hinge has width 1.",
     )
+    negative_rate: float = parameter(
+        default=1.0,
+        check=Number(0.0, 1.0, above=True),
+        doc="Share of the negative examples that the stream has kept.",
+        details="Predictions are for the full stream. Requires the logistic loss.",
+    )
+    positive_weight: float = parameter(
+        default=1.0,
+        check=Number(0.0, 1e10),
+        doc="Factor of the sample weights of positive examples.",
+        details="Predictions rise with it; it is not undone.",
+    )
 
 
 class RegressorParameters(SharedParameters):

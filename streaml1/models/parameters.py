@@ -59,6 +59,8 @@ MAX_RATE = 1e10
 
 SHARED_ORDER = (
     "loss",
+    "negative_rate",
+    "positive_weight",
     "quantile",
     "huber_delta",
     "lr",

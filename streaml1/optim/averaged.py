@@ -182,14 +182,15 @@ class Averaged(RuleState):
         mean = mean_margin(self.mean, online, self.row_sums[0])
         _, g = output_and_gradient(plain(self), online, a, y, w, out)
         self.mean[0].b_sum += online[0].b
-        return losses.output(online[0].loss, mean), g
+        return losses.output(online[0].loss, mean, online[0].loss_parameter), g
 
     def predict(self: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         S = 0.0
         for k in range(lo, hi):
             S += total(self, ids[k]) * values[k]
-        a = mean_margin(self.mean, online, S)
-        return losses.response(online[0].loss, a) if out else a
+        o = online[0]
+        a = losses.full_stream_margin(o.loss, mean_margin(self.mean, online, S), o.loss_parameter)
+        return losses.response(o.loss, a) if out else a
 
     def prefetch_next(self: Any, ids: Any, values: Any, lo: Any, hi: Any) -> None:
         pass  # `margin` of the plain rule does

@@ -202,8 +202,10 @@ class CoinBetting(RuleState, CoinBettingState):
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """Return the margin of a row, or its `losses.response` if `out` is not 0."""
-        a = margin(self, ids, values, lo, hi) + (online[0].b + _intercept(self.clock[0]))
-        return losses.response(online[0].loss, a) if out else a
+        o = online[0]
+        a = margin(self, ids, values, lo, hi) + (o.b + _intercept(self.clock[0]))
+        a = losses.full_stream_margin(o.loss, a, o.loss_parameter)
+        return losses.response(o.loss, a) if out else a
 
     def renormalize(self) -> None:
         pass

@@ -457,7 +457,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         if temperature > 0.0:
             learn_shares(table, values_of(clipped, y, c.loss, parameter), w / temperature)
         learn_coefficients(table, c, clipped, y, w, parameter)
-        return losses.output(c.loss, a), 1.0
+        return losses.output(c.loss, a, parameter), 1.0
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c, slots, table, scratch = self.clock[0], self.slots, self.table, self.scratch
@@ -523,6 +523,7 @@ class LaneMixture(RuleState, LaneMixtureState):
             a = _served_margin(table, c, margins, averages)
         else:
             a = combine(table, c, _clip(margins, c.low, c.high))
+        a = losses.full_stream_margin(c.loss, a, online[0].loss_parameter)
         return losses.response(c.loss, a) if out else a
 
     def has_capacity(self, nnz: Any) -> bool:

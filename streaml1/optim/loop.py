@@ -59,14 +59,15 @@ ONLINE = np.dtype(
         ("held", "i8"),  # with a cap: upper bound of their number
         ("cut", "i8"),  # weights dropped for the cap
         ("loss_parameter", "f8"),  # see `losses`
+        ("positive_excess", "f8"),  # sample weight of positive labels over that of others, less 1
     ],
     align=True,
 )
 
 
-# As stored by versions whose losses had no parameter.
+# As stored by versions without the last two fields, which are 0 in their models.
 ONLINE_WITHOUT_PARAMETER = np.dtype(
-    [(name, ONLINE[name]) for name in (ONLINE.names or ())[:-1]], align=True
+    [(name, ONLINE[name]) for name in (ONLINE.names or ())[:-2]], align=True
 )
 
 
@@ -87,6 +88,8 @@ def step(
     """Learn one row whose `margin` was `a`; return what a report is made of, as of before."""
     o = online[0]
     before = _count_nonzero(rule, ids, lo, hi) if o.most else 0
+    if o.positive_excess != 0.0 and y > 0.0:
+        w += w * o.positive_excess
     p, g = output_and_gradient(rule, online, a, y, w, out)
     apply_gradient(rule, ids, values, lo, hi, eta * g)
     apply_penalty(rule, eta)

@@ -26,6 +26,11 @@ Delta and tau reach kernels as one float, `parameter`, which the other losses ig
 online record next to the code, so that no update rule stores it; loading a model sets it, as it sets the code,
 from the hyperparameter that `Loss.parameter` names.
 
+**Sampled negatives.** If a stream kept only a share R of its negative examples, its odds are 1/R times those of
+the full stream: the margin of the one is that of the other minus log R. Models learn the margin of the stream that
+they see; predictions are for the full stream (`full_stream_margin`). As the intercept has no penalty, that equals
+learning with the offset -log R, from another initial intercept. log R is the parameter of the logistic loss.
+
 This module is imported before numpy is loaded: the command line lists the losses.
 """  # noqa: E501
 
@@ -52,6 +57,7 @@ __all__ = [
     "SQUARED_HINGE",
     "Loss",
     "derivative",
+    "full_stream_margin",
     "is_regression",
     "output",
     "output_and_derivative",
@@ -297,14 +303,20 @@ def derivative(loss: int, a: float, y: float, parameter: float = 0.0) -> float:
 
 
 @inlined
-def output(loss: int, a: float) -> float:
-    """Return the prediction that is reported for a margin.
+def full_stream_margin(loss: int, a: float, parameter: float) -> float:
+    """Return the margin of a stream that lost no negatives, given that of the stream learnt."""
+    return a + parameter if loss == LOGISTIC else a
+
+
+@inlined
+def output(loss: int, a: float, parameter: float) -> float:
+    """Return the prediction that is reported for a margin, for the full stream.
 
     It is the probability of True if the loss is logistic, the mean if it is that of Poisson, else
     the margin.
     """
     if loss == LOGISTIC:
-        return sigmoid(a)
+        return sigmoid(full_stream_margin(loss, a, parameter))
     return poisson_mean(a) if loss == POISSON else a
 
 
@@ -333,7 +345,9 @@ def value_and_derivative(
 def output_and_derivative(
     loss: int, a: float, y: float, parameter: float = 0.0
 ) -> tuple[float, float]:
-    """Return `output` and `derivative`, the same floats, with one exponential instead of two."""
+    """Return `output` and `derivative`, the same floats, mostly with one exponential."""
+    if loss == LOGISTIC and parameter != 0.0:
+        return output(loss, a, parameter), derivative(loss, a, y)
     if loss == LOGISTIC:
         e = math.exp(-abs(a))
         r = 1.0 / (1.0 + e)

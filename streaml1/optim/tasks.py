@@ -5,6 +5,8 @@ Importing this module does not load numpy: the command line starts with it.
 
 from __future__ import annotations
 
+import math
+
 from streaml1.optim.losses import LOSSES
 
 __all__ = ["CLASSIFICATION", "PARAMETERS", "REGRESSION", "RESPONSES", "loss_parameter"]
@@ -20,6 +22,17 @@ PARAMETERS = {loss.name: loss.parameter for loss in LOSSES if loss.parameter}
 
 
 def loss_parameter(learner: object, loss: str) -> float:
-    """Return the parameter of the loss of a learner; 0 if the loss has none."""
+    """Return the parameter of the loss of a learner; 0 if the loss has none.
+
+    Raises
+    ------
+    ValueError
+        If the learner has a `negative_rate` that its loss cannot take into account.
+    """
+    negative_rate = getattr(learner, "negative_rate", 1.0)
+    if loss == "logistic":
+        return math.log(negative_rate)
+    if negative_rate != 1.0:
+        raise ValueError(f'negative_rate requires loss="logistic", got {loss!r}')
     name = PARAMETERS.get(loss)
     return 0.0 if name is None else float(getattr(learner, name))

@@ -220,8 +220,10 @@ def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out
 
     It writes nothing of the rule.
     """
-    a = margin(rule, ids, values, lo, hi) + online[0].b
-    return losses.response(online[0].loss, a) if out else a
+    o = online[0]
+    a = margin(rule, ids, values, lo, hi) + o.b
+    a = losses.full_stream_margin(o.loss, a, o.loss_parameter)
+    return losses.response(o.loss, a) if out else a
 
 
 @optional

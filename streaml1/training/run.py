@@ -131,7 +131,8 @@ class Run:
         n_classes = len(self.learner.classes_met) if self._loss == "softmax" else 0
         title = f"{self.source.name}: {describe_model(self.model)}"
         d, parameter = getattr(self.source, "d", None), loss_parameter(self.learner, self._loss)
-        report = Report(self._loss, title, d, n_classes, parameter)
+        negative_rate = getattr(self.learner, "negative_rate", 1.0)
+        report = Report(self._loss, title, d, n_classes, parameter, negative_rate)
         report.skips = self._policy.skip
         return report
 

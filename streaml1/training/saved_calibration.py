@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.training.example_sources import slice_rows
-from streaml1.training.model_adapter import batch_predictor, loss_of
+from streaml1.training.model_adapter import batch_predictor, learner_of, loss_of
 from streaml1.training.observers import Batch, Observer
+from streaml1.training.report.losses import sampled_probabilities
 
 __all__ = ["RecentExamples", "SavedCalibration"]
 
@@ -89,11 +90,13 @@ class RecentExamples(Observer):
             return None
         predict = batch_predictor(model, "logistic").act
         n, positives, saved, run, wanted = 0, 0.0, 0.0, 0.0, self._n
+        rate = getattr(learner_of(model), "negative_rate", 1.0)
         for block, lo, hi, y, w, p, *_ in reversed(self._batches):
             first = max(lo, hi - wanted)
             weights = np.ones(hi - first) if w is None else np.asarray(w[first - lo :], np.float64)
-            saved += float(weights @ predict(slice_rows(block.x, first, hi), None, None))
-            run += float(weights @ p[first - lo :])
+            now = predict(slice_rows(block.x, first, hi), None, None)
+            saved += float(weights @ sampled_probabilities(now, rate))
+            run += float(weights @ sampled_probabilities(p[first - lo :], rate))
             positives += float(weights @ np.asarray(y[first - lo :], np.float64))
             n, wanted = n + hi - first, wanted - (hi - first)
         return SavedCalibration(n, saved / positives, run / positives) if positives else None

@@ -36,6 +36,8 @@ class ModelState(BatchLearner):
         A rule of `streaml1.optim.update_rule` with no weight set.
     loss, loss_parameter
         A code of `streaml1.optim.losses`, and the parameter of the loss.
+    positive_excess
+        Factor of the sample weights of positive labels, less 1.
     intercept
         Initial intercept.
     intercept_lr
@@ -55,6 +57,7 @@ class ModelState(BatchLearner):
         rule: Any,
         loss: int,
         loss_parameter: float,
+        positive_excess: float,
         intercept: float,
         intercept_lr: float,
         clip_gradient: float,
@@ -63,7 +66,8 @@ class ModelState(BatchLearner):
         words: NGrams | None = None,
     ) -> None:
         record = np.zeros(1, loop.ONLINE)
-        record[0] = (0, intercept, intercept_lr, clip_gradient, loss, 0, 0, 0, loss_parameter)
+        start = (0, intercept, intercept_lr, clip_gradient, loss, 0, 0, 0)
+        record[0] = (*start, loss_parameter, positive_excess)
         names = IntVocabulary() if hash_bits is None else HashedVocabulary(hash_bits)
         size = predictor.MIN_SLOTS if hash_bits is None else 1 << hash_bits
         super().__init__(rule.grow(size), record, names, crosses, words)

@@ -37,6 +37,7 @@ from streaml1.features.vocabulary import (
 from streaml1.features.vocabulary.byte_interning import distinct
 from streaml1.features.vocabulary.restore import vocabulary_from_state_dict
 from streaml1.optim import loop
+from streaml1.optim.losses import LOGISTIC
 from streaml1.optim.update_rule import unknown_slot
 from streaml1.text.parsed_rows import NamedRows
 
@@ -141,8 +142,10 @@ class Predictor:
     @property
     def intercept(self) -> float:
         """Intercept, from the rule if it defines one, else from the online record."""
-        intercept_of = getattr(self.rule, "intercept", None)
-        return float(self.online[0].b if intercept_of is None else intercept_of(self.online))
+        o, intercept_of = self.online[0], getattr(self.rule, "intercept", None)
+        b = float(o.b if intercept_of is None else intercept_of(self.online))
+        # As `losses.full_stream_margin`, which Python cannot call without importing numba.
+        return b + float(o.loss_parameter) if o.loss == LOGISTIC else b
 
     # One example
 

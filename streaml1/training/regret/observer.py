@@ -28,6 +28,7 @@ from streaml1.training.observers import Observer
 from streaml1.training.regret.comparator import BestWeights, comparator_of
 from streaml1.training.regret.result import Point, Regret, RegretError
 from streaml1.training.report import NAMES, losses
+from streaml1.training.report.losses import sampled_probabilities
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -108,7 +109,8 @@ class RegretObserver(Observer):
         self._rows.add(batch, engine.interactions)
         y = part.y
         targets = class_indices(self.model, y) if self.loss == "softmax" else np.asarray(y)
-        self._losses.append(losses(self.loss, part.p, targets))
+        rate = getattr(self.model, "negative_rate", 1.0)
+        self._losses.append(losses(self.loss, sampled_probabilities(part.p, rate), targets))
         if self.loss == "softmax":  # an array would convert labels to one type
             y = [self._classes.setdefault(label, len(self._classes)) for label in y]
         self._y.append(np.asarray(y))

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from streaml1.core.types import Floats
 from streaml1.optim.tasks import REGRESSION
 
-__all__ = ["MARGINS", "MIN_PROBABILITY", "NAMES", "baseline_predictions", "losses"]
+__all__ = [
+    "MARGINS",
+    "MIN_PROBABILITY",
+    "NAMES",
+    "baseline_predictions",
+    "losses",
+    "sampled_probabilities",
+]
 
 NAMES = {
     "logistic": "log-loss",
@@ -129,3 +136,25 @@ def baseline_predictions(loss: str, n: Floats, total: Floats) -> Floats:
     if loss == "squared_hinge":
         return 2.0 * rate - 1.0
     return np.where(rate >= 0.5, 2.0 - 1.0 / rate, 1.0 / (1.0 - rate) - 2.0)
+
+
+def sampled_probabilities(p: Floats, negative_rate: float) -> Floats:
+    """Return probabilities of True in a stream that kept a share of its negative examples.
+
+    Parameters
+    ----------
+    p
+        Probabilities of True in the full stream.
+    negative_rate
+        The share.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sampled_probabilities(np.array([0.01, 0.5]), 0.01)
+    array([0.50251256, 0.99009901])
+    """
+    if negative_rate == 1.0:
+        return p
+    sampled: Floats = p / (p + negative_rate * (1.0 - p))
+    return sampled

@@ -19,7 +19,12 @@ from streaml1.core.atomic_write import open_atomic
 from streaml1.core.types import Bools, Floats
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report.line import Line
-from streaml1.training.report.losses import NAMES, baseline_predictions, losses
+from streaml1.training.report.losses import (
+    NAMES,
+    baseline_predictions,
+    losses,
+    sampled_probabilities,
+)
 from streaml1.training.report.plot import figure, require_plotting
 from streaml1.training.report.reliability import N_BINS, ReliabilityBin, reliability_bins
 from streaml1.training.report.running_quantile import RunningQuantile
@@ -79,6 +84,9 @@ class Report:
         Number of labels known beforehand, for `"softmax"`.
     loss_parameter
         The quantile of the quantile loss, delta of the Huber loss.
+    negative_rate
+        Share of the negative examples that the stream has kept. Predictions are for the full
+        stream, and are converted to this one before they are compared with its labels.
 
     Raises
     ------
@@ -123,11 +131,13 @@ class Report:
         d: int | None = None,
         k: int = 0,
         loss_parameter: float = 0.5,
+        negative_rate: float = 1.0,
     ) -> None:
         if loss not in NAMES:
             raise ValueError(f"loss must be one of {', '.join(NAMES)}, got {loss!r}")
         self.loss = loss
         self.loss_parameter = loss_parameter
+        self.negative_rate = negative_rate
         self.title = title
         self.d = d
         self.lines: list[Line] = []
@@ -283,7 +293,7 @@ class Report:
             probabilities, classes = np.asarray(p, np.float64), np.asarray(y, np.intp)
             return self._add_multiclass(probabilities, classes, w, held_out)
         is_regression = self.loss in REGRESSION
-        outputs = as_floats(p)
+        outputs = sampled_probabilities(as_floats(p), self.negative_rate)
         labels = np.asarray(y, np.float64 if is_regression else bool)
         weights = _checked_weights(outputs, labels, w)
         before = prefix_sums(self._all.weight, self._total, weights, as_floats(labels))
