@@ -11,6 +11,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import streaml1
+from streaml1.models import serialization
+from streaml1.optim import loop
 from streaml1.training import progressive
 from tests import kit
 
@@ -97,6 +99,26 @@ def test_positive_weight_multiplies_sample_weights(name: str) -> None:
         single.learn_one(x, label, weight)
     assert weighted.weights == twin.weights == single.weights
     assert weighted.intercept == twin.intercept == single.intercept
+
+
+def test_files_without_the_parameters_load(tmp_path: Path) -> None:
+    """Model files of versions whose losses had a parameter, but whose labels had no weights."""
+    X, y = rows()
+    model = streaml1.ElasticNetClassifier(lr=0.1, l1=1e-4)
+    model.learn_many(X[:80], y[:80])
+    state, params = model._file_state()(), model._parameters()
+    fields = [(name, loop.ONLINE[name]) for name in loop.ONLINE.names or ()]
+    assert fields.pop()[0] == "positive_excess"
+    record = np.zeros(1, np.dtype(fields, align=True))
+    for name, _ in fields:
+        record[name] = state["online"][name]
+    state["online"] = record
+    del params["negative_rate"], params["positive_weight"]
+    serialization.write(tmp_path / "m", "ElasticNetClassifier", params, state)
+    loaded = streaml1.load(tmp_path / "m")
+    assert (loaded.negative_rate, loaded.positive_weight) == (1.0, 1.0)
+    rest = X[80:], y[80:]
+    assert np.array_equal(model.progressive_many(*rest), loaded.progressive_many(*rest))
 
 
 def test_parameters_out_of_range_are_rejected() -> None:

@@ -44,6 +44,10 @@ from streaml1.text.parsed_rows import NamedRows
 __all__ = ["MAX_DICT_FEATURES", "MIN_SLOTS", "Predictor", "is_copied"]
 
 MIN_SLOTS = 1024  # slots
+# As stored by versions without `positive_weight`, whose field is 0 in their models.
+_ONLINE_WITHOUT_EXCESS = np.dtype(
+    [(name, loop.ONLINE[name]) for name in (loop.ONLINE.names or ())[:-1]], align=True
+)
 MAX_DICT_FEATURES = (
     2**18
 )  # features of a dict, crossed ones among them, that buffers are allocated for
@@ -126,7 +130,7 @@ class Predictor:
         size = size if isinstance(names, HashedVocabulary) else max(size, MIN_SLOTS)
         rule = state["rule"].from_state_dict(size, slots, state["arrays"])
         online = state["online"]
-        layouts = (loop.ONLINE, loop.ONLINE_WITHOUT_PARAMETER)
+        layouts = (loop.ONLINE, _ONLINE_WITHOUT_EXCESS, loop.ONLINE_WITHOUT_PARAMETER)
         ensure(online.dtype in layouts, "the online record has the wrong dtype")
         record = np.zeros(1, loop.ONLINE)  # aligned, as kernels are compiled for
         for name in online.dtype.names:
