@@ -223,6 +223,12 @@ class RunningQuantile:
             n[i] += d
 
 
+def label_size(learner: Any, y: float) -> float:
+    """Return the size of what a margin without the offset must reach."""
+    is_target = learner.loss in REGRESSION and learner.loss != "poisson"
+    return abs(y - learner.offset) if is_target else 1.0
+
+
 class Online:
     """A gradient step followed by a penalty.
 
@@ -255,6 +261,7 @@ class Online:
         self.quantile, self.huber_delta = quantile, huber_delta
         self.w = np.zeros(d)
         self.b, self.t = intercept_init, 0
+        self.offset = 0.0  # of the next row
         self.penalty, self.loss, self.lr, self.schedule = penalty, loss, lr, schedule
         self.intercept_lr, self.clip_gradient = intercept_lr, clip_gradient
 
@@ -264,11 +271,11 @@ class Online:
 
     def output(self, x: Vector) -> float:
         """Return the prediction: a probability, a mean, or the margin."""
-        return prediction(self.loss, self.margin(x))
+        return prediction(self.loss, self.margin(x) + self.offset)
 
     def gradient(self, x: Vector, y: float, w: float) -> float:
         """Return the derivative of the loss at x, clipped, times the sample weight."""
-        a = self.margin(x)  # 1
+        a = self.margin(x) + self.offset  # 1
         slope = float(loss_functions(self)[1](a, y))
         return min(max(slope, -self.clip_gradient), self.clip_gradient) * w  # 2
 
@@ -350,6 +357,7 @@ class LaneMixture:
         self.n = self.targets = self.fresh = self.retained = 0
         self.weight_sum = self.norm_sum = self.scaled_norm_sum = self.deviation_sum = 0.0
         self.risk = self.average_risk = self.square_sum = 0.0
+        self.offset = self.exposure = 0.0  # of the next row; sum of exp(offset)
         self.positives = self.negatives = 0.5
         self.smallest = self.largest = intercept_init
         self.low, self.high = (intercept_init,) * 2 if self.regression else (-5.0, 5.0)
@@ -417,7 +425,7 @@ class LaneMixture:
 
     def output(self, x: Vector) -> float:
         """Return the prediction: a probability, a mean, or the margin."""
-        return prediction(self.loss, self.margin(x))
+        return prediction(self.loss, self.margin(x) + self.offset)
 
     @property
     def drifts(self) -> bool:
@@ -459,8 +467,14 @@ class LaneMixture:
         size, z, largest_z = self.scaled(x)
         w = self._relative(w)
         low, high = self.low, self.high
+        offset = self.offset
         if self.regression and w > 0.0:
-            y = self._count_event(y, a) if self.loss == "poisson" else self._count_target(y)
+            if self.loss == "poisson":
+                y = self._count_event(y, a)
+            else:
+                y = self._count_target(y - offset) + offset
+        a, averages = a + offset, np.clip(averages, low, high) + offset
+        margins, inside = margins + offset, clipped + offset
         if self.loss == "logistic":
             self.positives += w * (y > 0.0)
             self.negatives += w * (y <= 0.0)
@@ -470,18 +484,18 @@ class LaneMixture:
         if self.loss == "poisson":
             slope = derivative
             derivative = lambda a, y: slope(a, y) / max(1.0, self.unit * math.exp(a))  # noqa: E731
-        g = np.array([derivative(m, y) for m in (clipped if self.regression else margins)])
+        g = np.array([derivative(m, y) for m in (inside if self.regression else margins)])
         g = np.clip(g, -self.clip_gradient, self.clip_gradient) * w
         self.L = np.maximum(self.L, np.abs(g[4:]))
         eta = self._rates(float(np.linalg.norm(x)), float(np.linalg.norm(z)))
         # The mixture.
         smallest = value(math.log(max(y, 1e-300)), y) if self.loss == "poisson" else 0.0
         self.risk += (value(a, y) - smallest) * w
-        average = float(np.clip(averages, low, high).mean())
+        average = float(averages.mean())
         self.average_risk += (value(average, y) - smallest) * w
         temperature = 2.0 * self.risk / self.n if self.regression else 1.0
         if temperature > 0.0:
-            loss = np.array([value(m, y) for m in clipped])
+            loss = np.array([value(m, y) for m in inside])
             excess = np.minimum((loss - loss.min()) * w / temperature, 50.0)
             self.share = self.share * np.exp(-excess)
             self.share = 0.999 * self.share / self.share.sum() + 1e-3 / 8
@@ -490,7 +504,7 @@ class LaneMixture:
         self.square_sum += square
         q = max(self.square_sum / self.n, square / 16.0)
         if q > 0.0:
-            step = 0.05 * self.unit * w * derivative(second, y) / q
+            step = 0.05 * self.unit * w * derivative(second + offset, y) / q
             self.coefficient = self.coefficient - step * clipped
         # Averages, as of before this step.
         t = self.n - 1
@@ -543,13 +557,14 @@ class LaneMixture:
     def _count_event(self, y: float, a: float) -> float:
         if self.targets:
             mean = self.deviation_sum / self.targets
-            y = min(y, 10.0 * max(mean, math.exp(a), 1.0))
+            y = min(y, 10.0 * max(mean, math.exp(a + self.offset), 1.0))
         self.targets += 1
+        self.exposure += math.exp(self.offset)
         self.deviation_sum += y
-        mean = max(self.deviation_sum, 0.5) / self.targets
+        mean = max(self.deviation_sum, 0.5) / self.exposure
         if y > 0.0:
-            self.smallest = min(self.smallest, math.log(y))
-            self.largest = max(self.largest, math.log(y))
+            self.smallest = min(self.smallest, math.log(y) - self.offset)
+            self.largest = max(self.largest, math.log(y) - self.offset)
         self.low = min(math.log(mean) - 5.0, self.smallest - 2.0)
         self.high = max(math.log(mean), self.largest) + 2.0
         if self.intercept_lr > 0.0:
@@ -704,7 +719,7 @@ class ScaledFTRL(OnScaledFeatures):
             self.theta + G - (np.sqrt(self.n + G**2) - np.sqrt(self.n)) / self.rate * self.v
         )
         self.n = self.n + G**2
-        self.labels.add(1.0 if self.loss == "poisson" else abs(y), zeros=True)
+        self.labels.add(label_size(self, y), zeros=True)
         self.squares.add(float(z @ z))
         if self.alpha == "auto":
             self.rate = 3.0 * max(self.labels.mean, 1e-150) / math.sqrt(self.squares.mean)
@@ -799,7 +814,7 @@ class CoinBetting(OnScaledFeatures):
         self.R = np.where(here, np.maximum(self.R + gain, 0.0), self.R)
         self.theta = self.theta + here * u
         self.G = self.G + here * np.abs(u)
-        self.labels.add(1.0 if self.loss == "poisson" else abs(y), zeros=True)
+        self.labels.add(label_size(self, y), zeros=True)
         self.now = self.wealth, self.l1
         bets = self._bets()
         scale = self.mean * self.s[:-1]

@@ -106,6 +106,7 @@ SPECIFIC: dict[str, dict[str, Any]] = {
 }
 LOSS_PARAMETERS = {"quantile": 0.5, "huber_delta": 1.0}  # of regressors
 SAMPLING = {"negative_rate": 1.0, "positive_weight": 1.0}  # of classifiers for two classes
+OFFSET = {"offset": None}
 RATELESS = ("FTRL", "Pegasos")  # families without `lr`
 AVERAGED = ("ElasticNet", "Pegasos", "TruncatedGradient")  # families with `average`
 MODELS = list(modules_of_classes())
@@ -122,11 +123,11 @@ def specific_parameters(name: str) -> dict[str, Any]:
     return SPECIFIC.get(family, specific)
 
 
-def task_parameters(name: str) -> dict[str, float]:
+def task_parameters(name: str) -> dict[str, Any]:
     """Return the parameters that all regressors, or all classifiers for two classes have."""
     if name.endswith("Regressor"):
-        return LOSS_PARAMETERS
-    return {} if name == "SoftmaxClassifier" else SAMPLING
+        return {**OFFSET, **LOSS_PARAMETERS}
+    return {} if name == "SoftmaxClassifier" else {**SAMPLING, **OFFSET}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -42,12 +42,14 @@ def rows_of(rows: list[tuple[dict[int, float], float]]) -> Rows:
 def learn_rows(rule: Any, rows: Rows) -> Any:
     """Return the rule after w + step x and a projection for each row."""
     record = np.zeros(1, loop.ONLINE).view(np.recarray)
-    record.clip_gradient, record.loss = 1e12, ABSOLUTE
+    record.clip_gradient, record.loss, record.positive_weight = 1e12, ABSOLUTE, 1.0
     n = len(rows.steps)
     y = np.where(rows.steps < 0.0, -1e40, 1e40)
     p, w, eta, i = np.empty(n), np.ones(n), np.abs(rows.steps), 0
     while True:
-        why, i = loop.learn(rule, record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, 0)
+        why, i = loop.learn(
+            rule, record, rows.ids, rows.values, rows.indptr, y, w, np.zeros(1), eta, p, i, 0
+        )
         if why == loop.DONE:
             return rule
         assert why == loop.NO_CAPACITY

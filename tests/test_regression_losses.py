@@ -152,7 +152,7 @@ def test_files_without_the_parameter_load(tmp_path: Path) -> None:
     model = ElasticNetRegressor(l1=1e-3, loss="absolute")
     model.learn_many(csr_matrix(X[:200]), y[:200])
     state, params = model._file_state()(), model._parameters()
-    record = np.zeros(1, loop.ONLINE_WITHOUT_PARAMETER)
+    record = np.zeros(1, loop.STORED_LAYOUTS[-1])
     for name in record.dtype.names or ():
         record[name] = state["online"][name]
     state["online"] = record

@@ -70,20 +70,21 @@ def test_reports_are_of_the_sampled_stream() -> None:
     sampled = progressive(streaml1.ElasticNetClassifier(negative_rate=RATE), (X, y)).lines[-1]
     assert sampled.loss == pytest.approx(plain.loss, rel=1e-9)
     assert sampled.calibration == pytest.approx(plain.calibration, rel=1e-9)
-    assert sampled.error == plain.error
+    # The first prediction is 1/2 up to rounding.
+    assert sampled.error == pytest.approx(plain.error, abs=1.001 / len(y))
 
 
 @pytest.mark.parametrize("kind", [streaml1.ElasticNetClassifier, streaml1.FTRLClassifier])
 def test_predicted_rates_are_those_of_the_full_stream(kind: Any) -> None:
     rng = np.random.default_rng(1)
-    x = rng.integers(0, 4, 60_000)
+    x = rng.integers(0, 4, 600_000)
     y = rng.random(len(x)) < np.array([0.01, 0.02, 0.05, 0.1])[x]
     kept = np.flatnonzero(y | (rng.random(len(x)) < RATE))
     X = csr_matrix((np.ones(len(kept)), x[kept], np.arange(len(kept) + 1)), shape=(len(kept), 4))
     model = kind(negative_rate=RATE)
     model.learn_many(X, y[kept])
     rates = [model.freeze().predict_proba_one({k: 1.0})[True] for k in range(4)]
-    assert rates == pytest.approx([0.01, 0.02, 0.05, 0.1], rel=0.25)
+    assert rates == pytest.approx([0.01, 0.02, 0.05, 0.1], rel=0.15)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -108,7 +109,7 @@ def test_files_without_the_parameters_load(tmp_path: Path) -> None:
     model.learn_many(X[:80], y[:80])
     state, params = model._file_state()(), model._parameters()
     fields = [(name, loop.ONLINE[name]) for name in loop.ONLINE.names or ()]
-    assert fields.pop()[0] == "positive_excess"
+    assert [fields.pop()[0] for _ in range(2)] == ["offset", "positive_weight"]
     record = np.zeros(1, np.dtype(fields, align=True))
     for name, _ in fields:
         record[name] = state["online"][name]

@@ -191,6 +191,8 @@ parameter_options = together(
     }),
     *(_model_option(name, {"classification": parameters_of(ClassifierParameters)[name]})
       for name in ("negative_rate", "positive_weight")),
+    _model_option("offset", {"classification": parameters_of(ClassifierParameters)["offset"],
+                             "regression": parameters_of(RegressorParameters)["offset"]}),
     *(_model_option(name, {"regression": parameters_of(RegressorParameters)[name]})
       for name in PARAMETERS.values()),
 )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 
-from streaml1.core.rows import VALUE_LIMIT
+from streaml1.core.rows import VALUE_LIMIT, shown
 from streaml1.core.types import Bools, Floats, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.interactions import interactions_of
@@ -65,18 +65,22 @@ class OnlineModel(SharedParameters, base.Base):
 
     def _begin(self) -> None:
         """Create the state, with no weight set; the constructor calls it last."""
+        offset: Hashable = getattr(self, "offset", None)
+        if offset is not None and offset in (self.text or ()):
+            raise ValueError(f"offset must not be a text feature, got {shown(offset)}")
         # Bypass the descriptor, which would push the parameters into the state a second time.
         engine = self.__dict__["_engine"] = ModelState(
             self._rule(),
             CODES[self.loss],
             loss_parameter(self, self.loss),
-            float(getattr(self, "positive_weight", 1.0)) - 1.0,
+            float(getattr(self, "positive_weight", 1.0)),
             float(self.intercept_init),
             float(self.intercept_lr),
             float(self.clip_gradient),
             None if self.hash_bits is None else int(self.hash_bits),
             None if self.cross is None else interactions_of(tuple(self.cross)),
             None if self.text is None else NGrams(self.text, int(self.ngrams)),
+            offset,
         )
         if self.max_features:
             engine.set_max_nonzero(int(self.max_features))
@@ -98,7 +102,7 @@ class OnlineModel(SharedParameters, base.Base):
         o.clip_gradient = float(self.clip_gradient)
         o.loss = CODES[self.loss]
         o.loss_parameter = loss_parameter(self, self.loss)
-        o.positive_excess = float(getattr(self, "positive_weight", 1.0)) - 1.0
+        o.positive_weight = float(getattr(self, "positive_weight", 1.0))
         self._engine.set_max_nonzero(int(self.max_features or 0))
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:

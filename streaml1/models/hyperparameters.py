@@ -16,6 +16,7 @@ from streaml1.models.parameters import (
     SCHEDULES,
     Choice,
     Deferred,
+    FeatureName,
     Fixed,
     Integer,
     Number,
@@ -83,6 +84,17 @@ def _classes_check() -> Callable[[str, Any], Any]:
     from streaml1.models.class_labels import checked_classes
 
     return checked_classes
+
+
+def _offset() -> Any:
+    return parameter(
+        default=None,
+        check=FeatureName(),
+        fixed=True,
+        doc="Name of the feature that is added to the margin, without a weight.",
+        details="It is 0 where the feature is absent. For the Poisson loss it is the logarithm of "
+        "the exposure.",
+    )
 
 
 # Shared by several learners
@@ -197,6 +209,7 @@ class ClassifierParameters(SharedParameters):
         doc="Factor of the sample weights of positive examples.",
         details="Predictions rise with it; it is not undone.",
     )
+    offset: str | int | None = _offset()
 
 
 class RegressorParameters(SharedParameters):
@@ -222,6 +235,7 @@ class RegressorParameters(SharedParameters):
         doc="Size of an error from which the Huber loss is linear.",
         details="Other losses ignore it.",
     )
+    offset: str | int | None = _offset()
 
 
 # One class per learner

@@ -33,6 +33,7 @@ __all__ = [
     "Choice",
     "Deferred",
     "EngineSlot",
+    "FeatureName",
     "Fixed",
     "Integer",
     "Number",
@@ -61,6 +62,7 @@ SHARED_ORDER = (
     "loss",
     "negative_rate",
     "positive_weight",
+    "offset",
     "quantile",
     "huber_delta",
     "lr",
@@ -204,6 +206,18 @@ class Choice(Check):
         if not isinstance(value, str) or value not in self.values:
             raise self.error(name, value)
         return value
+
+
+class FeatureName(Check):
+    """The name of a feature, or None."""
+
+    rule = "None, a string or an integer"
+
+    def __call__(self, name: str, value: object) -> str | int | None:
+        """Return the value, if it is a name."""
+        if value is None or (isinstance(value, str | int) and not isinstance(value, bool)):
+            return value
+        raise self.error(name, value)
 
 
 class Boolean(Check):

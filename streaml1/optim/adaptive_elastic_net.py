@@ -116,7 +116,7 @@ class AdaptiveElasticNet(RuleState, AdaptiveElasticNetState):
     ) -> tuple[float, float]:
         """Return the prediction and the gradient, which it also stores; move the intercept."""
         o = online[0]
-        p, g = losses.output_and_derivative(o.loss, a + o.b, y, o.loss_parameter)
+        p, g = losses.output_and_derivative(o.loss, a + o.b + o.offset, y, o.loss_parameter)
         g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
         o.b -= o.intercept_lr * g
         self.clock[0].g = g

@@ -179,10 +179,11 @@ class Averaged(RuleState):
         self: Any, online: Any, a: float, y: float, w: float, out: Any
     ) -> tuple[float, float]:
         # The report is made of the mean, the gradient of the weights.
-        mean = mean_margin(self.mean, online, self.row_sums[0])
+        o = online[0]
+        mean = mean_margin(self.mean, online, self.row_sums[0]) + o.offset
         _, g = output_and_gradient(plain(self), online, a, y, w, out)
-        self.mean[0].b_sum += online[0].b
-        return losses.output(online[0].loss, mean, online[0].loss_parameter), g
+        self.mean[0].b_sum += o.b
+        return losses.output(o.loss, mean, o.loss_parameter), g
 
     def predict(self: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         S = 0.0

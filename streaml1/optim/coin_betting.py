@@ -177,11 +177,12 @@ class CoinBetting(RuleState, CoinBettingState):
         """Return the prediction and the bounded gradient; move the intercept."""
         c, o = self.clock[0], online[0]
         b = _intercept(c)
-        p, g = losses.output_and_derivative(o.loss, a + (o.b + b), y, o.loss_parameter)
+        a += (o.b + b) + o.offset
+        p, g = losses.output_and_derivative(o.loss, a, y, o.loss_parameter)
         g = _bounded(c, max(-o.clip_gradient, min(o.clip_gradient, g)) * w, o.loss, w)
         if o.intercept_lr > 0.0:
             _bet(c, b, -g, c.floor)
-        c.labels = add_size(c.n, c.labels, 1.0 if o.loss == losses.POISSON else abs(y))
+        c.labels = add_size(c.n, c.labels, losses.target_size(o.loss, y, o.offset))
         c.n += 1.0
         return p, g
 

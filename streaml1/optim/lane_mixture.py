@@ -48,6 +48,10 @@ derivatives at a by max(1, e^a / max(m, 1)): the curvature e^a has no bound, wit
 expectation it is still 0 at the true mean. The temperature counts the loss above the smallest one of each target,
 half the deviance.
 
+**Offsets.** Lanes and mixtures are margins without the offset of the row, which losses and derivatives add. Where
+the loss is a function of a - y, the target is y less the offset instead. For the Poisson loss the centre is the
+logarithm of the sum of targets over that of exp(offset).
+
 **Published model.** The mixture predicts the next example. `weights`, and a rule after `publish`, are for
 examples of the next day: the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps,
 which removes the noise of the last ones. If the loss of the mixture is less than 0.85 times that of these
@@ -427,23 +431,25 @@ class LaneMixture(RuleState, LaneMixtureState):
     ) -> tuple[float, float]:
         """Return the combined prediction; store the derivatives of the lanes, learn the mixture."""
         c, o, table = self.clock[0], online[0], self.table
-        parameter = o.loss_parameter
+        parameter, offset = o.loss_parameter, o.offset
         margins = _complete(table, c, load_row(table, MARGIN))
         clipped = _clip(margins, c.low, c.high)
         a = combine(table, c, clipped)
+        p = losses.output(c.loss, a + offset, parameter)
         average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
         regression = losses.is_regression(c.loss)
         w = relative_weight(c, w)
         if regression:
             margins = clipped
-            if w > 0.0 and c.loss == losses.POISSON:
-                y = count_poisson_target(c, y, a, o.intercept_lr)
+            if c.loss != losses.POISSON:  # a function of a - y
+                y, offset = y - offset, 0.0
+                y = count_target(c, y, o.intercept_lr) if w > 0.0 else y
             elif w > 0.0:
-                y = count_target(c, y, o.intercept_lr)
+                y = count_poisson_target(c, y, a, offset, o.intercept_lr)
         elif c.loss == losses.LOGISTIC:
             count_label(c, y, w)
         c.unit = rate_unit(c, parameter)
-        g = derivatives(margins, c, y, parameter)
+        g = derivatives(add(margins, splat(offset)), c, y, parameter)
         g = mul(_clip(g, -o.clip_gradient, o.clip_gradient), splat(w))
         store_row(table, GRADIENT, g)
         largest = load_row(table, LARGEST)
@@ -451,13 +457,14 @@ class LaneMixture(RuleState, LaneMixtureState):
         store_row(table, LARGEST, select_negative(load_row(table, COIN), risen, largest))
         _update_scales(self, o.intercept_lr)
         least = losses.poisson_minimum(y) if c.loss == losses.POISSON else 0.0
-        c.risk += (losses.value(c.loss, a, y, parameter) - least) * w
-        c.average_risk += (losses.value(c.loss, average, y, parameter) - least) * w
+        c.risk += (losses.value(c.loss, a + offset, y, parameter) - least) * w
+        c.average_risk += (losses.value(c.loss, average + offset, y, parameter) - least) * w
         temperature = 2.0 * c.risk / c.n if regression else 1.0
         if temperature > 0.0:
-            learn_shares(table, values_of(clipped, y, c.loss, parameter), w / temperature)
-        learn_coefficients(table, c, clipped, y, w, parameter)
-        return losses.output(c.loss, a, parameter), 1.0
+            values = values_of(add(clipped, splat(offset)), y, c.loss, parameter)
+            learn_shares(table, values, w / temperature)
+        learn_coefficients(table, c, clipped, offset, y, w, parameter)
+        return p, 1.0
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c, slots, table, scratch = self.clock[0], self.slots, self.table, self.scratch

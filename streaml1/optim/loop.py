@@ -9,6 +9,7 @@ import numpy as np
 from streaml1.core.jit import gil_kernel, inlined, kernel
 from streaml1.core.rows import is_canonical_row
 from streaml1.core.simd import borrowed
+from streaml1.optim import losses
 from streaml1.optim.update_rule import (
     accepts,
     apply_gradient,
@@ -27,9 +28,10 @@ __all__ = [
     "IRREGULAR",
     "NO_CAPACITY",
     "ONLINE",
-    "ONLINE_WITHOUT_PARAMETER",
     "OVER_CAP",
+    "STORED_LAYOUTS",
     "TOO_MANY_FEATURES",
+    "add_offsets",
     "learn",
     "learn_row",
     "nonzero_weights",
@@ -59,16 +61,19 @@ ONLINE = np.dtype(
         ("held", "i8"),  # with a cap: upper bound of their number
         ("cut", "i8"),  # weights dropped for the cap
         ("loss_parameter", "f8"),  # see `losses`
-        ("positive_excess", "f8"),  # sample weight of positive labels over that of others, less 1
+        ("positive_weight", "f8"),  # factor of the sample weights of positive labels
+        ("offset", "f8"),  # added to the margin of the next row to learn; 0 after it
     ],
     align=True,
 )
 
 
-# As stored by versions without the last two fields, which are 0 in their models.
-ONLINE_WITHOUT_PARAMETER = np.dtype(
-    [(name, ONLINE[name]) for name in (ONLINE.names or ())[:-2]], align=True
-)
+def _first_fields(n: int) -> np.dtype[Any]:
+    return np.dtype([(name, ONLINE[name]) for name in (ONLINE.names or ())[:n]], align=True)
+
+
+STORED_LAYOUTS = (ONLINE, _first_fields(9), _first_fields(8))
+"""The layouts of `ONLINE` in model files: today's first, then those of earlier versions."""
 
 
 @inlined
@@ -85,15 +90,19 @@ def step(
     eta: float,
     out: Any,
 ) -> float:
-    """Learn one row whose `margin` was `a`; return what a report is made of, as of before."""
+    """Learn one row whose `margin` was `a`; return what a report is made of, as of before.
+
+    The offset of the row is in the online record.
+    """
     o = online[0]
     before = _count_nonzero(rule, ids, lo, hi) if o.most else 0
-    if o.positive_excess != 0.0 and y > 0.0:
-        w += w * o.positive_excess
+    if y > 0.0:
+        w *= o.positive_weight
     p, g = output_and_gradient(rule, online, a, y, w, out)
     apply_gradient(rule, ids, values, lo, hi, eta * g)
     apply_penalty(rule, eta)
     o.t += 1
+    o.offset = 0.0
     if o.most:
         o.held += _count_nonzero(rule, ids, lo, hi) - before
     return float(p)
@@ -117,6 +126,7 @@ def learn(
     indptr: Any,
     y: Any,
     w: Any,
+    offset: Any,
     eta: Any,
     p: Any,
     start: Any,
@@ -132,8 +142,8 @@ def learn(
         CSR rows; slots are uint32.
     y
         Label of each row.
-    w, eta
-        Sample weight and learning rate: one for all rows, or one for each.
+    w, offset, eta
+        Sample weight, offset of the margin and learning rate: one for all rows, or one for each.
     p
         Predictions of the rows before they are learnt, of the length of `y`. With a rule of k
         outputs, the first output of each row, or if k times as long all outputs.
@@ -163,6 +173,7 @@ def learn(
     has_cap = online[0].most != 0
     # Strides: 1 if there is an element for each row, else 0.
     w_stride, eta_stride = np.uint64(len(w) == n), np.uint64(len(eta) == n)
+    offset_stride = np.uint64(len(offset) == n)
     one = np.uint64(1)
     plain = (
         not d or start >= n or is_canonical_row(ids, values, indptr[start], indptr[start + one], d)
@@ -183,6 +194,7 @@ def learn(
         if d and i + one < n:  # validating the next row fills the latency of this margin
             plain = is_canonical_row(ids, values, hi, indptr[i + one + one], d)
         w_i, eta_i = w[i * w_stride], eta[i * eta_stride]
+        online[0].offset = offset[i * offset_stride]
         p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w_i, eta_i, out)
         if has_cap and online[0].held > online[0].most:
             return OVER_CAP, np.int64(i + one)
@@ -222,6 +234,8 @@ def learn_row(
 ) -> int:
     """Learn the first `n` elements of `ids` and `values` as one row.
 
+    Its offset is in the online record.
+
     Returns
     -------
     int
@@ -250,3 +264,12 @@ def predict_rows(
     for i in range(np.uint64(len(a))):
         lo, hi = indptr[i], indptr[i + np.uint64(1)]
         a[i] = predict(rule, online, ids, values, lo, hi, out + stride * i)
+
+
+@kernel
+def add_offsets(online: Any, a: Any, offset: Any, out: Any) -> None:
+    """Add its offset to each margin in place; with `out`, replace it by its `losses.response`."""
+    loss = online[0].loss
+    for i in range(np.uint64(len(a))):
+        margin_i = a[i] + offset[i]
+        a[i] = losses.response(loss, margin_i) if out else margin_i

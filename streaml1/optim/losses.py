@@ -65,6 +65,7 @@ __all__ = [
     "poisson_minimum",
     "response",
     "sigmoid",
+    "target_size",
     "value",
     "value_and_derivative",
 ]
@@ -327,6 +328,12 @@ def response(loss: int, a: float) -> float:
     It is the mean if the loss is that of Poisson, else the sigmoid: the probability of True.
     """
     return poisson_mean(a) if loss == POISSON else sigmoid(a)
+
+
+@inlined
+def target_size(loss: int, y: float, offset: float) -> float:
+    """Return the size of what the margin must reach without the offset: 1 if it is a logarithm."""
+    return abs(y - offset) if is_regression(loss) and loss != POISSON else 1.0
 
 
 @inlined

@@ -139,9 +139,10 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         """Return the prediction and the gradient; move the intercept."""
         c, o = self.clock[0], online[0]
         b = _intercept(c)
-        p, g = losses.output_and_derivative(o.loss, a + (o.b + b), y, o.loss_parameter)
+        a += (o.b + b) + o.offset
+        p, g = losses.output_and_derivative(o.loss, a, y, o.loss_parameter)
         g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
-        c.labels = add_size(c.examples, c.labels, 1.0 if o.loss == losses.POISSON else abs(y))
+        c.labels = add_size(c.examples, c.labels, losses.target_size(o.loss, y, o.offset))
         if o.intercept_lr > 0.0:
             n = c.n + g * g
             c.theta += g - (math.sqrt(n) - math.sqrt(c.n)) * c.over_alpha * b

@@ -204,11 +204,12 @@ def output_and_gradient(
 ) -> tuple[float, float]:
     """Return what is reported of a row, and what its gradient is multiplied by.
 
-    Called between `margin`, which returned `a`, and `apply_gradient`. It also moves the intercept.
+    Called between `margin`, which returned `a`, and `apply_gradient`. It adds the offset of the
+    online record to the margin. It also moves the intercept.
     By default there is one output, and the intercept is that of the online record.
     """
     o = online[0]
-    p, g = losses.output_and_derivative(o.loss, a + o.b, y, o.loss_parameter)
+    p, g = losses.output_and_derivative(o.loss, a + o.b + o.offset, y, o.loss_parameter)
     g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
     o.b -= o.intercept_lr * g
     return p, g
@@ -218,7 +219,7 @@ def output_and_gradient(
 def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
     """Return the margin of a row that is not learnt, or its `losses.response` if `out` is not 0.
 
-    It writes nothing of the rule.
+    It writes nothing of the rule, and knows no offset.
     """
     o = online[0]
     a = margin(rule, ids, values, lo, hi) + o.b

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -38,6 +38,21 @@ __all__ = ["BatchLearner"]
 SLOW_BLOCK = 1024  # rows that are converted at once in Python
 
 
+class Steps(NamedTuple):
+    """What is learnt of the rows of a batch besides their features; each has shape (n,)."""
+
+    y: Any
+    w: Any
+    offset: Any
+    eta: Any
+
+    def slice(self, lo: int, hi: int) -> Self:
+        """Return those of consecutive rows."""
+        return self._replace(
+            y=self.y[lo:hi], w=self.w[lo:hi], offset=self.offset[lo:hi], eta=self.eta[lo:hi]
+        )
+
+
 class BatchLearner(WeightedState):
     """A state that learns batches."""
 
@@ -55,28 +70,29 @@ class BatchLearner(WeightedState):
             Shape (n k,): the k predictions of each row, one row after the other.
         """
         with self.exclusive():
-            return self._progressive(batch, y, w, eta, np.zeros(len(y) * k))
+            batch, offset = self._split(batch)
+            return self._progressive(batch, Steps(y, w, offset, eta), np.zeros(len(y) * k))
 
-    def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
+    def _progressive(self, batch: Batch, steps: Steps, p: Any) -> Any:
         if self.interactions is not None:
-            self._learn_crossed(self.interactions, checked(batch), y, w, eta, p)
+            self._learn_crossed(self.interactions, checked(batch), steps, p)
             return p
         width = batch.width
         if width is None or not self._direct(width) or len(batch.rows.ids) < self._floats():
             rows = self._rows(checked(batch))
             self._require_features(rows)
-            self._learn_rows(rows, y, w, eta, p)
+            self._learn_rows(rows, steps, p)
             return p
         # Validate while learning: a backup of the state is cheaper than a second pass.
         backup = self._backup()
         self._reserve_columns(batch.rows.ids, width)
         try:
-            i = 0
-            while i < len(y):
+            i, n = 0, batch.n
+            while i < n:
                 if self._direct(width):
-                    i = self._learn_rows(batch.rows, y, w, eta, p, i, min(self.rule.size, width))
-                if i < len(y):
-                    i = self._learn_block(batch, i, y, w, eta, p)
+                    i = self._learn_rows(batch.rows, steps, p, i, min(self.rule.size, width))
+                if i < n:
+                    i = self._learn_block(batch, i, steps, p)
         except BaseException:
             self._restore_backup(backup)
             raise
@@ -92,15 +108,14 @@ class BatchLearner(WeightedState):
             return width <= int(self.rule.size)
         return isinstance(self.vocabulary, IntVocabulary) and width <= INTS
 
-    def _learn_rows(
-        self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0
-    ) -> int:
+    def _learn_rows(self, rows: Rows, steps: Steps, p: Any, i: int = 0, d: int = 0) -> int:
         """Learn rows from the i-th; return n, or the first row that needs conversion."""
-        w, eta = scalar_or_column(w), scalar_or_column(eta)
+        y, w, offset, eta = steps.y, *map(scalar_or_column, steps[1:])
         while True:
             status, i = loop.learn(
-                self.rule, self._record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d
-            )
+                self.rule, self._record, rows.ids, rows.values, rows.indptr,
+                y, w, offset, eta, p, i, d,
+            )  # fmt: skip
             if status == loop.NO_CAPACITY:
                 nnz = int(rows.indptr[i + 1] - rows.indptr[i])
                 self._set_rule(self.rule.reserve(nnz))
@@ -111,16 +126,16 @@ class BatchLearner(WeightedState):
             else:
                 return int(i)
 
-    def _learn_block(self, batch: Batch, i: int, y: Any, w: Any, eta: Any, p: Any) -> int:
+    def _learn_block(self, batch: Batch, i: int, steps: Steps, p: Any) -> int:
         """Convert and learn a block of rows from the i-th; return the row after it."""
-        j = min(i + self._rows_at_once(), len(y))
+        j = min(i + self._rows_at_once(), batch.n)
         indptr = batch.rows.indptr[i : j + 1]
         lo, hi = int(indptr[0]), int(indptr[-1])
         rows = Rows(batch.rows.ids[lo:hi], batch.rows.values[lo:hi], indptr - indptr[0])
         try:
             plain = self._rows(checked(batch._replace(rows=rows)))
-            k = len(p) // len(y)
-            self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i * k : j * k])
+            k = len(p) // batch.n
+            self._learn_rows(plain, steps.slice(i, j), p[i * k : j * k])
         except BadExample as bad:
             raise BadExample(bad.reason, i + bad.row) from None
         return j
@@ -203,9 +218,7 @@ class BatchLearner(WeightedState):
 
     # Rows with crossed features
 
-    def _learn_crossed(
-        self, crosses: Interactions, batch: Batch, y: Any, w: Any, eta: Any, p: Any
-    ) -> None:
+    def _learn_crossed(self, crosses: Interactions, batch: Batch, steps: Steps, p: Any) -> None:
         """Learn rows with crossed features, in chunks if there are many."""
         if not isinstance(self.vocabulary, HashedVocabulary):
             require_plain(crosses, batch)
@@ -213,7 +226,7 @@ class BatchLearner(WeightedState):
         chunks = whole.chunks(self._floats())
         backup = self._backup() if len(chunks) > 1 else None
         known = len(self.vocabulary) if isinstance(self.vocabulary, InternedVocabulary) else 0
-        k = len(p) // max(1, len(y))
+        k = len(p) // max(1, batch.n)
         try:
             for lo, hi in chunks:
                 try:
@@ -221,7 +234,7 @@ class BatchLearner(WeightedState):
                     self._require_features(rows)
                 except BadExample as bad:
                     raise BadExample(bad.reason, lo + bad.row) from None
-                self._learn_rows(rows, y[lo:hi], w[lo:hi], eta[lo:hi], p[lo * k : hi * k])
+                self._learn_rows(rows, steps.slice(lo, hi), p[lo * k : hi * k])
         except BaseException:
             if backup is not None:
                 self._restore_backup(backup)

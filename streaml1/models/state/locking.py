@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
@@ -37,8 +37,9 @@ class LockedState(Predictor):
         vocabulary: AnyVocabulary,
         interactions: Interactions | None = None,
         ngrams: NGrams | None = None,
+        offset: Hashable | None = None,
     ) -> None:
-        super().__init__(rule, record, vocabulary, interactions, ngrams)
+        super().__init__(rule, record, vocabulary, interactions, ngrams, offset)
         self.forgotten: DistinctCounter | None = None
         self._start()
 

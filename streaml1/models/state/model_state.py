@@ -12,6 +12,7 @@ from streaml1.features import dict_reader
 from streaml1.features.dict_reader.items import NEW_NAMES, Items
 from streaml1.features.interactions import CrossedFeature, Interactions, hashes_of
 from streaml1.features.ngrams import NGrams
+from streaml1.features.offsets import split_example
 from streaml1.features.vocabulary import (
     MISSING,
     HashedVocabulary,
@@ -36,8 +37,8 @@ class ModelState(BatchLearner):
         A rule of `streaml1.optim.update_rule` with no weight set.
     loss, loss_parameter
         A code of `streaml1.optim.losses`, and the parameter of the loss.
-    positive_excess
-        Factor of the sample weights of positive labels, less 1.
+    positive_weight
+        Factor of the sample weights of positive labels.
     intercept
         Initial intercept.
     intercept_lr
@@ -50,6 +51,8 @@ class ModelState(BatchLearner):
         Interactions of features, or None.
     words
         Text features, or None.
+    offset
+        Name of the feature that holds the offset of an example, or None.
     """
 
     def __init__(
@@ -57,20 +60,21 @@ class ModelState(BatchLearner):
         rule: Any,
         loss: int,
         loss_parameter: float,
-        positive_excess: float,
+        positive_weight: float,
         intercept: float,
         intercept_lr: float,
         clip_gradient: float,
         hash_bits: int | None = None,
         crosses: Interactions | None = None,
         words: NGrams | None = None,
+        offset: Hashable | None = None,
     ) -> None:
         record = np.zeros(1, loop.ONLINE)
         start = (0, intercept, intercept_lr, clip_gradient, loss, 0, 0, 0)
-        record[0] = (*start, loss_parameter, positive_excess)
+        record[0] = (*start, loss_parameter, positive_weight, 0.0)
         names = IntVocabulary() if hash_bits is None else HashedVocabulary(hash_bits)
         size = predictor.MIN_SLOTS if hash_bits is None else 1 << hash_bits
-        super().__init__(rule.grow(size), record, names, crosses, words)
+        super().__init__(rule.grow(size), record, names, crosses, words, offset)
 
     # One example
 
@@ -80,6 +84,8 @@ class ModelState(BatchLearner):
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
                 return self._learn_as_batch(x, y, w, eta)
             x = self.ngrams.expand(x)
+        if self.offset is not None and self.offset in x:
+            return self._learn_with_offset(x, y, w, eta)
         context = self._context
         status = dict_reader.FALLBACK
         if context is not None:
@@ -87,6 +93,15 @@ class ModelState(BatchLearner):
             if status > 0:
                 return
         self._learn_fallback(status, x, y, w, eta)
+
+    def _learn_with_offset(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
+        offset, rest = split_example(x, self.offset)
+        with self.lock:
+            self.online[0].offset = offset
+            try:
+                self.learn(rest, y, w, eta)
+            finally:  # if it was not learnt
+                self.online[0].offset = 0.0
 
     def _margin_fallback(self, x: Mapping[Hashable, Any], out: int) -> float:
         if is_copied(x):

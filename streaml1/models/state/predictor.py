@@ -10,6 +10,7 @@ import numpy as np
 
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import BadExample, Rows, check_value, ensure, max_id, numeric_features
+from streaml1.core.types import Floats
 from streaml1.features import dict_reader
 from streaml1.features.batch import Batch, batch_of, checked
 from streaml1.features.dedup import masked_rows, plain_rows
@@ -26,6 +27,7 @@ from streaml1.features.interactions import (
     select_factors,
 )
 from streaml1.features.ngrams import NGrams, ngram_batch
+from streaml1.features.offsets import split_batch, split_example
 from streaml1.features.vocabulary import (
     MISSING,
     AnyVocabulary,
@@ -44,10 +46,6 @@ from streaml1.text.parsed_rows import NamedRows
 __all__ = ["MAX_DICT_FEATURES", "MIN_SLOTS", "Predictor", "is_copied"]
 
 MIN_SLOTS = 1024  # slots
-# As stored by versions without `positive_weight`, whose field is 0 in their models.
-_ONLINE_WITHOUT_EXCESS = np.dtype(
-    [(name, loop.ONLINE[name]) for name in (loop.ONLINE.names or ())[:-1]], align=True
-)
 MAX_DICT_FEATURES = (
     2**18
 )  # features of a dict, crossed ones among them, that buffers are allocated for
@@ -76,6 +74,8 @@ class Predictor:
         Interactions of features, or None.
     ngrams
         Text features, or None.
+    offset
+        Name of the feature that holds the offset of an example, or None.
     """
 
     def __init__(
@@ -85,7 +85,9 @@ class Predictor:
         vocabulary: AnyVocabulary,
         interactions: Interactions | None = None,
         ngrams: NGrams | None = None,
+        offset: Hashable | None = None,
     ) -> None:
+        self.offset = offset
         self.interactions = interactions
         self.ngrams = ngrams
         # Dict kernels read text themselves, except for crossed text.
@@ -115,7 +117,7 @@ class Predictor:
             names = IntVocabulary()
         rule, record = type(self.rule), self.online.copy()
         return lambda: {
-            "made": (self.interactions, self.ngrams),
+            "made": (self.interactions, self.ngrams, self.offset),
             "rule": rule,
             "arrays": arrays,
             "online": record,
@@ -130,12 +132,12 @@ class Predictor:
         size = size if isinstance(names, HashedVocabulary) else max(size, MIN_SLOTS)
         rule = state["rule"].from_state_dict(size, slots, state["arrays"])
         online = state["online"]
-        layouts = (loop.ONLINE, _ONLINE_WITHOUT_EXCESS, loop.ONLINE_WITHOUT_PARAMETER)
-        ensure(online.dtype in layouts, "the online record has the wrong dtype")
+        ensure(online.dtype in loop.STORED_LAYOUTS, "the online record has the wrong dtype")
         record = np.zeros(1, loop.ONLINE)  # aligned, as kernels are compiled for
+        record["positive_weight"] = 1.0  # of versions without it
         for name in online.dtype.names:
             record[name] = online[name]
-        made = (getattr(self, "interactions", None), getattr(self, "ngrams", None))
+        made = tuple(getattr(self, name, None) for name in ("interactions", "ngrams", "offset"))
         Predictor.__init__(self, rule, record, names, *state.get("made", made))
 
     @property
@@ -160,12 +162,20 @@ class Predictor:
             if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
                 return float(self.margins(self.batch([x]), out)[0])
             x = self.ngrams.expand(x)
+        if self.offset is not None and self.offset in x:
+            return self._margin_with_offset(x, out)
         context = self._context
         if context is not None:
             a = context.predict(context.address, x, out)
             if a == a:
                 return a
         return self._margin_fallback(x, out)
+
+    def _margin_with_offset(self, x: Mapping[Hashable, Any], out: int) -> float:
+        offset, rest = split_example(x, self.offset)
+        a = np.full(1, self.margin(rest, False))
+        loop.add_offsets(self._record, a, np.full(1, offset), out)
+        return float(a[0])
 
     def _margin_fallback(self, x: Mapping[Hashable, Any], out: int) -> float:
         if is_copied(x):
@@ -306,6 +316,21 @@ class Predictor:
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its response (see `loop.predict_rows`)."""
+        batch, offset = self._split(batch)
+        if not offset.any():
+            return self._margins_of(batch, out, stride)
+        a = self._margins_of(batch, False, stride)
+        loop.add_offsets(self._record, a, offset, out)
+        return a
+
+    def _split(self, batch: Batch) -> tuple[Batch, Floats]:
+        """Return a batch without the offset, and the offsets of its rows."""
+        if self.offset is None:
+            return batch, np.zeros(1)
+        return split_batch(batch, self.offset)
+
+    def _margins_of(self, batch: Batch, out: int, stride: int) -> Any:
+        """Return `margins` of a batch without an offset."""
         if self.interactions is not None:
             return self._crossed_margins(self.interactions, batch, out, stride)
         return self._margins(self._placed(checked(batch)), out, stride)

@@ -40,7 +40,9 @@ CLOCK = np.dtype(
         ("norms", "f8"),  # robust sum of |x|
         ("scaled_norms", "f8"),  # robust sum of |z|
         ("targets", "i8"),  # targets counted: those of examples with a sample weight
-        ("positives", "f8"),  # sum of the relative sample weights of positive examples
+        # Sum of the relative sample weights of positive examples; Poisson loss: sum of
+        # exp(offset) - 1 over the targets.
+        ("positives", "f8"),
         ("negatives", "f8"),
         ("deviations", "f8"),  # robust sum of |y - centre|; Poisson loss: of y
         ("risk", "f8"),  # sum of the losses of the mixture
@@ -66,6 +68,7 @@ MAX_MARGIN, MAX_LIFT = 5.0, 2.0
 MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
 MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
 MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
+MIN_EXPOSURE = 1e-100  # where rounding has left none
 DRIFT = 0.85  # of the loss of averaged learners: where the mixture is better, the stream drifts
 
 
@@ -117,21 +120,24 @@ def count_target(c: Any, y: float, intercept_lr: float) -> float:
 
 
 @inlined
-def count_poisson_target(c: Any, y: float, a: float, intercept_lr: float) -> float:
+def count_poisson_target(c: Any, y: float, a: float, offset: float, intercept_lr: float) -> float:
     """Count a target of the Poisson loss; return it, clipped to ten times the usual size.
 
-    The usual size is the largest of the mean target, the mean predicted by the margin `a`, and 1.
+    The usual size is the largest of the mean target, the mean predicted by the margin `a` and the
+    offset, and 1.
     """
     if c.targets > 0:
         mean = c.deviations / c.targets
-        y = min(y, MAX_JUMP * max(mean, losses.poisson_mean(a), 1.0))
+        y = min(y, MAX_JUMP * max(mean, losses.poisson_mean(a + offset), 1.0))
     c.targets += 1
     c.deviations += y
+    c.positives += losses.poisson_mean(offset) - 1.0
     # Half an event at least: the logarithm of the mean is finite.
-    centre = math.log(max(c.deviations, 0.5) / c.targets)
+    exposure = max(c.targets + c.positives, MIN_EXPOSURE)
+    centre = math.log(max(c.deviations, 0.5) / exposure)
     if y > 0.0:
-        c.smallest = min(c.smallest, math.log(y))
-        c.largest = max(c.largest, math.log(y))
+        c.smallest = min(c.smallest, math.log(y) - offset)
+        c.largest = max(c.largest, math.log(y) - offset)
     c.low = min(centre - MAX_MARGIN, c.smallest - MAX_LIFT)
     c.high = max(centre, c.largest) + MAX_LIFT
     if intercept_lr > 0.0:

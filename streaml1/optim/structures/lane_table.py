@@ -208,7 +208,7 @@ def learn_shares(table: Any, values: Any, factor: float) -> None:
 
 @inlined
 def learn_coefficients(
-    table: Any, clock: Any, margins: Any, y: float, w: float, parameter: float
+    table: Any, clock: Any, margins: Any, offset: float, y: float, w: float, parameter: float
 ) -> None:
     """Take a normalised gradient step on the coefficients of the second mixture.
 
@@ -220,6 +220,7 @@ def learn_coefficients(
     clock.squares += square
     q = max(clock.squares / clock.n, square / MAX_SQUARE)
     if q > 0.0:
+        a += offset
         g = damped(clock, a, losses.derivative(clock.loss, a, y, parameter))
         rate = COEFFICIENT_RATE * clock.unit * w * g / q
         store_row(table, COEFFICIENT, sub(coefficients, mul(margins, splat(rate))))

@@ -67,6 +67,11 @@ class RegretObserver(Observer):
             raise RegretError(
                 "the regret is defined for a model without a pipeline; pass its last step"
             )
+        for name, neutral in (("offset", None), ("positive_weight", 1.0)):
+            if getattr(model, name, neutral) != neutral:
+                raise RegretError(
+                    f"the regret is undefined for a model with {name}; leave it at {neutral!r}"
+                )
         try:
             limits = {"first": first, "per_decade": per_decade, "max_nnz": max_nnz}
             for name, value in limits.items():
