@@ -74,8 +74,11 @@ def test_reports_are_of_the_sampled_stream() -> None:
     assert sampled.error == pytest.approx(plain.error, abs=1.001 / len(y))
 
 
-@pytest.mark.parametrize("kind", [streaml1.ElasticNetClassifier, streaml1.FTRLClassifier])
-def test_predicted_rates_are_those_of_the_full_stream(kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "tolerance"),
+    [(streaml1.ElasticNetClassifier, 0.1), (streaml1.FTRLClassifier, 0.3)],  # no averages: noisy
+)
+def test_predicted_rates_are_those_of_the_full_stream(kind: Any, tolerance: float) -> None:
     rng = np.random.default_rng(1)
     x = rng.integers(0, 4, 600_000)
     y = rng.random(len(x)) < np.array([0.01, 0.02, 0.05, 0.1])[x]
@@ -84,7 +87,7 @@ def test_predicted_rates_are_those_of_the_full_stream(kind: Any) -> None:
     model = kind(negative_rate=RATE)
     model.learn_many(X, y[kept])
     rates = [model.freeze().predict_proba_one({k: 1.0})[True] for k in range(4)]
-    assert rates == pytest.approx([0.01, 0.02, 0.05, 0.1], rel=0.15)
+    assert rates == pytest.approx([0.01, 0.02, 0.05, 0.1], rel=tolerance)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
