@@ -24,7 +24,7 @@ import math
 from functools import cache
 from typing import Any
 
-from streaml1.core.jit import row_kernel
+from streaml1.core.jit import COMPILED, row_kernel
 from streaml1.features.dict_reader import (
     crossed,
     crossed_hashed,
@@ -33,6 +33,7 @@ from streaml1.features.dict_reader import (
     interned,
     ints,
     items,
+    packed,
     raw_text,
 )
 from streaml1.features.dict_reader.cpython_objects import AVAILABLE, FALLBACK, FULL
@@ -73,6 +74,16 @@ def _learn(rule: Any, read: Any) -> Any:
 
 
 _ARRAYS = ("uint64", "uint64[]", "uint64[]", "float64[]", "uint32[]", "int64")
+
+
+@cache
+def _packed_kernels(rule: type) -> Kernels:
+    """Return the kernels that read a number of packed features instead of a dict, see `packed`."""
+    numbers = ("float64", "float64", "float64")
+    return Kernels(
+        row_kernel(entry_points.predict, rule, packed.read_known, "uint64", "uint64", "int64"),
+        row_kernel(entry_points.learn, rule, packed.read_all, "uint64", "uint64", *numbers),
+    )
 
 
 @cache
@@ -118,4 +129,8 @@ def make_context(
         pair = Kernels(
             _predict(method, read_known), _learn(method, read_all) if learns else _no_learn
         )
-    return KernelContext(pair, learns, vocabulary, rule, online, length, interactions, ngrams)
+    context = KernelContext(pair, learns, vocabulary, rule, online, length, interactions, ngrams)
+    plain = interactions is None and ngrams is None and isinstance(vocabulary, InternedVocabulary)
+    if plain and COMPILED and not AVAILABLE:
+        context.packed = _packed_kernels(method)
+    return context

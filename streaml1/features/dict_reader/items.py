@@ -32,7 +32,7 @@ from streaml1.features.vocabulary.hash_keys import alias
 from streaml1.features.vocabulary.name_index import ALIASED, IRREGULAR, WHOLE
 from streaml1.features.vocabulary.probing import MISSING, lookup
 
-__all__ = ["NEW_NAMES", "Items", "find_all", "find_known", "read_items"]
+__all__ = ["NEW_NAMES", "Items", "find_all", "find_known", "read_items", "without_zeros"]
 
 NEW_NAMES = -5
 """Status of a learning kernel: some names have no slot yet. Their entries in `slots` say which."""
@@ -92,7 +92,7 @@ def read_items(x: Mapping[Hashable, Any]) -> Items | None:
     if kinds != {str} and not (kinds <= NUMBER_TYPES and all(given)):
         if not kinds <= _READABLE:
             return None
-        names, given = _without_zeros(names, given)
+        names, given = without_zeros(names, given)
         kinds = set(map(type, given))
     n = len(names)
     texts, values = _NOTHING, np.empty(n)
@@ -111,7 +111,7 @@ def read_items(x: Mapping[Hashable, Any]) -> Items | None:
     return Items(names, given, hashes, texts, values, np.empty(n, np.uint32), "=" in "".join(names))
 
 
-def _without_zeros(names: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
+def without_zeros(names: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
     """Drop what is absent: None and zeros. An empty string is a category."""
     retained = [k for k, v in enumerate(given) if v or type(v) is str]
     return tuple(names[k] for k in retained), tuple(given[k] for k in retained)

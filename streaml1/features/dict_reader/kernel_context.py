@@ -50,8 +50,18 @@ class KernelContext:
     """
 
     __slots__ = (
-        *("_retained", "_known", "_valid", "address", "learn", "learns", "length", "nbytes"),
-        "predict",
+        *(
+            "_retained",
+            "_known",
+            "_valid",
+            "address",
+            "buffer",
+            "learn",
+            "learns",
+            "length",
+            "nbytes",
+        ),
+        *("packed", "predict", "slots"),
     )
 
     def __init__(
@@ -69,6 +79,10 @@ class KernelContext:
         self.learns = learns
         self.length = length
         buffer = np.zeros(len(_BUFFERS) * length + _SCRATCH + _BYTES, np.uint64)
+        # Packed features: their values and hashes take the space of VALUES and KEYS.
+        self.buffer = memoryview(buffer[length : 3 * length]).cast("B")  # type: ignore[arg-type]
+        self.slots = memoryview(buffer[:length]).cast("B").cast("I")  # type: ignore[arg-type]
+        self.packed: Kernels | None = None
         context = np.zeros(fields.RULE_ARRAYS + 2 * len(rule), np.uint64)
         context[fields.VALID] = 1
         context[fields.LENGTH] = length
@@ -137,6 +151,11 @@ class KernelContext:
         """Whether names have become strings since, which kernels for n-grams look up as bytes."""
         known = self._known
         return known is not None and len(known) != int(self._valid[fields.N_KNOWN])
+
+    @property
+    def size(self) -> int:
+        """Number of slots of the rule."""
+        return int(self._valid[fields.SIZE])
 
     @property
     def needed(self) -> int:

@@ -25,8 +25,8 @@ has a slot, too; while pending it has an empty name there.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import compress, groupby
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import compress, groupby, repeat
 
 import numpy as np
 
@@ -207,6 +207,35 @@ class InternedVocabulary(NameIndex):
         return end
 
     # Capacity and released slots
+
+    def intern_entered(self, enter: Callable[[int], Sequence[str] | None]) -> bool:
+        """Give the next slots to new strings that a kernel enters into the hash table.
+
+        Parameters
+        ----------
+        enter
+            Gets the next slot; returns the names that it has entered, in the order of their slots,
+            or None if it failed.
+
+        Returns
+        -------
+        bool
+            False if `enter` failed. Then nothing has changed, but `entries` may be another array.
+        """
+        size = len(self.keys)
+        try:
+            names = enter(size)
+            if names is not None:
+                self.keys.extend(names)
+                self.category_values.extend(repeat(None, len(names)))
+                self.counts[USED] += len(names)
+                self.counts[WHOLE] += hash_keys.with_equals(names)
+                return True
+        except BaseException:  # a signal
+            self.truncate(size)
+            raise
+        self.truncate(size)
+        return False
 
     def reserve(self, n: int) -> None:
         """Make room for `n` more entries, so that half of all entries stay free."""

@@ -123,11 +123,15 @@ class NameIndex(SlotNames):
 
     # The hash table
 
+    def has_room(self, n: int) -> bool:
+        """Return whether half of all entries stay free after `n` more."""
+        return 4 * (int(self.counts[USED]) + n) <= len(self.entries)
+
     def _reserve(self, n: int) -> None:
         """Make room for `n` more entries, so that half of all entries stay free."""
-        needed = 2 * (int(self.counts[USED]) + n)
-        if needed > len(self.entries) // 2:
-            self._rewrite(self._taken(), 1 << (2 * needed - 1).bit_length())
+        if not self.has_room(n):
+            needed = 4 * (int(self.counts[USED]) + n)
+            self._rewrite(self._taken(), 1 << (needed - 1).bit_length())
 
     def _taken(self) -> Hashes:
         """Return the taken entries, shape (n, 2): hashes and slots."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from streaml1.core.rows import ensure, numeric_features
 from streaml1.features import dict_reader
 from streaml1.features.dict_reader.items import NEW_NAMES, Items
+from streaml1.features.dict_reader.packed import Packed, intern_missing, pack
 from streaml1.features.interactions import CrossedFeature, Interactions, hashes_of
 from streaml1.features.ngrams import NGrams
 from streaml1.features.offsets import split_example
@@ -104,6 +107,9 @@ class ModelState(BatchLearner):
                 self.online[0].offset = 0.0
 
     def _margin_fallback(self, x: Mapping[Hashable, Any], out: int) -> float:
+        a = self._margin_packed(x, out)
+        if a == a:
+            return a
         if is_copied(x):
             return self.margin(dict(x.items()), out)
         with self.lock:
@@ -125,6 +131,10 @@ class ModelState(BatchLearner):
     def _learn_fallback(
         self, status: int, x: Mapping[Hashable, Any], y: float, w: float, eta: float
     ) -> None:
+        if status == dict_reader.FALLBACK:
+            status = self._learn_packed(x, y, w, eta)
+            if status > 0:
+                return
         if status <= loop.OVER_CAP:
             with self.exclusive():
                 return self._prune()
@@ -156,6 +166,52 @@ class ModelState(BatchLearner):
             plain = numeric_features(x)
             with self.exclusive():
                 self._learn_items(plain, y, w, eta)
+
+    def _margin_packed(self, x: Mapping[Hashable, Any], out: int) -> float:
+        """Return the margin of a dict of numbers without a dict kernel; NaN if none applies."""
+        with self.lock:
+            context = self._context
+            if context is None or context.packed is None:
+                return math.nan
+            packed = pack(context.buffer, x)
+            if packed is None:
+                return math.nan
+            return context.packed.predict(context.address, len(packed.names), out)
+
+    def _learn_packed(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> int:
+        """Learn a dict of numbers without a dict kernel; return the status of a dict kernel."""
+        with self.lock:
+            context = self._context
+            if context is None or context.packed is None:
+                return dict_reader.FALLBACK
+            packed = pack(context.buffer, x)
+            if packed is None:
+                return dict_reader.FALLBACK
+            n, learn = len(packed.names), context.packed.learn
+            status = learn(context.address, n, y, w, eta)
+            if status != NEW_NAMES:
+                return status
+            if not self._intern_packed(context, packed):
+                return dict_reader.FALLBACK
+            return learn(context.address, n, y, w, eta)
+
+    def _intern_packed(self, context: dict_reader.KernelContext, packed: Packed) -> bool:
+        """Give slots to the new names of an example; return False if they have to be reserved."""
+        n, vocabulary = len(packed.names), self._interned
+        if len(vocabulary.keys) + n > context.size or not vocabulary.has_room(n):
+            return False
+
+        def enter(next_slot: int) -> list[str] | None:
+            if intern_missing(context.address, n, next_slot) < 0:
+                return None
+            return [*compress(packed.names, map(next_slot.__le__, context.slots[:n].tolist()))]
+
+        entries = vocabulary.entries
+        try:
+            return vocabulary.intern_entered(enter)
+        finally:
+            if vocabulary.entries is not entries:
+                self._context = None
 
     def _read_items(self, x: Mapping[Hashable, Any]) -> Items | None:
         # A model that has seen no name takes on the kind of the first, as for a dict kernel.
