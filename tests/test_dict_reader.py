@@ -9,6 +9,7 @@ import random
 import sys
 from collections import OrderedDict, UserDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
 from streaml1.features import dict_reader
-from streaml1.features.vocabulary import InternedVocabulary
+from streaml1.features.vocabulary import InternedVocabulary, hash_keys
 from streaml1.models.state import model_state, predictor
 from tests.conftest import WARM
 
@@ -200,8 +201,129 @@ def test_arbitrary_dicts_learn_the_same_by_kernel_fallback_and_batch(
         by_kernel.learn_one(x, y)
         by_fallback.learn_one(Dict(x), y)
     by_batch.learn_many([x for x, _ in rows], [y for _, y in rows])
-    assert state(by_kernel) == state(by_fallback) == state(by_batch)
+    with without_kernels():
+        by_packing = new_model()
+        for x, y in rows:
+            by_packing.predict_proba_one(x)
+            by_packing.learn_one(x, y)
+    assert state(by_kernel) == state(by_fallback) == state(by_batch) == state(by_packing)
     by_kernel._engine.check()
+    by_packing._engine.check()
+
+
+# Packed dicts: without dict kernels
+
+
+@contextlib.contextmanager
+def without_kernels() -> Iterator[list[Any]]:
+    """Disable the dict kernels; the list receives the examples that were not packed."""
+    unpacked: list[Any] = []
+    learn = model_state.ModelState._learn_packed
+
+    def learn_packed(self: Any, x: Any, *args: float) -> int:
+        status = learn(self, x, *args)
+        if status == dict_reader.FALLBACK:
+            unpacked.append(x)
+        return status
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dict_reader, "AVAILABLE", False)
+        patch.setattr(model_state.ModelState, "_learn_packed", learn_packed)
+        yield unpacked
+
+
+def learnt(kind: Callable[[dict[str, Any]], Any]) -> tuple[Any, list[Any]]:
+    """Return a model that has learnt `examples`, given as `kind`, and its predictions before."""
+    model, predicted = new_model(), []
+    for x, y, w in examples(300):
+        predicted += [model.predict_proba_one(kind(x)), model._margin(kind(x))]
+        model.learn_one(kind(x), y, w)
+    model._engine.check()
+    return model, predicted
+
+
+@needs_kernel
+def test_packed_dicts_and_kernel_are_bit_identical() -> None:
+    by_kernel, expected = learnt(dict)
+    with without_kernels() as unpacked:
+        by_packing, found = learnt(dict)
+    assert found == expected
+    assert state(by_packing) == state(by_kernel)
+    assert feature_names(by_packing) == feature_names(by_kernel)
+    assert len(unpacked) < 30
+
+
+@needs_kernel
+def test_packed_names_with_equal_hashes_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dict kernels do not sum them, so the reference is the slower Python path."""
+    monkeypatch.setattr(hash_keys, "HASH", 255)
+    with without_kernels() as unpacked:
+        by_packing, found = learnt(dict)
+        n_unpacked = len(unpacked)
+        by_items, expected = learnt(UserDict)
+    assert found == expected
+    assert by_packing.weights == by_items.weights
+    assert feature_names(by_packing) == feature_names(by_items)
+    assert 0 < n_unpacked < 300
+
+
+@needs_kernel
+def test_packed_dict_with_an_invalid_value_changes_nothing() -> None:
+    with without_kernels():
+        model = new_model()
+        model.learn_one({"a": 1.0, "b": 2.0}, True)
+        before, names = state(model), feature_names(model)
+        for invalid in INVALID_VALUES.values():
+            x = {"new 1": 1.0, "wrong": invalid, "new 2": 2.0}
+            for call in (model.predict_one, lambda x: model.learn_one(x, True)):
+                with pytest.raises(BadExample):
+                    call(x)
+        assert state(model) == before
+        assert feature_names(model) == names
+
+
+@needs_kernel
+def test_names_of_packed_dicts_are_released_with_their_slots() -> None:
+    with without_kernels() as unpacked:
+        model = ElasticNetClassifier(lr=0.1, l1=10.0)  # all weights are zero
+        first = "".join(["first", " name"])
+        before = sys.getrefcount(first)
+        model.learn_one({"a": 1.0}, True)
+        model.learn_one({first: 1.0}, True)
+        assert sys.getrefcount(first) > before
+        for k in range(1500):
+            x = {f"n{k} {j}": 1.0 for j in range(3)}
+            model.predict_one(x)
+            model.learn_one(x, True)
+        assert sys.getrefcount(first) == before
+        assert len(feature_names(model)) < 2048
+        assert len(unpacked) < 20
+        model._engine.check()
+
+
+@needs_kernel
+def test_threads_share_the_buffers_of_packed_dicts() -> None:
+    rows = [({f"n{k % 50}": 1.0, f"m{k}": 0.5, "c": 2.0}, k % 3 == 0) for k in range(300)]
+    known = {x_name for x, _ in rows for x_name in x}
+    with without_kernels():
+        model = new_model(l1=0.0, l2=0.0)
+
+        def work() -> None:
+            for x, y in rows:
+                assert 0.0 <= model.predict_proba_one(x)[True] <= 1.0
+                model.learn_one(x, y)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(3) as pool:
+                for future in [pool.submit(work) for _ in range(3)]:
+                    future.result()
+        finally:
+            sys.setswitchinterval(interval)
+        assert model.n_iterations == 1 + 3 * len(rows)
+        assert sorted(feature_names(model)) == sorted(known | {"the first"})
+        model._engine.check()
 
 
 # Rejected values

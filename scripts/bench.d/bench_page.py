@@ -39,8 +39,8 @@ second table it does the same work as streaml1: it reads the same format, and ke
 streaml1 does."""),
     "cross": ("Crosses", ""),
     "dict": ("Dicts one by one", """\
-Compared with river's models in the same process. A dict subclass takes the pure-Python fallback, as
-all dicts do on platforms without the compiled dict readers."""),
+Compared with river's models in the same process. A dict subclass is
+copied to a dict. The pure-Python fallback is for platforms without the compiled dict readers."""),
     "start": ("Start", """\
 The cache holds compiled kernels; `streaml1 warm` fills it. Once their kernels are cached, dicts one
 by one do not import numba."""),

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from streaml1.features.dict_reader.cpython_objects import FALLBACK, MAX_COMPARED
 from streaml1.features.dict_reader.items import find_all, find_known, without_zeros
 from streaml1.features.vocabulary.probing import MISSING, NO_SLOT, ONE, lookup
 
-__all__ = ["Packed", "intern_missing", "pack", "read_all", "read_known"]
+__all__ = ["intern_missing", "pack", "read_all", "read_known"]
 
 _DICTS = frozenset({dict, OrderedDict})  # `iter` and `values` of these agree with `items`
 _STR = {str}
@@ -38,35 +38,33 @@ _ABSENT_OR_NUMBERS = NUMBER_TYPES | {type(None)}
 _MAX_PACKED = int(MAX_COMPARED)
 
 
-class Packed(NamedTuple):
-    """The features of an example in the order of the buffers: names, and their values as given."""
-
-    names: tuple[str, ...]
-    given: tuple[Any, ...]
-
-
-def pack(buffer: Any, x: Any) -> Packed | None:
+def pack(buffer: Any, x: Any) -> Sequence[str] | None:
     """Write the values of a dict, then the hashes of its names, to the start of a buffer.
 
-    Returns None unless `x` is a dict, its names are exact str, its values are exact numbers or
-    None, and all of it fits. Values that a kernel must refuse are written: it refuses them.
+    Returns the names without those of zeros and None; or None unless `x` is a dict, its names are
+    exact str, its values are exact numbers or None, and all of it fits. Values that a kernel must
+    refuse are written: it refuses them.
     """
     if type(x) not in _DICTS:
         return None
-    names, given = (*x,), (*x.values(),)
-    kinds = {*map(type, given)}
-    if not kinds <= NUMBER_TYPES or not all(given):
-        if not kinds <= _ABSENT_OR_NUMBERS:
-            return None
-        names, given = without_zeros(names, given)
+    # Copies: another thread may change the dict between the checks and the use of its items.
+    names: Sequence[Any] = [*x]
+    given: Sequence[Any] = [*x.values()]
     n = len(names)
-    if {*map(type, names)} != _STR or n > _MAX_PACKED or 16 * n > len(buffer):
+    kinds = [*map(type, names), *map(type, given)]
+    # Both counts are n also if as many values are str as names are float: then packing fails.
+    if kinds.count(str) != n or kinds.count(float) != n or not all(given):
+        if {*map(type, names)} != _STR or not _ABSENT_OR_NUMBERS.issuperset(map(type, given)):
+            return None
+        names, given = without_zeros(tuple(names), tuple(given))
+        n = len(names)
+    if n > _MAX_PACKED or 16 * n > len(buffer):
         return None
     try:
         _packer(n)(buffer, 0, *given, *map(hash, names))
-    except (OverflowError, struct.error):  # an int beyond the floats; a dict that changed meanwhile
+    except (OverflowError, struct.error):  # an int beyond the floats, a str
         return None
-    return Packed(names, given)
+    return names
 
 
 @cache

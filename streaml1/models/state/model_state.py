@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from streaml1.core.rows import ensure, numeric_features
 from streaml1.features import dict_reader
 from streaml1.features.dict_reader.items import NEW_NAMES, Items
-from streaml1.features.dict_reader.packed import Packed, intern_missing, pack
+from streaml1.features.dict_reader.packed import intern_missing, pack
 from streaml1.features.interactions import CrossedFeature, Interactions, hashes_of
 from streaml1.features.ngrams import NGrams
 from streaml1.features.offsets import split_example
@@ -173,10 +173,10 @@ class ModelState(BatchLearner):
             context = self._context
             if context is None or context.packed is None:
                 return math.nan
-            packed = pack(context.buffer, x)
-            if packed is None:
+            names = pack(context.buffer, x)
+            if names is None:
                 return math.nan
-            return context.packed.predict(context.address, len(packed.names), out)
+            return context.packed.predict(context.address, len(names), out)
 
     def _learn_packed(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> int:
         """Learn a dict of numbers without a dict kernel; return the status of a dict kernel."""
@@ -184,27 +184,27 @@ class ModelState(BatchLearner):
             context = self._context
             if context is None or context.packed is None:
                 return dict_reader.FALLBACK
-            packed = pack(context.buffer, x)
-            if packed is None:
+            names = pack(context.buffer, x)
+            if names is None:
                 return dict_reader.FALLBACK
-            n, learn = len(packed.names), context.packed.learn
+            n, learn = len(names), context.packed.learn
             status = learn(context.address, n, y, w, eta)
             if status != NEW_NAMES:
                 return status
-            if not self._intern_packed(context, packed):
+            if not self._intern_packed(context, names):
                 return dict_reader.FALLBACK
             return learn(context.address, n, y, w, eta)
 
-    def _intern_packed(self, context: dict_reader.KernelContext, packed: Packed) -> bool:
+    def _intern_packed(self, context: dict_reader.KernelContext, names: Sequence[str]) -> bool:
         """Give slots to the new names of an example; return False if they have to be reserved."""
-        n, vocabulary = len(packed.names), self._interned
+        n, vocabulary = len(names), self._interned
         if len(vocabulary.keys) + n > context.size or not vocabulary.has_room(n):
             return False
 
         def enter(next_slot: int) -> list[str] | None:
             if intern_missing(context.address, n, next_slot) < 0:
                 return None
-            return [*compress(packed.names, map(next_slot.__le__, context.slots[:n].tolist()))]
+            return [*compress(names, map(next_slot.__le__, context.slots[:n].tolist()))]
 
         entries = vocabulary.entries
         try:
