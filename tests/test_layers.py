@@ -21,6 +21,7 @@ LAYERS = (
     ("datasets",),
     ("solvers",),
     ("training",),
+    ("serving",),
     ("cli",),
 )
 """Packages from the bottom up. A package imports only packages of lower layers."""

@@ -5,7 +5,18 @@ Modules that are slow to import are imported by the commands that need them.
 
 from __future__ import annotations
 
-from streaml1.cli import convert, evaluate, learn, partitions, predict, show, warm
+from streaml1.cli import convert, evaluate, learn, partitions, predict, serve, show, warm
 from streaml1.cli.program import cli, main
 
-__all__ = ["cli", "convert", "evaluate", "learn", "main", "partitions", "predict", "show", "warm"]
+__all__ = [
+    "cli",
+    "convert",
+    "evaluate",
+    "learn",
+    "main",
+    "partitions",
+    "predict",
+    "serve",
+    "show",
+    "warm",
+]

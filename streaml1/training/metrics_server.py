@@ -43,8 +43,15 @@ class Address(NamedTuple):
     port: int
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str, option: str = "--metrics") -> Address:
     """Parse ``9100``, ``0.0.0.0:9100`` or ``[::]:9100``; the default host is 127.0.0.1.
+
+    Parameters
+    ----------
+    text
+        The address.
+    option
+        The option, for the error.
 
     Raises
     ------
@@ -61,7 +68,7 @@ def parse_address(text: str) -> Address:
     """
     host, colon, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not host):
-        raise MetricsError(f"--metrics must be a port (9100) or HOST:PORT, got {text}")
+        raise MetricsError(f"{option} must be a port (9100) or HOST:PORT, got {text}")
     return Address(host.strip("[]") or DEFAULT_HOST, int(port))
 
 

@@ -1,0 +1,208 @@
+"""The examples of a request body: JSON, JSON lines, Vowpal Wabbit text, svmlight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+__all__ = ["FORMATS", "Body", "RequestError", "examples_of", "flatten", "json_of"]
+
+MAX_DEPTH = 32
+"""Objects and arrays within each other."""
+
+Features = Mapping[Hashable, Any]
+
+
+class RequestError(Exception):
+    """A request that is refused.
+
+    Parameters
+    ----------
+    status
+        HTTP status.
+    reason
+        One sentence.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class Body(NamedTuple):
+    """The examples of a request, and how the answer is written: one, many, or as lines."""
+
+    examples: Sequence[Features]
+    form: str
+
+
+Reader = Callable[[bytes, Sequence[str]], Body]
+
+
+def json_of(body: bytes) -> Any:
+    """Return the JSON value of a body.
+
+    Raises
+    ------
+    RequestError
+        If it is no JSON.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(400, f"the body is no JSON: {error}") from None
+
+
+def flatten(value: Any) -> dict[Hashable, Any]:
+    """Return the features of a JSON object.
+
+    Strings are categories, numbers and booleans values, null is absent. The member ``os`` of the
+    object ``user`` is ``user.os``; a string in the array ``tags`` is the category ``tags=string``,
+    the first number of the array ``v`` is ``v[0]``.
+
+    Raises
+    ------
+    RequestError
+        If it is not an object, or objects are nested too deeply.
+
+    Examples
+    --------
+    >>> flatten({"age": 31, "user": {"os": "mac"}, "tags": ["a", "b"], "v": [2, 0.5]})
+    {'age': 31, 'user.os': 'mac', 'tags=a': 1, 'tags=b': 1, 'v[0]': 2, 'v[1]': 0.5}
+    """
+    if not isinstance(value, dict):
+        raise RequestError(400, f"an example is an object of features, not {_kind(value)}")
+    members: dict[Hashable, Any] = value
+    if value.keys() == {"x"} and isinstance(value["x"], dict):
+        members = value["x"]
+    if not {dict, list}.isdisjoint(map(type, members.values())):
+        x: dict[Hashable, Any] = {}
+        _add_members(x, "", members, 1)
+        return x
+    return members
+
+
+def _add_members(
+    x: dict[Hashable, Any], prefix: str, members: dict[Hashable, Any], depth: int
+) -> None:
+    for name, item in members.items():
+        _add(x, f"{prefix}{name}", item, depth)
+
+
+def _add(x: dict[Hashable, Any], path: str, item: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise RequestError(400, f"objects and arrays are nested more than {MAX_DEPTH} deep")
+    if isinstance(item, dict):
+        _add_members(x, f"{path}.", item, depth + 1)
+    elif isinstance(item, list):
+        for k, element in enumerate(item):
+            if isinstance(element, str):
+                _put(x, f"{path}={element}", 1)
+            else:
+                _add(x, f"{path}[{k}]", element, depth + 1)
+    else:
+        _put(x, path, item)
+
+
+def _put(x: dict[Hashable, Any], name: str, value: Any) -> None:
+    """Set a feature; numbers of one name count with their sum."""
+    before = x.get(name)
+    if isinstance(before, int | float) and isinstance(value, int | float):
+        value += before
+    x[name] = value
+
+
+def _kind(value: Any) -> str:
+    kinds = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _of_json(body: bytes, texts: Sequence[str] = ()) -> Body:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        if b"\n" not in body.strip():
+            json_of(body)
+        return _of_json_lines(body)
+    if isinstance(value, list):
+        return Body([flatten(item) for item in value], "many")
+    return Body([flatten(value)], "one")
+
+
+def _of_json_lines(body: bytes, texts: Sequence[str] = ()) -> Body:
+    examples = []
+    for number, line in enumerate(body.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            examples.append(flatten(json_of(line)))
+        except RequestError as error:
+            raise RequestError(error.status, f"line {number}: {error.reason}") from None
+    return Body(examples, "lines")
+
+
+def _of_lines(parse: Callable[[str, Sequence[str]], Any]) -> Reader:
+    def read(body: bytes, texts: Sequence[str]) -> Body:
+        examples = []
+        for number, line in enumerate(body.decode("utf-8", "surrogateescape").split("\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                parsed = parse(line.rstrip("\r"), texts)
+            except ValueError as error:
+                raise RequestError(400, f"line {number}: {error}") from None
+            if parsed is not None:
+                examples.append(parsed[0])
+        return Body(examples, "lines")
+
+    return read
+
+
+def _parse_vw(line: str, texts: Sequence[str]) -> Any:
+    from streaml1.sources.readers.vw import parse_vw
+
+    return parse_vw(line, require_label=False, texts=texts)
+
+
+def _parse_svmlight(line: str, texts: Sequence[str]) -> Any:
+    from streaml1.sources.readers.svmlight import parse_svmlight
+
+    return parse_svmlight(line, require_label=False)
+
+
+FORMATS: dict[str, Reader] = {
+    "application/json": _of_json,
+    "application/x-ndjson": _of_json_lines,
+    "application/jsonl": _of_json_lines,
+    "text/vw": _of_lines(_parse_vw),
+    "text/svmlight": _of_lines(_parse_svmlight),
+}
+"""Readers by content type."""
+
+
+def examples_of(body: bytes, content_type: str, texts: Sequence[str] = ()) -> Body:
+    """Return the examples of a body; without a content type it is JSON.
+
+    Parameters
+    ----------
+    body, content_type
+        The request.
+    texts
+        Names that the model reads as raw text.
+
+    Raises
+    ------
+    RequestError
+        If the content type is unknown, or the body is invalid.
+    """
+    kind = content_type.partition(";")[0].strip().lower() or "application/json"
+    if kind in ("application/x-www-form-urlencoded", "text/plain"):  # what clients send by default
+        kind = "application/json"
+    if kind not in FORMATS:
+        raise RequestError(415, f"the content type must be one of {', '.join(FORMATS)}, got {kind}")
+    found = FORMATS[kind](body, texts)
+    if not found.examples:
+        raise RequestError(400, "the body holds no example")
+    return found

@@ -1,0 +1,314 @@
+"""HTTP/1.1 on asyncio and httptools: one protocol object per connection.
+
+Requests of a connection are answered in order. A request that waits for a topic pauses reading, so
+that a client cannot queue more than its socket holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from concurrent.futures import Future
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import httptools
+
+from streaml1.serving.service import Request, Response, Service
+
+__all__ = ["Connections", "HttpProtocol", "Timeouts"]
+
+MAX_HEADER_BYTES = 2**15
+MAX_QUEUED = 64
+"""Requests of a connection that wait for their turn."""
+
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+class Timeouts(NamedTuple):
+    """Limits of time in seconds.
+
+    Parameters
+    ----------
+    request
+        From the first byte of a request to its last.
+    idle
+        Between requests of a connection.
+    write
+        Until a client takes a response.
+    """
+
+    request: float = 10.0
+    idle: float = 75.0
+    write: float = 30.0
+
+
+class Connections:
+    """The open connections of a server, and what they share.
+
+    Parameters
+    ----------
+    service
+        Answers the requests.
+    limit
+        Number of connections; more are refused.
+    timeouts
+        The limits of time.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        limit: int = 1000,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008  (immutable)
+    ) -> None:
+        self.service = service
+        self.limit = limit
+        self.timeouts = timeouts
+        self.open: set[HttpProtocol] = set()
+
+    def sweep(self, now: float) -> None:
+        """Close connections that are too slow; called about every second."""
+        for protocol in [*self.open]:
+            protocol.check(now)
+
+    def drain(self) -> None:
+        """Close idle connections now, and the others after their current request."""
+        self.service.is_draining = True
+        for protocol in [*self.open]:
+            protocol.drain()
+
+
+class HttpProtocol(asyncio.Protocol):
+    """A connection."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._service = connections.service
+        self._max_body = connections.service.limits.body
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._parser: Any = None
+        self._queue: deque[Request | Response] = deque()
+        self._waits = False  # for a response that is not ready
+        self._is_writable = True
+        self._is_last = False  # what follows the queued requests is ignored
+        self._drains = False  # closes once the requests that have begun are answered
+        self._since = time.monotonic()  # of the current wait: for a request, its end, a writer
+        self._in_request = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._header_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._refusal: Response | None = None
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection, or refuse it if there are too many."""
+        self._transport = transport  # type: ignore[assignment]
+        self._parser = httptools.HttpRequestParser(self)
+        connections = self._connections
+        if len(connections.open) >= connections.limit:
+            self._send(Response(503, b'{"error":"too many connections"}'), keep=False)
+            self._transport.close()
+            return
+        connections.open.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget the connection."""
+        self._connections.open.discard(self)
+        self._queue.clear()
+        self._parser = None  # it refers to this object
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived, and answer the requests that it completes."""
+        if self._parser is None:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(400, "upgrades are not supported")
+        except httptools.HttpParserError:
+            self._refuse(400, "the request is no HTTP/1.1")
+        if self._header_bytes > MAX_HEADER_BYTES:
+            self._refuse(431, f"the headers exceed {MAX_HEADER_BYTES:,} bytes")
+        self._answer_queued()
+
+    def eof_received(self) -> bool:
+        """Close the connection: the client sends no more."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Stop reading while the client does not take its responses."""
+        self._is_writable, self._since = False, time.monotonic()
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read again."""
+        self._is_writable, self._since = True, time.monotonic()
+        self._resume()
+        self._answer_queued()
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        """Note when the request began."""
+        self._in_request, self._since = True, time.monotonic()
+
+    def on_url(self, url: bytes) -> None:
+        """Add a part of the target."""
+        self._target += url
+        self._count_header(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header."""
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self._count_header(len(name) + len(value))
+
+    def _count_header(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > MAX_HEADER_BYTES:
+            raise ValueError("headers too large")  # httptools turns it into its own error
+
+    def on_headers_complete(self) -> None:
+        """Refuse a body that is announced to be too large."""
+        length = self._headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > self._max_body:
+            self._refusal = _problem(413, f"the body exceeds {self._max_body:,} bytes")
+            self._is_last = True
+        elif self._headers.get("expect", "").lower() == "100-continue":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        """Add a part of the body."""
+        self._body_bytes += len(body)
+        if self._body_bytes <= self._max_body:
+            self._body.append(body)
+        elif self._refusal is None:
+            self._body.clear()
+            self._refusal = _problem(413, f"the body exceeds {self._max_body:,} bytes")
+            self._is_last = True
+
+    def on_message_complete(self) -> None:
+        """Queue the request."""
+        if self._is_last and self._refusal is None:
+            return  # what comes after the last request that is answered
+        if self._refusal is not None:
+            self._queue.append(self._refusal)
+        else:
+            self._queue.append(
+                Request(
+                    self._parser.get_method().decode("latin-1"),
+                    self._target.decode("latin-1"),
+                    self._headers,
+                    b"".join(self._body),
+                )
+            )
+        if not self._parser.should_keep_alive():
+            self._is_last = True
+        self._reset()
+        self._in_request = False
+        if len(self._queue) >= MAX_QUEUED:
+            self._transport.pause_reading()
+
+    # Responses
+
+    def _refuse(self, status: int, reason: str) -> None:
+        if not self._is_last:
+            self._queue.append(_problem(status, reason))
+            self._is_last = True
+        self._parser = None
+
+    def _answer_queued(self) -> None:
+        """Answer requests until one has to wait."""
+        while self._queue and not self._waits and self._is_writable:
+            item = self._queue.popleft()
+            if isinstance(item, Response):
+                self._send(item, keep=False)
+                continue
+            response = self._service.handle(item)
+            is_head = item.method == "HEAD"
+            if isinstance(response, Future):
+                self._wait_for(response, is_head)
+                return
+            self._send(response, self._keeps(), is_head)
+        if self._refusal is not None and not self._queue and not self._waits:
+            self._send(self._refusal, keep=False)  # without waiting for the rest of the body
+            self._refusal, self._is_last = None, True
+            self._transport.close()
+            return
+        if not self._queue and not self._waits:
+            self._since = self._since if self._in_request else time.monotonic()
+            if self._is_last or (self._drains and not self._in_request):
+                self._transport.close()
+            elif self._is_writable:
+                self._resume()
+
+    def _keeps(self) -> bool:
+        return not ((self._is_last or self._drains) and not self._queue)
+
+    def _wait_for(self, response: Future[Response], is_head: bool) -> None:
+        self._waits = True
+        self._transport.pause_reading()
+        loop = asyncio.get_running_loop()
+        response.add_done_callback(
+            lambda done: loop.call_soon_threadsafe(self._finish_wait, done.result(), is_head)
+        )
+
+    def _finish_wait(self, response: Response, is_head: bool) -> None:
+        self._waits = False
+        if not self._transport.is_closing():
+            self._send(response, self._keeps(), is_head)
+            self._answer_queued()
+
+    def _resume(self) -> None:
+        if not self._transport.is_closing() and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def _send(self, response: Response, keep: bool = True, is_head: bool = False) -> None:
+        head = [
+            f"HTTP/1.1 {response.status} {_REASONS.get(response.status, '')}",
+            f"Content-Type: {response.content_type}",
+            f"Content-Length: {len(response.body)}",
+            *(f"{name}: {value}" for name, value in response.headers),
+        ]
+        if not keep:
+            head.append("Connection: close")
+        text = "\r\n".join(head).encode("latin-1", "replace") + b"\r\n\r\n"
+        self._transport.write(text if is_head else text + response.body)
+
+    # Limits of time
+
+    def check(self, now: float) -> None:
+        """Close the connection if its time is over."""
+        timeouts, waited = self._connections.timeouts, now - self._since
+        if not self._is_writable:
+            if waited > timeouts.write:
+                self._transport.abort()
+        elif self._waits or self._queue:
+            return
+        elif self._in_request:
+            if waited > timeouts.request:
+                self._send(_problem(408, "the request was not complete in time"), keep=False)
+                self._transport.close()
+        elif waited > timeouts.idle:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Close the connection as soon as its requests are answered."""
+        self._drains = True
+        if not (self._in_request or self._queue or self._waits):
+            self._transport.close()
+
+
+def _problem(status: int, reason: str) -> Response:
+    return Response(status, b'{"error":"%s"}' % reason.encode())

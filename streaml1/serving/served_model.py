@@ -1,0 +1,181 @@
+"""An immutable model with its version, and its answers."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from streaml1.models.frozen import Frozen, FrozenClasses
+from streaml1.optim.tasks import REGRESSION
+from streaml1.serving.model_source import LoadedModel
+from streaml1.training.prediction_records import to_json_label
+
+__all__ = ["Answer", "ServedModel"]
+
+Answer = dict[str, Any]
+"""The prediction of one example, as JSON holds it."""
+
+Features = Mapping[Hashable, Any]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model that is served. It never changes: a new version is a new object.
+
+    Parameters
+    ----------
+    name
+        Name in requests.
+    version
+        Version, the same for the same bytes.
+    source
+        Where it was published.
+    published
+        Time of the publication, in seconds since 1970.
+    loss
+        Its loss; "softmax" for multiclass models.
+    texts
+        Names that it reads as raw text.
+    facts
+        What ``/model`` shows besides: class, parameters and sizes.
+    frozen
+        The predictor.
+    """
+
+    name: str
+    version: str
+    source: str
+    published: float
+    loss: str
+    texts: tuple[str, ...]
+    facts: Mapping[str, Any]
+    frozen: Frozen
+
+    @classmethod
+    def of(cls, name: str, source: str, loaded: LoadedModel) -> ServedModel:
+        """Return the model that was read, frozen."""
+        model = loaded.model
+        is_multiclass = hasattr(model, "classes_met")
+        facts = {
+            "class": type(model).__name__,
+            "parameters": {key: _plain(value) for key, value in model._get_params().items()},
+            "examples": model.n_iterations,
+            "features_seen": model.n_features_seen,
+        }
+        frozen = model.freeze()
+        loss = "softmax" if is_multiclass else model.loss
+        texts = tuple(model.text or ())
+        return cls(name, loaded.version, source, loaded.published, loss, texts, facts, frozen)
+
+    @cached_property
+    def n_weights(self) -> int:
+        """Number of features with a weight."""
+        return len(self.frozen.weights)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the publication."""
+        return time.time() - self.published
+
+    @cached_property
+    def predict(self) -> Callable[[Features], Answer]:
+        """The function that returns the answer to one example; it raises `BadExample`."""
+        if isinstance(self.frozen, FrozenClasses):
+            return self._predict_label
+        return self._predict_value if self.loss in REGRESSION else self._predict_proba
+
+    def _predict_proba(self, x: Features) -> Answer:
+        return {"p": self.frozen.predict_proba_one(x)[True]}
+
+    def _predict_value(self, x: Features) -> Answer:
+        return {"value": self.frozen.predict_one(x)}
+
+    def _predict_label(self, x: Features) -> Answer:
+        p = self.frozen.predict_proba_one(x)
+        best = max(p, key=p.__getitem__, default=None)
+        return {"label": to_json_label(best), "p": [[to_json_label(y), v] for y, v in p.items()]}
+
+    @property
+    def predicts_probability(self) -> bool:
+        """Whether an answer is one probability."""
+        return self.loss not in REGRESSION and not isinstance(self.frozen, FrozenClasses)
+
+    def explain(self, x: Features, k: int) -> list[Answer]:
+        """Return the `k` largest contributions to the margin of the prediction, and the intercept.
+
+        For a multiclass model it is the margin of the most probable label.
+        """
+        explanation: Any = self.frozen.explain_one(x)
+        if isinstance(self.frozen, FrozenClasses):
+            explanation = explanation.get(self.frozen.predict_one(x))
+        if explanation is None:  # no label was met
+            return []
+        records = [*explanation.features[:k], explanation[-1]]
+        return [{**record._asdict(), "name": str(record.name)} for record in records]
+
+    def score(self, x: Features) -> float:
+        """Return what a ranking sorts by: a probability, a value or a margin.
+
+        Raises
+        ------
+        ValueError
+            If the model has several labels, and so no single score.
+        """
+        if isinstance(self.frozen, FrozenClasses):
+            raise ValueError("a model with several labels cannot rank; it has no single score")
+        answer: float = next(iter(self.predict(x).values()))
+        return answer
+
+    # Inspection
+
+    @cached_property
+    def _weights(self) -> list[tuple[str, Any, float]]:
+        """Name, weight or weights by label, and the largest absolute value of each feature."""
+        return [(str(name), w, _size(w)) for name, w in self.frozen.weights.items()]
+
+    def top_weights(self, k: int, prefix: str = "") -> list[dict[str, Any]]:
+        """Return the `k` largest weights of the names with a prefix, the largest first."""
+        chosen = (entry for entry in self._weights if entry[0].startswith(prefix))
+        largest = heapq.nsmallest(k, chosen, key=lambda entry: (-entry[2], entry[0]))
+        return [{"name": name, "weight": _json_weight(w)} for name, w, _ in largest]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``/model`` shows."""
+        intercept = self.frozen.intercept
+        return {
+            "name": self.name,
+            "version": self.version,
+            "source": self.source,
+            "published": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.published)),
+            "age": round(self.age, 3),
+            "loss": self.loss,
+            **self.facts,
+            "weights": self.n_weights,
+            "intercept": _json_weight(intercept),
+        }
+
+
+def _size(w: Any) -> float:
+    return max(map(abs, w.values()), default=0.0) if isinstance(w, Mapping) else abs(w)
+
+
+def _json_weight(w: Any) -> Any:
+    """Return a weight, or the pairs of labels and weights."""
+    return [[to_json_label(y), v] for y, v in w.items()] if isinstance(w, Mapping) else w
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON holds it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
+        items: Iterable[Any] = value
+        return [_plain(item) for item in items]
+    return str(value)

@@ -1,0 +1,315 @@
+"""Requests to responses, independent of any server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+import orjson
+
+from streaml1.core.rows import BadExample
+from streaml1.serving.bodies import Body, RequestError, examples_of, flatten, json_of
+from streaml1.serving.example_log import ExampleLog
+from streaml1.serving.metrics import ServiceMetrics
+from streaml1.serving.model_store import ModelStore
+from streaml1.serving.openapi import description
+from streaml1.serving.served_model import Answer, ServedModel
+
+__all__ = ["Limits", "Request", "Response", "Service"]
+
+logger = logging.getLogger("streaml1")
+
+JSON, NDJSON = "application/json", "application/x-ndjson"
+
+
+class Limits(NamedTuple):
+    """Limits of requests.
+
+    Parameters
+    ----------
+    body
+        Bytes of a body.
+    examples
+        Examples of a request.
+    weights
+        Weights of an answer.
+    """
+
+    body: int = 2**20
+    examples: int = 10_000
+    weights: int = 10_000
+
+
+class Request(NamedTuple):
+    """A request.
+
+    Parameters
+    ----------
+    method, target
+        Method, and path with query.
+    headers
+        Values by name in lower case.
+    body
+        The body.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Response(NamedTuple):
+    """A response."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Handler = Callable[[Request, dict[str, str]], "Response | Future[Response]"]
+
+
+class Service:
+    """Answers requests from the current models.
+
+    Parameters
+    ----------
+    store
+        The models.
+    limits
+        The limits of requests.
+    max_age
+        Age of a model in seconds from which ``/readyz`` reports it; None: any age is right.
+    log
+        Where ``/learn`` and ``/label`` write; None if they are not offered.
+    """
+
+    def __init__(
+        self,
+        store: ModelStore,
+        limits: Limits = Limits(),  # noqa: B008  (immutable)
+        max_age: float | None = None,
+        log: ExampleLog | None = None,
+    ) -> None:
+        self.store = store
+        self.limits = limits
+        self.metrics = ServiceMetrics()
+        self.is_draining = False
+        self._max_age = max_age
+        self._log = log
+        self._routes: dict[str, dict[str, Handler]] = {
+            "/predict": {"POST": self._predict},
+            "/rank": {"POST": self._rank},
+            "/model": {"GET": self._model},
+            "/weights": {"GET": self._weights},
+            "/livez": {"GET": self._livez},
+            "/readyz": {"GET": self._readyz},
+            "/metrics": {"GET": self._metrics},
+            "/openapi.json": {"GET": self._openapi},
+        }
+        if log is not None:
+            self._routes["/learn"] = {"POST": self._learn}
+            self._routes["/label"] = {"POST": self._learn}
+
+    def handle(self, request: Request) -> Response | Future[Response]:
+        """Return the response to a request; a future if it waits for a topic."""
+        begin = time.perf_counter()
+        path, _, query = request.target.partition("?")
+        methods = self._routes.get(path)
+        try:
+            response = self._answer(request, path, methods, query)
+        except RequestError as error:
+            response = _problem(error.status, error.reason)
+        except BadExample as error:
+            response = _problem(400, error.reason)
+        except Exception as error:  # a fault of the service must not end it
+            logger.exception("%s failed", path)
+            response = _problem(500, f"internal error: {type(error).__name__}")
+        if isinstance(response, Future):
+            return response
+        if methods is None:
+            path = "other"  # any path may come: metrics must not grow with them
+        self.metrics.count_request(path, response.status, time.perf_counter() - begin)
+        return response
+
+    def _answer(
+        self, request: Request, path: str, methods: dict[str, Handler] | None, query: str
+    ) -> Response | Future[Response]:
+        if methods is None:
+            known = ", ".join(self._routes)
+            raise RequestError(404, f"there is no {path[:100]}; use one of {known}")
+        method = "GET" if request.method == "HEAD" else request.method
+        if method not in methods:
+            (allowed,) = methods
+            response = _problem(405, f"{path} takes {allowed} requests, got {method}")
+            return response._replace(headers=(("Allow", allowed),))
+        if len(request.body) > self.limits.body:
+            raise RequestError(413, f"the body exceeds {self.limits.body:,} bytes")
+        return methods[method](request, dict(parse_qsl(query)) if query else {})
+
+    # Predictions
+
+    def _named(self, options: dict[str, str]) -> ServedModel:
+        name = options.get("model")
+        if name is None:
+            return self.store.default
+        try:
+            return self.store.models[name]
+        except KeyError:
+            known = ", ".join(self.store.models)
+            raise RequestError(
+                404, f"there is no model {name[:100]!r}; use one of {known}"
+            ) from None
+
+    def _require_few(self, n: int) -> None:
+        if n > self.limits.examples:
+            raise RequestError(413, f"{n:,} examples exceed the limit of {self.limits.examples:,}")
+
+    def _predict(self, request: Request, options: dict[str, str]) -> Response:
+        model = self._named(options)
+        body = examples_of(request.body, request.headers.get("content-type", ""), model.texts)
+        self._require_few(len(body.examples))
+        return self._response(model, body, self._answers(model, body, options))
+
+    def _answers(self, model: ServedModel, body: Body, options: dict[str, str]) -> list[Answer]:
+        answers = []
+        predict = model.predict
+        for row, x in enumerate(body.examples):
+            try:
+                answers.append(predict(x))
+            except BadExample as error:
+                reason = error.reason if body.form == "one" else f"example {row}: {error.reason}"
+                raise RequestError(400, reason) from None
+        if "explain" in options:
+            k = _count(options, "explain", self.limits.weights)
+            for x, answer in zip(body.examples, answers, strict=True):
+                answer["explanation"] = model.explain(x, k)
+        self.metrics.examples += len(answers)
+        histogram = self.metrics.predictions_of(model)
+        if histogram is not None:
+            for answer in answers:
+                histogram.add(answer["p"])
+        return answers
+
+    def _response(self, model: ServedModel, body: Body, answers: list[Answer]) -> Response:
+        headers = (("X-Model-Version", model.version),)
+        head = {"model": model.name, "version": model.version}
+        if body.form == "lines":
+            lines = b"\n".join(orjson.dumps({**head, **answer}) for answer in answers)
+            return Response(200, lines + b"\n", NDJSON, headers)
+        whole = {**head, **answers[0]} if body.form == "one" else {**head, "predictions": answers}
+        return Response(200, orjson.dumps(whole), JSON, headers)
+
+    def _rank(self, request: Request, options: dict[str, str]) -> Response:
+        model = self._named(options)
+        body = json_of(request.body)
+        if not isinstance(body, dict) or not isinstance(body.get("items"), list):
+            raise RequestError(400, 'the body must be {"shared": {...}, "items": [{...}, ...]}')
+        shared = flatten(body.get("shared") or {})
+        self._require_few(len(body["items"]))
+        scores = []
+        for row, item in enumerate(body["items"]):
+            try:
+                scores.append(model.score({**shared, **flatten(item)}))
+            except BadExample as error:
+                raise RequestError(400, f"item {row}: {error.reason}") from None
+            except ValueError as error:
+                raise RequestError(400, str(error)) from None
+        self.metrics.examples += len(scores)
+        order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
+        answer = {
+            "model": model.name,
+            "version": model.version,
+            "ranking": [{"item": k, "score": scores[k]} for k in order],
+        }
+        return Response(200, orjson.dumps(answer), JSON, (("X-Model-Version", model.version),))
+
+    # Inspection
+
+    def _model(self, request: Request, options: dict[str, str]) -> Response:
+        chosen = [self._named(options)] if "model" in options else [*self.store.models.values()]
+        described = [model.describe() for model in chosen]
+        for model in described:
+            failure = self.store.failures.get(model["name"])
+            if failure is not None:
+                model["newest"] = failure
+        return Response(200, orjson.dumps({"models": described}))
+
+    def _weights(self, request: Request, options: dict[str, str]) -> Response:
+        model = self._named(options)
+        k = _count(options, "top", self.limits.weights, 20)
+        weights = model.top_weights(k, options.get("prefix", ""))
+        head = {"model": model.name, "version": model.version}
+        return Response(200, orjson.dumps({**head, "weights": weights}))
+
+    def _livez(self, request: Request, options: dict[str, str]) -> Response:
+        return Response(200, b"ok\n", "text/plain")
+
+    def _readyz(self, request: Request, options: dict[str, str]) -> Response:
+        reasons = ["the server is shutting down"] if self.is_draining else []
+        for model in self.store.models.values():
+            if self._max_age is not None and model.age > self._max_age:
+                reasons.append(
+                    f"{model.name} was published {model.age:,.0f} s ago, at most "
+                    f"{self._max_age:,.0f} s are allowed"
+                )
+        status = 503 if reasons else 200
+        return Response(status, orjson.dumps({"ready": not reasons, "reasons": reasons}))
+
+    def _metrics(self, request: Request, options: dict[str, str]) -> Response:
+        accept = request.headers.get("accept", "")
+        try:
+            kind, text = self.metrics.exposition(self.store.models, accept)
+        except ImportError:
+            raise RequestError(
+                501, "metrics need prometheus-client, which is not installed"
+            ) from None
+        return Response(200, text, kind)
+
+    def _openapi(self, request: Request, options: dict[str, str]) -> Response:
+        return Response(200, orjson.dumps(description(self._log is not None)))
+
+    # Labelled examples
+
+    def _learn(self, request: Request, options: dict[str, str]) -> Future[Response]:
+        records = []
+        lines = [line for line in request.body.splitlines() if line.strip()]
+        for number, line in enumerate(lines, start=1):
+            value = json_of(line)
+            if not isinstance(value, dict):
+                raise RequestError(400, f"line {number} is no JSON object")
+            key = value.get("id")
+            records.append((key if isinstance(key, str) else "" if key is None else str(key), line))
+        if not records:
+            raise RequestError(400, "the body holds no example")
+        self._require_few(len(records))
+        assert self._log is not None
+        written, answered = self._log.write(records), Future[Response]()
+
+        def answer(done: Future[None]) -> None:
+            error = done.exception()
+            if error is None:
+                answered.set_result(Response(200, orjson.dumps({"written": len(records)})))
+            else:
+                answered.set_result(_problem(503, str(error)))
+
+        written.add_done_callback(answer)
+        return answered
+
+
+def _problem(status: int, reason: str) -> Response:
+    return Response(status, orjson.dumps({"error": reason}))
+
+
+def _count(options: dict[str, str], name: str, limit: int, default: int | None = None) -> int:
+    """Return an option that is a number from 0 to a limit."""
+    text = options.get(name, "" if default is None else str(default))
+    if not (text.isascii() and text.isdecimal()) or int(text) > limit:
+        raise RequestError(400, f"{name} must be a number from 0 to {limit:,}, got {text[:100]!r}")
+    return int(text)

@@ -1,0 +1,683 @@
+"""Serving of models over HTTP: answers, reloads, limits, and what clients do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streaml1
+from streaml1.serving import ModelStore, Service, app
+from streaml1.serving.bodies import RequestError, examples_of, flatten
+from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
+from streaml1.serving.model_source import open_source
+from streaml1.serving.service import Limits, Request, Response
+from tests.broker import Broker
+from tests.topics import records_of
+
+WORDS = [f"w{k}" for k in range(30)]
+
+
+def trained(seed: int = 0, n: int = 60, kind: Any = streaml1.ElasticNetClassifier) -> Any:
+    """Return a model of words and an age."""
+    rng, model = random.Random(seed), kind(lr=0.1) if "ElasticNet" in kind.__name__ else kind()
+    for _ in range(n):
+        x = {"word": rng.choice(WORDS), "user.os": rng.choice("ab"), "age": rng.random()}
+        label: Any = rng.random() < 0.5
+        if kind is streaml1.SoftmaxClassifier:
+            label = rng.choice(["ham", "spam", "news"])
+        model.learn_one(x, label)
+    return model
+
+
+def service_of(tmp_path: Path, *models: Any, **options: Any) -> Service:
+    """Return the service of models with the names m0, m1, ..."""
+    sources = {}
+    for k, model in enumerate(models):
+        path = tmp_path / f"m{k}.model"
+        model.save(path)
+        sources[f"m{k}"] = open_source(str(path))
+    return Service(ModelStore(sources), **options)
+
+
+def post(service: Service, target: str, body: Any, kind: str = "application/json") -> Response:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    response = service.handle(Request("POST", target, {"content-type": kind}, data))
+    assert isinstance(response, Response)
+    return response
+
+
+def get(service: Service, target: str) -> Response:
+    response = service.handle(Request("GET", target, {}, b""))
+    assert isinstance(response, Response)
+    return response
+
+
+EXAMPLES: list[dict[str, Any]] = [
+    {"word": "w1", "age": 0.5},
+    {"word": "w2", "user": {"os": "a"}},
+    {"word": "unknown", "age": 1},
+    {},
+]
+FLAT = [EXAMPLES[0], {"word": "w2", "user.os": "a"}, *EXAMPLES[2:]]
+
+
+def test_predictions_equal_those_of_the_frozen_model(tmp_path: Path) -> None:
+    model = trained()
+    service, frozen = service_of(tmp_path, model), model.freeze()
+    expected = [frozen.predict_proba_one(x)[True] for x in FLAT]
+    for example, p in zip(EXAMPLES, expected, strict=True):
+        answer = json.loads(post(service, "/predict", example).body)
+        assert answer == {"model": "m0", "version": service.store.default.version, "p": p}
+    many = post(service, "/predict", EXAMPLES)
+    assert [answer["p"] for answer in json.loads(many.body)["predictions"]] == expected
+    assert dict(many.headers)["X-Model-Version"] == service.store.default.version
+    lines = "\n".join(map(json.dumps, EXAMPLES)).encode()
+    for kind in ("application/x-ndjson", "application/json"):
+        response = post(service, "/predict", lines, kind)
+        assert response.content_type == "application/x-ndjson"
+        assert [json.loads(line)["p"] for line in response.body.splitlines()] == expected
+    x = post(service, "/predict", {"x": EXAMPLES[0]})
+    assert json.loads(x.body)["p"] == expected[0]
+
+
+def test_text_formats(tmp_path: Path) -> None:
+    model = streaml1.ElasticNetClassifier(lr=0.1)
+    model.learn_one({"site^news": 1.0, "age": 31.0}, True)
+    numbered = streaml1.ElasticNetClassifier(lr=0.1)
+    numbered.learn_one({3: 0.5, 7: 1.0}, True)
+    service = service_of(tmp_path, model, numbered)
+    vw = post(service, "/predict", b"|site news | age:31\n1 | age:2\n", "text/vw")
+    rows: list[dict[Any, Any]] = [{"site^news": 1.0, "age": 31.0}, {"age": 2.0}]
+    frozen = model.freeze()
+    expected = [frozen.predict_proba_one(row)[True] for row in rows]
+    assert [json.loads(line)["p"] for line in vw.body.splitlines()] == expected
+    svm = post(service, "/predict?model=m1", b"3:0.5 7:1\n", "text/svmlight; charset=utf-8")
+    expected = [numbered.freeze().predict_proba_one({3: 0.5, 7: 1.0})[True]]
+    assert [json.loads(line)["p"] for line in svm.body.splitlines()] == expected
+
+
+def test_regressors_and_several_labels(tmp_path: Path) -> None:
+    regressor = trained(kind=streaml1.ElasticNetRegressor)
+    softmax = trained(kind=streaml1.SoftmaxClassifier)
+    service = service_of(tmp_path, regressor, softmax)
+    answer = json.loads(post(service, "/predict", FLAT[0]).body)
+    assert answer["value"] == regressor.freeze().predict_one(FLAT[0])
+    answer = json.loads(post(service, "/predict?model=m1", FLAT[0]).body)
+    frozen = softmax.freeze()
+    assert answer["label"] == frozen.predict_one(FLAT[0])
+    assert dict(map(tuple, answer["p"])) == frozen.predict_proba_one(FLAT[0])
+    refused = post(service, "/rank?model=m1", {"items": [{}]})
+    assert refused.status == 400
+    assert b"cannot rank" in refused.body
+
+
+def test_rankings_sort_items_by_score(tmp_path: Path) -> None:
+    model = trained()
+    service, frozen = service_of(tmp_path, model), model.freeze()
+    items = [{"word": word} for word in WORDS]
+    body = {"shared": {"age": 0.3, "user": {"os": "b"}}, "items": items}
+    ranking = json.loads(post(service, "/rank", body).body)["ranking"]
+    shared = {"age": 0.3, "user.os": "b"}
+    scores = [frozen.predict_proba_one({**shared, **item})[True] for item in items]
+    assert [entry["score"] for entry in ranking] == sorted(scores, reverse=True)
+    assert all(scores[entry["item"]] == entry["score"] for entry in ranking)
+
+
+def test_explanations_equal_those_of_the_model(tmp_path: Path) -> None:
+    model = trained()
+    service = service_of(tmp_path, model)
+    answer = json.loads(post(service, "/predict?explain=2", FLAT[1]).body)
+    explanation = model.freeze().explain_one(FLAT[1])
+    chosen = [*explanation.features[:2], explanation[-1]]
+    assert [entry["name"] for entry in answer["explanation"]] == [r.name for r in chosen]
+    assert [e["contribution"] for e in answer["explanation"]] == [r.contribution for r in chosen]
+    assert post(service, "/predict?explain=x", FLAT[1]).status == 400
+
+
+def test_descriptions(tmp_path: Path) -> None:
+    model = trained()
+    service = service_of(tmp_path, model, trained(1))
+    described = json.loads(get(service, "/model").body)["models"]
+    assert [entry["name"] for entry in described] == ["m0", "m1"]
+    assert described[0]["class"] == "ElasticNetClassifier"
+    assert described[0]["weights"] == len(model.freeze().weights)
+    assert described[0]["version"] != described[1]["version"]
+    assert [e["name"] for e in json.loads(get(service, "/model?model=m1").body)["models"]] == ["m1"]
+    weights = json.loads(get(service, "/weights?top=3&prefix=word=").body)["weights"]
+    named = {name: w for name, w in model.freeze().weights.items() if name.startswith("word=")}
+    largest = sorted(named.items(), key=lambda pair: -abs(pair[1]))[:3]
+    assert [(entry["name"], entry["weight"]) for entry in weights] == largest
+    assert get(service, "/livez").body == b"ok\n"
+    paths = json.loads(get(service, "/openapi.json").body)["paths"]
+    assert {*paths, "/openapi.json"} == service._routes.keys()
+
+
+def test_readiness_follows_the_age_of_the_model(tmp_path: Path) -> None:
+    service = service_of(tmp_path, trained(), max_age=1000.0)
+    assert get(service, "/readyz").status == 200
+    os.utime(tmp_path / "m0.model", (1e9, 1e9))
+    service.store.refresh("m0")
+    refused = get(service, "/readyz")
+    assert refused.status == 503
+    assert b"at most 1,000 s" in refused.body
+    assert get(service, "/livez").status == 200
+
+
+def test_metrics(tmp_path: Path) -> None:
+    service = service_of(tmp_path, trained())
+    post(service, "/predict", EXAMPLES)
+    post(service, "/predict", b"{")
+    for k in range(50):
+        get(service, f"/{k}")
+    text = get(service, "/metrics").body.decode()
+    assert 'streaml1_serving_requests_total{path="/predict",status="200"} 1.0' in text
+    assert 'streaml1_serving_requests_total{path="/predict",status="400"} 1.0' in text
+    assert 'streaml1_serving_requests_total{path="other",status="404"} 50.0' in text
+    assert "streaml1_serving_examples_total 4.0" in text
+    assert 'streaml1_serving_probability_count{model="m0"} 4.0' in text
+    version = service.store.default.version
+    assert f'streaml1_serving_model_info{{model="m0",version="{version}"}} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "kind", "status", "reason"),
+    [
+        ("/predict", b"{", "application/json", 400, "no JSON"),
+        ("/predict", b'{"a": 1}\n{"a": x}', "application/json", 400, "line 2"),
+        ("/predict", b'"text"', "application/json", 400, "an object of features, not a string"),
+        ("/predict", b"[]", "application/json", 400, "no example"),
+        ("/predict", b"", "application/json", 400, "no JSON"),
+        ("/predict", b'{"age": 1e60}', "application/json", 400, "too large"),
+        ("/predict", b'[{}, {"age": 1e60}]', "application/json", 400, "example 1"),
+        ("/predict", b"{}", "image/png", 415, "content type"),
+        ("/predict?model=x", b"{}", "application/json", 404, "no model 'x'"),
+        ("/predict", b"[" * 500, "application/json", 400, "JSON"),
+        ("/predict", b'{"a":' * 40 + b"1" + b"}" * 40, "application/json", 400, "32 deep"),
+        ("/predict", b"[{},{},{},{},{},{}]", "application/json", 413, "limit of 5"),
+        ("/predict", b" " * 2000, "application/json", 413, "1,000 bytes"),
+        ("/predict", b"1 nonsense", "text/vw", 400, "line 1"),
+        ("/rank", b"{}", "application/json", 400, "items"),
+        ("/rank", b'{"items": [1]}', "application/json", 400, "an object of features"),
+        ("/weights", b"", "application/json", 405, "GET"),
+        ("/nothing", b"", "application/json", 404, "use one of /predict"),
+        ("/learn", b"{}", "application/json", 404, "there is no /learn"),
+    ],
+)
+def test_bad_requests_get_one_sentence(
+    tmp_path: Path, target: str, body: bytes, kind: str, status: int, reason: str
+) -> None:
+    service = service_of(tmp_path, trained(), limits=Limits(1000, 5))
+    response = post(service, target, body, kind)
+    assert response.status == status
+    error = json.loads(response.body)["error"]
+    assert reason in error
+    assert "\n" not in error
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=12,
+)
+
+
+def reference_flatten(value: Any) -> dict[str, Any]:
+    """Return the features of an object, defined by its leaves."""
+    leaves: list[tuple[str, Any]] = []
+
+    def visit(path: str, item: Any) -> None:
+        if isinstance(item, dict):
+            for name, inner in item.items():
+                visit(f"{path}.{name}" if path is not None else name, inner)
+        elif isinstance(item, list):
+            for k, inner in enumerate(item):
+                if isinstance(inner, str):
+                    leaves.append((f"{path}={inner}", 1))
+                else:
+                    visit(f"{path}[{k}]", inner)
+        else:
+            leaves.append((path, item))
+
+    for name, item in value.items():
+        visit(name, item)
+    x: dict[str, Any] = {}
+    for path, leaf in leaves:
+        numbers = isinstance(leaf, int | float) and isinstance(x.get(path), int | float)
+        x[path] = leaf + x[path] if numbers else leaf
+    return x
+
+
+@given(st.dictionaries(st.text(max_size=4), json_values, max_size=5))
+def test_nested_objects_are_flattened(value: dict[str, Any]) -> None:
+    if value.keys() == {"x"}:
+        return
+    assert repr(flatten(value)) == repr(reference_flatten(value))
+
+
+@given(st.binary(max_size=60), st.sampled_from(["", "text/vw", "text/svmlight"]))
+def test_any_body_is_read_or_refused(body: bytes, kind: str) -> None:
+    with contextlib.suppress(RequestError):
+        assert examples_of(body, kind).examples
+
+
+# Reloading
+
+
+def test_a_new_version_replaces_the_old_one(tmp_path: Path) -> None:
+    service = service_of(tmp_path, trained(0))
+    store, path = service.store, tmp_path / "m0.model"
+    before = store.default
+    assert not store.refresh("m0")
+    trained(1).save(path)
+    assert store.refresh("m0")
+    assert store.default.version != before.version
+    assert before.predict(FLAT[0]) == {"p": trained(0).freeze().predict_proba_one(FLAT[0])[True]}
+    assert store.default.predict(FLAT[0]) == {
+        "p": trained(1).freeze().predict_proba_one(FLAT[0])[True]
+    }
+
+
+def test_a_damaged_version_leaves_the_old_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = service_of(tmp_path, trained(0))
+    store, path = service.store, tmp_path / "m0.model"
+    version, data = store.default.version, path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    for _ in range(3):
+        assert not store.refresh("m0")
+    assert store.default.version == version
+    assert len([r for r in caplog.records if "serving the version before" in r.message]) == 1
+    assert "newest" in json.loads(get(service, "/model").body)["models"][0]
+    path.unlink()
+    assert not store.refresh("m0")
+    trained(1).save(path)
+    assert store.refresh("m0")
+    assert not store.failures
+
+
+def test_checkpoint_directories(tmp_path: Path) -> None:
+    lines = [f'{{"y": {k % 2}, "x": {{"w{k % 7}": 1}}}}' for k in range(400)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "streaml1", "learn", str(tmp_path / "rows.jsonl")]
+    subprocess.run([*command, "--lr", "0.1", "--checkpoint", str(tmp_path / "cp")], check=True)
+    source = open_source(str(tmp_path / "cp"))
+    store = ModelStore({"cp": source})
+    frozen = streaml1.load(tmp_path / "cp").freeze()
+    assert store.default.predict({"w1": 1.0}) == {"p": frozen.predict_proba_one({"w1": 1.0})[True]}
+    assert not store.refresh("cp")
+
+
+# The server
+
+
+@contextlib.contextmanager
+def server(*arguments: str, port: int = 0) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """Run the command; yield its port and the process."""
+    command = [sys.executable, "-m", "streaml1", "serve", *arguments, "--listen", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if found := re.search(r"serving at http://127.0.0.1:(\d+)", line):
+                break
+        else:
+            raise AssertionError("".join(lines))
+        yield int(found[1]), process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(port: int, body: Any, target: str = "/predict") -> dict[str, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", target, json.dumps(body))
+    answer: dict[str, Any] = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def exchange(port: int, data: bytes, timeout: float = 30.0) -> bytes:
+    """Send bytes, and return all that comes until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout) as client:
+        client.sendall(data)
+        received = b""
+        with contextlib.suppress(ConnectionError):
+            while part := client.recv(65536):
+                received += part
+    return received
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    path = tmp_path_factory.mktemp("served") / "m0.model"
+    trained().save(path)
+    with server(str(path), "--max-body", "10000") as (port, _):
+        yield port
+
+
+def test_requests_of_one_connection_are_answered_in_order(shared_server: int) -> None:
+    frozen = trained().freeze()
+    bodies = [json.dumps({"word": word}).encode() for word in WORDS]
+    requests = [
+        b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        for body in bodies
+    ]
+    chunked = b"POST /predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    chunked += b"8\r\n" + b'{"word":' + b"\r\n5\r\n" + b'"w3"}' + b"\r\n0\r\n\r\n"
+    received = exchange(shared_server, b"".join([*requests, chunked]))
+    answers = [json.loads(body)["p"] for body in re.findall(rb"\{.*\}", received)]
+    words = [*WORDS, "w3"]
+    assert answers == [frozen.predict_proba_one({"word": word})[True] for word in words]
+
+
+def test_http_details(shared_server: int) -> None:
+    head = exchange(shared_server, b"HEAD /livez HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert head.endswith(b"Content-Length: 3\r\nConnection: close\r\n\r\n")
+    old = exchange(shared_server, b"GET /livez HTTP/1.0\r\n\r\n")
+    assert old.endswith(b"ok\n")
+    put = exchange(shared_server, b"PUT /predict HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert put.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    assert b"Allow: POST\r\n" in put
+    expecting = (
+        b"POST /predict HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n"
+        b"Connection: close\r\n\r\n{}"
+    )
+    assert exchange(shared_server, expecting).startswith(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"\x16\x03\x01 nonsense\r\n\r\n", b"400"),
+        (b"GET / HTTP/9.9\r\n\r\n", b"400"),
+        (b"POST /predict HTTP/1.1\r\nContent-Length: 20000\r\n\r\n{", b"413"),
+        (
+            b"POST /predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + b"2000\r\n" + b" " * 0x2000 + b"\r\n2000\r\n" + b" " * 0x2000 + b"\r\n",
+            b"413",
+        ),
+        (b"GET /livez HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n", b"4"),
+        (b"POST /predict HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
+    ],
+)  # fmt: skip
+def test_hostile_requests_are_refused(
+    shared_server: int, request_bytes: bytes, status: bytes
+) -> None:
+    assert exchange(shared_server, request_bytes).startswith(b"HTTP/1.1 " + status)
+    assert ask(shared_server, {"word": "w1"})["model"] == "m0"
+
+
+def test_random_bytes_do_not_end_the_server(shared_server: int) -> None:
+    rng = random.Random(1)
+    valid = b'POST /predict HTTP/1.1\r\nContent-Length: 13\r\n\r\n{"word":"w1"}'
+    for _ in range(300):
+        data = bytearray(valid)
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        with socket.create_connection(("127.0.0.1", shared_server), timeout=30) as client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionError):
+                while client.recv(65536):
+                    pass
+    assert ask(shared_server, {"word": "w1"})["model"] == "m0"
+
+
+def test_each_answer_is_that_of_the_version_it_names(tmp_path: Path) -> None:
+    """Models are replaced, and once torn, while clients ask."""
+    path, examples = tmp_path / "clicks.model", [{"word": word} for word in WORDS]
+    expected = {}
+    models = [trained(seed, n=25) for seed in range(12)]
+    encoded = []
+    for model in models:
+        model.save(tmp_path / "other")
+        encoded.append((tmp_path / "other").read_bytes())
+        version = open_source(str(tmp_path / "other")).load().version
+        frozen = model.freeze()
+        expected[version] = [frozen.predict_proba_one(x)[True] for x in examples]
+    path.write_bytes(encoded[0])
+    seen: set[str] = set()
+    errors: list[str] = []
+    stop = threading.Event()
+
+    def client(port: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        k = 0
+        while not stop.is_set():
+            k = (k + 1) % len(examples)
+            connection.request("POST", "/predict", json.dumps(examples[k]))
+            answer = json.loads(connection.getresponse().read())
+            seen.add(answer["version"])
+            if answer["p"] != expected[answer["version"]][k]:
+                errors.append(repr(answer))
+
+    with server(str(path), "--check-every", "0.02") as (port, process):
+        clients = [threading.Thread(target=client, args=(port,)) for _ in range(3)]
+        for thread in clients:
+            thread.start()
+        for number, data in enumerate(encoded):
+            if number == 6:  # a torn file is not served, and ends nothing
+                (tmp_path / "new").write_bytes(data[:50])
+                os.replace(tmp_path / "new", path)
+                time.sleep(0.1)
+            (tmp_path / "new").write_bytes(data)
+            os.replace(tmp_path / "new", path)
+            time.sleep(0.15)
+        deadline = time.monotonic() + 30
+        last = [*expected][-1]
+        while last not in seen and time.monotonic() < deadline:
+            time.sleep(0.05)
+        stop.set()
+        for thread in clients:
+            thread.join()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 128 + signal.SIGTERM
+    assert not errors
+    assert last in seen
+    assert len(seen) > 3
+
+
+def test_signals_drain_the_server(tmp_path: Path) -> None:
+    """A request that has begun is answered; idle connections are closed."""
+    path = tmp_path / "m.model"
+    trained().save(path)
+    with server(str(path)) as (port, process):
+        idle = socket.create_connection(("127.0.0.1", port), timeout=30)
+        busy = socket.create_connection(("127.0.0.1", port), timeout=30)
+        busy.sendall(b'POST /predict HTTP/1.1\r\nContent-Length: 13\r\n\r\n{"word"')
+        ask(port, {})
+        process.send_signal(signal.SIGTERM)
+        assert idle.recv(10) == b""
+        busy.sendall(b':"w1"}')
+        answer = busy.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b"Connection: close" in answer
+        assert process.wait(20) == 128 + signal.SIGTERM
+        with pytest.raises(ConnectionError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+        idle.close()
+        busy.close()
+
+
+def test_several_workers(tmp_path: Path) -> None:
+    path = tmp_path / "m.model"
+    trained().save(path)
+    expected = trained().freeze().predict_proba_one({"word": "w1"})[True]
+    with server(str(path), "--workers", "2") as (port, process):
+        assert all(ask(port, {"word": "w1"})["p"] == expected for _ in range(20))
+        children = [int(pid) for pid in _children(process.pid)]
+        assert len(children) == 2
+        os.kill(children[0], signal.SIGKILL)  # a worker that dies is replaced
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and len(_children(process.pid)) < 2:
+            time.sleep(0.1)
+        assert len(_children(process.pid)) == 2
+        trained(1).save(path)
+        new = trained(1).freeze().predict_proba_one({"word": "w1"})[True]
+        while time.monotonic() < deadline and {
+            ask(port, {"word": "w1"})["p"] for _ in range(8)
+        } != {new}:
+            time.sleep(0.2)
+        assert {ask(port, {"word": "w1"})["p"] for _ in range(8)} == {new}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 128 + signal.SIGTERM
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["missing.model"], "missing.model does not exist"),
+        (["{m}", "--listen", "x"], "--listen must be a port (9100) or HOST:PORT, got x"),
+        (["{m}", "{m}"], "two models have the name 'm'"),
+        (["=m"], "'=m' is no model"),
+        (["{m}", "--listen", "1.2.3.4:80"], "cannot listen at 1.2.3.4:80"),
+    ],
+)
+def test_errors_of_the_command(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    path = tmp_path / "m.model"
+    trained(n=3).save(path)
+    given = [argument.format(m=path) for argument in arguments]
+    command = [sys.executable, "-m", "streaml1", "serve", *given]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_is_a_usage_error(tmp_path: Path, shared_server: int) -> None:
+    path = tmp_path / "m.model"
+    trained(n=3).save(path)
+    command = [sys.executable, "-m", "streaml1", "serve", str(path), "--listen"]
+    done = subprocess.run([*command, str(shared_server)], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "cannot listen" in done.stderr
+
+
+def test_slow_clients_are_closed(tmp_path: Path) -> None:
+    """A request that does not end, a connection without one, a response that is not taken."""
+    service = service_of(tmp_path, trained(), limits=Limits(2**22))
+
+    async def run() -> None:
+        connections = Connections(service, limit=3, timeouts=Timeouts(0.2, 0.6, 0.2))
+        loop = asyncio.get_running_loop()
+        running = await loop.create_server(lambda: HttpProtocol(connections), "127.0.0.1", 0)
+        port = running.sockets[0].getsockname()[1]
+        streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+        refused = await streams[3][0].read()
+        assert refused.startswith(b"HTTP/1.1 503")
+        idle, partial, stuck = streams[:3]
+        partial[1].write(b"POST /predict HTTP/1.1\r\nContent-Length: 10\r\n\r\n")
+        stuck[0]._transport.pause_reading()  # type: ignore[attr-defined]
+        get = b"GET /weights?top=10000 HTTP/1.1\r\n\r\n"
+        stuck[1].write(get * 5000)
+        await asyncio.sleep(0.4)
+        connections.sweep(time.monotonic())
+        assert (await partial[0].read()).startswith(b"HTTP/1.1 408")
+        assert len(connections.open) == 1  # the idle one
+        await asyncio.sleep(0.4)
+        connections.sweep(time.monotonic())
+        assert await idle[0].read() == b""
+        assert not connections.open
+        for _, writer in streams:
+            writer.close()
+        running.close()
+
+    asyncio.run(run())
+
+
+# ASGI
+
+
+def test_asgi_application(tmp_path: Path) -> None:
+    path = tmp_path / "m.model"
+    trained().save(path)
+    application = app({"clicks": str(path)}, limits=Limits(body=100))
+
+    async def call(body: bytes, target: str = "/predict", root: str = "") -> tuple[int, bytes]:
+        messages = [
+            {"type": "http.request", "body": body[:3], "more_body": True},
+            {"type": "http.request", "body": body[3:], "more_body": False},
+        ]
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "POST", "path": root + target, "root_path": root,
+            "query_string": b"model=clicks", "headers": [(b"content-type", b"application/json")],
+        }  # fmt: skip
+        await application(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"]
+
+    status, body = asyncio.run(call(b'{"word": "w1"}', root="/api"))
+    assert status == 200
+    expected = trained().freeze().predict_proba_one({"word": "w1"})[True]
+    assert json.loads(body)["p"] == expected
+    assert asyncio.run(call(b" " * 200))[0] == 413
+
+
+# Kafka
+
+
+@pytest.mark.kafka
+def test_published_models_and_labelled_examples(broker: Broker, tmp_path: Path) -> None:
+    """A topic of models is watched; /learn and /label write to a topic."""
+    broker.require_real()
+    models, log = (broker.url(f"s-{uuid.uuid4().hex[:12]}") for _ in range(2))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"y": {k % 2}, "x": {{"w{k % 7}": 1}}}}\n' for k in range(300)))
+    learn = [sys.executable, "-m", "streaml1", "learn", str(rows), "--publish", models]
+    subprocess.run([*learn, "--lr", "0.1"], check=True, capture_output=True)
+    first = streaml1.load(models).freeze().predict_proba_one({"w1": 1.0})[True]
+    with server(f"clicks={models}", "--to", log) as (port, process):
+        assert ask(port, {"w1": 1.0})["p"] == first
+        subprocess.run([*learn, "--lr", "0.3"], check=True, capture_output=True)
+        published = time.monotonic()
+        second = streaml1.load(models).freeze().predict_proba_one({"w1": 1.0})[True]
+        assert second != first
+        while ask(port, {"w1": 1.0})["p"] != second:
+            assert time.monotonic() - published < 10.0
+            time.sleep(0.05)
+        example = {"id": "a7", "y": 1, "x": {"w1": 1}}
+        assert ask(port, example, "/learn") == {"written": 1}
+        assert ask(port, {"id": "a8", "y": 0}, "/label") == {"written": 1}
+        assert "error" in ask(port, [1], "/learn")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
+    written = records_of(broker, log.rpartition("/")[2])
+    assert {(record.key.decode(), record.value.decode()) for record in written} == {
+        ("a7", json.dumps(example)),
+        ("a8", json.dumps({"id": "a8", "y": 0})),
+    }
