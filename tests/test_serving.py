@@ -601,10 +601,12 @@ def test_slow_clients_are_closed(tmp_path: Path) -> None:
         await asyncio.sleep(0.4)
         connections.sweep(time.monotonic())
         assert (await partial[0].read()).startswith(b"HTTP/1.1 408")
+        await asyncio.sleep(0.1)
         assert len(connections.open) == 1  # the idle one
         await asyncio.sleep(0.4)
         connections.sweep(time.monotonic())
         assert await idle[0].read() == b""
+        await asyncio.sleep(0.1)
         assert not connections.open
         for _, writer in streams:
             writer.close()
