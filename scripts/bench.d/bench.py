@@ -34,6 +34,7 @@ PARTS = {
     "memory": "bench_process.bench_memory",
     "softmax": "bench_softmax.bench_softmax",
     "kafka": "bench_kafka.bench_kafka",
+    "serve": "bench_serve.bench_serve",
     "projection": "bench_projection.bench_projection",
     "solvers": "bench_solvers.bench_solvers",
     "checkpoint": "bench_checkpoint.bench_checkpoint",
