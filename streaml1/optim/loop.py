@@ -72,8 +72,8 @@ def _first_fields(n: int) -> np.dtype[Any]:
     return np.dtype([(name, ONLINE[name]) for name in (ONLINE.names or ())[:n]], align=True)
 
 
-STORED_LAYOUTS = (ONLINE, _first_fields(9), _first_fields(8))
-"""The layouts of `ONLINE` in model files: today's first, then those of earlier versions."""
+STORED_LAYOUTS = (_first_fields(10), _first_fields(9), _first_fields(8))
+"""The layouts of `ONLINE` in model files: today's without the offset, then those of the past."""
 
 
 @inlined

@@ -115,7 +115,9 @@ class Predictor:
         slots, arrays = self.rule.state_dict()
         if not len(slots) and not isinstance(names, HashedVocabulary):
             names = IntVocabulary()
-        rule, record = type(self.rule), self.online.copy()
+        rule, record = type(self.rule), np.zeros(1, loop.STORED_LAYOUTS[0])
+        for name in record.dtype.names or ():
+            record[name] = self.online[name]
         return lambda: {
             "made": (self.interactions, self.ngrams, self.offset),
             "rule": rule,
