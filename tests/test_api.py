@@ -33,6 +33,7 @@ METHODS = [
         "top_weights",
     ),
     *("n_cut", "watch", "slot", "collisions"),
+    *("explain_one", "explain_many", "debug_one"),
     *("freeze", "save", "mutate"),
 ]
 PROBABILITIES = ["predict_proba_one", "predict_proba_many"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
+from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +14,16 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import logged, report_problem
 from streaml1.cli.model_factory import published
 from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
-from streaml1.cli.options import model_path, opened, source_options
+from streaml1.cli.options import model_path, opened, positive, source_options
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.sink_options import sink_observers, sink_options
-from streaml1.cli.text_tables import printable
+from streaml1.cli.text_tables import printable, weight_text
 from streaml1.optim.tasks import REGRESSION
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
+    from streaml1.models.explanation import Explanation
     from streaml1.training import Prediction
 
 __all__ = ["predict"]
@@ -33,11 +36,23 @@ __all__ = ["predict"]
 @kafka_options
 @log_option
 @sink_options
-@click.option("--json", "as_json", is_flag=True,
-              help="Write JSON with the line of the example, or its place in a topic, and the "
-              "prediction.")  # fmt: skip
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write JSON with the line of the example, or its place in a topic, and the prediction.",
+)
+@click.option("--explain", type=positive, metavar="K",
+              help="Also write the K features that contribute most to the margin, and the "
+              "intercept.")  # fmt: skip
 def predict(
-    model: str | Path, source: str, limit: int | None, bad: str, as_json: bool, **options: Any
+    model: str | Path,
+    source: str,
+    limit: int | None,
+    bad: str,
+    as_json: bool,
+    explain: int | None,
+    **options: Any,
 ) -> None:
     """Predict each example of SOURCE with MODEL.
 
@@ -47,8 +62,14 @@ def predict(
     Each line is the probability of True, the value for regressors, or the most probable label for
     multiclass models. SOURCE needs no labels. With --bad skip, a rejected example yields an empty
     line. With --predictions, the output goes to the topic instead.
+
+    With --explain, tabs separate the prediction and its largest contributions; for a multiclass
+    model they are those to the margin of the predicted label.
     """
     from streaml1.training import RunConfig, prediction_blocks
+
+    if explain and options["predictions"] is not None:
+        raise click.UsageError("--explain cannot be combined with --predictions")
     from streaml1.training.prediction_records import to_json_label
 
     learner = published(model, options["kafka"])
@@ -61,25 +82,67 @@ def predict(
     def text(prediction: Prediction) -> str:
         p = prediction.p
         place = {"place": prediction.place} if topic else {"line": prediction.line}
+        best: Hashable = None
         if isinstance(p, dict):
             best = max(p, key=p.__getitem__, default=None)
             pairs = [[to_json_label(label), probability] for label, probability in p.items()]
             record = {**place, "label": to_json_label(best), "p": pairs}
-            return json.dumps(record) if as_json else printable(best)
+        else:
+            record = {**place, key: p}
+        explanation = prediction.explanation
+        if isinstance(explanation, dict):
+            explanation = explanation.get(best)
         if as_json:
-            return json.dumps({**place, key: p})
-        return "" if p is None else repr(p)
+            return json.dumps(record | _json_fields(explanation, explain or 0))
+        shown = printable(best) if isinstance(p, dict) else "" if p is None else repr(p)
+        return "\t".join([shown, *_largest(explanation, explain or 0)])
 
     written = options["predictions"] is not None
     with logged(), sink_observers(examples, bad, options) as observers:
         skip = "skip" if bad == "dead-letter" else bad
         config = RunConfig(limit=limit, bad=skip, observers=observers)
         unknown = _UnknownFeatures(learner)
-        for block in prediction_blocks(learner, examples, config):
+        for block in prediction_blocks(learner, examples, config, explain=bool(explain)):
             unknown.inspect(block)
             if not written:
                 click.echo("\n".join(map(text, block)))
         unknown.end()
+
+
+def _largest(explanation: Explanation | None, k: int) -> list[str]:
+    """Return the k largest contributions that are not zero and the intercept, as text."""
+    if explanation is None:
+        return []
+    largest = [record for record in explanation.features[:k] if record.contribution]
+    return [
+        f"{weight_text(record.contribution)} {printable(record.name)}"
+        for record in (*largest, explanation[-1])
+    ]
+
+
+def _json_fields(explanation: Explanation | None, k: int) -> dict[str, Any]:
+    """Return the fields of the JSON of a prediction that explain it; {} without an explanation."""
+    from streaml1.training.prediction_records import to_json_label
+
+    if explanation is None:
+        return {}
+    listed = [
+        {
+            "name": to_json_label(record.name),
+            "value": record.value,
+            "weight": record.weight,
+            "contribution": record.contribution,
+        }
+        for record in explanation.features[:k]
+    ]
+    others = [record.contribution for record in explanation.features[k:]]
+    return {
+        "margin": explanation.margin,
+        "contributions": listed,
+        "intercept": explanation.intercept,
+        "rest": fsum([*others, *explanation.remainder]),
+        "unknown": [to_json_label(name) for name in explanation.unknown],
+    }
 
 
 class _UnknownFeatures:

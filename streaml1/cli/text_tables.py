@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from streaml1.core.text_table import TableColumn, render_table
+from streaml1.core.text_table import TableColumn, printable, render_table
 from streaml1.optim.tasks import REGRESSION
 
 if TYPE_CHECKING:
@@ -79,17 +79,16 @@ def weight_text(value: float | None) -> str:
     return "" if value is None else f"{value:+#.4g}".rstrip(".")
 
 
-def printable(name: Hashable) -> str:
-    """Return a name as text, or its repr if it is blank or has characters that do not print."""
-    prints = isinstance(name, str) and name.strip() and name.isprintable()
-    return str(name) if prints else repr(name)
+def text_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ("weight",)
+) -> str:
+    """Lay out rows below their heads: weights to the right, names to the left and cut.
 
-
-def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out rows below their heads: weights to the right, names to the left and cut."""
+    `numbers` are the heads of the columns of weights.
+    """
     columns = [
         TableColumn(head, "right", max_width=WEIGHT_WIDTH)
-        if head == "weight"
+        if head in numbers
         else TableColumn(head, "left", max_width=NAME_WIDTH)
         for head in heads
     ]

@@ -105,6 +105,7 @@ def _exercise(kind: Any) -> None:
             model.learn_one(x, 1)
             model.predict_one(x)
             model.top_weights()
+            model.explain_one(x)
             model.watch().changes()
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)

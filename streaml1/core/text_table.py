@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["TableColumn", "render_table"]
+__all__ = ["TableColumn", "printable", "render_table"]
 
 WIDTH = 400
 """Characters that a line may have: wider than any table, so that rich wraps none."""
@@ -79,3 +79,9 @@ def render_table(
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def printable(name: Hashable) -> str:
+    """Return a name as text, or its repr if it is blank or has characters that do not print."""
+    prints = isinstance(name, str) and name.strip() and name.isprintable()
+    return str(name) if prints else repr(name)

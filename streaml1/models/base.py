@@ -29,6 +29,7 @@ from streaml1.features.vocabulary import HashedVocabulary
 from streaml1.features.vocabulary.crossed_name import cross_hash
 from streaml1.models import serialization
 from streaml1.models.comparator import ComparatorSpec
+from streaml1.models.explain import debug_text, explain_row, explain_rows
 from streaml1.models.frozen import Frozen
 from streaml1.models.hyperparameters import (
     ClassifierParameters,
@@ -231,6 +232,59 @@ class OnlineModel(SharedParameters, base.Base):
 
     def _margins(self, X: RowsLike, proba: bool = False) -> Any:
         return self._state.margins(self._state.batch(X), proba)
+
+    # Explanations
+
+    def explain_one(self, x: dict[Hashable, Any]) -> Any:
+        """Return what each feature contributes to the margin of an example.
+
+        With `lr="auto"`, whose predictions of the next example are not linear, the explanation is
+        that of the published model: of what `freeze()` predicts.
+
+        Parameters
+        ----------
+        x
+            Features by name, as for `learn_one`.
+
+        Returns
+        -------
+        Explanation
+            The contributions by name, those of interactions and n-grams included, the largest
+            first and the intercept last; see `streaml1.models.explanation`.
+
+        Raises
+        ------
+        BadExample
+            If a value is invalid.
+        """
+        return explain_row(self._state, x)
+
+    def explain_many(self, X: RowsLike) -> list[Any]:
+        """Return what `explain_one` returns for each row.
+
+        Parameters
+        ----------
+        X
+            A data frame, a matrix or a list of dicts, as for `learn_many`.
+
+        Raises
+        ------
+        BadExample
+            If a row is invalid. `row` is the first such row.
+        """
+        return list(explain_rows(self._state, X))
+
+    def debug_one(self, x: dict[Hashable, Any], decimals: int = 5) -> str:
+        """Return the explanation of a prediction as a table, for river's `Pipeline.debug_one`.
+
+        Parameters
+        ----------
+        x
+            Features by name, as for `learn_one`.
+        decimals
+            Number of significant digits.
+        """
+        return debug_text(self.explain_one(x), decimals)
 
     # Inspection
 

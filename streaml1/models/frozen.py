@@ -11,6 +11,13 @@ import numpy as np
 from streaml1.core.types import RowsLike
 from streaml1.features.labels import require_mapping
 from streaml1.models.class_labels import Classes
+from streaml1.models.explain import (
+    explain_label_rows,
+    explain_labels,
+    explain_row,
+    explain_rows,
+)
+from streaml1.models.explanation import Explanation
 from streaml1.models.output_buffer import predict_output_rows, predict_outputs
 from streaml1.models.state.predictor import Predictor
 from streaml1.optim.losses import POISSON
@@ -138,6 +145,28 @@ class Frozen:
         p = self._reader.margins(self._reader.batch(X), True)
         return np.stack([1.0 - p, p], axis=1)
 
+    def explain_one(self, x: Mapping[Hashable, Any]) -> Any:
+        """Return what each feature contributes to the margin of an example, an `Explanation`.
+
+        Features whose weight is zero are unknown to a frozen model.
+
+        Raises
+        ------
+        BadExample
+            If a value is invalid.
+        """
+        return explain_row(self._reader, x)
+
+    def explain_many(self, X: RowsLike) -> list[Any]:
+        """Return `explain_one` of each row of a matrix, frame or list of dicts.
+
+        Raises
+        ------
+        BadExample
+            If a row is invalid. `row` is the first such row.
+        """
+        return list(explain_rows(self._reader, X))
+
     def _require_classifier(self) -> None:
         if not self._binary:
             raise AttributeError("a regressor has no probabilities; use predict_one")
@@ -226,3 +255,17 @@ class FrozenClasses(Frozen):
     def predict_proba_many(self, X: RowsLike) -> Any:
         """Return the probability of each label in each row, shape (n, k)."""
         return predict_output_rows(self._reader, self._reader.batch(X))[1]
+
+    def explain_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Explanation]:
+        """Return what each feature contributes to the margin of each label, by label.
+
+        Raises
+        ------
+        BadExample
+            If a value is invalid.
+        """
+        return explain_labels(self._reader, self._classes.labels, x)
+
+    def explain_many(self, X: RowsLike) -> list[dict[Hashable, Explanation]]:
+        """Return `explain_one` of each row of a matrix, frame or list of dicts."""
+        return explain_label_rows(self._reader, self._classes.labels, X)

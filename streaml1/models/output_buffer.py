@@ -18,20 +18,23 @@ _IDLE: list[array[float]] = []
 """Buffers that no call uses; `list.pop` and `append` are atomic."""
 
 
-def predict_outputs(predictor: Predictor, x: Mapping[Hashable, Any]) -> tuple[int, array[float]]:
+def predict_outputs(
+    predictor: Predictor, x: Mapping[Hashable, Any], margins: bool = False
+) -> tuple[int, array[float]]:
     """Return the position of the largest probability of an example, and all probabilities.
 
-    The position is -1 if there are no labels.
+    The position is -1 if there are no labels. With `margins`, margins are returned instead of
+    probabilities.
     """
     try:
         buffer = _IDLE.pop()
     except IndexError:
         buffer = array("d", bytes(8 * 65))
     # The kernel reads the capacity from the first element and replaces it by the number of labels.
-    # If they do not fit, it writes nothing else.
+    # If they do not fit, it writes nothing else. A negative capacity selects margins.
     while True:
         address, length = buffer.buffer_info()
-        buffer[0] = length - 1
+        buffer[0] = 1 - length if margins else length - 1
         best = int(predictor.margin(x, address))
         k = int(buffer[0])
         if k < length:
@@ -42,13 +45,15 @@ def predict_outputs(predictor: Predictor, x: Mapping[Hashable, Any]) -> tuple[in
     return best, p
 
 
-def predict_output_rows(predictor: Predictor, batch: Batch) -> tuple[Any, Any]:
+def predict_output_rows(
+    predictor: Predictor, batch: Batch, margins: bool = False
+) -> tuple[Any, Any]:
     """Return the positions of the largest probabilities of rows, and all probabilities.
 
-    Their shapes are (n,) and (n, k).
+    Their shapes are (n,) and (n, k). With `margins`, margins are returned instead of probabilities.
     """
     k = int(predictor.rule.clock[0].k)
     buffer = np.zeros((batch.n, k + 1))
-    buffer[:, 0] = k
+    buffer[:, 0] = -k if margins else k
     best = predictor.margins(batch, buffer.ctypes.data, buffer.strides[0])
     return best, buffer[:, 1:]

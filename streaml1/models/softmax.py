@@ -16,6 +16,8 @@ from streaml1.features.labels import require_mapping, weights
 from streaml1.models.base import OnlineModel, require_count, series_like
 from streaml1.models.class_labels import Classes
 from streaml1.models.comparator import ComparatorSpec, weights_in_l1_ball
+from streaml1.models.explain import explain_label_rows, explain_labels
+from streaml1.models.explanation import Explanation
 from streaml1.models.frozen import FrozenClasses
 from streaml1.models.hyperparameters import SoftmaxParameters
 from streaml1.models.output_buffer import predict_output_rows, predict_outputs
@@ -277,6 +279,45 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         with self._state.exclusive():
             best, _ = predict_output_rows(self._state, batch)
         return series_like(X, self._classes.array(best), self._y_name)
+
+    # Explanations
+
+    def explain_one(self, x: dict[Hashable, Any]) -> dict[Hashable, Explanation]:
+        """Return what each feature contributes to the margin of each label known so far.
+
+        The probabilities are the softmax of the margins.
+
+        Parameters
+        ----------
+        x
+            Features by name, as for `learn_one`.
+
+        Returns
+        -------
+        dict
+            An `Explanation` for each label; see `streaml1.models.explanation`.
+
+        Raises
+        ------
+        BadExample
+            If a value is invalid.
+        """
+        return explain_labels(self._state, self._classes.labels, x)
+
+    def explain_many(self, X: RowsLike) -> list[dict[Hashable, Explanation]]:
+        """Return what `explain_one` returns for each row.
+
+        Parameters
+        ----------
+        X
+            A data frame, a matrix or a list of dicts, as for `learn_many`.
+
+        Raises
+        ------
+        BadExample
+            If a row is invalid. `row` is the first such row.
+        """
+        return explain_label_rows(self._state, self._classes.labels, X)
 
     # Inspection
 

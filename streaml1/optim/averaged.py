@@ -237,6 +237,11 @@ class Averaged(RuleState):
         m = self.mean[0]
         return float(m.b_sum / m.t if m.t else online[0].b)
 
+    def without_intercept(self: Any) -> Any:
+        mean = self.mean.copy()
+        mean[0].b_sum = 0.0
+        return self._with(mean=mean)
+
     def live_mask(self: Any) -> Bools:
         # A dead weight has a sum, which later means depend on.
         live: Bools = self.plain().live_mask() | (self.totals() != 0.0)

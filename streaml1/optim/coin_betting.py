@@ -243,6 +243,12 @@ class CoinBetting(RuleState, CoinBettingState):
         """Return the intercept: its initial value and the weight of its coordinate."""
         return float(online[0].b + self._weights_of(self.clock, 0.0)[0])
 
+    def without_intercept(self) -> CoinBetting:
+        """Return the rule with the weight 0 of the coordinate of the intercept."""
+        clock = self.clock.copy()
+        clock[0].theta = 0.0
+        return self._replace(clock=clock)
+
     def reserve(self, nnz: int) -> CoinBetting:
         return self._replace(scratch=scratch_for(nnz, self.scratch))
 

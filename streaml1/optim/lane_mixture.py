@@ -585,6 +585,21 @@ class LaneMixture(RuleState, LaneMixtureState):
         """Predict with averaged weights from now on, or with slow lanes if the stream drifts."""
         self.clock[0].serving = 1
 
+    def published_view(self) -> LaneMixture:
+        """Return a rule that predicts as after `publish`, and shares the slots of this one."""
+        clock = self.clock.copy()
+        clock[0].serving = 1
+        return self._replace(clock=clock)
+
+    def without_intercept(self) -> LaneMixture:
+        """Return the published rule with intercepts of 0 and unbounded margins."""
+        view, table = self.published_view(), self.table.copy()
+        c = view.clock[0]
+        c.centre, c.low, c.high = 0.0, -math.inf, math.inf
+        for row in (INTERCEPT, AVERAGE_BIAS):
+            table[int(row) : int(row) + LANES] = 0.0
+        return view._replace(table=table)
+
     def drop(self, slots: Ints) -> None:
         """Clear some slots; they stay seen."""
         table = self.slots.reshape(-1, WIDTH)

@@ -38,6 +38,7 @@ __all__ = [
     "predict_row",
     "predict_rows",
     "step",
+    "weights_at",
 ]
 
 # Why `learn` and `learn_row` have stopped.
@@ -220,6 +221,14 @@ def nonzero_weights(rule: Any, slots: Any, weights: Any) -> int:
             weights[n] = w
             n += np.uint64(w != 0.0)
     return int(n)
+
+
+@kernel
+def weights_at(rule: Any, slots: Any, weights: Any) -> None:
+    """Write the weights of some slots to `weights`."""
+    rule = borrowed(rule)
+    for k in range(np.uint64(len(slots))):
+        weights[k] = weight(rule, np.uint64(slots[k]))
 
 
 @inlined

@@ -208,6 +208,12 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         c = self.clock[0]
         return float(online[0].b - c.theta / ((c.beta_now + math.sqrt(c.n)) * c.over_alpha))
 
+    def without_intercept(self) -> ScaledFTRL:
+        """Return the rule with the weight 0 of the coordinate of the intercept."""
+        clock = self.clock.copy()
+        clock[0].theta = 0.0
+        return self._replace(clock=clock)
+
     def reserve(self, nnz: int) -> ScaledFTRL:
         return self._replace(scratch=scratch_for(nnz, self.scratch))
 

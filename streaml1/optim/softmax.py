@@ -51,7 +51,13 @@ from streaml1.optim.rule_state import (
     ensure_array,
     ensure_keys,
 )
-from streaml1.optim.structures.multiclass import begin_outputs, softmax, softmax_residuals
+from streaml1.optim.structures.multiclass import (
+    begin_outputs,
+    first_largest,
+    softmax,
+    softmax_residuals,
+    wants_margins,
+)
 from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.update_rule import renormalize
 
@@ -290,10 +296,11 @@ class Softmax(RuleState, SoftmaxState):
         """Return the index of the largest probability, or -1 if no label was seen.
 
         The float at `out` is the number of floats that fit behind it. It is replaced by the number
-        of labels, and if they fit, their probabilities follow.
+        of labels, and if they fit, their probabilities follow; their margins if it was negative.
         """
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
+        only_margins = wants_margins(out)
         if not begin_outputs(out, k):
             return -1.0
         u, a = self.u, array_at(out + np.uint64(8), k, np.float64)
@@ -310,7 +317,7 @@ class Softmax(RuleState, SoftmaxState):
                 a[c] += (s * v + t * inside) * x
         for c in range(k):
             a[c] = a[c] * o.P + self.b[c]
-        return float(softmax(a, k))
+        return float(first_largest(a, k) if only_margins else softmax(a, k))
 
     def has_capacity(self, nnz: Any) -> bool:
         return True

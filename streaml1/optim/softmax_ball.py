@@ -38,7 +38,13 @@ from streaml1.optim.rule_state import (
     ensure_keys,
 )
 from streaml1.optim.structures import fixed_point_vector as raw_vector
-from streaml1.optim.structures.multiclass import begin_outputs, softmax, softmax_residuals
+from streaml1.optim.structures.multiclass import (
+    begin_outputs,
+    first_largest,
+    softmax,
+    softmax_residuals,
+    wants_margins,
+)
 from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.structures.timing_wheel import CLOCK as BALL
 from streaml1.optim.structures.timing_wheel import SLOT
@@ -118,12 +124,13 @@ class SoftmaxBall(RuleState, SoftmaxBallState):
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """Return the index of the largest probability; `out` as in `Softmax.predict`."""
         k = np.uint64(self.clock[0].k)
+        only_margins = wants_margins(out)
         if not begin_outputs(out, k):
             return -1.0
         a = array_at(out + np.uint64(8), k, np.float64)
         for c in range(k):
             a[c] = margin(_ball(self, np.int64(c)), ids, values, lo, hi) + self.b[c]
-        return float(softmax(a, k))
+        return float(first_largest(a, k) if only_margins else softmax(a, k))
 
     def has_capacity(self, nnz: Any) -> bool:
         # One more, for a label that may join.

@@ -25,7 +25,7 @@ name.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 
@@ -48,9 +48,11 @@ __all__ = [
     "predict",
     "prefetch_next",
     "publish",
+    "published_view",
     "renormalize",
     "unknown_slot",
     "weight",
+    "without_intercept",
 ]
 
 
@@ -59,7 +61,8 @@ class UpdateRule(Protocol):
 
     `rule_state.RuleState` provides `seen_mask`, and everything from `drop` on, for rules whose
     fields are declared. Optional are the verbs of this module that have a default, and in Python
-    `intercept(online)`, `features_left`, `unknown_slot` and `publish`.
+    `intercept(online)`, `features_left`, `unknown_slot`, `publish` and `published_view`, and
+    `without_intercept`.
     """
 
     # Compiled, called once for each row or step.
@@ -277,3 +280,24 @@ def publish(rule: UpdateRule) -> bool:
     if prepare is not None:
         prepare()
     return prepare is not None
+
+
+def published_view(rule: UpdateRule) -> UpdateRule:
+    """Return a rule that predicts as after `publish`, and shares the slots of this one.
+
+    A rule that defines `publish` defines a method `published_view`; any other is its own view.
+    """
+    view = getattr(rule, "published_view", None)
+    return rule if view is None else cast("UpdateRule", view())
+
+
+def without_intercept(rule: UpdateRule, online: Any) -> tuple[UpdateRule, Any]:
+    """Return a rule and an online record whose margin of a row is the sum of its features alone.
+
+    The rule shares its slots with this one. A rule whose intercept is not that of the online
+    record, or that bounds margins, defines a method `without_intercept` that returns such a rule.
+    """
+    linear = getattr(rule, "without_intercept", None)
+    online = online.copy()
+    online["b"] = 0.0
+    return (rule if linear is None else cast("UpdateRule", linear())), online

@@ -12,6 +12,7 @@ import numpy as np
 
 from streaml1.core.option_fields import document_options
 from streaml1.core.types import Model
+from streaml1.models.explanation import Explanation
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.batches import LabelledBlock, accepted_batches
 from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
@@ -38,16 +39,24 @@ class Prediction:
         each class. None for a rejected example.
     place
         Location of the example: ``clicks.svm:7``, or ``clicks/0@7`` in a topic.
+    explanation
+        What `explain_one` of the model returns for the example, if explanations were requested.
     """
 
     line: int
     p: float | dict[Hashable, float] | None
     place: str
+    explanation: Explanation | dict[Hashable, Explanation] | None = None
 
 
 @document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
 def predictions(
-    model: Model, source: Any, config: RunConfig | None = None, **options: Any
+    model: Model,
+    source: Any,
+    config: RunConfig | None = None,
+    *,
+    explain: bool = False,
+    **options: Any,
 ) -> Iterator[Prediction]:
     """Predict each example of a stream without learning. Labels are optional.
 
@@ -59,6 +68,8 @@ def predictions(
         As for `progressive`. `target` names a column that is left out, if the file has one.
     config : RunConfig, optional
         Options of the run. The keywords below override its fields.
+    explain : bool, optional
+        Whether each prediction has an explanation.
     {options}
 
     Yields
@@ -85,24 +96,36 @@ def predictions(
     [0.5]
     """
     config = run_config("predictions", config, options, ACCEPTS)
-    return itertools.chain.from_iterable(_open(model, source, config))
+    return itertools.chain.from_iterable(_open(model, source, config, explain))
 
 
 def prediction_blocks(
-    model: Model, source: Any, config: RunConfig | None = None, **options: Any
+    model: Model,
+    source: Any,
+    config: RunConfig | None = None,
+    *,
+    explain: bool = False,
+    **options: Any,
 ) -> Iterator[list[Prediction]]:
     """Predict as `predictions` does, but yield lists of predictions that are ready together."""
-    return _open(model, source, run_config("prediction_blocks", config, options, ACCEPTS))
+    config = run_config("prediction_blocks", config, options, ACCEPTS)
+    return _open(model, source, config, explain)
 
 
-def _open(model: Model, source: Any, config: RunConfig) -> Iterator[list[Prediction]]:
+def _open(
+    model: Model, source: Any, config: RunConfig, explain: bool
+) -> Iterator[list[Prediction]]:
+    if explain and not hasattr(model, "explain_many"):
+        raise TypeError(
+            f"explain requires a model of streaml1, got {type(model).__name__}; leave it out"
+        )
     policy = ErrorPolicy(config.bad, config.observers)
     options = replace(config.source_options, require_label=False, text=text_features(model))
-    return _predict(model, open_examples(source, options), config.limit, policy)
+    return _predict(model, open_examples(source, options), config.limit, policy, explain)
 
 
 def _predict(
-    model: Model, source: ExampleSource, limit: int | None, policy: ErrorPolicy
+    model: Any, source: ExampleSource, limit: int | None, policy: ErrorPolicy, explain: bool
 ) -> Iterator[list[Prediction]]:
     loss = loss_of(model)
     act = _batch_function(model, loss)
@@ -123,10 +146,16 @@ def _predict(
         for lo, hi, p in accepted_batches(unlabelled, act_on, max_rows, policy):
             ready: list[Prediction] = []
             policy.observers.on_batch(Batch(block, lo, hi, None, None, p))
-            for row, value in enumerate(_values(model, loss, p), start=lo):
+            explanations = (
+                model.explain_many(unlabelled.rows(lo, hi)[0])
+                if explain
+                else itertools.repeat(None, hi - lo)
+            )
+            pairs = zip(_values(model, loss, p), explanations, strict=True)
+            for row, (value, explanation) in enumerate(pairs, start=lo):
                 line = block.lines[row]
                 ready += _skipped_before(skipped, line)
-                ready.append(Prediction(line, value, block.place(row)))
+                ready.append(Prediction(line, value, block.place(row), explanation))
             yield ready
             n_predicted += hi - lo
         if max_rows() == 0:

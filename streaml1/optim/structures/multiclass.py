@@ -10,18 +10,25 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.simd import array_at
 
-__all__ = ["begin_outputs", "softmax", "softmax_residuals"]
+__all__ = ["begin_outputs", "first_largest", "softmax", "softmax_residuals", "wants_margins"]
 
 ONE = np.uint64(1)
 
 
 @inlined
-def softmax(a: Any, k: Any) -> Any:
-    """Turn margins into probabilities in place; return the index of the first largest."""
+def first_largest(a: Any, k: Any) -> Any:
+    """Return the index of the first largest of k margins."""
     best = np.uint64(0)
     for c in range(ONE, k):
         if a[c] > a[best]:
             best = np.uint64(c)
+    return best
+
+
+@inlined
+def softmax(a: Any, k: Any) -> Any:
+    """Turn margins into probabilities in place; return the index of the first largest."""
+    best = first_largest(a, k)
     largest, total = a[best], 0.0
     for c in range(k):
         e = math.exp(a[c] - largest)
@@ -84,9 +91,16 @@ def softmax_residuals(
 def begin_outputs(out: Any, k: Any) -> bool:
     """Write k to the float at `out`; return whether k floats fit behind it, and k > 0.
 
-    Before, the float is the number of floats that fit.
+    Before, the float is the number of floats that fit; it is negative if margins are wanted (see
+    `wants_margins`).
     """
     count = array_at(out, 1, np.float64)
-    n_fitting = count[0]
+    n_fitting = abs(count[0])
     count[0] = k
     return bool(n_fitting >= k and k)
+
+
+@inlined
+def wants_margins(out: Any) -> bool:
+    """Return whether margins go to `out` instead of probabilities; call before `begin_outputs`."""
+    return bool(array_at(out, 1, np.float64)[0] < 0.0)
