@@ -5,13 +5,24 @@ Modules that are slow to import are imported by the commands that need them.
 
 from __future__ import annotations
 
-from streaml1.cli import convert, evaluate, learn, partitions, predict, serve, show, warm
+from streaml1.cli import (
+    convert,
+    evaluate,
+    export,
+    learn,
+    partitions,
+    predict,
+    serve,
+    show,
+    warm,
+)
 from streaml1.cli.program import cli, main
 
 __all__ = [
     "cli",
     "convert",
     "evaluate",
+    "export",
     "learn",
     "main",
     "partitions",

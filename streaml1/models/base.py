@@ -439,6 +439,11 @@ class OnlineModel(SharedParameters, base.Base):
     def _raw_memory_usage(self) -> int:
         return self._state.nbytes + 2000
 
+    @property
+    def _is_scaled(self) -> bool:
+        """Whether margins are those of scaled values, so that `weights` only approximate them."""
+        return False
+
     # Implemented by subclasses
 
     def _rule(self) -> Any:

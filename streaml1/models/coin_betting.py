@@ -14,6 +14,10 @@ __all__ = ["CoinBettingClassifier", "CoinBettingRegressor"]
 
 
 class _CoinBetting(CoinBettingParameters, OnlineModel):
+    @property
+    def _is_scaled(self) -> bool:
+        return True
+
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
         clock = self._engine.rule.clock[0]

@@ -36,6 +36,10 @@ class _ElasticNet(ElasticNetParameters, OnlineModel):
             self.__dict__["lr"] = RATE_OF_ONE_NET
         super()._begin()
 
+    @property
+    def _is_scaled(self) -> bool:
+        return isinstance(self._engine.rule, LaneMixture)
+
     def _parameter_changed(self) -> None:
         auto = isinstance(self._engine.rule, LaneMixture)
         if auto and self._engine.online[0].loss != CODES[self.loss]:

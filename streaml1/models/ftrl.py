@@ -18,6 +18,7 @@ __all__ = ["FTRLClassifier", "FTRLRegressor"]
 class _FTRL(FTRLParameters, OnlineModel):
     @property
     def _is_scaled(self) -> bool:
+        """Whether features are scaled."""
         return self.alpha == AUTO if self.scaled is None else self.scaled
 
     def _rate(self) -> float:
