@@ -1,4 +1,4 @@
-"""`streaml1 export`: the weights of models as CSV, JSON and SQL."""
+"""`streaml1 export` and `streaml1 diff`: the weights of models as tables, and what changed."""
 
 from __future__ import annotations
 
@@ -249,3 +249,81 @@ def test_errors_of_export(cwd: Path) -> None:
         model.save("m")
         assert message in error_of("export", "m", "--sql", code=65)
         run("export", "m", "--csv")
+
+
+# diff
+
+
+def two_models() -> tuple[Any, Any]:
+    a = streaml1.ElasticNetClassifier(lr=0.5, schedule="constant")
+    b = streaml1.ElasticNetClassifier(lr=0.5, schedule="constant")
+    for _ in range(3):
+        a.learn_one({"old": 1.0, "both": 1.0, "down": 1.0}, True)
+        b.learn_one({"new\n": 2.0, "both": 1.0}, False)
+    b.learn_one({"down": 0.1}, True)
+    a.save("a")
+    b.save("b")
+    return a, b
+
+
+def test_diff_of_two_models(cwd: Path) -> None:
+    a, b = two_models()
+    record = json.loads(run("diff", "a", "b", "--json").stdout)
+    assert record["a"] == {
+        "model": "a", "class": "ElasticNetClassifier", "examples": 3, "nonzeros": 3,
+        "intercept": a.intercept,
+    }  # fmt: skip
+    assert record["b"]["examples"] == 4 and record["b"]["intercept"] == b.intercept
+    new, old = b.weights["new\n"], a.weights["old"]
+    assert record["appeared"] == {"count": 1, "largest": [{"name": "new\n", "a": 0.0, "b": new}]}
+    assert record["vanished"] == {"count": 1, "largest": [{"name": "old", "a": old, "b": 0.0}]}
+    assert record["changed"]["count"] == 2
+    assert record["changed"]["largest"] == [
+        {"name": name, "a": a.weights[name], "b": b.weights[name]} for name in ("both", "down")
+    ]
+    assert record["same"] == 0
+    short = json.loads(run("diff", "a", "b", "--json", "--top", "1").stdout)
+    assert short["changed"] == {"count": 2, "largest": record["changed"]["largest"][:1]}
+    out = run("diff", "a", "b").stdout
+    assert "1 appeared, 1 vanished, 2 changed, 0 are the same" in out
+    assert "'new\\n'" in out
+    change = b.weights["both"] - a.weights["both"]
+    line = next(line.split() for line in out.splitlines() if line.endswith("both"))
+    assert float(line[0]) == pytest.approx(change, rel=1e-3)
+    assert "both" not in run("diff", "a", "b", "--top", "0").stdout
+
+
+def test_diff_of_a_model_with_itself(cwd: Path) -> None:
+    two_models()
+    out = run("diff", "a", "a").stdout
+    assert out.endswith("0 appeared, 0 vanished, 0 changed, 3 are the same\n")
+
+
+def test_diff_of_softmax_models(cwd: Path) -> None:
+    models = [streaml1.SoftmaxClassifier(), streaml1.SoftmaxClassifier()]
+    for k, model in enumerate(models):
+        for label in ("u", "v", "w")[: 2 + k]:
+            model.learn_one({"a": 1.0, f"n{k}": 1.0}, label)
+        model.save("ab"[k])
+    record = json.loads(run("diff", "a", "b", "--json").stdout)
+    assert record["b"]["intercepts"] == [[name, b] for name, b in models[1].intercept.items()]
+    appeared = {(r["name"], r["label"]): r["b"] for r in record["appeared"]["largest"]}
+    before, after = (
+        {(name, label): w for name, row in model.weights.items() for label, w in row.items()}
+        for model in models
+    )
+    assert appeared == {key: w for key, w in after.items() if key not in before}
+    out = run("diff", "a", "b").stdout
+    assert "intercept w" in out and "label" in out
+
+
+def test_diff_rejects_models_without_common_names(cwd: Path) -> None:
+    two_models()
+    model = streaml1.ElasticNetClassifier(lr=0.1, hash_bits=6)
+    model.learn_one({"a": 1.0}, True)
+    model.save("hashed")
+    assert "have no common names: hash_bits is None and 6" in error_of("diff", "a", "hashed")
+    streaml1.SoftmaxClassifier().save("softmax")
+    for pair in (("a", "softmax"), ("softmax", "a")):
+        assert "softmax has weights for each label and a has not" in error_of("diff", *pair)
+    assert error_of("diff", "a", "none") == "none: no such file or directory"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from streaml1.cli import (
     convert,
+    diff,
     evaluate,
     export,
     learn,
@@ -21,6 +22,7 @@ from streaml1.cli.program import cli, main
 __all__ = [
     "cli",
     "convert",
+    "diff",
     "evaluate",
     "export",
     "learn",
