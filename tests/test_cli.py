@@ -705,7 +705,9 @@ def test_help_lists_only_options_of_the_command(command: str) -> None:
     assert ("dead-letter]" in out) == (command in ("learn", "predict"))
 
 
-@pytest.mark.parametrize("command", [[], ["learn"], ["show"], ["predict"], ["warm"]])
+@pytest.mark.parametrize(
+    "command", [[], ["learn"], ["show"], ["predict"], ["warm"], ["export"], ["diff"]]
+)
 def test_help_ends_with_an_example(command: list[str]) -> None:
     out = run(*command, "--help").stdout
     assert "Example: " in out
