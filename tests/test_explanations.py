@@ -45,6 +45,9 @@ def _cases() -> dict[str, tuple[str, dict[str, Any]]]:
         ("PegasosClassifier", {"average": True}),
         ("FTRLRegressor", {"loss": "poisson"}),
         ("EGClassifier", {"nonnegative": True, "n_features": 50}),
+        ("ElasticNetClassifier", {"offset": "a", "negative_rate": 0.1}),
+        ("FTRLClassifier", {"offset": "a", "hash_bits": 3}),
+        ("ElasticNetClassifier", {"lr": 0.1, "negative_rate": 0.1}),
     ]
     for name, params in extra:
         found[f"{name}-{params}"] = name, params
@@ -206,6 +209,8 @@ def test_weights_and_unknown_names(case: str) -> None:
             assert {"new", 7} <= set(e.unknown)
             for record in e.features:
                 row = model.weights.get(record.name, 0.0)
+                if record.name == getattr(model, "offset", None):
+                    row = 1.0
                 w = row if label is None else (row or {}).get(label, 0.0)
                 assert record.weight == w or (starts_above_zero and not record.known)
                 if not record.known and not starts_above_zero:

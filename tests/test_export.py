@@ -46,6 +46,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "squared": ("ElasticNetRegressor", {"lr": 0.02}),
     "poisson": ("FTRLRegressor", {"loss": "poisson", "alpha": 0.05, "l1": 0.1}),
     "softmax": ("SoftmaxClassifier", {"lr": 0.1}),
+    "offset": ("ElasticNetClassifier", {"lr": 0.1, "offset": "n0", "negative_rate": 0.1}),
 }
 
 

@@ -586,7 +586,7 @@ def test_slow_clients_are_closed(tmp_path: Path) -> None:
     service = service_of(tmp_path, trained(), limits=Limits(2**22))
 
     async def run() -> None:
-        connections = Connections(service, limit=3, timeouts=Timeouts(0.2, 0.6, 0.2))
+        connections = Connections(service, limit=3, timeouts=Timeouts(0.2, 60.0, 0.2))
         loop = asyncio.get_running_loop()
         running = await loop.create_server(lambda: HttpProtocol(connections), "127.0.0.1", 0)
         port = running.sockets[0].getsockname()[1]
@@ -598,16 +598,19 @@ def test_slow_clients_are_closed(tmp_path: Path) -> None:
         stuck[0]._transport.pause_reading()  # type: ignore[attr-defined]
         get = b"GET /weights?top=10000 HTTP/1.1\r\n\r\n"
         stuck[1].write(get * 5000)
-        await asyncio.sleep(0.4)
-        connections.sweep(time.monotonic())
+
+        async def sweep_until(n: int) -> None:
+            deadline = time.monotonic() + 30
+            while len(connections.open) != n and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)
+                connections.sweep(time.monotonic())
+            assert len(connections.open) == n
+
+        await sweep_until(1)  # the idle one is left
         assert (await partial[0].read()).startswith(b"HTTP/1.1 408")
-        await asyncio.sleep(0.1)
-        assert len(connections.open) == 1  # the idle one
-        await asyncio.sleep(0.4)
-        connections.sweep(time.monotonic())
+        connections.timeouts = Timeouts(idle=0.2)
+        await sweep_until(0)
         assert await idle[0].read() == b""
-        await asyncio.sleep(0.1)
-        assert not connections.open
         for _, writer in streams:
             writer.close()
         running.close()
@@ -643,11 +646,24 @@ def test_asgi_application(tmp_path: Path) -> None:
         await application(scope, receive, send)
         return sent[0]["status"], sent[1]["body"]
 
+    async def shut_down() -> list[Any]:
+        kinds, sent = ["lifespan.startup", "lifespan.shutdown"], []
+
+        async def receive() -> Any:
+            return {"type": kinds.pop(0)}
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await application({"type": "lifespan"}, receive, send)
+        return sent
+
     status, body = asyncio.run(call(b'{"word": "w1"}', root="/api"))
     assert status == 200
     expected = trained().freeze().predict_proba_one({"word": "w1"})[True]
     assert json.loads(body)["p"] == expected
     assert asyncio.run(call(b" " * 200))[0] == 413
+    assert asyncio.run(shut_down()) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
 # Kafka

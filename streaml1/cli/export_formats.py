@@ -69,6 +69,8 @@ def weight_table(learner: Any) -> WeightTable:
         intercepts = [intercept[label] for label in labels]
     else:
         rows, intercepts = [(name, [w]) for name, w in weights.items()], [intercept]
+        if learner.offset is not None:  # to a query, a feature of weight 1
+            rows.append((learner.offset, [1.0]))
     rows.sort(key=lambda row: -max(map(abs, row[1])))
     return WeightTable(
         type(learner).__name__,

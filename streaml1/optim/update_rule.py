@@ -300,4 +300,6 @@ def without_intercept(rule: UpdateRule, online: Any) -> tuple[UpdateRule, Any]:
     linear = getattr(rule, "without_intercept", None)
     online = online.copy()
     online["b"] = 0.0
+    if online[0]["loss"] == losses.LOGISTIC:
+        online["loss_parameter"] = 0.0  # which `full_stream_margin` adds
     return (rule if linear is None else cast("UpdateRule", linear())), online

@@ -59,7 +59,7 @@ def explained(state: Predictor) -> Iterator[Predictor]:
     with state.exclusive():
         yield Predictor(
             published_view(state.rule), state.online, state.vocabulary, state.interactions,
-            state.ngrams,
+            state.ngrams, state.offset,
         )  # fmt: skip
 
 
@@ -95,6 +95,22 @@ def terms_of(
     k
         The number of outputs of a multiclass rule; 0 for any other rule.
     """
+    terms = _terms_of_features(predictor, examples, k)
+    if predictor.offset is None:
+        return terms
+    is_offset = np.array([name == predictor.offset for name in terms.names], bool)
+    column = is_offset[:, None]
+    return terms._replace(
+        weights=np.where(column, 1.0, terms.weights),
+        contributions=np.where(column, terms.values[:, None], terms.contributions),
+        known=terms.known | is_offset,
+    )
+
+
+def _terms_of_features(
+    predictor: Predictor, examples: Sequence[dict[Hashable, float]], k: int
+) -> FeatureTerms:
+    """Return `terms_of` of a model that has no offset."""
     names, values, slots, counts = _features_of(predictor, examples)
     known = _known(predictor, slots)
     rule, n = predictor.rule, len(names)
@@ -139,6 +155,8 @@ def _features_of(
     )
     if crossed:
         slots[~is_plain] = find_crossed(predictor.vocabulary, hashes_of(crossed))[0]
+    if predictor.offset is not None:  # it shares no slot
+        slots[[name == predictor.offset for name in names]] = MISSING
     return names, np.array(values, np.float64), slots, counts
 
 
