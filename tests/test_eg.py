@@ -334,6 +334,7 @@ def test_defaults(cls: Any) -> None:
     sampling = {"negative_rate": 1.0, "positive_weight": 1.0}
     assert defaults == {
         **(sampling if cls is EGClassifier else {"quantile": 0.5, "huber_delta": 1.0}),
+        "offset": None,
         **{"radius": 10.0, "n_features": 2**18, "nonnegative": False, "loss": loss, "lr": 0.1},
         **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
         **{"clip_gradient": 1e12, "max_features": None, "hash_bits": None},

@@ -310,7 +310,7 @@ def full_stream_margin(loss: int, a: float, parameter: float) -> float:
 
 
 @inlined
-def output(loss: int, a: float, parameter: float) -> float:
+def output(loss: int, a: float, parameter: float = 0.0) -> float:
     """Return the prediction that is reported for a margin, for the full stream.
 
     It is the probability of True if the loss is logistic, the mean if it is that of Poisson, else

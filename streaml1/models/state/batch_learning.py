@@ -39,7 +39,10 @@ SLOW_BLOCK = 1024  # rows that are converted at once in Python
 
 
 class Steps(NamedTuple):
-    """What is learnt of the rows of a batch besides their features; each has shape (n,)."""
+    """What is learnt of the rows of a batch besides their features; each has shape (n,).
+
+    Columns may be of `constant_column`.
+    """
 
     y: Any
     w: Any

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import COMPILED
-from streaml1.core.rows import BadExample, Rows, check_value, ensure, max_id, numeric_features
+from streaml1.core.rows import (
+    BadExample,
+    Rows,
+    check_value,
+    constant_column,
+    ensure,
+    max_id,
+    numeric_features,
+)
 from streaml1.core.types import Floats
 from streaml1.features import dict_reader
 from streaml1.features.batch import Batch, batch_of, checked
@@ -318,9 +326,9 @@ class Predictor:
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its response (see `loop.predict_rows`)."""
-        batch, offset = self._split(batch)
-        if not offset.any():
+        if self.offset is None:
             return self._margins_of(batch, out, stride)
+        batch, offset = self._split(batch)
         a = self._margins_of(batch, False, stride)
         loop.add_offsets(self._record, a, offset, out)
         return a
@@ -328,7 +336,7 @@ class Predictor:
     def _split(self, batch: Batch) -> tuple[Batch, Floats]:
         """Return a batch without the offset, and the offsets of its rows."""
         if self.offset is None:
-            return batch, np.zeros(1)
+            return batch, constant_column(0.0, batch.n)
         return split_batch(batch, self.offset)
 
     def _margins_of(self, batch: Batch, out: int, stride: int) -> Any:
