@@ -44,7 +44,7 @@ def test_steps_match_the_reference(name: str, norm: str) -> None:
     w = reference.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=1)
     assert solution.weights == pytest.approx(w, abs=1e-9) and w.any()
     if norm == "l2":
-        solution = solve_quietly(X, y, name, 0.03, 0.1, max_epochs=2, **options)
+        solution = solve_quietly(X, y, name, 0.03, 0.1, inner=0.1, max_epochs=2, **options)
         w = reference.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=2)
         assert solution.weights == pytest.approx(w, abs=1e-9)
 
@@ -81,7 +81,7 @@ def test_squared_norm(u: list[float], p: float, seed: int) -> None:
 
 @pytest.mark.parametrize("order", ["permutation", "random", "cyclic"])
 @pytest.mark.parametrize("name", SCALAR_LOSSES)
-def test_with_l2_the_dual_never_decreases(
+def test_without_stages_the_dual_never_decreases(
     name: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records: list[tuple[float, float]] = []
@@ -95,7 +95,7 @@ def test_with_l2_the_dual_never_decreases(
     X, y = toy(name)
     solution = prox_sdca(
         *(X, y, name, 0.02, 0.05),
-        **{"gamma": 0.5, "order": order, "tol": 1e-8, "max_epochs": 20_000},
+        **{"inner": 0.05, "gamma": 0.5, "order": order, "tol": 1e-8, "max_epochs": 20_000},
         callback=lambda record, w: None,
     )
     values, dual = np.array(records).T
@@ -107,6 +107,24 @@ def test_with_l2_the_dual_never_decreases(
             X, y, loss=name, l1=0.02, l2=0.05, gamma=0.5, tol=1e-9, max_epochs=9999
         )
         assert solution.objective == pytest.approx(expected_solution.objective, abs=2e-8)
+
+
+@pytest.mark.parametrize("name", ["logistic", "smoothed_hinge", "squared", "hinge"])
+def test_small_l2_takes_at_most_twice_the_epochs_of_l1_alone(name: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 30))
+    w = np.concatenate([2.0 * rng.normal(size=5), np.zeros(25)])
+    y = X @ w + rng.normal(size=120)
+    if name != "squared":
+        y = y > 0.0
+    alone = prox_sdca(X, y, name, 0.01, tol=1e-6, max_epochs=10_000)
+    assert alone.converged
+    for l2 in (1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
+        solution = prox_sdca(X, y, name, 0.01, l2, tol=1e-6, max_epochs=2 * alone.trace[-1].epoch)
+        assert solution.converged
+        if name in SMOOTH:
+            expected = fista(X, y, loss=name, l1=0.01, l2=l2, tol=1e-8, max_epochs=20_000)
+            assert solution.objective == pytest.approx(expected.objective, abs=2e-6)
 
 
 @pytest.mark.parametrize("norm", ["l2", "q"])
@@ -197,7 +215,6 @@ def test_not_converged_warning_names_the_gap() -> None:
     [
         ({"l1": 0.0}, r"prox_sdca does not support l1=0 with l2=0"),
         ({"l2": 0.1, "norm": "q"}, r"prox_sdca does not support norm=\"q\" with l2=0.1"),
-        ({"l2": 0.1, "inner": 1.0}, r"prox_sdca does not support inner= with l2=0.1"),
         ({"norm": "l1"}, r"prox_sdca does not support norm='l1'"),
         ({"fit_intercept": True}, r"prox_sdca does not support fit_intercept=True"),
         ({"loss": "softmax"}, r"prox_sdca does not support loss='softmax'"),

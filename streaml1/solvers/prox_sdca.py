@@ -15,13 +15,14 @@ d, c = 3 log d, and $\nabla_j h^*(u) = \mathrm{sign}(u_j)\, |u_j|^{p-1} / (c\, |
 is that of `sdca`, with $a = w^\top x_i$ and $|x_i|_p^2 (p - 1)/c$ in place of $|x_i|^2$. As g* is
 smooth, the dual never decreases.
 
-With l2 > 0, $\lambda$ is l2 and $\sigma$ is l1. With l2 = 0 the objective has no strongly convex
-part. Then a run has stages, as in the proximal point method. Each adds $\lambda (h(w) - \langle
-\nabla h(w_0), w \rangle)$ to the objective, around the weights $w_0$ of the previous stage.
-$\lambda$ starts at `inner` (None: the mean of $|x_i|_p^2 (p - 1)/c$, over n). It is halved after a
-stage of at most 3 epochs and doubled after one of more than 30. The reported objective and gap are
-those of the original problem, with the dual variables scaled until $|\sum_i \alpha_i x_i|_\infty /
-n \le \sigma$.
+Here $\sigma$ is l1. If l2 is large enough, $\lambda$ is l2. Otherwise the objective is not strongly
+convex enough, and with l2 = 0 not at all. Then a run has stages, as in the proximal point method.
+Each adds $\lambda (h(w) - \langle \nabla h(w_0), w \rangle)$ to the objective, around the weights
+$w_0$ of the previous stage, so that $\lambda$ + l2 is the strength of h. $\lambda$ starts at `inner`
+(None: the mean of $|x_i|_p^2 (p - 1)/c$, over n); with an l2 of at least that there are no stages.
+It is halved after a stage of at most 3 epochs and doubled after one of more than 30. The reported
+objective and gap are those of the original problem. Its dual is taken at l2 and also at 0, with the
+dual variables scaled until $|\sum_i \alpha_i x_i|_\infty / n \le \sigma$; the larger value counts.
 
 Differences from the paper:
 
@@ -30,9 +31,9 @@ b) p is at least 2, so that h is defined for d < 8. The talk chooses c = 3 log d
    convex for the l1 norm. With p = log d it is so by less than 1, which (p - 1)/c and
    $|x|_p \le e |x|_\infty$ show; therefore the norm $|x_i|_p$ of each row is used.
 c) Orders, the times when the gap is computed, and dropped examples are as in `sdca`.
-d) With l2 = 0 a stage drops columns whose weights are zero and whose derivatives are far from
+d) A stage drops columns whose weights are zero and whose derivatives are far from
    $\sigma$, until the gap is computed.
-e) With l2 = 0 and a smooth loss, once the support has settled, Newton steps on it are tried
+e) In stages and with a smooth loss, once the support has settled, Newton steps on it are tried
    (`active_set_newton`), and the next stage starts from the dual variables there. Steps that did
    not halve the gap are undone.
 """
@@ -131,7 +132,8 @@ def prox_sdca(
         With l2 = 0, the norm of the term that each stage adds: "l2", or "q" for dense features of
         small values with sparse weights.
     inner
-        With l2 = 0, the strength of this term in the first stage; None: derived from the data.
+        Strength of the term that the first stage adds; None: derived from the data. With an l2 of
+        at least this there are no stages.
     {gamma}
     {order}
     {no_intercept}
@@ -139,7 +141,7 @@ def prox_sdca(
     {max_epochs}
     {order_seed}
     callback
-        Called as `callback(record, weights)` after each epoch, or with l2 = 0 after each stage. A
+        Called as `callback(record, weights)` after each epoch, or in stages after each stage. A
         true result stops the run without a warning.
 
     Returns
@@ -168,8 +170,6 @@ def prox_sdca(
         raise unsupported("prox_sdca", "l1=0 with l2=0", "use one of them, or fista")
     if l2 and norm == "q":
         raise unsupported("prox_sdca", f'norm="q" with l2={l2:g}', 'use norm="l2", or l2=0')
-    if l2 and inner is not None:
-        raise unsupported("prox_sdca", f"inner= with l2={l2:g}", "use it with l2=0 only")
     reject_intercept("prox_sdca", fit_intercept)
     if inner is not None:
         inner = check_strength("inner", inner, above_zero=True)
@@ -177,10 +177,10 @@ def prox_sdca(
     data = Data(X, y, loss)
     active = ActiveSet(order_kind, data.n, rng_state(seed))
     run = _Run(data, CODES[loss], gamma, l1, l2, norm, inner, active, trace)
-    if l2:
-        ascend(active, trace, run.epoch, run.record)
-    else:
+    if run.inner:
         _run_stages(run)
+    else:
+        ascend(active, trace, run.epoch, run.record)
     return trace.solution(run.w)
 
 
@@ -189,8 +189,8 @@ class _Run:
 
     Attributes
     ----------
-    strength : float
-        lambda of the current stage; with l2 > 0 it is l2.
+    inner : float
+        lambda of the current stage; 0 without stages.
     alpha : ndarray
         Dual variables, shape (n,).
     v : ndarray
@@ -198,9 +198,8 @@ class _Run:
     center : ndarray
         Gradient of h at the weights that the stage is centred on, shape (d,).
     theta : ndarray
-        `center` + sum_i alpha_i x_i / (lambda n), kept up to date by the steps; its
-        soft-thresholding is the gradient of h at the weights. In a stage with dropped columns, of
-        the other columns only.
+        See `current_theta`; kept up to date by the steps. In a stage with dropped columns, of the
+        other columns only.
     """
 
     def __init__(
@@ -221,11 +220,25 @@ class _Run:
         p = max(2.0, math.log(max(d, 1)))
         self.h = SquaredNorm(p, 3.0 * p) if norm == "q" else SquaredNorm(2.0, 1.0)
         self.rows, self.sensitivities = data.rows, self.h.sensitivities(data.rows)
-        self.strength = l2 or max(inner or float(self.sensitivities.mean()) / n or 1.0, MIN_LAMBDA)
+        inner = max(inner or float(self.sensitivities.mean()) / n or 1.0, MIN_LAMBDA)
+        self.inner = inner if l2 < inner else 0.0
         self.alpha, self.v = np.zeros(n), np.zeros(d)
         self.center, self.theta = np.zeros(d), np.zeros(d)
         self.is_smooth = loss in (LOGISTIC, SMOOTHED_HINGE, SQUARED)
         self.w, self.a, self._norm = np.zeros(d), np.zeros(n), np.ones(2)
+
+    @property
+    def strength(self) -> float:
+        """Strength of h in the objective of the current stage."""
+        return self.inner + self.l2
+
+    def current_theta(self) -> Floats:
+        """Return a vector whose soft-thresholding is the gradient of h at the weights.
+
+        That is (lambda `center` + `v`) / (lambda + l2), with lambda the strength of the stage.
+        """
+        # Divided first: with l2 = 0 the factor of `center` is exactly 1.
+        return self.inner / self.strength * self.center + self.v / self.strength
 
     def soft_threshold(self, theta: Floats) -> Floats:
         """Return the gradient of h at the weights."""
@@ -260,7 +273,7 @@ class _Run:
         Zero weights whose derivatives are far from l1 stay zero: their columns are not read.
         """
         data, center, max_epochs = self.data, self.center, min(max_epochs, MAX_EPOCHS)
-        self.theta = self.center + self.v / self.strength
+        self.theta = self.current_theta()
         kept = np.flatnonzero(
             (np.abs(self.theta) > MIN_SLOPE * self.l1 / self.strength) | (center != 0.0)
         )
@@ -274,7 +287,7 @@ class _Run:
         for taken in range(1, max_epochs + 1):
             gap = self.epoch()
             distance = self.h.distance(self.soft_threshold(self.theta), center)
-            target = max(GAP_RATIO * self.strength * distance, 0.1 * self.trace.target_gap)
+            target = max(GAP_RATIO * self.inner * distance, 0.1 * self.trace.target_gap)
             if gap <= target or not self.active.m:
                 return taken
         return max_epochs
@@ -307,7 +320,7 @@ class _Run:
         w = self.w[m]
         zero = np.zeros(len(m))
         sign = face_signs(w, np.sign(self.v[m]))
-        face = Face(*self._csc, m, zero + self.l1, zero, zero, sign)
+        face = Face(*self._csc, m, zero + self.l1, zero + self.l2, zero, sign)
         polished = polish(
             face, data.y, self.loss, self.gamma, w, slope_tolerance(gap, w), max_passes
         )
@@ -325,8 +338,7 @@ class _Run:
         """Recompute v and the weights from alpha, and record the objective and the dual."""
         data = self.data
         weighted_row_sum(*data.rows, self.alpha, 1.0 / data.n, self.v)
-        theta = self.center + self.v / self.strength
-        self.w = self.h.weights(self.soft_threshold(theta))
+        self.w = self.h.weights(self.soft_threshold(self.current_theta()))
         margins(*data.rows, self.w, 0.0, self.a)
         return self.record_current(epoch)
 
@@ -335,10 +347,16 @@ class _Run:
         data = self.data
         objective = mean_loss(self.loss, self.a, data.y, self.gamma)
         objective += elastic_net(self.w, self.l1, self.l2)
-        dual = elastic_net_dual(
-            self.loss, -self.alpha, self.v, data.y, self.gamma, self.l1, self.l2
-        )
+        dual = self._dual(self.l2)
+        if self.inner and self.l2:
+            # The dual with l2 = 0 is a lower bound, too, and a better one while the error of v is
+            # large compared with l2.
+            dual = max(dual, self._dual(0.0))
         return self.trace.record(epoch, objective, dual, self.active.accesses, self.w)
+
+    def _dual(self, l2: float) -> float:
+        theta, y = -self.alpha, self.data.y
+        return elastic_net_dual(self.loss, theta, self.v, y, self.gamma, self.l1, l2)
 
 
 def _polish_rounds(run: _Run, epoch: int, monitor: SupportMonitor) -> tuple[int, bool]:
@@ -366,19 +384,19 @@ def _polish_rounds(run: _Run, epoch: int, monitor: SupportMonitor) -> tuple[int,
 
 
 def _run_stages(run: _Run) -> None:
-    """Run stages until the trace ends, for l2 = 0."""
-    trace, first_strength, monitor = run.trace, run.strength, SupportMonitor()
+    """Run stages until the trace ends."""
+    trace, first_inner, monitor = run.trace, run.inner, SupportMonitor()
     epoch, done = 0, run.record(0)
     while not done:
         taken = run.stage(trace.max_epochs - epoch)
         epoch += taken
         done = run.record(epoch)
-        run.center = run.soft_threshold(run.center + run.v / run.strength)
-        run.strength *= 0.5 if taken <= FEW_EPOCHS else 2.0 if taken > MANY_EPOCHS else 1.0
-        run.strength = max(run.strength, MIN_LAMBDA)
+        run.center = run.soft_threshold(run.current_theta())
+        run.inner *= 0.5 if taken <= FEW_EPOCHS else 2.0 if taken > MANY_EPOCHS else 1.0
+        run.inner = max(run.inner, MIN_LAMBDA)
         if not done and run.is_smooth and monitor.is_settled(run.w):
             epoch, done = _polish_rounds(run, epoch, monitor)
             if monitor.backoff == 0:
                 # Weights outside the support may have inexact derivatives. With a small lambda
                 # they would make long steps.
-                run.strength = max(run.strength, first_strength)
+                run.inner = max(run.inner, first_inner)

@@ -28,6 +28,9 @@ d) The exact gap takes a pass over the data. An estimate is summed up during the
 e) There is no intercept: without a penalty it would couple the dual variables by
    $\sum_i \alpha_i = 0$, and no single one could change.
 f) The squared loss is $(a - y)^2 / 2$.
+
+With an l2 far below the mean of $|x_i|^2 / n$ the steps become slow; `prox_sdca` with l1 = 0 solves
+the same problem in stages.
 """
 
 from __future__ import annotations
