@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,34 @@ def test_first_prediction_does_not_import_numba(
         "; import numba; print(numba.njit(lambda a: a @ a.T)(__import__('numpy').eye(2))[1, 1])"
     )
     assert python("-c", text + user_function, **WARM) == first_output + "1.0\n"
+
+
+SERVE_MODELS = """
+import streaml1
+
+def serve(learns):
+    x = {"site": "news", "ad": "shoes", "price": 1.5, "title": "free money now"}
+    crossed, text = {"cross": [("site", "ad")]}, {"text": ["title"]}
+    options = {"categories": {}, "crosses": crossed, "text": text}
+    for name in options:
+        for cls in (streaml1.ElasticNetClassifier, streaml1.FTRLClassifier):
+            path = f"{directory}/{cls.__name__}-{name}"
+            if learns:
+                model = cls(**options[name])
+                for k in range(20):
+                    model.learn_one({**x, "site": f"s{k % 3}"}, k % 2 == 0)
+                model.save(path)
+            streaml1.load(path).predict_proba_one(x)
+"""
+
+
+def test_loaded_models_predict_without_numba(python: Callable[..., str], tmp_path: Path) -> None:
+    """This holds with categories, crossed features and raw text, once machine code is cached."""
+    code = f"directory = {str(tmp_path)!r}{SERVE_MODELS}"
+    python("-c", f"{code}serve(learns=True)", **WARM)
+    modules = imported_modules(python, f"{code}serve(learns=False)", **WARM)
+    assert "streaml1.features.ngrams" in modules
+    assert ("numba" in modules) == (not COMPILED)
 
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="numba is disabled")

@@ -26,6 +26,7 @@ def bench_start() -> None:
     importing = "import streaml1"
     first = "; ".join([importing, "m = streaml1.ElasticNetClassifier()"])
     predicting = first + "; m.predict_proba_one({'a': 1.0})"
+    x = "{'site': 'news', 'ad': 'shoes', 'price': 1.5}"
     learning = predicting + "; m.learn_one({'a': 1.0}, True); m.predict_proba_one({'a': 1.0})"
     results = new_table(
         "wall time, CPU time and peak memory of a new process: median of 5",
@@ -33,8 +34,10 @@ def bench_start() -> None:
     )
     with tempfile.TemporaryDirectory() as saved:
         file = f"{saved}/model"
-        measure_process(f"{learning}; m.save({file!r})", INSTALLED_ENVIRONMENT)
-        loading = f"{importing}; streaml1.load({file!r}).predict_proba_one({{'a': 1.0}})"
+        measure_process(
+            f"{first}; x = {x}; m.learn_one(x, True); m.save({file!r})", INSTALLED_ENVIRONMENT
+        )
+        loading = f"{importing}; streaml1.load({file!r}).predict_proba_one({x})"
         for name, text in (
             ("python -c pass", "pass"),
             ("import numpy, numba", "import numpy, numba"),

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import COMPILED, gil_kernel, inlined, u64
+from streaml1.core.jit import COMPILED, inlined, typed_kernel, u64
 from streaml1.core.types import Hashes, Ints
 
 __all__ = [
@@ -161,13 +161,13 @@ def _canonical_bytes(name: Hashable) -> bytes:
     )
 
 
-@gil_kernel
+@typed_kernel("uint64[]", "uint64[]")
 def _mix64_all(ints: Any, hashes: Any) -> None:
     for k in range(u64(len(ints))):
         hashes[k] = mix64(ints[k])
 
 
-@gil_kernel
+@typed_kernel("uint8[]", "uint64[]", "uint64[]")
 def _murmur64_all(data: Any, ends: Any, hashes: Any) -> None:
     lo = u64(0)
     for k in range(u64(len(ends))):

@@ -57,8 +57,8 @@ def _interpreted(fn: F) -> F:
     return np.errstate(over="ignore", invalid="ignore")(fn)
 
 
-def typed_kernel(*argument_types: str) -> Callable[[F], F]:
-    """Compile a function as `gil_kernel` does, for one signature, callable without numba.
+def typed_kernel(*argument_types: str, nogil: bool = False) -> Callable[[F], F]:
+    """Compile a function for one signature, callable without numba.
 
     If its machine code is on disk, no compiler is loaded (0.6 s of a process's start), and a call
     takes 1.0 us less than through numba's dispatcher. The function must not raise.
@@ -68,6 +68,9 @@ def typed_kernel(*argument_types: str) -> Callable[[F], F]:
     *argument_types
         ``"int64"``, ``"uint64"`` or ``"float64"``; ``"object"``: the kernel gets the address of the
         object; a name of a numpy dtype followed by ``[]``: a C-contiguous array.
+    nogil
+        Whether it runs without the interpreter lock, as `kernel` does. A kernel with an argument
+        of type ``"object"`` must hold the lock.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def typed_kernel(*argument_types: str) -> Callable[[F], F]:
             return _interpreted(fn)
 
         def build() -> Any:
-            return load_or_compile(fn, argument_types)
+            return load_or_compile(fn, argument_types, nogil)
 
         return cast(F, LazyFunction(build, fn, needs_numba=False))
 

@@ -27,25 +27,27 @@ from streaml1.core.lazy_imports import gc_disabled
 __all__ = ["load_or_compile"]
 
 
-def load_or_compile(fn: Callable[..., Any], argument_types: Sequence[str]) -> Any:
+def load_or_compile(
+    fn: Callable[..., Any], argument_types: Sequence[str], nogil: bool = False
+) -> Any:
     """Return `fn` compiled for `argument_types`, from the cache or compiled and cached now.
 
     Parameters
     ----------
     fn
         The function.
-    argument_types
+    argument_types, nogil
         As in `decorators.typed_kernel`.
     """
     # The digest in the file name covers all sources but not this function's defaults or, in tests,
     # functions outside of the package; its own bytecode does.
     bytecode = hashlib.sha256(marshal.dumps(fn.__code__)).hexdigest()
-    inputs = json.dumps([bytecode, *argument_types, *_environment()])
+    inputs = json.dumps([bytecode, *argument_types, nogil, *_environment()])
     key = hashlib.sha256(inputs.encode()).hexdigest()
     name = _file_name(fn, key)
     code = _read(name, key)
     if code is None:
-        code = _compile(fn, argument_types, name, key)
+        code = _compile(fn, argument_types, nogil, name, key)
     return load_function(code) if isinstance(code, ObjectCode) else code
 
 
@@ -92,7 +94,9 @@ def _text(path: Path) -> str:
     return ""
 
 
-def _compile(fn: Callable[..., Any], argument_types: Sequence[str], name: str, key: str) -> Any:
+def _compile(
+    fn: Callable[..., Any], argument_types: Sequence[str], nogil: bool, name: str, key: str
+) -> Any:
     """Return object code compiled here or meanwhile by another process, or numba's dispatcher."""
     directory = cache_directories().writable
     lock = None if directory is None else CompileLock((directory / name).with_suffix(".lock"))
@@ -108,9 +112,9 @@ def _compile(fn: Callable[..., Any], argument_types: Sequence[str], name: str, k
             )
 
             try:
-                code = compile_to_object(fn, argument_types, _symbol(name, key))
+                code = compile_to_object(fn, argument_types, _symbol(name, key), nogil)
             except NotSelfContainedError:
-                return numba_fallback(fn, argument_types)
+                return numba_fallback(fn, argument_types, nogil)
         if directory is not None:
             _write(directory / name, code, key)
         return code

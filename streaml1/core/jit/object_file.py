@@ -81,9 +81,9 @@ class _ObjectLibrary(IRLibrary):
 
 @global_compiler_lock
 def compile_to_object(
-    fn: Callable[..., Any], argument_types: Sequence[str], symbol: str
+    fn: Callable[..., Any], argument_types: Sequence[str], symbol: str, nogil: bool
 ) -> ObjectCode:
-    """Compile a kernel for `argument_types`, see `decorators.typed_kernel`, named `symbol`.
+    """Compile a kernel named `symbol`; the arguments are those of `decorators.typed_kernel`.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def compile_to_object(
         raise NotSelfContainedError("constants that are objects")
     library = _ObjectLibrary(cpu_target.target_context.codegen(), symbol)
     module = library.create_ir_module(symbol)
-    _PythonWrapper(module, symbol, argument_types).build(result.fndesc)
+    _PythonWrapper(module, symbol, argument_types).build(result.fndesc, nogil)
     library.add_ir_module(module)
     library.add_linking_library(result.library)
     library.finalize()
@@ -158,7 +158,7 @@ class _PythonWrapper:
         self.builder = ir.IRBuilder(function.append_basic_block())
         self.buffers: list[Any] = []  # acquired so far: every exit from here on releases them
 
-    def build(self, kernel: Any) -> None:
+    def build(self, kernel: Any, nogil: bool) -> None:
         """Write the function around a kernel, given by numba's function descriptor."""
         builder = self.builder
         is_wrong = builder.icmp_signed("!=", self.n, _I64(len(self.argument_types)))
@@ -177,10 +177,13 @@ class _PythonWrapper:
         conventions = cpu_target.target_context.call_conv
         kind = conventions.get_function_type(kernel.restype, kernel.argtypes)
         function = cgutils.get_or_insert_function(self.module, kind, kernel.llvm_func_name)
+        thread = self._call("PyEval_SaveThread", _POINTER) if nogil else None
         # The status is ignored: typed kernels must not raise.
         _, result = conventions.call_function(
             builder, function, kernel.restype, kernel.argtypes, args
         )
+        if thread is not None:
+            self._call("PyEval_RestoreThread", ir.VoidType(), thread)
         self._release_buffers()
         if kernel.restype == nbtypes.none:
             none = cgutils.add_global_variable(self.module, _I8, "_Py_NoneStruct")
@@ -232,9 +235,9 @@ class _PythonWrapper:
         return [address, builder.udiv(n_bytes, _I64(np.dtype(name[:-2]).itemsize))]
 
 
-def numba_fallback(fn: Callable[..., Any], argument_types: Sequence[str]) -> Any:
+def numba_fallback(fn: Callable[..., Any], argument_types: Sequence[str], nogil: bool) -> Any:
     """Return a function that calls the kernel through numba's dispatcher."""
-    kernel = compile_kernel(fn)
+    kernel = compile_kernel(fn, nogil=nogil)
     objects = [k for k, name in enumerate(argument_types) if name == "object"]
     if not objects:
         return kernel

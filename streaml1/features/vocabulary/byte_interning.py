@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.aligned import aligned_empty
-from streaml1.core.jit import COMPILED, inlined, kernel
+from streaml1.core.jit import COMPILED, inlined, kernel, typed_kernel
 from streaml1.core.simd import borrowed, prefetch, prefetch_early
 from streaml1.core.types import Bools, Bytes, Hashes, Ids, Ints
 from streaml1.features.vocabulary.probing import (
@@ -96,7 +96,7 @@ def _copy_name_wide(text: Any, begin: Any, size: Any, out: Any, out_pos: Any) ->
 copy_name = _copy_name_wide if COMPILED else _copy_name_bytewise
 
 
-@kernel
+@typed_kernel("uint64[]", "uint64[]", "uint32[]", "int64[]", nogil=True)
 def _find(entries: Any, hashes: Any, slots: Any, unknown: Any) -> Any:
     """Write the slots of hashes to `slots`, and the positions of unknown hashes to `unknown`.
 
@@ -120,7 +120,7 @@ def _fill(slots: Any, positions: Any, order: Any, new_slots: Any) -> None:
         slots[positions[m]] = new_slots[order[m]]
 
 
-@kernel
+@typed_kernel("uint64[]", "int64[]", "uint64[]", "uint32[]", nogil=True)
 def _put(entries: Any, used: Any, hashes: Any, slots: Any) -> None:
     """Set the slots of hashes; `used` counts the hashes that are new."""
     for k in range(np.uint64(len(hashes))):
@@ -130,16 +130,15 @@ def _put(entries: Any, used: Any, hashes: Any, slots: Any) -> None:
         entries[pos + ONE] = slots[k]
 
 
-@kernel
-def _copy_entries(entries: Any, new_slots: Any, target: Any) -> Any:
+@typed_kernel("uint64[]", "int64[]", "uint64[]", "uint64[]", nogil=True)
+def _copy_entries(entries: Any, new_slots: Any, retained: Any, target: Any) -> Any:
     """Copy the entries of a table to `target`, which has no entry of theirs; return their number.
 
     Unless `new_slots` is empty, it maps each slot to its slot in `target`; an entry whose new slot
-    is negative is dropped.
+    is negative is dropped. `retained` is a scratch array with `_BLOCK` elements.
     """
     n = 0
     same = len(new_slots) == 0
-    retained = np.empty(_BLOCK, np.uint64)
     capacity = np.uint64(len(entries) // 2)
     # For each block: first list the entries to copy without a branch, since whether an entry is
     # taken is unpredictable; then copy them. Invariant: retained[:m] are those before the k-th.
@@ -431,8 +430,6 @@ class HashIndex(_Counted):
     def find(self, hashes: Hashes) -> FoundSlots:
         """Look up hashes."""
         slots, unknown = np.empty(len(hashes), np.uint32), np.empty(len(hashes) + 1, np.int64)
-        if not len(hashes):  # avoids loading the compiler
-            return FoundSlots(slots, unknown[:0])
         return FoundSlots(slots, unknown[: int(_find(self.entries, hashes, slots, unknown))])
 
     def enter(self, hashes: Hashes, slots: Ids) -> None:
@@ -495,7 +492,7 @@ class HashIndex(_Counted):
         if self.needs_growth(n):
             needed = 2 * (int(self.used[0]) + n)
             entries = empty_entries(1 << (needed - 1).bit_length())
-            _copy_entries(self.entries, np.zeros(0, np.int64), entries)
+            _copy_entries(self.entries, np.zeros(0, np.int64), np.empty(_BLOCK, np.uint64), entries)
             self.entries = entries
 
     def remapped(self, new_slots: Ints) -> HashIndex:
@@ -504,5 +501,7 @@ class HashIndex(_Counted):
         target.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
         max_entries = min(int(np.count_nonzero(new_slots >= 0)), int(self.used[0]))
         target.entries = empty_entries(max(MIN_NAMES, 1 << (4 * max_entries).bit_length()))
-        target.used[0] = int(_copy_entries(self.entries, new_slots, target.entries))
+        target.used[0] = int(
+            _copy_entries(self.entries, new_slots, np.empty(_BLOCK, np.uint64), target.entries)
+        )
         return target

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import borrowed
@@ -27,7 +28,7 @@ from streaml1.features.vocabulary.byte_interning import (
     expected_new,
 )
 from streaml1.features.vocabulary.crossed_name import CrossedName, cross_hash, display_order
-from streaml1.features.vocabulary.interaction_factors import InteractionFactors, factors_of
+from streaml1.features.vocabulary.interaction_factors import InteractionFactors, encode_names
 from streaml1.features.vocabulary.probing import (
     MISSING,
     NO_SLOT,
@@ -368,11 +369,26 @@ class CrossedTable:
             all(len(factors) in (2, 3) for factors in names),
             "a crossed feature must have 2 or 3 factors",
         )
-        hashes = np.array([cross_hash(factors) for factors in names], np.uint64)
-        self.intern(hashes, np.empty(len(names), np.uint32), factors_of(names), NameArena(), 0)
-        ensure(len(self) == len(names), "crossed features must be distinct, got a duplicate")
-        self.slots[: len(names)] = slots
-        self.table = self.table.remapped(slots.astype(np.int64))
+        # Python instead of the kernel `_intern`: loading a model must not import numba.
+        texts = list(dict.fromkeys(name for factors in names for name in factors))
+        letters, spans = encode_names(texts)
+        n, n_texts, n_bytes = len(names), len(texts), len(letters) - 1
+        self.reserve(n, n_texts, n_bytes)
+        arena = self.names
+        arena.hashes[:n_texts] = name_hashes(texts)
+        arena.ends[1 : n_texts + 1] = np.cumsum(spans & _LENGTH_MASK)
+        arena.bytes[:n_bytes] = letters[:n_bytes]
+        self.numbers.enter(arena.hashes[:n_texts], np.arange(n_texts, dtype=np.uint32))
+        arena.n = self.numbers.n = n_texts
+        number = {name: k for k, name in enumerate(texts)}
+        rows = [[number[name] for name in factors] for factors in names]
+        self.parts[:n] = [[*row, MISSING][:3] for row in rows] if n else 0
+        self.hashes[:n] = [cross_hash(factors) for factors in names]
+        self.slots[:n] = slots
+        self.table.enter(self.hashes[:n], self.slots[:n])
+        self.count[0] = n
+        used = int(self.table.used[0])
+        ensure(used == n, "crossed features must be distinct, got a duplicate")
 
     def remapped(self, new_slots: Ints) -> CrossedTable:
         """Return a copy with slot new_slots[j] in place of j, without features where it is < 0.

@@ -39,6 +39,7 @@ __all__ = [
 
 # Random for each process, as the hashes of strings are: input cannot be crafted to collide.
 SEED = np.uint64(hash("streaml1") & 2**64 - 1)
+_KEY_FACTOR = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, odd
 _PREFETCH_DISTANCE = np.uint64(32)  # in ints
 HASH = 2**64 - 1  # mask of the bits of a hash that count; tests use fewer bits to force collisions
 
@@ -46,7 +47,7 @@ HASH = 2**64 - 1  # mask of the bits of a hash that count; tests use fewer bits 
 @inlined
 def alias(a: Any, b: Any) -> Any:
     """Return the alias of a category from the hashes of its key and its value."""
-    return mix64(a * np.uint64(0x9E3779B97F4A7C15) + b)
+    return mix64(a * np.uint64(_KEY_FACTOR) + b)
 
 
 @typed_kernel("uint64[]", "uint64[]", "uint32[]")
@@ -183,6 +184,6 @@ def alias_of(name: str) -> int | None:
     key, equals, value = str.partition(name, "=")
     if not equals:
         return None
-    a, b = np.uint64(_hash(key)), np.uint64(_hash(value))
-    with np.errstate(over="ignore"):
-        return int(alias(a, b)) & HASH
+    # Python integers instead of the compiled `alias`: loading a model must not import numba.
+    mixed = _hash(key) * _KEY_FACTOR + _hash(value)
+    return mix64_int(mixed & 2**64 - 1) & HASH

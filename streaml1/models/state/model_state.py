@@ -356,8 +356,9 @@ class ModelState(BatchLearner):
         ensure(abs(o.b) < 1e150, f"the intercept is {o.b}")
         ensure(o.most >= 0 and o.cut >= 0, "most and cut must be >= 0")
         ensure(o.most or not o.held, "held is set without a limit")
-        alive = np.count_nonzero(self.rule.weights())
-        ensure(not o.most or alive <= o.held, f"{alive} weights exceed held={o.held}")
+        if o.most:
+            alive = np.count_nonzero(self.rule.weights())
+            ensure(alive <= o.held, f"{alive} weights exceed held={o.held}")
         self.vocabulary.check(int(self.rule.size))
         if self.forgotten is not None:
             self.forgotten.check()
