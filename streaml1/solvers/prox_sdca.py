@@ -18,7 +18,7 @@ smooth, the dual never decreases.
 Here $\sigma$ is l1. If l2 is large enough, $\lambda$ is l2. Otherwise the objective is not strongly
 convex enough, and with l2 = 0 not at all. Then a run has stages, as in the proximal point method.
 Each adds $\lambda (h(w) - \langle \nabla h(w_0), w \rangle)$ to the objective, around the weights
-$w_0$ of the previous stage, so that $\lambda$ + l2 is the strength of h. $\lambda$ starts at `inner`
+$w_0$ of the previous stage, so that $\lambda$ + l2 is the strength of h. $\lambda$ is first `inner`
 (None: the mean of $|x_i|_p^2 (p - 1)/c$, over n); with an l2 of at least that there are no stages.
 It is halved after a stage of at most 3 epochs and doubled after one of more than 30. The reported
 objective and gap are those of the original problem. Its dual is taken at l2 and also at 0, with the
