@@ -15,6 +15,7 @@ from streaml1.cli import (
     predict,
     serve,
     show,
+    sweep,
     warm,
 )
 from streaml1.cli.program import cli, main
@@ -31,5 +32,6 @@ __all__ = [
     "predict",
     "serve",
     "show",
+    "sweep",
     "warm",
 ]

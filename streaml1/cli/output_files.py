@@ -64,7 +64,7 @@ def require_outputs(
                 pass
         except OSError as error:
             raise unwritable(f"{option} {path}", error) from None
-    if (plot := outputs["--plot"]) is not None:
+    if (plot := outputs.get("--plot")) is not None:
         from streaml1.training.report import require_plotting
 
         try:

@@ -1,0 +1,220 @@
+"""``streaml1 sweep``."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.model_factory import new_learner
+from streaml1.cli.options import opened, output, positive, reading_options, source_options
+from streaml1.cli.output_files import require_outputs, unwritable
+from streaml1.cli.parameter_options import list_of_learners, parameter_options
+from streaml1.cli.program import CommandError, cli
+from streaml1.cli.text_tables import text_table
+
+if TYPE_CHECKING:
+    from streaml1.distributed import Executor, Swept
+
+__all__ = ["sweep"]
+
+Setting = dict[str, Any]
+"""The options that differ between runs, by name."""
+
+
+class _List(click.ParamType):  # type: ignore[type-arg]
+    """A comma-separated list of values of another type."""
+
+    def __init__(self, item: click.ParamType) -> None:  # type: ignore[type-arg]
+        self.name, self.item = item.name, item
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert and validate the values; a list has the type tuple."""
+        if not isinstance(value, str):
+            return value
+        return tuple(self.item.convert(item.strip(), param, ctx) for item in value.split(","))
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """Return the metavar in the help."""
+        name = self.item.get_metavar(param, ctx) or self.item.name.upper()
+        return f"{name},..."
+
+
+def _swept_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of hyperparameters; those with one value accept a list of values."""
+
+    def collector() -> None: ...
+
+    parameter_options(collector)
+    options: list[click.Option] = collector.__click_params__  # type: ignore[attr-defined]
+    for option in options:
+        if option.callback is None and not option.multiple and not option.is_flag:
+            if option.metavar is not None:
+                option.metavar += ",..."
+            option.type = _List(option.type)
+    existing: list[click.Option] = getattr(command, "__click_params__", [])
+    command.__click_params__ = existing + options  # type: ignore[attr-defined]
+    return command
+
+
+@cli.command(
+    epilog="Example: streaml1 sweep clicks.rows --l1 1e-7,1e-6,1e-5 --workers 2 --save best.model"
+    f"\n\n{list_of_learners()}"
+)
+@click.argument("source")
+@source_options(passes=True)
+@kafka_options
+@click.option(
+    "--passes",
+    type=positive,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of passes over the source.",
+)
+@click.option(
+    "--workers", type=positive, metavar="N", help="Number of processes.  [default: one per core]"
+)
+@click.option(
+    "--dask", metavar="tcp://HOST:PORT", help="Run on the workers of this Dask scheduler."
+)
+@click.option("--ray", metavar="ADDRESS", help="Run on this Ray cluster.")
+@click.option("--save", type=output, metavar="MODEL", help="Save the model with the smallest loss.")
+@click.option(
+    "--report",
+    type=output,
+    metavar="FILE.jsonl",
+    help="Write the last line of the report of each setting as JSON.",
+)
+@_swept_options  # fmt: skip
+def sweep(
+    source: str,
+    limit: int | None,
+    bad: str,
+    passes: int,
+    workers: int | None,
+    dask: str | None,
+    ray: str | None,
+    save: Path | None,
+    report: Path | None,
+    model: str | tuple[str, ...] | None,
+    task: str | tuple[str, ...] | None,
+    **options: Any,
+) -> None:
+    """Compare settings: one run over SOURCE for each combination of the given values.
+
+    SOURCE and its options are as for learn. Each hyperparameter accepts a list of values, as in
+    --l1 1e-7,1e-6. Runs take place at the same time, and are bit-identical to those of learn.
+    """
+    from streaml1.distributed import sweep
+
+    if source == "-":
+        raise CommandError("standard input cannot be read by several runs; write it to a file")
+    if dask is not None and ray is not None:
+        raise CommandError("--dask cannot be combined with --ray")
+    require_outputs(source, {"--save": save, "--report": report})
+    given = {"model": model, "task": task, **_hyperparameters(options)}
+    settings = list(_settings(given))
+    models = [_new_model(source, given, setting) for setting in settings]
+    opened(source, options, text=models[0].text)  # rejects wrong options before workers start
+    with _executor(workers, dask, ray, len(models)) as executor:
+        results = sweep(
+            models, source, executor=executor, progress=_show_progress, limit=limit, bad=bad,
+            passes=passes, source_options=reading_options(options),
+        )  # fmt: skip
+    if not any(swept.report.lines for swept in results):
+        raise CommandError(f"{source} has no example to learn from; nothing was written")
+    click.echo(_table(settings, results))
+    _write(results, settings, save, report)
+
+
+def _hyperparameters(options: dict[str, Any]) -> dict[str, Any]:
+    from streaml1.cli.parameter_options import declared_options
+    from streaml1.models.hyperparameters import ClassifierParameters, RegressorParameters
+    from streaml1.models.parameters import parameters_of
+
+    known = {*declared_options(), *parameters_of(ClassifierParameters),
+             *parameters_of(RegressorParameters)}  # fmt: skip
+    return {k: v for k, v in options.items() if k in known and v is not None}
+
+
+def _settings(given: dict[str, Any]) -> Iterator[Setting]:
+    """Yield the combinations of all values of options with more than one."""
+    swept = {
+        name: values
+        for name, values in given.items()
+        if isinstance(values, tuple) and len(values) > 1
+    }
+    for combination in itertools.product(*swept.values()):
+        yield dict(zip(swept, combination, strict=True))
+
+
+def _new_model(source: str, given: dict[str, Any], setting: Setting) -> Any:
+    single = {k: v[0] if isinstance(v, tuple) else v for k, v in given.items()}
+    chosen = {**single, **setting}
+    model, task = chosen.pop("model"), chosen.pop("task")
+    return new_learner(source, model, task, chosen)
+
+
+def _executor(workers: int | None, dask: str | None, ray: str | None, n: int) -> Executor:
+    from streaml1.distributed import DaskExecutor, ProcessExecutor, RayExecutor
+
+    try:
+        if dask is not None:
+            return DaskExecutor(dask)
+        return ProcessExecutor(workers) if ray is None else RayExecutor(ray)
+    except ModuleNotFoundError as error:
+        raise CommandError(str(error)) from None
+
+
+def _show_progress(done: int, total: int) -> None:
+    click.echo(f"{done} of {total} runs", err=True)
+
+
+def _best(results: Sequence[Swept]) -> int:
+    """Return the index of the smallest loss."""
+    losses = [swept.report.lines[-1].loss for swept in results]
+    known = [math.inf if loss is None else loss for loss in losses]
+    return known.index(min(known))
+
+
+def _table(settings: Sequence[Setting], results: Sequence[Swept]) -> str:
+    lines = [swept.report.lines[-1] for swept in results]
+    head = (*settings[0], lines[0].loss_name, "error", "non-zeros")
+    best = _best(results)
+    rows = [
+        (
+            *(f"{value}" for value in setting.values()),
+            f"{line.loss:.4f}",
+            f"{line.error:.4f}",
+            f"{line.n_nonzero:,}" + (" *" if k == best and len(lines) > 1 else ""),
+        )
+        for k, (setting, line) in enumerate(zip(settings, lines, strict=True))
+    ]
+    note = "\n* smallest loss" if len(lines) > 1 else ""
+    return text_table(head, rows) + note
+
+
+def _write(
+    results: Sequence[Swept], settings: Sequence[Setting], save: Path | None, report: Path | None
+) -> None:
+    try:
+        if save is not None:
+            best: Any = results[_best(results)].model
+            best.save(save)
+            click.echo(str(save))
+        if report is not None:
+            lines = (
+                {**setting, **swept.report.lines[-1].as_dict()}
+                for setting, swept in zip(settings, results, strict=True)
+            )
+            report.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            click.echo(str(report))
+    except OSError as error:
+        raise unwritable(str(save if report is None else report), error) from None

@@ -1,0 +1,275 @@
+"""Executors: where tasks run. A task is a pure function, so it can run anywhere, and again.
+
+The seam to an engine has two calls. `submit` starts a task, `gather` waits for results in the order
+of submission. Nothing else of an engine is used, so the results do not depend on it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from streaml1.sources.readers.background import cores
+
+__all__ = [
+    "MAX_ATTEMPTS",
+    "DaskExecutor",
+    "Executor",
+    "InlineExecutor",
+    "ProcessExecutor",
+    "RayExecutor",
+    "TaskFailed",
+]
+
+MAX_ATTEMPTS = 3
+"""How many times a task is tried whose worker dies."""
+
+
+class TaskFailed(RuntimeError):
+    """The worker of a task died each time it was tried."""
+
+
+class Executor(Protocol):
+    """Runs tasks. Use it as a context manager."""
+
+    def submit(self, task: Callable[..., Any], *args: Any) -> Any:
+        """Start a task, a picklable function of picklable arguments; return a handle of it."""
+
+    def gather(self, handles: Sequence[Any]) -> Iterator[Any]:
+        """Yield the results of tasks in the order of `handles`.
+
+        An error that a task raised is raised here.
+        """
+
+    def __enter__(self) -> Self:
+        """Return the executor."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Release the workers; tasks that have not started are cancelled."""
+
+
+class _Call(NamedTuple):
+    """A task and its arguments."""
+
+    task: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+class InlineExecutor:
+    """Runs each task in this process, when its result is requested.
+
+    Examples
+    --------
+    >>> from streaml1.distributed import InlineExecutor
+    >>> with InlineExecutor() as executor:
+    ...     handles = [executor.submit(pow, 2, k) for k in range(4)]
+    ...     print(*executor.gather(handles))
+    1 2 4 8
+    """
+
+    def submit(self, task: Callable[..., Any], *args: Any) -> _Call:
+        """Return a handle of a task."""
+        return _Call(task, args)
+
+    def gather(self, handles: Sequence[_Call]) -> Iterator[Any]:
+        """Run the tasks one after the other, and yield their results."""
+        for call in handles:
+            yield call.task(*call.args)
+
+    def __enter__(self) -> Self:
+        """Return the executor."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+
+class ProcessExecutor:
+    """Runs tasks in processes of this machine.
+
+    Processes are started anew (`spawn`), since compiled code and its threads do not survive a fork.
+    A script that uses them must do so under ``if __name__ == "__main__":``, as each worker imports
+    it. If a worker dies, the tasks without a result are run again by new workers.
+
+    Parameters
+    ----------
+    workers
+        Number of processes; None: one per core.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers must be >= 1, got {workers}")
+        self.workers = workers or cores()
+        self._pool = self._new_pool()
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"))
+
+    def submit(self, task: Callable[..., Any], *args: Any) -> _Started:
+        """Start a task; return a handle of it."""
+        return _Started(_Call(task, args), self._start(_Call(task, args)))
+
+    def _start(self, call: _Call) -> Future[Any] | None:
+        try:
+            return self._pool.submit(call.task, *call.args)
+        except BrokenProcessPool:  # `gather` starts it again
+            return None
+
+    def gather(self, handles: Sequence[_Started]) -> Iterator[Any]:
+        """Yield the results of tasks in order.
+
+        Raises
+        ------
+        TaskFailed
+            If the worker of a task died `MAX_ATTEMPTS` times.
+        """
+        for k, handle in enumerate(handles):
+            while True:
+                try:
+                    if handle.future is None:
+                        raise BrokenProcessPool
+                    result = handle.future.result()
+                    break
+                except BrokenProcessPool:
+                    self._restart(handles[k:])
+            yield result
+
+    def _restart(self, handles: Sequence[_Started]) -> None:
+        """Start a new pool and all tasks without a result.
+
+        Which of the running tasks has killed its worker is unknown, so an attempt counts for each
+        that could have started.
+        """
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = self._new_pool()
+        for handle in handles:
+            if handle.has_result():
+                continue
+            handle.attempts += 1
+            if handle.attempts > MAX_ATTEMPTS:
+                raise TaskFailed(
+                    f"{handle.call.task.__name__} was tried {MAX_ATTEMPTS} times, and its worker "
+                    "died each time: check the memory, and that the script starts workers under "
+                    'if __name__ == "__main__"'
+                )
+            handle.future = self._start(handle.call)
+
+    def __enter__(self) -> Self:
+        """Return the executor."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Stop the processes; tasks that have not started are cancelled."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+class _Started:
+    """A task that was started."""
+
+    def __init__(self, call: _Call, future: Future[Any] | None) -> None:
+        self.call, self.future, self.attempts = call, future, 1
+
+    def has_result(self) -> bool:
+        """Return whether the task has ended by itself, with a result or an error."""
+        future = self.future
+        if future is None or not future.done() or future.cancelled():
+            return False
+        return not isinstance(future.exception(), BrokenProcessPool)
+
+
+class DaskExecutor:
+    """Runs tasks on a Dask cluster.
+
+    Parameters
+    ----------
+    address
+        Address of a scheduler, `tcp://HOST:PORT`; None starts a cluster on this machine.
+    workers
+        Number of processes of a cluster on this machine; None: one per core.
+    """
+
+    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        try:
+            import distributed
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "Dask is not installed: pip install 'streaml1[dask]'", name=error.name
+            ) from None
+        dask: Any = distributed
+        self._cluster: Any = None
+        if address is None:
+            self._cluster = dask.LocalCluster(
+                n_workers=workers or cores(), threads_per_worker=1, dashboard_address=None
+            )
+        self._client: Any = dask.Client(address or self._cluster)
+
+    def submit(self, task: Callable[..., Any], *args: Any) -> Any:
+        """Start a task; Dask runs it again if its worker dies."""
+        # Equal calls would share a key, and so a result whose model the caller may change.
+        return self._client.submit(task, *args, pure=False, retries=0)
+
+    def gather(self, handles: Sequence[Any]) -> Iterator[Any]:
+        """Yield the results of tasks in order."""
+        for handle in handles:
+            yield handle.result()
+
+    def __enter__(self) -> Self:
+        """Return the executor."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Disconnect, and stop the cluster if it was started here."""
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+class RayExecutor:
+    """Runs tasks on a Ray cluster.
+
+    Parameters
+    ----------
+    address
+        Address of the cluster, such as `ray://HOST:10001`; None starts one on this machine.
+    workers
+        Number of processes of a cluster on this machine; None: one per core.
+    """
+
+    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        try:
+            import ray
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "Ray is not installed: pip install 'streaml1[ray]'", name=error.name
+            ) from None
+        self._ray = ray
+        local = {} if address else {"num_cpus": workers or cores(), "include_dashboard": False}
+        ray.init(address, log_to_driver=False, **local)
+
+    def submit(self, task: Callable[..., Any], *args: Any) -> Any:
+        """Start a task; Ray runs it again if its worker dies."""
+        remote = self._ray.remote(max_retries=MAX_ATTEMPTS - 1)(task)
+        return remote.remote(*args)
+
+    def gather(self, handles: Sequence[Any]) -> Iterator[Any]:
+        """Yield the results of tasks in order."""
+        for handle in handles:
+            yield self._ray.get(handle)
+
+    def __enter__(self) -> Self:
+        """Return the executor."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Disconnect, and stop the cluster if it was started here."""
+        self._ray.shutdown()

@@ -1,0 +1,170 @@
+"""Fan-out over processes and Dask: the bits of single runs, whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import streaml1
+from streaml1 import distributed
+from streaml1.cli import cli
+from streaml1.distributed import (
+    DaskExecutor,
+    Executor,
+    InlineExecutor,
+    ProcessExecutor,
+    RayExecutor,
+    TaskFailed,
+)
+from streaml1.training import evaluate, predictions
+
+
+def as_svmlight(n_lines: int, first: int = 0) -> str:
+    rows = (
+        f"{k % 2} {k % 7 + 1}:1 {k % 3 + 10}:{k % 5 + 1}" for k in range(first, first + n_lines)
+    )
+    return "\n".join(rows) + "\n"
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[str]:
+    paths = [tmp_path / f"part-{k}.svm" for k in range(3)]
+    for k, path in enumerate(paths):
+        path.write_text(as_svmlight(60, first=17 * k))
+    return [str(path) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessExecutor]:
+    with ProcessExecutor(2) as executor:
+        yield executor
+
+
+@pytest.fixture(params=["inline", "processes", "dask", "ray"])
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    if request.param == "processes":
+        yield request.getfixturevalue("processes")
+        return
+    if request.param in ("dask", "ray"):
+        pytest.importorskip("distributed" if request.param == "dask" else "ray")
+    make: dict[str, Callable[[], Any]] = {
+        "inline": InlineExecutor,
+        "dask": lambda: DaskExecutor(workers=1),
+        "ray": lambda: RayExecutor(workers=1),
+    }
+    with make[request.param]() as opened:
+        yield opened
+
+
+def state(model: Any, tmp_path: Path) -> bytes:
+    model.save(tmp_path / "state")
+    return (tmp_path / "state").read_bytes()
+
+
+def figures(report: Any) -> list[dict[str, Any]]:
+    timing = {"seconds", "per_second"}
+    return [{k: v for k, v in x.as_dict().items() if k not in timing} for x in report.lines]
+
+
+def test_fan_out_equals_single_runs(executor: Executor, parts: list[str], tmp_path: Path) -> None:
+    models = [streaml1.FTRLClassifier(l1=0.5), streaml1.ElasticNetClassifier(lr=0.1, l1=1e-3)]
+    seen: list[tuple[int, int]] = []
+    results = distributed.sweep(
+        models, parts[0], executor=executor, progress=lambda *done: seen.append(done), every=20
+    )
+    assert seen == [(1, 2), (2, 2)]
+    for model, swept in zip(models, results, strict=True):
+        assert model.n_iterations == 0
+        report = streaml1.progressive(model, parts[0], every=20)
+        assert figures(swept.report) == figures(report)
+        assert state(swept.model, tmp_path) == state(model, tmp_path)
+    reports = distributed.evaluate(models[0], parts, executor=executor)
+    expected = [figures(evaluate(models[0], part)) for part in parts]
+    assert [figures(r) for r in reports] == expected
+    found = list(distributed.predict(models[0], parts, executor=executor))
+    assert found == [list(predictions(models[0], part)) for part in parts]
+    converted = distributed.convert(parts, tmp_path / "rows", executor=executor)
+    assert [c.rows for c in converted] == [60, 60, 60]
+    again = distributed.evaluate(models[0], [str(tmp_path / "rows" / "part-1.rows")])
+    assert figures(again[0]) == expected[1]
+
+
+def test_data_in_memory_is_sent_to_workers(processes: ProcessExecutor) -> None:
+    X, y = np.eye(4)[[0, 1, 2, 3] * 5], np.array([True, False] * 10)
+    (swept,) = distributed.sweep([streaml1.FTRLClassifier()], (X, y), executor=processes)
+    assert swept.model.n_iterations == 20
+
+
+def test_errors_of_tasks_reach_the_caller(processes: ProcessExecutor, tmp_path: Path) -> None:
+    (tmp_path / "bad.svm").write_text("1 3:1\n2 4:1\n")
+    with pytest.raises(streaml1.BadExample, match=r"bad\.svm:2"):
+        distributed.sweep(
+            [streaml1.FTRLClassifier()], str(tmp_path / "bad.svm"), executor=processes
+        )
+
+
+def die_once(marker: str, value: int) -> int:
+    if value == 1 and not Path(marker).exists():
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value * value
+
+
+def die_always() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_tasks_of_a_killed_worker_run_again(tmp_path: Path) -> None:
+    with ProcessExecutor(2) as executor:
+        handles = [executor.submit(die_once, str(tmp_path / "died"), k) for k in range(6)]
+        assert list(executor.gather(handles)) == [0, 1, 4, 9, 16, 25]
+        assert (tmp_path / "died").exists()
+
+
+def test_a_task_that_kills_each_worker_fails() -> None:
+    with (
+        ProcessExecutor(1) as executor,
+        pytest.raises(TaskFailed, match="die_always was tried 3 times"),
+    ):
+        list(executor.gather([executor.submit(die_always)]))
+
+
+def test_rejected_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="workers must be >= 1, got 0"):
+        ProcessExecutor(0)
+    with pytest.raises(ValueError, match=r"a/x\.svm and b/x\.svm would both be .* x\.rows"):
+        distributed.convert(["a/x.svm", "b/x.svm"], tmp_path / "rows")
+
+
+def test_command(parts: list[str], tmp_path: Path) -> None:
+    best, report = tmp_path / "best.model", tmp_path / "report.jsonl"
+    arguments = ["--l1", "0.1,50", "--model", "ftrl", "--alpha", "0.1", "--workers", "1"]
+    files = ["--save", str(best), "--report", str(report)]
+    result = CliRunner().invoke(cli, ["sweep", parts[0], *arguments, *files])
+    assert result.exit_code == 0, result.output
+    model = streaml1.FTRLClassifier(l1=50.0, alpha=0.1)
+    line = streaml1.progressive(model, parts[0]).lines[-1]
+    assert f"{line.loss:.4f}" in result.output and "* smallest loss" in result.output
+    assert len(report.read_text().splitlines()) == 2
+    assert state(streaml1.load(best), tmp_path) == state(model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-", "--format", "svmlight"], "standard input cannot be read by several runs"),
+        (["x.svm", "--dask", "tcp://h:1", "--ray", "h"], "--dask cannot be combined with --ray"),
+        (["x.svm", "--l1", "1,b"], "'b' is not a valid float"),
+        (["x.svm", "--l1", "1,2"], "x.svm: there is no such file"),
+    ],
+)
+def test_rejected_commands(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(cli, ["sweep", *arguments])
+    assert result.exit_code == 2 and message in result.output
