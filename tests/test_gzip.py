@@ -1,4 +1,4 @@
-"""Compressed files: isal and the standard library return the same bytes and the same errors."""
+"""gzip files: isal and the standard library return the same bytes and the same errors."""
 
 from __future__ import annotations
 
@@ -102,14 +102,3 @@ def test_unseekable_input_uses_the_standard_library() -> None:
 
     file = decompress(Pipe(PACKED))
     assert isinstance(file, gzip.GzipFile) and file.read() == TEXT
-
-
-@pytest.mark.parametrize("format", ["svmlight", "vw", "jsonl", "csv"])
-def test_compressed_file_without_gz_suffix_is_rejected(format: str, tmp_path: Path) -> None:
-    path = tmp_path / f"a.{format}"
-    path.write_bytes(gzip.compress(b"1 1:1\n"))
-    roles = {"target": "y"} if format == "csv" else {}
-    with pytest.raises(
-        SourceError, match=r"is compressed by gzip; name it so that it ends in \.gz"
-    ):
-        list(open_source(path, **roles).blocks(10, print))

@@ -13,7 +13,7 @@ import click
 
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import logged
-from streaml1.cli.options import opened, output, source_options
+from streaml1.cli.options import opened, output, source_argument, source_options
 from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
@@ -22,7 +22,7 @@ __all__ = ["convert"]
 
 
 @cli.command(epilog="Example: streaml1 convert clicks.csv.gz clicks.rows --target clicked")
-@click.argument("source")
+@source_argument
 @click.argument("file", type=output, metavar="FILE.rows")
 @source_options()
 @kafka_options
@@ -32,7 +32,12 @@ __all__ = ["convert"]
 )  # fmt: skip
 @log_option
 def convert(
-    source: str, file: Path, limit: int | None, bad: str, unlabelled: bool, **options: Any
+    source: str | list[str],
+    file: Path,
+    limit: int | None,
+    bad: str,
+    unlabelled: bool,
+    **options: Any,
 ) -> None:
     """Convert SOURCE to FILE.rows, a binary file that is faster to read.
 

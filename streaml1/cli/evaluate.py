@@ -18,6 +18,7 @@ from streaml1.cli.options import (
     opened,
     output,
     report_options,
+    source_argument,
     source_options,
 )
 from streaml1.cli.output_files import require_outputs, write_all
@@ -30,7 +31,7 @@ __all__ = ["evaluate"]
 
 @cli.command(epilog="Example: streaml1 evaluate clicks.model tomorrow.svm.gz")
 @click.argument("model", type=model_path)
-@click.argument("source")
+@source_argument
 @source_options()
 @kafka_options
 @log_option
@@ -41,7 +42,7 @@ __all__ = ["evaluate"]
               "probability.")  # fmt: skip
 def evaluate(
     model: str | Path,
-    source: str,
+    source: str | list[str],
     limit: int | None,
     bad: str,
     every: int | None,
@@ -89,7 +90,9 @@ def evaluate(
         end_early(signals, done, written, missed)
     if not done.examples:
         rejected = f" ({done.rejected:,} rejected)" if done.rejected else ""
-        raise CommandError(f"{source} has no example to evaluate{rejected}; nothing was written")
+        raise CommandError(
+            f"{examples.name} has no example to evaluate{rejected}; nothing was written"
+        )
     if bins := done.reliability():
         click.echo("\n" + reliability_table(bins) + "\n")
     click.echo(done.summary())

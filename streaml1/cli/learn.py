@@ -33,6 +33,7 @@ from streaml1.cli.options import (
     output,
     positive,
     report_options,
+    source_argument,
     source_options,
 )
 from streaml1.cli.output_files import require_outputs, write_all
@@ -77,7 +78,7 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
     "129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM, with everything saved."
     "\n\nExample: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
 )
-@click.argument("source")
+@source_argument
 @parameter_options
 @source_options(passes=True, dead_letters=True)
 @kafka_options
@@ -116,7 +117,7 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
               help="Number of features to show for each label.")  # fmt: skip
 def learn(
-    source: str,
+    source: str | list[str],
     model: str | None,
     task: str | None,
     limit: int | None,
@@ -139,9 +140,10 @@ def learn(
 ) -> None:
     """Predict, then learn each example of SOURCE, and report the progressive loss.
 
-    SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, .tsv, each also .gz; .rows), - for
-    standard input, river:NAME for a data set of river, stdlib, data:NAME for a data set of the
-    papers (data:rcv1), or kafka://HOST:PORT/TOPIC.
+    SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, .tsv, each also compressed by gzip, zstd,
+    bzip2 or xz; .rows), - for standard input, river:NAME for a data set of river, stdlib, data:NAME
+    for a data set of the papers (data:rcv1), or kafka://HOST:PORT/TOPIC. Several files, a directory
+    of files, or a quoted pattern such as 'part-*.csv' are read one after the other.
 
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current block and writes report, plot and
     model.
@@ -258,11 +260,11 @@ def learn(
     else:
         # An empty topic is no error for a scheduled job.
         allowed = options["until_end"] and hasattr(examples, "topic")
-        _report_no_examples(source, done, saved, allowed)
+        _report_no_examples(examples.name, done, saved, allowed)
 
 
 def _learner(
-    source: str,
+    source: str | list[str],
     format: str | None,
     model: str | None,
     task: str | None,

@@ -19,7 +19,9 @@ DEFAULT = "elastic-net"
 RATE_WITH_SCHEDULE = 0.1  # a schedule applies to numbers only
 
 
-def new_learner(source: str, model: str | None, task: str | None, given: dict[str, Any]) -> Any:
+def new_learner(
+    source: str | list[str], model: str | None, task: str | None, given: dict[str, Any]
+) -> Any:
     """Return a new model.
 
     Parameters
@@ -129,11 +131,11 @@ def _require_effect(
             raise CommandError(f"--{name} requires --penalty ball")
 
 
-def _task(source: str, loss: str | None) -> str:
+def _task(source: str | list[str], loss: str | None) -> str:
     """Return the task that the loss or the data set implies."""
     if loss is not None:
         return "regression" if loss in REGRESSION else "classification"
-    if source.startswith("river:"):
+    if isinstance(source, str) and source.startswith("river:"):
         from river import datasets
 
         task = getattr(datasets, source.removeprefix("river:"))().task

@@ -42,7 +42,7 @@ def require_text(options: dict[str, Any], resumes: bool) -> None:
 
 
 def require_prefixes(
-    source: str, format: str | None, cross: object, remedy: str = OMIT_CROSS
+    source: str | list[str], format: str | None, cross: object, remedy: str = OMIT_CROSS
 ) -> None:
     """Reject interactions for a source whose features have no names.
 
@@ -72,7 +72,8 @@ def require_prefixes(
             made = "" if about["format"] == "examples" else f" ({about['source']})"
             reason = f"was converted from data without names{made}, so features"
     if reason:
-        raise CommandError(f"{source} {reason} have no name prefixes: {remedy}")
+        shown = source if isinstance(source, str) else source[0]
+        raise CommandError(f"{shown} {reason} have no name prefixes: {remedy}")
 
 
 _NEEDS = {"checkpoint_every": "checkpoint", "stalled": "metrics",
@@ -91,7 +92,7 @@ def require_needed() -> None:
 
 
 def texts_of(
-    source: str,
+    source: str | list[str],
     options: dict[str, Any],
     load: Callable[[], Any] | None,
     checkpoint: Path | None,
@@ -107,7 +108,7 @@ def texts_of(
 
     given: list[str] | None = options["text"]
     resumes = checkpoint is not None or load is not None
-    if given is not None or not resumes or Path(source).is_dir():
+    if given is not None or not resumes:
         return given
     kind = format_of(source, options["format"])
     if kind == "kafka":

@@ -17,12 +17,14 @@ __all__ = [
     "Finite",
     "NonEmptyPath",
     "every_option",
+    "is_topic",
     "model_path",
     "opened",
     "output",
     "positive",
     "reading_options",
     "report_options",
+    "source_argument",
     "source_options",
     "split_names",
     "together",
@@ -81,8 +83,8 @@ class NonEmptyPath(click.Path):
 
 
 _columns = together(
-    click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv or tsv, each also "
-                 "with .gz. Required for standard input and for file names without such a suffix. "
+    click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv or tsv. Required for "
+                 "standard input and for file names without such a suffix. "
                  "Kafka: svmlight, vw or jsonl, for records without a format header."),
     click.option("--target", metavar="COLUMN", help="CSV: label column."),
     click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=split_names,
@@ -105,6 +107,16 @@ _order = together(
     click.option("--partitions", metavar="N,...", callback=_numbers,
                  help="Kafka: read these partitions only."),
 )  # fmt: skip
+
+
+def _one_or_many(
+    ctx: click.Context, param: click.Parameter, names: tuple[str, ...]
+) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)
+
+
+source_argument = click.argument("source", nargs=-1, required=True, callback=_one_or_many)
+"""SOURCE...: a name, or a list of names if several are given."""
 
 
 def source_options(passes: bool = False, dead_letters: bool = False) -> Decorator:
@@ -157,7 +169,7 @@ model_path = _ModelPath(readable=False, path_type=Path)
 
 
 def opened(
-    source: str,
+    source: str | list[str],
     options: dict[str, Any],
     require_label: bool = True,
     events: bool = False,
@@ -168,7 +180,7 @@ def opened(
     Parameters
     ----------
     source
-        The argument SOURCE.
+        The argument SOURCE, a name or a list of names.
     options
         The options of the command by name.
     require_label
@@ -189,9 +201,14 @@ def opened(
     reading = replace(
         reading_options(options), require_label=require_label, events=events, text=text
     )
-    if not source.startswith("kafka:") and _connects_elsewhere():
+    if not is_topic(source) and _connects_elsewhere():
         reading = replace(reading, kafka=None)  # the Kafka options belong to that other topic
     return open_source(source, reading)
+
+
+def is_topic(source: str | list[str]) -> bool:
+    """Return whether a source is a Kafka topic."""
+    return isinstance(source, str) and source.startswith("kafka:")
 
 
 def reading_options(options: dict[str, Any]) -> SourceOptions:

@@ -19,7 +19,7 @@ __all__ = ["require_outputs", "unwritable", "write_all"]
 
 
 def require_outputs(
-    source: str,
+    source: str | list[str],
     outputs: dict[str, Path | None],
     model: str | Path | None = None,
     directory: Path | None = None,
@@ -43,7 +43,10 @@ def require_outputs(
         If a file cannot be written, or two files are the same.
     """
     own = model.resolve() if isinstance(model, Path) else None
-    taken: dict[Path, str] = {} if source == "-" else {Path(source).resolve(): "SOURCE"}
+    from streaml1.sources import is_many, list_files
+
+    names = list_files(source) if is_many(source) else [source]
+    taken = {Path(str(name)).resolve(): "SOURCE" for name in names if name != "-"}
     if directory is not None:
         taken[directory.resolve()] = "--checkpoint"
     for option, path in outputs.items():

@@ -14,7 +14,7 @@ import click
 from streaml1.cli.messages import logged, report_problem
 from streaml1.cli.model_factory import new_learner
 from streaml1.cli.option_checks import require_prefixes
-from streaml1.cli.options import Finite, NonEmptyPath, reading_options
+from streaml1.cli.options import Finite, NonEmptyPath, is_topic, reading_options
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import signal_before_broker, watching
 from streaml1.cli.signals import Signals
@@ -50,7 +50,7 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def learn_group(
-    source: str, model: str | None, task: str | None, given: dict[str, Any], *,
+    source: str | list[str], model: str | None, task: str | None, given: dict[str, Any], *,
     checkpoint: Path | None, checkpoint_every: float, every: int | None, bad: str,
     alone: dict[str, Any], metrics: str | None, stalled: float, options: dict[str, Any],
 ) -> NoReturn:  # fmt: skip
@@ -68,8 +68,9 @@ def learn_group(
             raise CommandError(f"{option} cannot be combined with --per-partition")
     if options["group"] is None or checkpoint is None:
         raise CommandError("--per-partition requires --group and --checkpoint")
-    if not source.startswith("kafka:"):
-        raise CommandError(f"--per-partition requires a Kafka source, got {source}")
+    if not isinstance(source, str) or not is_topic(source):
+        shown = source if isinstance(source, str) else " ".join(source)
+        raise CommandError(f"--per-partition requires a Kafka source, got {shown}")
     if checkpoint.is_dir() and list_files(checkpoint):
         raise CommandError(
             f"{checkpoint} holds the checkpoints of a single model: omit --per-partition or use "

@@ -14,7 +14,14 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import logged, report_problem
 from streaml1.cli.model_factory import published
 from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
-from streaml1.cli.options import model_path, opened, positive, source_options
+from streaml1.cli.options import (
+    is_topic,
+    model_path,
+    opened,
+    positive,
+    source_argument,
+    source_options,
+)
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.sink_options import sink_observers, sink_options
@@ -31,7 +38,7 @@ __all__ = ["predict"]
 
 @cli.command(epilog="Example: zcat new.jsonl.gz | streaml1 predict clicks.model - --format jsonl")
 @click.argument("model", type=model_path)
-@click.argument("source")
+@source_argument
 @source_options(dead_letters=True)
 @kafka_options
 @log_option
@@ -47,7 +54,7 @@ __all__ = ["predict"]
               "intercept.")  # fmt: skip
 def predict(
     model: str | Path,
-    source: str,
+    source: str | list[str],
     limit: int | None,
     bad: str,
     as_json: bool,
@@ -77,11 +84,11 @@ def predict(
     examples = opened(source, options, require_label=False, text=learner.text)
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
 
-    topic = source.startswith("kafka:")
+    by_place = is_topic(source) or hasattr(examples, "files")
 
     def text(prediction: Prediction) -> str:
         p = prediction.p
-        place = {"place": prediction.place} if topic else {"line": prediction.line}
+        place = {"place": prediction.place} if by_place else {"line": prediction.line}
         best: Hashable = None
         if isinstance(p, dict):
             best = max(p, key=p.__getitem__, default=None)

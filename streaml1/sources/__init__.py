@@ -12,7 +12,10 @@ from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_schema import delimiter_of
 from streaml1.sources.readers.formats import line_parser
-from streaml1.sources.readers.text_file import TextSource, require_readable
+from streaml1.sources.readers.many_files import ManyFiles, is_many, list_files
+from streaml1.sources.readers.opening import require_readable
+from streaml1.sources.readers.signatures import split_suffix
+from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.river_datasets import RiverSet
 from streaml1.sources.row_cache.row_file import RowsFile
 from streaml1.sources.source import (
@@ -37,6 +40,8 @@ __all__ = [
     "binary_label",
     "class_label",
     "format_of",
+    "is_many",
+    "list_files",
     "nonnegative_label",
     "number_label",
     "open_source",
@@ -62,16 +67,22 @@ TEXT_FORMATS = ("csv", "jsonl", "vw")
 
 
 @document_options(parameter_entries(SourceOptions, option_names(SourceOptions, internal=True)))
-def open_source(spec: str | Path, options: SourceOptions | None = None, **keywords: Any) -> Source:
+def open_source(
+    spec: str | Path | Sequence[str | Path],
+    options: SourceOptions | None = None,
+    **keywords: Any,
+) -> Source:
     """Open a source of examples by its name.
 
     Parameters
     ----------
-    spec : str or Path
+    spec : str, Path or list of them
         Path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, ``.tsv``, each
-        also ``.gz``; or ``.rows``, written by `streaml1.training.convert`), ``-`` for standard
-        input, or a name with one of the prefixes in `SOURCES`, such as ``river:Phishing`` or
-        ``kafka://host:port/topic``.
+        also compressed by gzip, zstd, bzip2 or xz; or ``.rows``, written by
+        `streaml1.training.convert`), ``-`` for standard input, or a name with one of the prefixes
+        in `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``. A list of files, a
+        directory or a pattern such as ``part-*.csv`` is read as one source; the files of a
+        directory and of a pattern are sorted by name.
     options : SourceOptions, optional
         How to read it.
     {options}
@@ -95,6 +106,12 @@ def open_source(spec: str | Path, options: SourceOptions | None = None, **keywor
     'river:Phishing'
     """
     options = source_options("open_source", options, keywords)
+    if isinstance(spec, list | tuple) and len(spec) == 1:
+        [spec] = spec
+    if is_many(spec):
+        return _open_files(spec, options)
+    if not isinstance(spec, str | Path):
+        raise SourceError(f"a source must be a name or a list of names, got {spec!r}")
     name = str(spec)
     prefix = name.partition(":")[0] if isinstance(spec, str) else ""
     _check_seed(name, prefix, options)
@@ -106,8 +123,9 @@ def open_source(spec: str | Path, options: SourceOptions | None = None, **keywor
     return _open_file(name, options)
 
 
-def format_of(name: str, format: str | None = None) -> str:
-    """Return the format of a file, or the prefix of a source that is not a file."""
+def format_of(spec: str | Sequence[str], format: str | None = None) -> str:
+    """Return the format of one or several files, or the prefix of a source that is not a file."""
+    name = str(list_files(spec)[0] if is_many(spec) else spec)
     prefix = name.partition(":")[0]
     return prefix if prefix in SOURCES else _file_format(name, format).name
 
@@ -157,14 +175,41 @@ def _open_registered(name: str, prefix: str, options: SourceOptions) -> Source:
     return SOURCES[prefix](name, options.seed or 0)
 
 
+def _open_files(spec: str | Path | Sequence[str | Path], options: SourceOptions) -> Source:
+    """Open several files as one source."""
+    files = list_files(spec)
+    is_list = isinstance(spec, list | tuple)
+    name = f"{files[0]} and {len(files) - 1:,} more" if is_list else str(spec)
+    _check_seed(name, "", options)
+    _reject_topic_options(name, options)
+    kinds = {file: _file_format(file, options.format).name for file in files}
+    for file, kind in kinds.items():
+        if kind == "rows":
+            raise SourceError(
+                f"{file} is a row cache, which cannot be read with other files; read it alone"
+            )
+        if kind != kinds[files[0]]:
+            raise SourceError(
+                f"{file} is {kind}, but {files[0]} is {kinds[files[0]]}: all files must have the "
+                "same format; use a pattern for some of them, or --format"
+            )
+    return ManyFiles(name, files, lambda file: _open_text(file, options))
+
+
+def _open_text(name: str, options: SourceOptions) -> TextSource:
+    source = _open_file(name, options)
+    assert isinstance(source, TextSource)
+    return source
+
+
 def _open_file(name: str, options: SourceOptions) -> Source:
     if name != "-":
         require_readable(name)
-    kind, compressed = _file_format(name, options.format)
+    kind, codec = _file_format(name, options.format)
     texts = tuple(options.text or ())
     _check_format(name, kind, texts, options)
     if kind == "rows":
-        if name == "-" or compressed:
+        if name == "-" or codec is not None:
             shown = "standard input" if name == "-" else name
             raise SourceError(f"a .rows file must be an uncompressed file on a disk, got {shown}")
         return RowsFile(name)
@@ -173,7 +218,7 @@ def _open_file(name: str, options: SourceOptions) -> Source:
     else:
         parser = line_parser("events" if options.events else kind, options.require_label,
                              texts=texts)  # fmt: skip
-    return TextSource(name, parser, compressed)
+    return TextSource(name, parser, codec)
 
 
 def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOptions) -> None:
@@ -198,22 +243,22 @@ def _delimiter(name: str, options: SourceOptions) -> str:
     """Return the character between the cells of a CSV file."""
     if options.delimiter is not None:
         return delimiter_of(options.delimiter)
-    suffix = (options.format or name).lower().removesuffix(".gz")
+    suffix, _ = split_suffix(options.format or name)
     return "\t" if suffix.endswith("tsv") else ","
 
 
 class _FileFormat(NamedTuple):
     name: str
-    compressed: bool
+    codec: str | None
+    """The program that has compressed the file, by its suffix."""
 
 
 def _file_format(name: str, format: str | None) -> _FileFormat:
-    """Return the format of a file and whether it is compressed by gzip."""
-    full = (name if format is None else f".{format}").lower()
-    uncompressed = full.removesuffix(".gz")
+    """Return the format of a file and the program that its suffix says has compressed it."""
+    uncompressed, codec = split_suffix(name if format is None else f".{format}")
     kind = FORMATS.get(uncompressed[uncompressed.rfind(".") :])
     if kind is not None:
-        return _FileFormat(kind, uncompressed != full or name.lower().endswith(".gz"))
+        return _FileFormat(kind, codec or split_suffix(name)[1])
     remedy = "use --format svmlight, vw, jsonl, csv or tsv"
     if format is not None:
         raise SourceError(f"unknown format {format!r}; {remedy}")

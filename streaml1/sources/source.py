@@ -14,6 +14,7 @@ from streaml1.core.types import Floats, Ints, SourcePosition
 from streaml1.features.labels import equals_itself
 
 __all__ = [
+    "GROWING",
     "SOURCES",
     "Block",
     "Example",
@@ -178,6 +179,9 @@ class Numbered:
             if number > skipped:
                 yield number, x, y, 1.0
 
+
+GROWING = "files"
+"""Entry of an identity whose list may have become longer when a run resumes."""
 
 SOURCES: dict[str, Callable[[str, int], Source]] = {}
 """Openers of sources that are not files: prefix before the colon -> function of (spec, seed).

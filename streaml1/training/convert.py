@@ -11,7 +11,7 @@ from streaml1.core.option_fields import document_options
 from streaml1.core.rows import BadExample
 from streaml1.core.version import __version__
 from streaml1.features.batch import batch_of, checked
-from streaml1.sources import Block, Reject, SourceError, format_of
+from streaml1.sources import Block, Reject, SourceError, format_of, is_many
 from streaml1.sources.row_cache.writer import RowsWriter
 from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy
@@ -94,12 +94,11 @@ def convert(
     limit = config.limit
     policy = ErrorPolicy(config.bad)
     opened = open_examples(source, config.source_options)
-    has_format = isinstance(source, str | Path) or hasattr(source, "blocks")
+    is_named = isinstance(source, str | Path) or is_many(source) or hasattr(source, "blocks")
+    files = getattr(opened, "files", opened.name)
     header = {
         "source": opened.name,
-        "format": format_of(opened.name, config.source_options.format)
-        if has_format
-        else "examples",
+        "format": format_of(files, config.source_options.format) if is_named else "examples",
         "streaml1": __version__,
     }
     with RowsWriter(path, header, limit) as writer:

@@ -23,6 +23,7 @@ from streaml1.sources import (
     SourceError,
     SourceOptions,
     class_label,
+    is_many,
     open_source,
 )
 from streaml1.sources.kafka.records import Origin
@@ -46,8 +47,8 @@ BLOCK_ROWS = 1000
 ARRAY_BLOCK_ROWS = 8192
 """Maximum size of a block of an array or a frame, which needs no parsing."""
 
-OPTIONAL_METHODS = ("kept", "lag", "is_reachable", "require_same")
-"""Methods that some sources have: of topics, and of files that may change."""
+OPTIONAL_MEMBERS = ("kept", "lag", "is_reachable", "require_same", "files")
+"""Members that some sources have: of topics, of files that may change, and of several files."""
 
 
 class ExampleBlock(Protocol):
@@ -107,8 +108,8 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
     Parameters
     ----------
     source
-        A name, a source that is open already, ``(X, y)`` or ``(X, y, w)``, or an iterable of
-        ``(x, y)`` or ``(x, y, {"w": weight})``.
+        A name, a list of names of files, a source that is open already, ``(X, y)`` or
+        ``(X, y, w)``, or an iterable of ``(x, y)`` or ``(x, y, {"w": weight})``.
     options
         How to read a source that is given by name.
 
@@ -120,7 +121,7 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
         If the object is not a source.
     """
     options = options or SourceOptions()
-    if isinstance(source, str | Path):
+    if isinstance(source, str | Path) or is_many(source):
         return NamedSource(open_source(source, options))
     if hasattr(source, "blocks"):
         _require_texts(source, tuple(options.text or ()))
@@ -154,7 +155,7 @@ def _is_array(x: Any) -> bool:
 
 
 class NamedSource:
-    """A source of `streaml1.sources`, with those optional methods that it has."""
+    """A source of `streaml1.sources`, with those optional members that it has."""
 
     @staticmethod
     def label(y: Any, /) -> Hashable:
@@ -170,7 +171,7 @@ class NamedSource:
         if hasattr(source, "begin"):
             self.identity, self.begin = source.identity, source.begin
             self.position = source.position
-        for name in OPTIONAL_METHODS:
+        for name in OPTIONAL_MEMBERS:
             if hasattr(source, name):
                 setattr(self, name, getattr(source, name))
 

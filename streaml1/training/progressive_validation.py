@@ -36,8 +36,9 @@ def progressive(
         Online learner of streaml1, or a river pipeline that ends in one.
     source
         What to learn from: a source by its name (`"clicks.svm"`, `"river:Phishing"`,
-        `"stdlib"`), a river dataset or any iterable of `(x, y)` or `(x, y, {"w": weight})`, or
-        `(X, y)` or `(X, y, w)` with a data frame, a scipy.sparse matrix or a list of dicts.
+        `"stdlib"`), several files (a list, a directory, `"part-*.csv"`), a river dataset or any
+        iterable of `(x, y)` or `(x, y, {"w": weight})`, or `(X, y)` or `(X, y, w)` with a data
+        frame, a scipy.sparse matrix or a list of dicts.
     config : RunConfig, optional
         Options of the run. The keywords below override its fields, and those of its
         `source_options`.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from streaml1.core.types import Bytes
 from streaml1.sources.readers.parsed_lines import Chunk, text_buffer
+from streaml1.sources.readers.signatures import HEAD_SIZE, codec_of, foreign_type
 from streaml1.sources.row_cache.layout import MARK
 from streaml1.sources.source import Lost, SourceError
 from streaml1.text.structural_index import PAD
@@ -25,7 +25,6 @@ Wait = Callable[[Callable[[int], Any], int], Any]
 """``wait(read, size)`` returns ``read(size)``, or None if a stop was requested while waiting."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-GZIP_MAGIC = b"\x1f\x8b"
 NEWLINE = 10
 
 
@@ -100,8 +99,8 @@ class ChunkReader:
         Longer lines are rejected, in bytes: a file that is not text must not fill the memory.
     wait
         Calls functions that may block.
-    compressed
-        Whether the file is decompressed from gzip.
+    codec
+        The program whose files are decompressed here; None if the file is not compressed.
     fill
         Whether to read until the buffer is full. False if the file is written while it is read.
 
@@ -117,14 +116,14 @@ class ChunkReader:
         name: str,
         max_line: int,
         wait: Wait | None = None,
-        compressed: bool = False,
+        codec: str | None = None,
         fill: bool = False,
     ) -> None:
         self.number = 0
         self._name = name
         self._max_line = max_line
         self._fill = fill
-        self._compressed = compressed
+        self._codec = codec
         raw: Any = file
         read: Callable[[memoryview], int | None] = raw.readinto1
         if wait is None:
@@ -180,7 +179,7 @@ class ChunkReader:
 
     def _without_mark(self, chunk: Chunk) -> Chunk:
         if not self._started:
-            self._check_type(chunk.text[: len(MARK)])
+            self._check_type(chunk.text[:HEAD_SIZE])
             if chunk.text[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK:
                 chunk = chunk._replace(lo=chunk.lo + len(BYTE_ORDER_MARK))
         self._started = True
@@ -189,25 +188,21 @@ class ChunkReader:
     def _check_type(self, start: Bytes) -> None:
         """Reject files that begin like another type of file."""
         head = start.tobytes()
-        if head == MARK:
+        if head.startswith(MARK):
             raise SourceError(
                 f"{self._name} is a .rows file; name it so that it ends in .rows, and omit --format"
             )
-        if head.startswith(GZIP_MAGIC) and self._compressed:
-            raise SourceError(f"{self._name} is compressed by gzip twice; decompress it once")
-        if head.startswith(GZIP_MAGIC):
-            raise SourceError(
-                f"{self._name} is compressed by gzip; name it so that it ends in .gz, or add .gz "
-                "to its format, as in --format jsonl.gz"
-            )
+        inner = codec_of(head)
+        if inner is not None:  # that of `self._codec` is decompressed
+            times = "twice" if inner == self._codec else f"and then by {self._codec}"
+            raise SourceError(f"{self._name} is compressed by {inner} {times}; decompress it once")
+        foreign = foreign_type(head)
+        if foreign is not None:
+            what, remedy = foreign
+            within = "" if self._codec is None else f" compressed by {self._codec}"
+            raise SourceError(f"{self._name} is {what}{within}, not text; {remedy}")
 
     def _read_error(self, error: Exception) -> SourceError:
-        if isinstance(error, gzip.BadGzipFile) and self.number == 0:
-            where = "its name" if self._name.lower().endswith(".gz") else "its format"
-            return SourceError(
-                f"{self._name} is not compressed by gzip; remove .gz from {where} if it is plain "
-                "text"
-            )
         reason = str(error).rstrip(".")
         place = f"{self._name}:{self.number + 1}"
         return Lost(f"{place}: the file cannot be read from here on: {reason}; get it again")

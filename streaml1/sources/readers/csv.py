@@ -7,7 +7,7 @@ retains an incomplete record and puts it in front of the next chunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -100,6 +100,7 @@ class CsvParser:
             "target": target, "weight": weight, "categorical": sorted(self._text),
             "ignore": sorted(self._ignored), "delimiter": delimiter,
         }  # fmt: skip
+        self.on_header: Callable[[list[str]], None] | None = None  # gets the header of each file
         self.reset()
 
     def reset(self) -> None:
@@ -182,6 +183,8 @@ class CsvParser:
                 f"{self.name}: use --target COLUMN to name the label column; {list_columns(header)}"
             )
         check_roles(header, list(self._requested_roles()), self.name)
+        if self.on_header is not None:
+            self.on_header(header)
         self._columns = Columns(
             header, self._target, self._weight, frozenset(self._text), self.require_label,
             frozenset(self._ignored),

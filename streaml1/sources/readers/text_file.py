@@ -6,9 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import math
-import os
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -20,12 +18,13 @@ import numpy as np
 from streaml1.core.types import Bytes, Ints, SourcePosition
 from streaml1.sources.readers.background import cores, read_ahead
 from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
-from streaml1.sources.readers.decompression import decompress
+from streaml1.sources.readers.csv import CsvParser
+from streaml1.sources.readers.opening import decompressed, open_file
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, Parser
-from streaml1.sources.source import SOURCES, Block, Reject, SourceError, check_block_size
+from streaml1.sources.source import Block, Reject, SourceError, check_block_size
 from streaml1.text.parsed_rows import IntRows, NamedRows
 
-__all__ = ["TextSource", "require_readable"]
+__all__ = ["TextSource"]
 
 MAX_LINE = 2**26
 """Bytes of the longest line: a file that is not text must not fill the memory."""
@@ -61,16 +60,18 @@ class TextSource:
         The path, or ``-`` for standard input.
     parser
         The parser of the format.
-    gz
-        Whether the bytes are compressed by gzip.
+    codec
+        The program that must have compressed the bytes, such as ``gzip``, since the name or the
+        format ends in its suffix. Bytes that were compressed by another one, or without such a
+        suffix, are decompressed, too.
     """
 
     block = 4096
 
-    def __init__(self, name: str, parser: Parser, gz: bool = False) -> None:
+    def __init__(self, name: str, parser: Parser, codec: str | None = None) -> None:
         self.name = name
         self._parser = parser
-        self._gz = gz
+        self._codec = codec
         self._was_read = False
         self._start: dict[str, Any] = {"line": 0}
         self._stopped: Callable[[], bool] | None = None
@@ -85,6 +86,26 @@ class TextSource:
     def texts(self) -> tuple[str, ...] | None:
         """The fields that are read as text; None if every string is."""
         return self._parser.texts
+
+    @property
+    def line(self) -> int:
+        """Number of lines that were read."""
+        return self._line
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the file begins with the names of its columns."""
+        return isinstance(self._parser, CsvParser)
+
+    def set_header_check(self, check: Callable[[Sequence[str]], None]) -> None:
+        """Call a function with the names of the columns of a CSV file, before its examples."""
+        if isinstance(self._parser, CsvParser):
+            self._parser.on_header = check
+
+    def is_empty(self) -> bool:
+        """Return whether it is a file of no bytes, without a suffix of compressed files."""
+        path = Path(self.name)
+        return self._codec is None and path.is_file() and path.stat().st_size == 0
 
     def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples, from the position that `begin` has set.
@@ -169,7 +190,7 @@ class TextSource:
         if self._digest is not None:
             self._digest = hashlib.sha256()
         self._parser.reset()
-        with _open(self.name, self._blocking_wait()) as file:
+        with open_file(self.name, self._blocking_wait()) as file:
             chunks = self._chunk_reader(file)
             for chunk in chunks:
                 self._check_stop()
@@ -193,17 +214,9 @@ class TextSource:
                 yield _Parsing(last, chunks.number, last.text)
 
     def _chunk_reader(self, file: BinaryIO) -> ChunkReader:
-        return ChunkReader(
-            self._decompressed(file), self.name, MAX_LINE, self._blocking_wait(),
-            compressed=self._gz, fill=not self._is_stream(),
-        )  # fmt: skip
-
-    def _decompressed(self, file: BinaryIO) -> BinaryIO:
-        if not self._gz:
-            return file
-        if not self._is_stream() and Path(self.name).stat().st_size == 0:
-            raise SourceError(f"{self.name} is empty: a gzip file never is, so it was cut short")
-        return decompress(file)
+        is_stream, wait = self._is_stream(), self._blocking_wait()
+        file, codec = decompressed(file, self.name, self._codec, is_stream, wait)
+        return ChunkReader(file, self.name, MAX_LINE, wait, codec=codec, fill=not is_stream)
 
     def _skip_lines(self, chunk: Chunk, n: int, chunks: ChunkReader) -> tuple[Chunk, int]:
         """Skip up to n lines of a chunk; return the rest and how many were skipped."""
@@ -286,57 +299,6 @@ class TextSource:
     def _is_stream(self) -> bool:
         # A pipe has a path, too: <(zcat day.svm.gz) is one.
         return self.name == "-" or Path(self.name).is_fifo()
-
-
-def require_readable(name: str) -> None:
-    """Raise `SourceError` if there is no readable file of this name."""
-    if not name:  # as from an unset shell variable; Path("") is the current directory
-        raise SourceError("the name of the source is empty: name a file, or - for standard input")
-    path = Path(name)
-    try:
-        if path.is_dir():
-            raise IsADirectoryError
-        path.stat()
-        if not os.access(path, os.R_OK):
-            raise PermissionError
-    except (OSError, ValueError) as error:
-        raise _open_error(name, error) from None
-
-
-def _open(name: str, wait: Wait | None = None) -> contextlib.AbstractContextManager[BinaryIO]:
-    if name == "-":
-        if sys.stdin is None:
-            raise SourceError("standard input is closed: redirect a file or a pipe to it")
-        return contextlib.nullcontext(sys.stdin.buffer)
-
-    def open_file(_: int) -> BinaryIO:
-        return open(name, "rb")
-
-    try:
-        # Opening a named pipe blocks until a process writes to it, possibly forever.
-        file: BinaryIO | None = open_file(0) if wait is None else wait(open_file, 0)
-    except OSError as error:
-        raise _open_error(name, error) from None
-    if file is None:
-        raise ReadingStopped
-    return file
-
-
-def _open_error(name: str, error: OSError | ValueError) -> SourceError:
-    match error:
-        case FileNotFoundError():
-            alternatives = ", ".join(["- (standard input)", *sorted(SOURCES)])
-            return SourceError(
-                f"{name}: there is no such file; a source is a file, or one of {alternatives}, "
-                "as in river:Phishing"
-            )
-        case IsADirectoryError():
-            return SourceError(f"{name} is a directory: name a file in it")
-        case PermissionError():
-            return SourceError(f"{name} cannot be read: permission denied")
-        case OSError():
-            return SourceError(f"{name} cannot be read: {error.strerror or error}")
-    return SourceError(f"{name!r} is not a valid file name: {error}")
 
 
 # Examples that wait for their block

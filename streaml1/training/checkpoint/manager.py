@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from streaml1.core.types import Model, SourcePosition
+from streaml1.sources.source import GROWING
 from streaml1.training.checkpoint import Checkpoint, CheckpointError, Checkpoints, require_model
 from streaml1.training.observers import Observers, SavedCheckpoint
 from streaml1.training.report import Report
@@ -147,7 +148,9 @@ class CheckpointManager:
     def _require_match(self, directory: Path, found: Checkpoint, report: Report) -> None:
         for name in {**found.identity, **self._identity}:
             saved, current = found.identity.get(name), self._identity.get(name)
-            if current != saved:
+            if name == GROWING:
+                self._require_same_files(directory, saved or [], current or [])
+            elif current != saved:
                 raise CheckpointError(
                     f"{directory} belongs to another source: its {name} is {saved!r}, that of "
                     f"{self._source.name} is {current!r}; use another directory"
@@ -165,6 +168,31 @@ class CheckpointManager:
             raise CheckpointError(
                 f"{directory} belongs to a run without delayed labels; leave label_within out"
             )
+
+    def _require_same_files(self, directory: Path, saved: list[str], current: list[str]) -> None:
+        """Reject other files than those of the checkpoint; further ones may follow them."""
+        n = len(saved)
+        if saved and saved == current[:n]:
+            return
+        name = self._source.name
+        if not saved or not current:
+            one, other = ("one file", "several") if current else ("several files", "one")
+            reason = f"it is of {one}, and {name} is {other}"
+        else:
+            k = next(
+                (
+                    k
+                    for k, pair in enumerate(zip(saved, current, strict=False))
+                    if pair[0] != pair[1]
+                ),
+                len(current),
+            )
+            now = repr(current[k]) if k < len(current) else "missing"
+            reason = f"its file {k + 1:,} is {saved[k]!r}, that of {name} is {now}"
+        raise CheckpointError(
+            f"{directory} belongs to other files: {reason}; only files after the last one may be "
+            "added, so use another directory"
+        )
 
     def moves(self) -> None:
         """Announce that the model is about to learn: it is ahead of the position until `moved`."""

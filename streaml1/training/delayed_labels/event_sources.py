@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaml1.models.class_labels import as_label
-from streaml1.sources import Block, Reject, SourceOptions
+from streaml1.sources import Block, Reject, SourceOptions, is_many
 from streaml1.sources.readers.events import event_of
 from streaml1.sources.source import Example, blocks_of, shown
 from streaml1.training.example_sources import BLOCK_ROWS, ExampleSource, open_examples
@@ -33,7 +33,7 @@ def open_events(source: Any, options: SourceOptions | None = None) -> ExampleSou
     TypeError
         If the object is not a source of events.
     """
-    if isinstance(source, str | Path) or hasattr(source, "blocks"):
+    if isinstance(source, str | Path) or is_many(source) or hasattr(source, "blocks"):
         return open_examples(source, replace(options or SourceOptions(), events=True))
     if isinstance(source, Iterable) and not isinstance(source, tuple | Mapping):
         return Events(source)

@@ -1,0 +1,380 @@
+"""Several files, the matches of a pattern, or the files of a directory, read as one source."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streaml1.core.types import SourcePosition
+from streaml1.sources.readers.chunks import Wait
+from streaml1.sources.readers.opening import require_readable
+from streaml1.sources.readers.text_file import TextSource
+from streaml1.sources.source import (
+    GROWING,
+    SOURCES,
+    Block,
+    Lost,
+    Reject,
+    SourceError,
+    check_block_size,
+)
+
+__all__ = ["ManyFiles", "is_many", "list_files"]
+
+MAX_LISTED = 5
+"""Columns that an error about a header lists."""
+
+
+def is_many(spec: object) -> bool:
+    """Return whether a source is a list of files, a directory or a pattern.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.many_files import is_many
+    >>> is_many(["a.csv", "b.csv"]), is_many("part-*.csv"), is_many("a.csv")
+    (True, True, False)
+    """
+    if isinstance(spec, list | tuple):
+        return bool(spec) and all(isinstance(name, str | Path) for name in spec)
+    if not isinstance(spec, str | Path) or not str(spec) or _is_registered(spec):
+        return False
+    try:
+        return os.path.isdir(spec) or _is_pattern(str(spec))
+    except ValueError:  # a name with a NUL
+        return False
+
+
+def _is_registered(spec: object) -> bool:
+    """Return whether a name is that of a source that is not a file."""
+    return isinstance(spec, str) and spec.partition(":")[0] in SOURCES
+
+
+def _is_pattern(name: str) -> bool:
+    """Return whether a name is a pattern; a file that exists is none, whatever its name."""
+    return glob.has_magic(name) and not os.path.lexists(name)
+
+
+def list_files(spec: str | Path | Sequence[str | Path]) -> list[str]:
+    """Return the files of a list, a directory or a pattern, in the order in which they are read.
+
+    A list keeps its order. The files of a directory and the matches of a pattern are sorted by
+    name, byte by byte. Hidden files, names that begin with ``_`` and checksums (``.crc``) are left
+    out, unless they are listed or the pattern says so.
+
+    Parameters
+    ----------
+    spec
+        The names of files, directories or patterns, or one of them.
+
+    Raises
+    ------
+    SourceError
+        If there is no such file, or a name cannot be combined with others.
+    """
+    files: list[str] = []
+    for given in spec if isinstance(spec, list | tuple) else [spec]:
+        if str(given) == "-" or _is_registered(given):
+            shown = "standard input" if str(given) == "-" else given
+            raise SourceError(f"several sources must be files, got {shown}; read it alone")
+        files += _expanded(str(given))
+    real = [os.path.realpath(name) for name in files]
+    if len(set(real)) < len(real):
+        twice = next(name for k, name in enumerate(files) if real[k] in real[:k])
+        raise SourceError(
+            f"{twice} is listed twice: list each file once, and use --passes to read them again"
+        )
+    return files
+
+
+def _expanded(name: str) -> list[str]:
+    """Return the files that a name stands for."""
+    if not _is_pattern(name):
+        require_readable(name, directory=True)
+        return _files_in(name) if os.path.isdir(name) else [name]
+    pattern = os.path.basename(name)
+    matches = [
+        match
+        for match in glob.glob(name, recursive=True)
+        if pattern[:1] == "_" or pattern.endswith(".crc") or _may_be_data(os.path.basename(match))
+    ]
+    if not matches:
+        raise SourceError(f"no file matches {name!r}: check the pattern and the directory")
+    files: list[str] = []
+    for match in sorted(matches, key=os.fsencode):
+        files += _files_in(match) if os.path.isdir(match) else [match]
+    return files
+
+
+def _may_be_data(entry: str) -> bool:
+    """Return whether a file of a directory holds examples, to judge by its name."""
+    return not entry.startswith((".", "_")) and not entry.endswith(".crc")
+
+
+def _files_in(directory: str) -> list[str]:
+    """Return the files of a directory, sorted by name.
+
+    Raises
+    ------
+    SourceError
+        If there are none, or it contains directories, which would be left out silently.
+    """
+    try:
+        entries = sorted(filter(_may_be_data, os.listdir(directory)), key=os.fsencode)
+    except OSError as error:
+        raise SourceError(f"{directory} cannot be read: {error.strerror or error}") from None
+    files = [os.path.join(directory, entry) for entry in entries]
+    for path in files:
+        if os.path.isdir(path):
+            raise SourceError(
+                f"{directory} contains the directory {os.path.basename(path)}: use a pattern such "
+                f"as {os.path.join(directory, '*', '*')!r} to read the files in it"
+            )
+    if not files:
+        raise SourceError(
+            f"{directory} contains no file to read; hidden files, names that begin with _, and "
+            ".crc files are left out"
+        )
+    return files
+
+
+class _Before(NamedTuple):
+    """What precedes a part."""
+
+    part: int = 0
+    """The number of parts."""
+    lines: int = 0
+    """The lines in them."""
+    size: int = 0
+    """The bytes in them, on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartBlock(Block):
+    """Consecutive examples of a part; `lines` are counted on from one part to the next.
+
+    Parameters
+    ----------
+    before
+        What precedes the part.
+    """
+
+    before: _Before = _Before()
+
+    def after(self, rows: int) -> Any:
+        """Return the position after the first `rows` examples."""
+        if rows < len(self) or self.end is None:
+            line = self.lines[rows] - 1 if rows < len(self) else self.lines[-1]
+            return _position(self.before, self.name, {"line": line - self.before.lines})
+        return self.end
+
+    def place(self, row: int) -> str:
+        """Return where an example was read, such as ``part-00002.csv:17``."""
+        return f"{self.name}:{self.lines[row] - self.before.lines}"
+
+
+class ManyFiles:
+    """Files that are read one after the other, as if they were one.
+
+    Line numbers are counted on from part to part, so that held-out rows do not depend on the sizes
+    of the parts; places name the part and the line in it. Nothing of a part is retained once it is
+    read.
+
+    Parameters
+    ----------
+    name
+        What all of them are called in reports and errors.
+    files
+        The files, in order.
+    open_part
+        Opens a file as a source.
+    """
+
+    block = 4096
+
+    def __init__(
+        self, name: str, files: Sequence[str], open_part: Callable[[str], TextSource]
+    ) -> None:
+        self.name = name
+        self.files = list(files)
+        self._open_part = open_part
+        self._start: SourcePosition | None = None
+        self._tracks = False  # whether positions are needed
+        self._was_read = False
+        self._stop: tuple[Callable[[], bool], Wait | None] | None = None
+        self._columns: list[str] | None = None  # of the CSV header of the first part, sorted
+        # The part that is read, and the position in it if nothing of it was read yet.
+        self._before, self._part = _Before(), self._open(0)
+        self._requested: SourcePosition | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """The fields that are read as text; None if every string is."""
+        return self._part.texts
+
+    def _open(self, index: int) -> TextSource:
+        name = self.files[index]
+        part = self._open_part(name)
+        part.set_header_check(lambda header: self._check_header(name, header))
+        return part
+
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
+        """Yield blocks of at most `size` examples, from the position that `begin` has set.
+
+        Raises
+        ------
+        SourceError
+            If a part cannot be read, or cannot be read twice.
+        """
+        check_block_size(size)
+        if self._was_read:
+            for name in self.files:
+                if Path(name).is_fifo():
+                    raise SourceError(
+                        f"{name} cannot be read twice: write it to a file and read that"
+                    )
+        self._was_read = True
+        start, self._start = self._start, None
+        return self._blocks(start, size, reject)
+
+    def _blocks(self, start: SourcePosition | None, size: int, reject: Reject) -> Iterator[Block]:
+        before, at = _Before(), None
+        if start is not None:
+            before, at = _before(start), start
+        if before.part:
+            self._read_first_header()
+        for index in range(before.part, len(self.files)):
+            self._before, self._part = before, self._open(index)
+            self._requested = _position(before, self.files[index], at or {"line": 0})
+            yield from self._blocks_of_part(at, size, reject)
+            if self._stop is not None and self._stop[0]():
+                return
+            size_here = _file_size(self.files[index])
+            before = _Before(index + 1, before.lines + self._part.line, before.size + size_here)
+            at = None
+
+    def _blocks_of_part(
+        self, at: SourcePosition | None, size: int, reject: Reject
+    ) -> Iterator[Block]:
+        part, before = self._part, self._before
+        if part.is_empty():  # Spark writes such parts; they have no header
+            return
+        if self._tracks:
+            part.begin(at)
+        if self._stop is not None:
+            part.set_stop(*self._stop)
+        self._requested = None
+
+        def reject_in_part(
+            place: str, reason: str, number: int | None = None, origin: Any = None
+        ) -> None:
+            line = int(place.rpartition(":")[2]) if number is None else number
+            reject(place, reason, before.lines + line, origin)
+
+        for block in part.blocks(size, reject_in_part):
+            yield self._renumbered(block, before)
+            del block  # lets the reader reuse its memory for the next block
+
+    def _renumbered(self, block: Block, before: _Before) -> PartBlock:
+        given = {field.name: getattr(block, field.name) for field in fields(Block)}
+        if before.lines:
+            lines: Any = block.lines
+            given["lines"] = (
+                range(lines.start + before.lines, lines.stop + before.lines)
+                if isinstance(lines, range)
+                else [line + before.lines for line in lines]
+            )
+        if block.end is not None:
+            given["end"] = _position(before, block.name, block.end)
+        return PartBlock(**given, before=before)
+
+    # Headers
+
+    def _check_header(self, name: str, header: Sequence[str]) -> None:
+        """Reject a CSV file whose columns are not those of the first one, in any order."""
+        columns = sorted(header)
+        if self._columns is None:
+            self._columns = columns
+        if columns == self._columns:
+            return
+        lacks = [column for column in self._columns if column not in columns]
+        adds = [column for column in columns if column not in self._columns]
+        differences = [
+            f"{what} {_listed(names)}"
+            for what, names in (("lacks", lacks), ("adds", adds))
+            if names
+        ] or ["repeats some of them"]
+        raise Lost(
+            f"{name} has other columns than {self.files[0]}: it {' and '.join(differences)}; all "
+            "parts must have the same columns, in any order"
+        )
+
+    def _read_first_header(self) -> None:
+        """Note the columns of the first part if reading begins in a later one."""
+        first = self._open(0)
+        if self._columns is None and first.has_header and not first.is_empty():
+            for _ in first.blocks(1, lambda *_: None):
+                break
+
+    # Stopping and positions
+
+    def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
+        """Stop reading between two lines once `stopped()` is true; see `TextSource.set_stop`."""
+        self._stop = stopped, wait
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal for a position to be valid: options and names of the parts."""
+        return {**self._part.identity(), GROWING: [Path(name).name for name in self.files]}
+
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
+        """Start the next reading at a position, or at the beginning (None); return the position.
+
+        Raises
+        ------
+        SourceError
+            If the files before the position have changed.
+        """
+        self._tracks = True
+        if at is None:
+            at = _position(_Before(), self.files[0], {"line": 0})
+        before = _before(at)
+        if before.size != sum(map(_file_size, self.files[: before.part])):
+            raise SourceError(
+                f"{self.name} does not match the checkpoint: the {before.part:,} files before "
+                f"{at['name']} have changed in size; use another checkpoint directory"
+            )
+        self._start = self._requested = at
+        return at
+
+    def position(self) -> Any:
+        """Return the position after everything that was delivered."""
+        if self._requested is not None:
+            return self._requested
+        return _position(self._before, self.files[self._before.part], self._part.position())
+
+
+def _position(before: _Before, name: str, at: SourcePosition) -> SourcePosition:
+    """Return a position in a part as one in all of them."""
+    within = {key: at[key] for key in ("line", "sha256") if key in at}
+    return {**within, "name": Path(name).name, **before._asdict()}
+
+
+def _before(position: SourcePosition) -> _Before:
+    return _Before(*(position[field] for field in _Before._fields))
+
+
+def _file_size(name: str) -> int:
+    """Return the size of a file in bytes; 0 for a pipe."""
+    try:
+        return os.stat(name).st_size
+    except OSError:
+        return 0
+
+
+def _listed(columns: Sequence[str]) -> str:
+    names = ", ".join(map(repr, columns[:MAX_LISTED]))
+    n_more = len(columns) - MAX_LISTED
+    return names + (f" and {n_more} more" if n_more > 0 else "")

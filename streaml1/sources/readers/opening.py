@@ -1,0 +1,147 @@
+"""Open files and standard input: errors in one sentence, decompression by the first bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from streaml1.sources.readers.chunks import ReadingStopped, Wait
+from streaml1.sources.readers.decompression import decompress, identify
+from streaml1.sources.readers.signatures import CODEC_OF_SUFFIX, may_be_compressed, split_suffix
+from streaml1.sources.source import SOURCES, SourceError
+
+__all__ = ["decompressed", "open_file", "require_readable"]
+
+
+def require_readable(name: str, directory: bool = False) -> None:
+    """Raise `SourceError` if there is no readable file, or `directory`, of this name."""
+    if not name:  # as from an unset shell variable; Path("") is the current directory
+        raise SourceError("the name of the source is empty: name a file, or - for standard input")
+    path = Path(name)
+    try:
+        if path.is_dir() and not directory:
+            raise IsADirectoryError
+        path.stat()
+        if not os.access(path, os.R_OK):
+            raise PermissionError
+    except (OSError, ValueError) as error:
+        raise _open_error(name, error) from None
+
+
+def open_file(name: str, wait: Wait | None = None) -> contextlib.AbstractContextManager[BinaryIO]:
+    """Return a context manager that opens a file, or standard input.
+
+    Raises
+    ------
+    SourceError
+        If it cannot be opened.
+    ReadingStopped
+        If a wait was ended.
+    """
+    if name == "-":
+        if sys.stdin is None:
+            raise SourceError("standard input is closed: redirect a file or a pipe to it")
+        return contextlib.nullcontext(sys.stdin.buffer)
+
+    def open_now(_: int) -> BinaryIO:
+        return open(name, "rb")
+
+    try:
+        # Opening a named pipe blocks until a process writes to it, possibly forever.
+        file: BinaryIO | None = open_now(0) if wait is None else wait(open_now, 0)
+    except OSError as error:
+        raise _open_error(name, error) from None
+    if file is None:
+        raise ReadingStopped
+    return file
+
+
+def _open_error(name: str, error: OSError | ValueError) -> SourceError:
+    match error:
+        case FileNotFoundError():
+            alternatives = ", ".join(["- (standard input)", *sorted(SOURCES)])
+            return SourceError(
+                f"{name}: there is no such file; a source is a file, or one of {alternatives}, "
+                "as in river:Phishing"
+            )
+        case IsADirectoryError():
+            return SourceError(f"{name} is a directory: name a file in it")
+        case PermissionError():
+            return SourceError(f"{name} cannot be read: permission denied")
+        case OSError():
+            return SourceError(f"{name} cannot be read: {error.strerror or error}")
+    return SourceError(f"{name!r} is not a valid file name: {error}")
+
+
+def decompressed(
+    file: BinaryIO, name: str, promised: str | None, is_stream: bool, wait: Wait | None = None
+) -> tuple[BinaryIO, str | None]:
+    """Return a file with the decompressed bytes of a file, and the program that compressed it.
+
+    A file that is not compressed is returned as it is, with None.
+
+    Parameters
+    ----------
+    file
+        The file at its beginning.
+    name
+        Its name in errors.
+    promised
+        The program that its name or format says has compressed it, or None.
+    is_stream
+        Whether it is a pipe.
+    wait
+        Calls functions that may block.
+
+    Raises
+    ------
+    SourceError
+        If it is not compressed although that is promised, or cannot be decompressed.
+    ReadingStopped
+        If a wait was ended.
+    """
+    read = None if wait is None else partial(_read_waiting, wait, file)
+    file, codec, head = identify(file, read)
+    if codec is None and promised is not None:
+        _require_prefix(head, name, promised, is_stream)
+        codec = promised
+    if codec is None:
+        return file, None
+    try:
+        return decompress(file, codec), codec
+    except ImportError:
+        raise SourceError(
+            f"{name} is compressed by {codec}, which needs the package zstandard: "
+            "pip install 'streaml1[codecs]'"
+        ) from None
+
+
+def _read_waiting(wait: Wait, file: Any, space: memoryview) -> int:
+    """Read bytes into memory, and return how many.
+
+    Raises
+    ------
+    ReadingStopped
+        If a wait was ended.
+    """
+    n: int | None = wait(lambda _: file.readinto1(space), len(space))
+    if n is None:
+        raise ReadingStopped
+    return n
+
+
+def _require_prefix(head: bytes, name: str, promised: str, is_stream: bool) -> None:
+    """Reject a file that cannot be the beginning of a compressed one, as its name promises."""
+    if not head and not is_stream:
+        raise SourceError(f"{name} is empty: a {promised} file never is, so it was cut short")
+    if head and may_be_compressed(head) is None:
+        where = "its name" if split_suffix(name)[1] == promised else "its format"
+        suffix = next(end for end, codec in CODEC_OF_SUFFIX.items() if codec == promised)
+        raise SourceError(
+            f"{name} is not compressed by {promised}; remove {suffix} from {where} if it is plain "
+            "text"
+        )

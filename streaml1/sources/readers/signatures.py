@@ -1,0 +1,132 @@
+"""Types of files by their first bytes: compressed text, and files that are not text."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "CODEC_OF_SUFFIX",
+    "HEAD_SIZE",
+    "codec_of",
+    "foreign_type",
+    "may_be_compressed",
+    "split_suffix",
+]
+
+CODEC_OF_SUFFIX = {
+    ".gz": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".bz2": "bzip2",
+    ".xz": "xz",
+}
+"""Program that compresses files, by the suffix of their names."""
+
+_BZIP2_BLOCKS = (b"\x31\x41\x59\x26\x53\x59", b"\x17\x72\x45\x38\x50\x90")
+"""What follows ``BZh`` and a digit: the magic number of a block, or of the end of the stream."""
+
+_MAGIC = [
+    ("gzip", b"\x1f\x8b"),
+    ("zstd", b"\x28\xb5\x2f\xfd"),
+    # Frames that are skipped: parallel compressors begin with one.
+    *(("zstd", bytes([0x50 + k]) + b"\x2a\x4d\x18") for k in range(16)),
+    ("xz", b"\xfd7zXZ\x00"),
+    *(("bzip2", b"BZh%d%b" % (level, block)) for level in range(1, 10) for block in _BZIP2_BLOCKS),
+]
+
+HEAD_SIZE = 512
+"""Bytes that suffice to tell the type of a file; that of a tar archive is near the end of them."""
+
+
+class _Foreign(NamedTuple):
+    """A type of files that are not text."""
+
+    what: str
+    """The type with its article."""
+    remedy: str
+    magic: bytes
+    offset: int = 0
+
+
+_EXTRACT = "extract the files in it first"
+_EXPORT = "export it as CSV or JSON lines first"
+_COLUMNS = "read it as a data frame in Python, or export it as CSV"
+_DECODE = "convert it to UTF-8 first, as with iconv"
+
+_FOREIGN = [
+    _Foreign("a zip archive (or an Excel workbook)", _EXTRACT, b"PK\x03\x04"),
+    _Foreign("an empty zip archive", _EXTRACT, b"PK\x05\x06"),
+    _Foreign("a 7z archive", _EXTRACT, b"7z\xbc\xaf\x27\x1c"),
+    _Foreign("a RAR archive", _EXTRACT, b"Rar!\x1a\x07"),
+    _Foreign("a tar archive", _EXTRACT, b"ustar", 257),
+    _Foreign("compressed by lz4", "decompress it first, as with lz4 -d", b"\x04\x22\x4d\x18"),
+    _Foreign("compressed by lz4", "decompress it first, as with lz4 -d", b"\x02\x21\x4c\x18"),
+    _Foreign("compressed by snappy", "decompress it first", b"\xff\x06\x00\x00sNaPpY"),
+    _Foreign("compressed by lzma", "decompress it first, as with xz -d", b"\x5d\x00\x00"),
+    _Foreign("compressed by lzip", "decompress it first, as with lzip -d", b"LZIP\x01"),
+    _Foreign("compressed by lzop", "decompress it first, as with lzop -d", b"\x89LZO\x00"),
+    _Foreign("compressed by compress", "decompress it first, as with gzip -d", b"\x1f\x9d"),
+    # The byte after PAR1 begins the header of a page or the footer, both in Thrift.
+    _Foreign("a Parquet file", _COLUMNS, b"PAR1\x15"),
+    _Foreign("an encrypted Parquet file", _COLUMNS, b"PARE"),
+    _Foreign("an Arrow file", _COLUMNS, b"ARROW1\x00"),
+    _Foreign("an Arrow stream", _COLUMNS, b"\xff\xff\xff\xff"),
+    _Foreign("an Avro file", _EXPORT, b"Obj\x01"),
+    _Foreign("an HDF5 file", _COLUMNS, b"\x89HDF\r\n\x1a\n"),
+    _Foreign("a Hadoop sequence file", _EXPORT, b"SEQ\x06"),
+    _Foreign("an SQLite database", _EXPORT, b"SQLite format 3\x00"),
+    _Foreign("an Excel workbook", _EXPORT, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+    _Foreign("a NumPy file", "load it in Python", b"\x93NUMPY"),
+    *(_Foreign("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
+    _Foreign("encoded in UTF-32", _DECODE, b"\xff\xfe\x00\x00"),
+    _Foreign("encoded in UTF-16", _DECODE, b"\xff\xfe"),
+    _Foreign("encoded in UTF-16", _DECODE, b"\xfe\xff"),
+]
+
+
+def codec_of(head: bytes) -> str | None:
+    """Return the program that compressed a file, given its first bytes; None for other files.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.signatures import codec_of
+    >>> codec_of(bytes.fromhex("28b52ffd 2400")), codec_of(b"1 3:0.5")
+    ('zstd', None)
+    """
+    return next((codec for codec, magic in _MAGIC if head.startswith(magic)), None)
+
+
+def may_be_compressed(head: bytes) -> str | None:
+    """Return a program whose files may begin with some bytes and more of them, or None."""
+    return next((codec for codec, magic in _MAGIC if magic.startswith(head)), None)
+
+
+def foreign_type(head: bytes) -> tuple[str, str] | None:
+    """Return what a file is that is not text, and what to do about it; None if it may be text.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.signatures import foreign_type
+    >>> foreign_type(b"7z" + bytes.fromhex("bcaf271c 0004"))
+    ('a 7z archive', 'extract the files in it first')
+    """
+    for what, remedy, magic, offset in _FOREIGN:
+        if head.startswith(magic, offset):
+            return what, remedy
+    return None
+
+
+def split_suffix(name: str) -> tuple[str, str | None]:
+    """Return a lower-case name without the suffix of a compressed file, and the program.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.signatures import split_suffix
+    >>> split_suffix("Clicks.svm.ZST"), split_suffix("clicks.svm")
+    (('clicks.svm', 'zstd'), ('clicks.svm', None))
+    """
+    full = name.lower()
+    for suffix, codec in CODEC_OF_SUFFIX.items():
+        if full.endswith(suffix):
+            return full.removesuffix(suffix), codec
+    return full, None
