@@ -17,6 +17,7 @@ from streaml1.cli.options import opened, output, source_argument, source_options
 from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
+from streaml1.cli.sink_options import share_observers
 
 __all__ = ["convert"]
 
@@ -36,6 +37,7 @@ def convert(
     file: Path,
     limit: int | None,
     bad: str,
+    most_bad: float | None,
     unlabelled: bool,
     **options: Any,
 ) -> None:
@@ -50,12 +52,16 @@ def convert(
 
     if file.suffix.lower() != ".rows":
         raise CommandError(f"the output file must end in .rows, got {file}")
+    observers = share_observers(bad, most_bad)
     examples = opened(source, options, require_label=not unlabelled)
     require_outputs(source, {"FILE": file, "--plot": None})
     with logged(), _raising_at_sigterm(file):
         try:
             config = RunConfig(
-                limit=limit, bad=bad, source_options=SourceOptions(format=options["format"])
+                limit=limit,
+                bad=bad,
+                observers=observers,
+                source_options=SourceOptions(format=options["format"]),
             )
             done = converted(examples, file, config)
         except OSError as error:
@@ -66,6 +72,8 @@ def convert(
         f"{done.rows:,} examples{rejected}, {done.features:,} non-zeros{names}, "
         f"{done.size / 1e6:,.1f} MB"
     )
+    for line in done.reasons.lines():
+        click.echo(line)
     click.echo(str(file))
 
 

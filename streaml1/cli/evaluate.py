@@ -25,6 +25,7 @@ from streaml1.cli.output_files import require_outputs, write_all
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option, signal_before_broker
 from streaml1.cli.signals import Interruptible, Signals, end_early
+from streaml1.cli.sink_options import share_observers
 
 __all__ = ["evaluate"]
 
@@ -45,6 +46,7 @@ def evaluate(
     source: str | list[str],
     limit: int | None,
     bad: str,
+    most_bad: float | None,
     every: int | None,
     report: Path | None,
     plot: Path | None,
@@ -61,6 +63,7 @@ def evaluate(
     from streaml1.training.report import reliability_table
     from streaml1.training.run import Unfinished
 
+    observers = share_observers(bad, most_bad)
     learner = published(model, options["kafka"])
     examples = opened(source, options, text=learner.text)
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
@@ -77,7 +80,7 @@ def evaluate(
         try:
             config = RunConfig(
                 every=every, limit=limit, bad=bad, on_line=screen.line, on_start=screen.start,
-                stop=lambda: signals.number != 0,
+                stop=lambda: signals.number != 0, observers=observers,
             )  # fmt: skip
             done = evaluate(learner, Interruptible(examples, signals, screen.advance), config)
         except Unfinished as error:
@@ -95,6 +98,6 @@ def evaluate(
         )
     if bins := done.reliability():
         click.echo("\n" + reliability_table(bins) + "\n")
-    click.echo(done.summary())
+    click.echo("\n".join(done.summary_lines()))
     for path in written:
         click.echo(path)

@@ -312,7 +312,7 @@ def _report(
     """Print the features that matter most and the summary of the report."""
     if top:
         click.echo("\n" + extreme_weights_table(learner, top, sizes) + "\n")
-    click.echo(done.summary())
+    click.echo("\n".join(done.summary_lines()))
     _warn(done, learner, checkpoint)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streaml1.sources import Source, SourceOptions
 
 __all__ = [
+    "MAX_BAD_SHARE",
     "Finite",
     "NonEmptyPath",
     "every_option",
@@ -59,6 +60,9 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 
 
 positive = click.IntRange(min=1)
+
+MAX_BAD_SHARE = 0.05
+"""Share of rejected examples that --bad skip and dead-letter accept by default."""
 
 
 class Finite(click.FloatRange):
@@ -138,6 +142,9 @@ def source_options(passes: bool = False, dead_letters: bool = False) -> Decorato
         click.option("--bad", type=click.Choice(bad), default="fail", show_default=True,
                      help="What to do with an invalid example: end the run, count and skip it"
                      f"{redirect}."),
+        click.option("--most-bad", type=Finite(0, 1), metavar="SHARE",
+                     help="End the run if more than this share of the last 1,000 examples is "
+                     f"rejected.  [default: {MAX_BAD_SHARE}]"),
         _order,
     )  # fmt: skip
 

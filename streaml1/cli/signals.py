@@ -147,7 +147,7 @@ def end_early(
     number, closed = signals.number, signals.number == signal.SIGPIPE
     if not closed:
         with suppress(OSError, ValueError):
-            click.echo(done.summary())
+            click.echo("\n".join(done.summary_lines()))
     files = ", ".join(written) or "nothing"
     files += " were written" if len(written) > 1 else " was written"
     fault = signals.unwritten if closed else None

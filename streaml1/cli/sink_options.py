@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.options import Finite, together
+from streaml1.cli.options import MAX_BAD_SHARE, Finite, together
 from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ __all__ = [
     "sink_observers",
     "publish_options",
     "require_sinks",
+    "require_skipping",
+    "share_observers",
 ]
-
-MAX_BAD_SHARE = 0.05
 
 SINK_OPTION_NAMES = ("dead_letters", "most_bad", "predictions", "publish", "publish_every")
 
@@ -31,10 +31,6 @@ sink_options = together(
     click.option("--dead-letters", metavar="TOPIC",
                  help="Topic for rejected records, with --bad dead-letter.  "
                  "[default: the source's topic with .dlq]"),
-    click.option("--most-bad", type=Finite(0, 1), metavar="SHARE",
-                 help="End the run if more than this share of the last 1,000 examples is "
-                 "rejected.  "
-                 f"[default: {MAX_BAD_SHARE} with --bad dead-letter]"),
     click.option("--predictions", metavar="TOPIC",
                  help="Write predictions to this topic on the brokers of the source, or to "
                  "kafka://HOST:PORT/TOPIC."),
@@ -78,12 +74,30 @@ def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator
                 topics["--publish"], DEFAULT_SECONDS if every is None else every
             )
             observers.append(stack.enter_context(publishing))
-        max_share = given["most_bad"]
-        if max_share is not None or bad == "dead-letter":
-            from streaml1.training.bad_share import BadShare
-
-            observers.append(BadShare(MAX_BAD_SHARE if max_share is None else max_share))
+        observers += share_observers(bad, given["most_bad"])
         yield observers
+
+
+def share_observers(bad: str, max_share: float | None) -> list[Observer]:
+    """Return the observer that ends a run with too many rejected examples, if any is skipped.
+
+    Raises
+    ------
+    CommandError
+        If a share is given although no example is skipped.
+    """
+    require_skipping(bad, max_share)
+    if bad == "fail":
+        return []
+    from streaml1.training.bad_share import BadShare
+
+    return [BadShare(MAX_BAD_SHARE if max_share is None else max_share)]
+
+
+def require_skipping(bad: str, max_share: float | None) -> None:
+    """Reject --most-bad for a run that ends at the first rejected example."""
+    if max_share is not None and bad == "fail":
+        raise CommandError("--most-bad requires --bad dead-letter or skip")
 
 
 def require_sinks(
@@ -104,8 +118,7 @@ def require_sinks(
 def _require_consistent(bad: str, given: dict[str, Any]) -> None:
     if given["dead_letters"] is not None and bad != "dead-letter":
         raise CommandError("--dead-letters requires --bad dead-letter")
-    if given["most_bad"] is not None and bad == "fail":
-        raise CommandError("--most-bad requires --bad dead-letter or skip")
+    require_skipping(bad, given["most_bad"])
     if given["publish_every"] is not None and given["publish"] is None:
         raise CommandError("--publish-every requires --publish")
 

@@ -16,6 +16,10 @@ WINDOW = 1000
 MIN_EXAMPLES = 100
 """Number of examples before the share is checked."""
 
+MIN_REJECTED, SHORT_SHARE = 10, 0.5
+"""Smaller sources are checked at their end: this many rejected examples are too many if they are
+more than this share."""
+
 
 class TooManyBad(Lost):
     """More examples were rejected than the run may skip; the message is one sentence."""
@@ -27,8 +31,10 @@ class BadShare(Observer):
     """Ends a run if more than a share of the last 1,000 examples was rejected.
 
     A changed schema should be looked at, not skipped. The share is checked once 100 examples were
-    seen. It refers to the order of the examples in the source, not to the order in which rejections
-    are announced: lines that cannot be parsed are announced before the examples around them.
+    seen; a source with fewer must not have rejected 10 or more, and more than half of them, at its
+    end. The share refers to the order of the examples in the source, not to the order in which
+    rejections are announced: lines that cannot be parsed are announced before the examples around
+    them.
 
     Parameters
     ----------
@@ -84,6 +90,19 @@ class BadShare(Observer):
                 self._require_share(end)
         del numbers[: bisect_right(numbers, self._n_seen - 3 * WINDOW)]
 
+    def on_pass_end(self) -> None:
+        """Check a source with fewer than 100 examples.
+
+        Raises
+        ------
+        TooManyBad
+            If nearly all of it was rejected.
+        """
+        n = len(self._rejected)
+        share = max(self.max_share, SHORT_SHARE)
+        if self._n_seen < MIN_EXAMPLES and n >= MIN_REJECTED and n > share * self._n_seen:
+            raise self._too_many(n, self._n_seen)
+
     def defers_checkpoint(self) -> bool:
         """Return whether the share is exceeded, even before 100 examples.
 
@@ -95,11 +114,15 @@ class BadShare(Observer):
         """Raise TooManyBad if the share is exceeded in the window that ends with a number."""
         n, size = self._n_rejected(end), min(end, WINDOW)
         if n > self.max_share * size and self._last is not None:
-            raise TooManyBad(
-                f"{n} of the last {size:,} examples were rejected, more than the maximum share "
-                f"{self.max_share:g}; check whether the schema has changed "
-                f"(last: {self._last.place}: {self._last.reason})"
-            )
+            raise self._too_many(n, size)
+
+    def _too_many(self, n: int, size: int) -> TooManyBad:
+        assert self._last is not None
+        return TooManyBad(
+            f"{n} of the last {size:,} examples were rejected, more than the maximum share "
+            f"{self.max_share:g}; check whether the schema has changed "
+            f"(last: {self._last.place}: {self._last.reason})"
+        )
 
     def _n_rejected(self, end: int) -> int:
         """Return the number of rejected examples in the window that ends with a number."""

@@ -16,12 +16,14 @@ from streaml1.sources.row_cache.writer import RowsWriter
 from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import RowBlock, open_examples, slice_rows
+from streaml1.training.observers import Batch
+from streaml1.training.rejection_reasons import RejectionReasons
 
 __all__ = ["Converted", "convert"]
 
 BLOCK_ROWS = 8192
 
-ACCEPTS = ("limit", "bad")
+ACCEPTS = ("limit", "bad", "observers")
 
 
 class Converted(NamedTuple):
@@ -35,6 +37,8 @@ class Converted(NamedTuple):
         Bytes.
     rejected
         Number of rejected examples.
+    reasons
+        Why they were rejected.
     """
 
     rows: int
@@ -42,6 +46,7 @@ class Converted(NamedTuple):
     names: int
     size: int
     rejected: int
+    reasons: RejectionReasons
 
 
 @document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
@@ -92,7 +97,7 @@ def convert(
     """
     config = run_config("convert", config, options, ACCEPTS, internal=True)
     limit = config.limit
-    policy = ErrorPolicy(config.bad)
+    policy = ErrorPolicy(config.bad, config.observers)
     opened = open_examples(source, config.source_options)
     is_named = isinstance(source, str | Path) or is_many(source) or hasattr(source, "blocks")
     files = getattr(opened, "files", opened.name)
@@ -101,21 +106,27 @@ def convert(
         "format": format_of(files, config.source_options.format) if is_named else "examples",
         "streaml1": __version__,
     }
-    with RowsWriter(path, header, limit) as writer:
+    with RowsWriter(path, header, limit) as writer, policy.totals_at_failure():
         for block in opened.blocks(min(BLOCK_ROWS, limit or BLOCK_ROWS), policy):
             for part in _dict_blocks(block, policy) if isinstance(block, RowBlock) else (block,):
                 writer.add(part, policy)
+                policy.observers.on_batch(Batch(part, 0, len(part), part.y, part.w, None))
                 del part
             if not writer.remaining:
                 break
             del block  # lets the reader reuse its memory for the next block
+        if writer.remaining:
+            policy.observers.on_pass_end()
+        policy.observers.on_end()
         policy.log_total()
         if not writer.rows:  # for example a pipe whose other end has failed
             skipped = f" ({policy.count:,} rejected)" if policy.count else ""
             raise SourceError(
                 f"{opened.name} has no example to convert{skipped}; {path} is not written"
             )
-    return Converted(writer.rows, writer.features, writer.names, writer.size, policy.count)
+    return Converted(
+        writer.rows, writer.features, writer.names, writer.size, policy.count, policy.reasons
+    )
 
 
 def _dict_blocks(block: RowBlock, reject: Reject) -> Iterator[Block]:

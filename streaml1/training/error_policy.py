@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from streaml1.core.logging import event
 from streaml1.core.rows import BadExample
 from streaml1.sources.kafka.records import Origin
+from streaml1.sources.source import Lost
 from streaml1.training.observers import Observer, Observers, Rejected
+from streaml1.training.rejection_reasons import RejectionReasons
 
 __all__ = ["LOGGED", "ErrorPolicy", "SkippedLine"]
 
@@ -45,6 +48,8 @@ class ErrorPolicy:
         Examples skipped so far, including those before a resume.
     skipped_here : int
         Examples skipped by this process.
+    reasons : RejectionReasons
+        Why this process has skipped examples.
     skipped_lines : list of SkippedLine or None
         Heap of the skipped examples, if the caller wants it and has made it a list.
 
@@ -60,6 +65,7 @@ class ErrorPolicy:
         self.skip = bad == "skip"
         self.count = 0
         self.skipped_here = 0
+        self.reasons = RejectionReasons()
         self.skipped_lines: list[SkippedLine] | None = None
         self.observers = Observers.of(observers)
 
@@ -88,6 +94,7 @@ class ErrorPolicy:
             raise BadExample(f"{place}: {reason}")
         self.count += 1
         self.skipped_here += 1
+        self.reasons.add(place, reason)
         if self.skipped_here <= LOGGED or _logs_all():
             extra = event("example_refused", place=place, reason=reason)
             logger.warning("skipped %s: %s", place, reason, extra=extra)
@@ -106,6 +113,26 @@ class ErrorPolicy:
         else:
             more = self.skipped_here - LOGGED
             logger.warning("skipped %d more, %d in all", more, self.skipped_here, extra=extra)
+
+    def log_reasons(self) -> None:
+        """Log how many examples this process has skipped for each reason, if not all were logged.
+
+        The report of a run holds the reasons, too; this is for runs that have none.
+        """
+        if self.skipped_here <= LOGGED:
+            return
+        for line in self.reasons.lines():
+            logger.warning("%s", line, extra=event("refusal_reason"))
+
+    @contextmanager
+    def totals_at_failure(self) -> Iterator[None]:
+        """Log what was skipped if the data turn out to be unfit, since no report will say so."""
+        try:
+            yield
+        except Lost:
+            self.log_total()
+            self.log_reasons()
+            raise
 
 
 def _logs_all() -> bool:

@@ -19,7 +19,7 @@ from streaml1.training.run import Run
 
 __all__ = ["evaluate"]
 
-ACCEPTS = ("every", "limit", "bad", "on_line", "on_start", "stop")
+ACCEPTS = ("every", "limit", "bad", "on_line", "on_start", "stop", "observers")
 
 
 @document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
@@ -63,7 +63,7 @@ def evaluate(model: Model, source: Any, config: RunConfig | None = None, **optio
     (2, 0.0, 100)
     """
     config = run_config("evaluate", config, options, ACCEPTS)
-    policy = ErrorPolicy(config.bad)
+    policy = ErrorPolicy(config.bad, config.observers)
     opened = open_examples(source, replace(config.source_options, text=text_features(model)))
     run = Run(model, opened, policy, config, learns=False)
     run.set_stop(config.stop)

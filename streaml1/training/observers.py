@@ -198,6 +198,9 @@ class Observer:
     def on_pass_start(self) -> None:
         """Handle the start of a further pass: the source is read from its start again."""
 
+    def on_pass_end(self) -> None:
+        """Handle the end of a pass: the source was read to its end."""
+
     def defers_checkpoint(self) -> bool:
         """Return whether no checkpoint may be written now."""
         return False
@@ -306,6 +309,10 @@ class Observers:
     def on_pass_start(self) -> None:
         """Announce a further pass."""
         self._call_all("on_pass_start")
+
+    def on_pass_end(self) -> None:
+        """Announce the end of a pass."""
+        self._call_all("on_pass_end")
 
     def defers_checkpoint(self) -> bool:
         """Return whether any observer defers the next checkpoint."""

@@ -137,34 +137,38 @@ def _predict(
     skipped: list[SkippedLine] = []
     policy.skipped_lines = skipped
     policy.observers.on_predict_start(model)
-    for block in source.blocks(min(source.block, limit or source.block), policy):
-        unlabelled = LabelledBlock(block.x, None, None, [], block)
+    with policy.totals_at_failure():
+        for block in source.blocks(min(source.block, limit or source.block), policy):
+            unlabelled = LabelledBlock(block.x, None, None, [], block)
 
-        def act_on(lo: int, hi: int, rows: LabelledBlock = unlabelled) -> Any:
-            return act(*rows.rows(lo, hi))
+            def act_on(lo: int, hi: int, rows: LabelledBlock = unlabelled) -> Any:
+                return act(*rows.rows(lo, hi))
 
-        for lo, hi, p in accepted_batches(unlabelled, act_on, max_rows, policy):
-            ready: list[Prediction] = []
-            policy.observers.on_batch(Batch(block, lo, hi, None, None, p))
-            explanations = (
-                model.explain_many(unlabelled.rows(lo, hi)[0])
-                if explain
-                else itertools.repeat(None, hi - lo)
-            )
-            pairs = zip(_values(model, loss, p), explanations, strict=True)
-            for row, (value, explanation) in enumerate(pairs, start=lo):
-                line = block.lines[row]
-                ready += _skipped_before(skipped, line)
-                ready.append(Prediction(line, value, block.place(row), explanation))
-            yield ready
-            n_predicted += hi - lo
-        if max_rows() == 0:
-            break
-        del block, unlabelled, act_on  # lets the reader reuse their memory for the next block
+            for lo, hi, p in accepted_batches(unlabelled, act_on, max_rows, policy):
+                ready: list[Prediction] = []
+                policy.observers.on_batch(Batch(block, lo, hi, None, None, p))
+                explanations = (
+                    model.explain_many(unlabelled.rows(lo, hi)[0])
+                    if explain
+                    else itertools.repeat(None, hi - lo)
+                )
+                pairs = zip(_values(model, loss, p), explanations, strict=True)
+                for row, (value, explanation) in enumerate(pairs, start=lo):
+                    line = block.lines[row]
+                    ready += _skipped_before(skipped, line)
+                    ready.append(Prediction(line, value, block.place(row), explanation))
+                yield ready
+                n_predicted += hi - lo
+            if max_rows() == 0:
+                break
+            del block, unlabelled, act_on  # lets the reader reuse their memory for the next block
+        if max_rows():
+            policy.observers.on_pass_end()
     policy.observers.on_end()
     if max_rows() and (rest := list(_skipped_before(skipped, None))):
         yield rest
     policy.log_total()
+    policy.log_reasons()
 
 
 def _batch_function(model: Any, loss: str) -> BatchFunction:

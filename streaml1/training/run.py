@@ -134,6 +134,7 @@ class Run:
         negative_rate = getattr(self.learner, "negative_rate", 1.0)
         report = Report(self._loss, title, d, n_classes, parameter, negative_rate)
         report.skips = self._policy.skip
+        report.reasons = self._policy.reasons
         return report
 
     def set_stop(self, stop: StopCondition | None) -> None:
@@ -319,7 +320,7 @@ class Run:
         """
         if self.is_full:  # the pass had reached its limit before the run was interrupted
             return
-        with self._collect_broker_errors():
+        with self._policy.totals_at_failure(), self._collect_broker_errors():
             for block in blocks:
                 self.feed(block)
                 if self._stopped() or self.is_full:
@@ -333,6 +334,7 @@ class Run:
 
     def end_pass(self, last: bool) -> None:
         """Record that the source was read to its end."""
+        self.observers.on_pass_end()
         self.report.rejected = self._policy.count
         if not last:
             # A checkpoint of the next pass must hold the result of this one.

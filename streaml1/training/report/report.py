@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from streaml1.core.atomic_write import open_atomic
 from streaml1.core.types import Bools, Floats
 from streaml1.optim.tasks import REGRESSION
+from streaml1.training.rejection_reasons import RejectionReasons
 from streaml1.training.report.line import Line
 from streaml1.training.report.losses import (
     NAMES,
@@ -103,6 +104,8 @@ class Report:
         Examples rejected so far; the caller counts them.
     skips : bool
         Whether the run skips rejected examples; if so, the table has a column for their number.
+    reasons : RejectionReasons
+        Why this process has rejected examples.
     numbers : dict of str to float
         Further figures for the summary, such as the number of examples that wait for a label.
     warnings : dict of str to str
@@ -144,6 +147,7 @@ class Report:
         self.examples = 0
         self.rejected = 0
         self.skips = False
+        self.reasons = RejectionReasons()
         self.numbers: dict[str, float] = {}
         self.held_out: HeldOutState | None = None
         self.kept: tuple[int, int, float] | None = None
@@ -582,6 +586,10 @@ class Report:
             held_out=held_out,
         )
         return render_lines(columns, lines, show_header=show_header)
+
+    def summary_lines(self) -> list[str]:
+        """Return the summary, and a line for each of the reasons why examples were rejected."""
+        return [self.summary(), *self.reasons.lines()]
 
     def summary(self) -> str:
         """Return the last line as a sentence."""
