@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 from river import compose, preprocessing
 
 import streaml1
+from streaml1 import ElasticNetClassifier, progressive
 from streaml1.training import evaluate
 
 NO_CROSS_FEATURE = (
@@ -136,3 +138,78 @@ def test_pipelines_may_create_the_names(caplog: pytest.LogCaptureFixture) -> Non
     pipeline = compose.Prefixer("site_x^") | preprocessing.StandardScaler() | model
     streaml1.progressive(pipeline, [({"a": 1.0}, True)])
     assert take_warnings(caplog) == []
+
+
+# Names that a model knows
+
+
+def learnt(**options: Any) -> ElasticNetClassifier:
+    model = ElasticNetClassifier(**options)
+    model.learn_many(
+        [{"site": f"s{k % 5}", "hour": k % 24} for k in range(100)], [True, False] * 50
+    )
+    return model
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if text.startswith("the model knows")]
+
+
+@pytest.mark.parametrize("run", [progressive, evaluate])
+@pytest.mark.parametrize(
+    ("x", "n", "found"),
+    [
+        (lambda k: {"Site": f"s{k % 5}", "Hour": 1}, 40, "none of the 80 features of the first 40"),
+        (lambda k: {"Site": f"s{k % 5}"}, 2500, "none of the 1,000 features of the first 1,000"),
+        (lambda k: {"site": f"s{k % 5}", "hour": 1}, 40, None),
+        (lambda k: {"site": f"new{k}", "hour": 1}, 40, None),
+        (lambda k: {"site": f"s{k}"}, 300, "only 5 of the 300 features of the first 300"),
+        (lambda k: {"Site": f"s{k % 5}"}, 19, None),
+        (lambda k: {}, 40, None),
+        (lambda k: {"site": "s1" if k > 150 else "new"}, 300, None),
+    ],
+)
+def test_unknown_names_are_reported(
+    caplog: pytest.LogCaptureFixture, run: Any, x: Any, n: int, found: str | None
+) -> None:
+    run(learnt(), [(x(k), k % 2 == 0) for k in range(n)])
+    if found is None:
+        assert warnings_of(caplog) == []
+    else:
+        [warning] = warnings_of(caplog)
+        assert warning.startswith(f"the model knows {found} examples: check that the feature names")
+
+
+def test_new_models_and_resumed_data_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    examples = [({"a": float(k)}, k % 2 == 0) for k in range(50)]
+    model = ElasticNetClassifier()
+    progressive(model, examples)
+    progressive(model, examples)
+    progressive(learnt(), examples, data_checks=False)
+    assert warnings_of(caplog) == []
+
+
+def test_names_of_matrices_frames_and_invalid_rows_are_checked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    examples = [({"Site": "a"} if k % 3 else {"Site": float("nan")}, True) for k in range(60)]
+    progressive(learnt(), examples, bad="skip")
+    frame = pd.DataFrame({"Hour": [1.0, 2.0] * 20})
+    evaluate(learnt(), (frame, [True, False] * 20))
+    model = ElasticNetClassifier()
+    model.learn_many(scipy.sparse.csr_matrix(np.eye(3)), [True, False, True])
+    evaluate(model, (scipy.sparse.csr_matrix(np.ones((30, 3))), [True] * 30))
+    evaluate(model, (scipy.sparse.csr_matrix(([1.0] * 30, [7] * 30, range(31))), [True] * 30))
+    assert [text[:48] for text in warnings_of(caplog)] == [
+        "the model knows none of the 40 features of the f",
+        "the model knows none of the 40 features of the f",
+        "the model knows none of the 30 features of the f",
+    ]
+
+
+def test_the_check_does_not_change_what_is_learnt() -> None:
+    examples = [({"site": f"x{k}", "hour": k % 3}, k % 2 == 0) for k in range(300)]
+    checked, unchecked = learnt(), learnt()
+    progressive(checked, examples)
+    progressive(unchecked, examples, data_checks=False)
+    assert checked.weights == unchecked.weights

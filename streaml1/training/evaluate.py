@@ -16,6 +16,7 @@ from streaml1.training.observers import GuardedCallback
 from streaml1.training.progressive_validation import block_size
 from streaml1.training.report import Report
 from streaml1.training.run import Run
+from streaml1.training.vocabulary_check import known_names
 
 __all__ = ["evaluate"]
 
@@ -68,6 +69,8 @@ def evaluate(model: Model, source: Any, config: RunConfig | None = None, **optio
     run = Run(model, opened, policy, config, learns=False)
     run.set_stop(config.stop)
     run.begin()
+    if (check := known_names(model)) is not None:
+        run.observers.attach(check)
     GuardedCallback("on_start", config.on_start)(run.report)
     with contextlib.closing(open_passes(opened, 1, block_size(opened, config), policy)) as passes:
         run.feed_all(next(passes), last=True)

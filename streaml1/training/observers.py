@@ -183,6 +183,9 @@ class Observer:
     def on_predict_start(self, model: Model) -> None:
         """Handle the start of predictions by a fixed model; `on_start` is not called then."""
 
+    def on_block_start(self, block: Any) -> None:
+        """Handle a block before any of its examples is predicted or learnt."""
+
     def on_batch(self, batch: Batch) -> None:
         """Handle rows that were predicted and then learnt."""
 
@@ -289,6 +292,10 @@ class Observers:
     def on_predict_start(self, model: Model) -> None:
         """Announce predictions by a fixed model."""
         self._call_all("on_predict_start", model)
+
+    def on_block_start(self, block: Any) -> None:
+        """Announce a block of which nothing is predicted yet."""
+        self._call_all("on_block_start", block)
 
     def on_batch(self, batch: Batch) -> None:
         """Announce rows that were predicted and learnt."""

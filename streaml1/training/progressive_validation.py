@@ -19,7 +19,7 @@ from streaml1.training.model_adapter import text_features
 from streaml1.training.observers import GuardedCallback
 from streaml1.training.report import Report
 from streaml1.training.run import Run
-from streaml1.training.vocabulary_check import vocabulary_check
+from streaml1.training.vocabulary_check import known_names, vocabulary_check
 
 __all__ = ["block_size", "progressive"]
 
@@ -85,6 +85,9 @@ def progressive(
         run.begin()
         if (check := vocabulary_check(model)) is not None:
             run.observers.attach(check)
+        known = known_names(model) if config.data_checks and config.label_within is None else None
+        if known is not None:
+            run.observers.attach(known)
         GuardedCallback("on_start", config.on_start)(run.report)
         _feed_passes(run, policy, config)
         return run.finish()

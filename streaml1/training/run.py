@@ -238,6 +238,7 @@ class Run:
                 self._broker_errors.append(error)
 
     def _feed(self, block: Any) -> None:
+        self.observers.on_block_start(block)
         labelled = label_block(block, self._loss, self.source.label)
         rows = 0
         act = self._rows_function(labelled)

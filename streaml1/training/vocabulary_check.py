@@ -1,6 +1,8 @@
-"""Warn if the names that a model crosses, or reads as text, do not occur in the data.
+"""Warn if the names of a model and those of the data differ.
 
-Such a name is misspelled more often than rare, and it would silently produce no features.
+A new model crosses names, or reads names as text: one that does not occur is misspelled more often
+than rare, and would silently produce no features. A model that has learnt before knows names: if
+hardly any of them occur, the data probably have other columns, or were read in another way.
 """
 
 from __future__ import annotations
@@ -9,20 +11,34 @@ import logging
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from streaml1.core.logging import event
 from streaml1.core.types import Model
 from streaml1.features.batch import is_frame, is_matrix, to_narwhals
 from streaml1.features.interactions.spec import interactions_of
+from streaml1.models.base import OnlineModel
+from streaml1.models.state.feature_terms import known_features
 from streaml1.sources.readers.events import Event
+from streaml1.training.example_sources import slice_rows
 from streaml1.training.model_adapter import learner_of
 from streaml1.training.observers import Batch, Observer
 
-__all__ = ["VocabularyCheck", "vocabulary_check"]
+__all__ = ["KnownNames", "VocabularyCheck", "known_names", "vocabulary_check"]
 
 logger = logging.getLogger("streaml1")
 
 CHECKED_EXAMPLES = 1000
 """Number of examples after which missing names are reported."""
+
+STEP = 100
+"""Examples whose features are looked up at once. As a rule the first of them suffice."""
+
+MIN_EXAMPLES = 20
+"""Number of examples from which a shorter run is judged."""
+
+MIN_SHARE = 0.05
+"""Share of the features that a model must know."""
 
 
 class VocabularyCheck(Observer):
@@ -92,6 +108,70 @@ class VocabularyCheck(Observer):
                 where, name, remedy, extra=event("text_unmet", text=name),
             )  # fmt: skip
         self._missing_texts.clear()
+
+
+class KnownNames(Observer):
+    """Checks whether a model knows the features of the first examples, before it learns them.
+
+    Parameters
+    ----------
+    model
+        A model that has learnt before.
+    """
+
+    def __init__(self, model: OnlineModel) -> None:
+        self._model = model
+        self._n_examples = 0
+        self._n_features = self._n_known = 0
+        self._is_done = False
+
+    def on_block_start(self, block: Any) -> None:
+        """Look up features until the model knows enough of them, or enough were seen."""
+        lo = 0
+        while lo < len(block) and not self._is_done:
+            hi = min(lo + STEP, len(block))
+            known = _known_features(self._model, block.x, lo, hi)
+            self._n_examples += hi - lo
+            self._n_features += len(known)
+            self._n_known += int(np.count_nonzero(known))
+            self._is_done = int(np.count_nonzero(known)) > MIN_SHARE * len(known)
+            if not self._is_done and self._n_examples >= CHECKED_EXAMPLES:
+                self._judge()
+            lo = hi
+
+    def on_end(self) -> None:
+        """Judge a run with fewer examples."""
+        if not self._is_done and self._n_examples >= MIN_EXAMPLES:
+            self._judge()
+
+    def _judge(self) -> None:
+        self._is_done = True
+        n, n_known = self._n_features, self._n_known
+        if not n or n_known > MIN_SHARE * n:
+            return
+        found = f"only {n_known:,} of the {n:,}" if n_known else f"none of the {n:,}"
+        logger.warning(
+            "the model knows %s features of the first %s examples: check that the feature names "
+            "and the column options match the data that it has learnt",
+            found, f"{self._n_examples:,}", extra=event("names_unknown", known=n_known, features=n),
+        )  # fmt: skip
+
+
+def _known_features(model: OnlineModel, x: Any, lo: int, hi: int) -> Any:
+    """Return whether the model knows each feature of consecutive rows; invalid rows have none."""
+    try:
+        return known_features(model._state, slice_rows(x, lo, hi))
+    except (TypeError, ValueError):
+        if hi - lo == 1:
+            return np.zeros(0, bool)
+    return np.concatenate([_known_features(model, x, row, row + 1) for row in range(lo, hi)])
+
+
+def known_names(model: Model) -> KnownNames | None:
+    """Return the check for a model that has learnt before; None for others and for pipelines."""
+    if not isinstance(model, OnlineModel) or not model.n_iterations:
+        return None
+    return KnownNames(model)
 
 
 def _feature_names(x: Any, lo: int, hi: int) -> Iterable[Sequence[Hashable]]:

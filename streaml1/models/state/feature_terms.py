@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from streaml1.models.state.predictor import Predictor
 from streaml1.optim import loop
 from streaml1.optim.update_rule import published_view, unknown_slot, without_intercept
 
-__all__ = ["FeatureTerms", "examples_of", "explained", "terms_of"]
+__all__ = ["FeatureTerms", "examples_of", "explained", "known_features", "terms_of"]
 
 
 class FeatureTerms(NamedTuple):
@@ -168,6 +168,13 @@ def _known(predictor: Predictor, slots: Any) -> Bools:
     known: Bools = np.zeros(len(slots), bool)
     known[has_slot] = predictor.rule.seen_mask()[slots[has_slot]]
     return known
+
+
+def known_features(state: Predictor, X: Any) -> Bools:
+    """Return whether the model knows each feature of some valid rows, which do not change it."""
+    with state.exclusive() if isinstance(state, LockedState) else nullcontext():
+        _, _, slots, _ = _features_of(state, examples_of(state, X))
+        return _known(state, slots)
 
 
 def _contributions(predictor: Predictor, slots: Any, values: Floats, row_of: Any) -> Floats:
