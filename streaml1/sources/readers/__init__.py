@@ -1,4 +1,4 @@
-"""Readers of text files: one module per format, a chunk reader, a background thread, gzip.
+"""Readers of text files: one module per format, a chunk reader, a background thread, decompression.
 
 From one line of a `.vw` file to its weights
 --------------------------------------------
