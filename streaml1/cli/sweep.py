@@ -13,7 +13,14 @@ import click
 
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.model_factory import new_learner
-from streaml1.cli.options import opened, output, positive, reading_options, source_options
+from streaml1.cli.options import (
+    opened,
+    output,
+    positive,
+    reading_options,
+    source_argument,
+    source_options,
+)
 from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.parameter_options import list_of_learners, parameter_options
 from streaml1.cli.program import CommandError, cli
@@ -67,7 +74,7 @@ def _swept_options(command: Callable[..., Any]) -> Callable[..., Any]:
     epilog="Example: streaml1 sweep clicks.rows --l1 1e-7,1e-6,1e-5 --workers 2 --save best.model"
     f"\n\n{list_of_learners()}"
 )
-@click.argument("source")
+@source_argument
 @source_options(passes=True)
 @kafka_options
 @click.option(
@@ -94,7 +101,7 @@ def _swept_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @_swept_options  # fmt: skip
 def sweep(
-    source: str,
+    source: str | list[str],
     limit: int | None,
     bad: str,
     passes: int,
@@ -114,7 +121,7 @@ def sweep(
     """
     from streaml1.distributed import sweep
 
-    if source == "-":
+    if "-" in ([source] if isinstance(source, str) else source):
         raise CommandError("standard input cannot be read by several runs; write it to a file")
     if dask is not None and ray is not None:
         raise CommandError("--dask cannot be combined with --ray")
@@ -129,7 +136,8 @@ def sweep(
             passes=passes, source_options=reading_options(options),
         )  # fmt: skip
     if not any(swept.report.lines for swept in results):
-        raise CommandError(f"{source} has no example to learn from; nothing was written")
+        shown = source if isinstance(source, str) else source[0]
+        raise CommandError(f"{shown} has no example to learn from; nothing was written")
     click.echo(_table(settings, results))
     _write(results, settings, save, report)
 
@@ -155,7 +163,7 @@ def _settings(given: dict[str, Any]) -> Iterator[Setting]:
         yield dict(zip(swept, combination, strict=True))
 
 
-def _new_model(source: str, given: dict[str, Any], setting: Setting) -> Any:
+def _new_model(source: str | list[str], given: dict[str, Any], setting: Setting) -> Any:
     single = {k: v[0] if isinstance(v, tuple) else v for k, v in given.items()}
     chosen = {**single, **setting}
     model, task = chosen.pop("model"), chosen.pop("task")
