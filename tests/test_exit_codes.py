@@ -17,12 +17,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import streaml1
 from streaml1.cli import cli
+from streaml1.cli.run_options import signal_before_broker
+from streaml1.cli.signals import Signals
 from streaml1.core import exit_codes as exits
 from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError, open_source
@@ -743,3 +746,18 @@ def test_pipe_without_a_writer_waits_until_sigterm(cwd: Path) -> None:
         process.wait()
     assert process.returncode == 143
     assert json.loads(err.splitlines()[-1])["event"] == "interrupted"
+
+
+def test_interruption_at_the_start_is_not_a_missing_broker(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    signals = Signals()
+    with pytest.raises(Unavailable), signal_before_broker(signals):
+        raise Unavailable("no broker answers")
+    signals.number = signal.SIGTERM
+    with pytest.raises(click.exceptions.Exit) as end, signal_before_broker(signals):
+        raise Unavailable("no broker answers")
+    assert end.value.exit_code == 143
+    assert capsys.readouterr().err == (
+        "streaml1: interrupted before the run started; nothing was learnt or written\n"
+    )

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,12 +25,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from river import linear_model, optim
 
 import streaml1
+from streaml1.core import exit_codes
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.source import Block
 from streaml1.training import Observer, progressive
 from streaml1.training import run_metrics as gauges_module
 from streaml1.training.checkpoint import Checkpoints
-from streaml1.training.metrics_server import MetricsError, MetricsServer, parse_address
+from streaml1.training.http_server import Limits, Response
+from streaml1.training.metrics_server import (
+    DEFAULT_PORT,
+    MetricsError,
+    MetricsServer,
+    parse_address,
+)
 from tests.broker import Broker, connect_or_skip
 
 ROOT = Path(__file__).parent.parent
@@ -224,6 +232,49 @@ def test_metrics_of_checkpoints_and_observers(
     assert final["streaml1_waiting_labels"] == 3 and final["streaml1_dead_letters_total"] == 2
 
 
+def test_figures_of_the_report_are_metrics(clock: Callable[[float], None]) -> None:
+    blocks = [examples(1000, 1), examples(700, 2), examples(300, 3)]
+    source = ScriptedSource(blocks)
+    scrapes: list[dict[str, Any]] = []
+    twin = streaml1.ElasticNetClassifier(l1=1e-3)
+    p = np.array([])
+    y = np.array([label for block in blocks for _, label in block])
+    with MetricsServer() as metrics:
+
+        def scrape() -> None:
+            nonlocal p
+            xs, ys = map(list, zip(*blocks[len(scrapes)], strict=True))
+            p = np.append(p, twin.progressive_many(xs, ys))
+            scrapes.append(read_metrics(metrics))
+            clock(gauges_module.AUC_SECONDS)
+
+        source.callbacks = [scrape] * 3
+        _, report = run(source, metrics)
+        last = read_metrics(metrics)
+    for n, sample in zip((1000, 1700, 2000), scrapes, strict=True):
+        q, true = p[:n], y[:n]
+        losses = -np.log(np.where(true, q, 1.0 - q))
+        pairs = np.subtract.outer(q[true], q[~true])
+        auc = (np.mean(pairs > 0.0) + np.mean(pairs >= 0.0)) / 2.0
+        assert sample["streaml1_auc"] == pytest.approx(auc, rel=1e-12)
+        assert sample["streaml1_observed_rate"] == pytest.approx(true.mean(), rel=1e-12)
+        assert sample["streaml1_cumulative_loss"] == pytest.approx(losses.sum(), rel=1e-9)
+        assert sample["streaml1_calibration"] == pytest.approx(q.sum() / true.sum(), rel=1e-9)
+    first, *_, end = report.lines
+    assert scrapes[1]["streaml1_features_added_total"] == first.born > 0
+    assert last["streaml1_features_added_total"] == first.born + end.born
+    assert last["streaml1_features_dropped_total"] == first.died + end.died
+
+
+def test_numbers_have_no_auc_and_no_rate() -> None:
+    data = [({"a": float(k % 3)}, float(k % 3)) for k in range(20)]
+    with MetricsServer() as metrics:
+        progressive(streaml1.ElasticNetRegressor(), data, observers=[metrics])
+        names = read_metrics(metrics).keys()
+    assert "streaml1_cumulative_loss" in names
+    assert not names & {"streaml1_auc", "streaml1_observed_rate", "streaml1_calibration"}
+
+
 def test_resumed_run_counts_only_its_own_examples(tmp_path: Path) -> None:
     """A counter that decreases after a crash would look like a restart with a large increase."""
     (tmp_path / "a.svm").write_text("1 1:1\n0 2:1\n" * 50)
@@ -261,6 +312,11 @@ OTHER_OBSERVERS: set[str] = {"streaml1_dead_letters_total"}
 def test_health_is_starting_before_the_run() -> None:
     with MetricsServer() as metrics:
         assert health(metrics) == (200, {"status": "starting", "reasons": []})
+        assert fetch(metrics, "/livez")[::2] == (200, "ok\n")
+        code, _, text = fetch(metrics, "/readyz")
+        assert code == 503 and json.loads(text) == {
+            "ready": False, "status": "starting", "reasons": ["the run has not started"]
+        }  # fmt: skip
         assert not any(name.startswith("streaml1_") for name in read_metrics(metrics))
 
 
@@ -314,6 +370,9 @@ def test_unhealthy_if_idle_and_the_broker_is_unreachable(
                 code, body = health(metrics)
                 assert code == (200 if fault is None else 503)
                 assert body["reasons"] == ([] if fault is None else [fault])
+                assert fetch(metrics, "/livez")[0] == 200  # a restart would not bring it back
+                ready, _, text = fetch(metrics, "/readyz")
+                assert (ready, json.loads(text)) == (code, {"ready": code == 200, **body})
             assert len(probes) == 1  # the result of a probe is cached
 
         source.callbacks = [check_health]
@@ -371,21 +430,209 @@ def test_unknown_paths_and_invalid_addresses() -> None:
         assert metrics.address.startswith("127.0.0.1:")
         with pytest.raises(MetricsError, match="cannot listen at 127.0.0.1:.*in use") as error:
             MetricsServer(port=int(metrics.address.rpartition(":")[2]))
-        assert error.value.exit_code == 75
+        assert error.value.exit_code == 2
     assert "streaml1-metrics" not in {thread.name for thread in threading.enumerate()}
     with pytest.raises(MetricsError) as error:
         MetricsServer("192.0.2.1")
     assert error.value.exit_code == 2
     for invalid in ("x", "-1", "65536", ":9", "a:b", ""):
-        with pytest.raises(MetricsError, match="must be a port .9100. or HOST:PORT, got"):
+        with pytest.raises(MetricsError, match="must be a port .8490. or HOST:PORT, got"):
             parse_address(invalid)
     assert parse_address("0.0.0.0:1") == ("0.0.0.0", 1)
+
+
+SHORT = Limits(connections=4, streams=2, seconds=0.4)
+
+
+def connect(metrics: MetricsServer, data: bytes = b"") -> socket.socket:
+    host, _, port = metrics.address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=10.0)
+    connection.sendall(data)
+    return connection
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return all that a server sends until it closes the connection."""
+    data = b""
+    with connection:
+        while True:
+            try:
+                chunk = connection.recv(65536)
+            except ConnectionResetError:
+                return data
+            if not chunk:
+                return data
+            data += chunk
+
+
+def test_further_connections_are_closed_at_once() -> None:
+    with MetricsServer(limits=SHORT._replace(seconds=30.0)) as metrics:
+        idle = [connect(metrics, b"G") for _ in range(4)]
+        _until(lambda: len(metrics._server._open) == 4)
+        begin = time.monotonic()
+        assert [received(connect(metrics)) for _ in range(3)] == [b""] * 3
+        assert time.monotonic() - begin < 5.0
+        for connection in idle:
+            connection.close()
+        _until(lambda: not metrics._server._open)
+        assert fetch(metrics, "/livez")[0] == 200
+
+
+def test_slow_requests_end() -> None:
+    """Bytes that arrive one by one do not extend the time of a request."""
+    with MetricsServer(limits=SHORT) as metrics:
+        connection = connect(metrics)
+        begin = time.monotonic()
+        with pytest.raises(OSError):
+            for byte in b"GET /livez HTTP/1.1\r\nX: " + b"x" * 500:
+                connection.sendall(bytes([byte]))
+                time.sleep(0.02)
+        assert 0.3 < time.monotonic() - begin < 5.0
+        connection.close()
+        assert received(connect(metrics, b"GET /li")).startswith(b"HTTP/1.1 408 ")
+
+
+def test_clients_that_read_nothing_end() -> None:
+    with MetricsServer(limits=SHORT) as metrics:
+        metrics.routes["/big"] = lambda request: Response(200, "text/plain", b"x" * 2**26)
+        with connect(metrics, b"GET /big HTTP/1.1\r\n\r\n"):
+            _until(lambda: bool(metrics._server._open))
+            _until(lambda: not metrics._server._open)
+
+
+def test_streams_leave_room_for_requests() -> None:
+    ended = []
+
+    def chunks() -> Any:
+        try:
+            while True:
+                yield b""
+                time.sleep(0.01)
+        finally:
+            ended.append(True)
+
+    with MetricsServer(limits=SHORT) as metrics:
+        metrics.routes["/s"] = lambda request: Response(200, "text/plain", b"hi", (), chunks())
+        request = b"GET /s HTTP/1.1\r\n\r\n"
+        streams = [connect(metrics, request) for _ in range(2)]
+        assert all(b"hi" in stream.recv(1000) for stream in streams)
+        assert received(connect(metrics, request)).startswith(b"HTTP/1.1 503 ")
+        assert fetch(metrics, "/livez")[0] == 200
+        time.sleep(0.5)  # a stream has no deadline
+        assert not ended
+        streams[0].close()
+        _until(lambda: ended == [True])
+    assert received(streams[1]) == b""
+    _until(lambda: ended == [True] * 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET /livez HTTP/1.1\r\n\r\n", 200),
+        (b"GET /livez?a=%20 HTTP/1.0\r\nHost: x\r\n\r\n", 200),
+        (b"spam\r\n\r\n", 400),
+        (b"GET /livez\r\n\r\n", 400),
+        (b"GET livez HTTP/1.1\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\nHost\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\nContent-Length: 65537\r\n\r\n", 413),
+        (b"GET /livez HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n", 413),
+        (b"GET /livez HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 411),
+        (b"POST /livez HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
+        (b"POST /livez HTTP/1.1\r\n\r\n", 405),
+        (b"GET /spam HTTP/1.1\r\n\r\n", 404),
+        (b"GET /livez HTTP/1.1\r\nX: " + b"x" * 20_000, 431),
+        (b"\xff\x00\r\n\r\n", 400),
+    ],
+)
+def test_requests(data: bytes, status: int) -> None:
+    with MetricsServer() as metrics:
+        response = received(connect(metrics, data))
+    assert response.startswith(b"HTTP/1.1 %d " % status) and b"Connection: close\r\n" in response
+
+
+def test_clients_that_leave_are_not_reported(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    request = b"GET /metrics HTTP/1.1\r\n\r\n"
+    with MetricsServer() as metrics:
+        for data in (b"", b"GET", request):
+            connection = connect(metrics, data)
+            # With this option, closing resets the connection.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            connection.close()
+        assert fetch(metrics, "/livez")[0] == 200
+        _until(lambda: not metrics._server._open)
+    assert capfd.readouterr().err == "" and not caplog.records
+
+
+def test_a_route_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(request: object) -> Response:
+        raise ZeroDivisionError("spam")
+
+    with MetricsServer() as metrics:
+        metrics.routes["/fail"] = fail
+        assert fetch(metrics, "/fail")[::2] == (500, "internal error: ZeroDivisionError\n")
+    assert [record.getMessage() for record in caplog.records] == [
+        "/fail failed: ZeroDivisionError: spam"
+    ]
+
+
+HOLD_ALL_DESCRIPTORS = """
+import os, resource, sys
+from streaml1.cli.program import main
+import streaml1.cli
+resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+held = []
+try:
+    while True:
+        held.append(os.dup(0))
+except OSError:
+    pass
+sys.argv = ["streaml1", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("command", [["learn", "a.svm"], ["show", "a.svm"]])
+def test_lack_of_descriptors_is_temporary(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    preload = "import numpy, river, streaml1.sources, streaml1.training, streaml1.models\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", preload + HOLD_ALL_DESCRIPTORS, *command], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "Traceback" not in ended.stderr and "too many open files" in ended.stderr.lower()
+    assert ended.returncode == exit_codes.TEMPORARY_FAILURE, ended.stderr
+
+
+def test_a_scrape_without_descriptors_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server waits and accepts again; the run is not affected."""
+    with MetricsServer() as metrics:
+        server = metrics._server
+        accept, failures = socket.socket.accept, [OSError(24, "Too many open files")] * 2
+
+        def fail_twice(listening: socket.socket) -> Any:
+            if failures:
+                raise failures.pop()
+            return accept(listening)
+
+        monkeypatch.setattr(socket.socket, "accept", fail_twice)
+        for _ in range(3):
+            assert fetch(metrics, "/livez")[0] == 200
+        assert not failures and server._thread.is_alive()
+
+
+def test_the_default_port_is_documented() -> None:
+    assert f"`--metrics` serves `http://127.0.0.1:{DEFAULT_PORT}/metrics`" in OPERATING.read_text()
 
 
 def test_missing_library_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MetricsError, match=r"pip install 'streaml1\[metrics\]'"):
         MetricsServer()
+    with MetricsServer(requires_library=False) as metrics:
+        assert fetch(metrics, "/metrics")[0] == 501 and fetch(metrics, "/livez")[0] == 200
 
 
 def test_concurrent_scrapes_see_monotonic_counters() -> None:

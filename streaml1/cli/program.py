@@ -124,6 +124,11 @@ class Program(click.Group):
             abandon_output()
             ctx.exit(CLOSED_PIPE)
         except OSError as error:
+            if exits.lacks_descriptors(error):
+                raise CommandError(
+                    f"{exits.os_reason(error)}: raise the limit (ulimit -n), or close connections",
+                    exits.TEMPORARY_FAILURE,
+                ) from None
             if not exits.is_temporary(error):
                 raise
             raise _no_room(error) from None

@@ -22,6 +22,9 @@ __all__ = ["signal_before_broker", "log_option", "metrics_options", "watching"]
 
 logger = logging.getLogger("streaml1")
 
+DEFAULT_ADDRESS = "default"
+"""Value of an option for an address that is given without one."""
+
 Command = Callable[..., Any]
 
 
@@ -42,12 +45,13 @@ def metrics_options(command: Command) -> Command:
     """Add the options --metrics and --stalled."""
     stalled = click.option(
         "--stalled", type=Finite(min=0), default=60.0, show_default=True,
-        metavar="SECONDS", help="/health fails after this time without an example, if records are "
+        metavar="SECONDS", help="/readyz fails after this time without an example, if records are "
         "unread or no broker answers.",
     )  # fmt: skip
     metrics = click.option(
-        "--metrics", metavar="PORT", help="Serve /metrics (Prometheus) and /health on this port of "
-        "127.0.0.1, or on HOST:PORT.",
+        "--metrics", metavar="[HOST:]PORT", is_flag=False, flag_value=DEFAULT_ADDRESS,
+        help="Serve /metrics (Prometheus), /livez and /readyz on this port of 127.0.0.1, or on "
+        "HOST:PORT; without a value on port 8490.",
     )  # fmt: skip
     return metrics(stalled(command))
 
@@ -61,9 +65,10 @@ def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[O
     if where is None:
         yield log, [log]
         return
-    from streaml1.training.metrics_server import MetricsServer, parse_address
+    from streaml1.training.metrics_server import DEFAULT_PORT, MetricsServer, parse_address
 
-    with MetricsServer(*parse_address(where), stalled_seconds=stalled) as metrics:
+    address = parse_address(str(DEFAULT_PORT) if where == DEFAULT_ADDRESS else where)
+    with MetricsServer(*address, stalled_seconds=stalled) as metrics:
         extra = event("metrics", address=metrics.address)
         logger.info("metrics at http://%s/metrics", metrics.address, extra=extra)
         yield log, [log, metrics]
@@ -71,13 +76,17 @@ def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[O
 
 @contextmanager
 def signal_before_broker(signals: Signals) -> Iterator[None]:
-    """End by the signal, not by the unavailable broker, if a signal arrives before it answers."""
+    """End by the signal, not by the unavailable broker, if a signal arrives before it answers.
+
+    Waiting for the broker ends at a signal, so that its absence says nothing.
+    """
     from streaml1.sources.source import Unavailable
 
     try:
         yield
-    except Unavailable as error:
+    except Unavailable:
         if not signals.number:
             raise
-        report_problem(f"interrupted; {error}", "interrupted", signal=signals.number)
+        sentence = "interrupted before the run started; nothing was learnt or written"
+        report_problem(sentence, "interrupted", signal=signals.number)
         raise click.exceptions.Exit(128 + signals.number) from None

@@ -10,6 +10,7 @@ __all__ = [
     "TEMPORARY_FAILURE",
     "USAGE_ERROR",
     "is_temporary",
+    "lacks_descriptors",
     "os_reason",
     "write_failure_code",
 ]
@@ -27,8 +28,14 @@ TEMPORARY_FAILURE = 75
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Return whether an error reports a full disk or one that does not respond."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+    """Return whether an error may pass: a full or failing disk, too many open files."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+    return getattr(error, "errno", None) in full or lacks_descriptors(error)
+
+
+def lacks_descriptors(error: BaseException) -> bool:
+    """Return whether an error reports too many open files."""
+    return getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)
 
 
 def os_reason(error: OSError) -> str:

@@ -127,7 +127,10 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ModelFileError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
+        failure = ModelFileError(f"{path}: {(error.strerror or 'cannot be read').lower()}")
+        if exits.is_temporary(error):
+            failure.exit_code = exits.TEMPORARY_FAILURE
+        raise failure from None
     return decode(data, path)
 
 

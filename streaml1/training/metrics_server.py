@@ -1,20 +1,19 @@
-"""HTTP server for the metrics of a run (Prometheus) and its health."""
+"""The metrics of a run (Prometheus) and its health over HTTP."""
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from streaml1.core import exit_codes as exits
+from streaml1.training.http_server import HttpServer, Limits, Request, Response
 from streaml1.training.observers import Batch, Observer, Rejected, RunStart, SavedCheckpoint
 from streaml1.training.run_metrics import RunMetrics
 
 __all__ = [
+    "DEFAULT_PORT",
     "Address",
     "MetricFamily",
     "MetricsError",
@@ -26,6 +25,9 @@ __all__ = [
 STALLED_SECONDS = 60.0
 
 DEFAULT_HOST = "127.0.0.1"
+
+DEFAULT_PORT = 8490
+"""Port of `--metrics` and `--page` without a value; 9100 is that of Prometheus's node_exporter."""
 
 
 class MetricsError(ValueError):
@@ -44,7 +46,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str, option: str = "--metrics") -> Address:
-    """Parse ``9100``, ``0.0.0.0:9100`` or ``[::]:9100``; the default host is 127.0.0.1.
+    """Parse ``8490``, ``0.0.0.0:8490`` or ``[::]:8490``; the default host is 127.0.0.1.
 
     Parameters
     ----------
@@ -61,14 +63,14 @@ def parse_address(text: str, option: str = "--metrics") -> Address:
     Examples
     --------
     >>> from streaml1.training.metrics_server import parse_address
-    >>> parse_address("9100")
-    Address(host='127.0.0.1', port=9100)
-    >>> tuple(parse_address("[::]:9100"))
-    ('::', 9100)
+    >>> parse_address("8490")
+    Address(host='127.0.0.1', port=8490)
+    >>> tuple(parse_address("[::]:8490"))
+    ('::', 8490)
     """
     host, colon, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not host):
-        raise MetricsError(f"{option} must be a port (9100) or HOST:PORT, got {text}")
+        raise MetricsError(f"{option} must be a port (8490) or HOST:PORT, got {text}")
     return Address(host.strip("[]") or DEFAULT_HOST, int(port))
 
 
@@ -113,10 +115,15 @@ class MetricsObserver(Observer):
 
 
 class MetricsServer(MetricsObserver):
-    """Serves ``/metrics`` and ``/health`` of the run that it observes, until it is closed.
+    """Serves the metrics and the health of the run that it observes, until it is closed.
+
+    - ``/metrics``: the metrics, for Prometheus.
+    - ``/livez``: 200 as long as the process answers. A restart would not help otherwise.
+    - ``/readyz``: 200 if the run is healthy, else 503 with the reasons.
+    - ``/health``: as ``/readyz``, but 200 before the run starts.
 
     A context manager. If each partition has a run of its own, `add_partition` returns the observer
-    of one.
+    of one. Clients cannot end the run: see `streaml1.training.http_server`.
 
     Parameters
     ----------
@@ -124,6 +131,10 @@ class MetricsServer(MetricsObserver):
         Address to listen at; port 0 picks a free one.
     stalled_seconds
         Seconds without an example after which a run with unread records is unhealthy.
+    limits
+        Limits of connections, time and size.
+    requires_library
+        Whether prometheus-client must be installed. If not, ``/metrics`` may be missing.
 
     Raises
     ------
@@ -137,27 +148,35 @@ class MetricsServer(MetricsObserver):
     """
 
     def __init__(
-        self, host: str = DEFAULT_HOST, port: int = 0, *, stalled_seconds: float = STALLED_SECONDS
+        self,
+        host: str = DEFAULT_HOST,
+        port: int = 0,
+        *,
+        stalled_seconds: float = STALLED_SECONDS,
+        limits: Limits = Limits(),  # noqa: B008  (immutable)
+        requires_library: bool = True,
     ) -> None:
-        try:
-            import prometheus_client
-        except ImportError:
-            raise MetricsError(
-                "metrics need prometheus-client; install it with pip install 'streaml1[metrics]'"
-            ) from None
         super().__init__(stalled_seconds)
         self._stalled_seconds = stalled_seconds
         self._partitions: dict[int, MetricsObserver] = {}
-        registry = prometheus_client.CollectorRegistry()
-        prometheus_client.ProcessCollector(registry=registry)
-        registry.register(_Collector(self))
-        self._server = _listen(host, port, _handler(registry, self.health))
-        shown_host = f"[{host}]" if ":" in host else host
-        self.address = f"{shown_host}:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="streaml1-metrics", daemon=True
-        )
-        self._thread.start()
+        self._registry = self._new_registry(requires_library)
+        routes = {
+            "/metrics": self._metrics,
+            "/livez": lambda request: Response.text(200, "ok"),
+            "/readyz": self._readyz,
+            "/health": self._health,
+        }
+        try:
+            self._server = HttpServer(host, port, routes, "streaml1-metrics", limits)
+        except OSError as error:
+            code = exits.TEMPORARY_FAILURE if exits.is_temporary(error) else exits.USAGE_ERROR
+            raise MetricsError(
+                f"--metrics cannot listen at {host}:{port}: {exits.os_reason(error)}; "
+                "choose another address",
+                code,
+            ) from None
+        self.address = self._server.address
+        self.routes = self._server.routes
 
     def __enter__(self) -> MetricsServer:
         return self
@@ -167,9 +186,12 @@ class MetricsServer(MetricsObserver):
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the server is closed."""
+        return self._server.is_closed
 
     def add_partition(self, partition: int) -> Observer:
         """Return the observer for the run over one partition."""
@@ -213,6 +235,41 @@ class MetricsServer(MetricsObserver):
         partitions: list[tuple[int | None, MetricsObserver]] = sorted(self._partitions.items())
         return partitions or [(None, self)]
 
+    # Routes
+
+    def _new_registry(self, requires_library: bool) -> Any:
+        try:
+            import prometheus_client
+        except ImportError:
+            if not requires_library:
+                return None
+            raise MetricsError(
+                "metrics need prometheus-client; install it with pip install 'streaml1[metrics]'"
+            ) from None
+        registry = prometheus_client.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=registry)
+        registry.register(_Collector(self))
+        return registry
+
+    def _metrics(self, request: Request) -> Response:
+        if self._registry is None:
+            return Response.text(501, "metrics need prometheus-client, which is not installed")
+        from prometheus_client.exposition import choose_encoder
+
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        return Response(200, kind, encode(self._registry))
+
+    def _health(self, request: Request) -> Response:
+        health = self.health()
+        return _json(503 if health["status"] == "red" else 200, health)
+
+    def _readyz(self, request: Request) -> Response:
+        health = self.health()
+        is_ready = health["status"] == "green"
+        if health["status"] == "starting":
+            health["reasons"] = ["the run has not started"]
+        return _json(200 if is_ready else 503, {"ready": is_ready, **health})
+
 
 class _Collector:
     """Adapter that prometheus-client calls for each scrape."""
@@ -232,57 +289,8 @@ class _Collector:
             yield family
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-
-def _listen(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
-    import socket
-
-    class Server(_Server):
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-
-    try:
-        return Server((host, port), handler)
-    except OSError as error:
-        reason = exits.os_reason(error)
-        code = exits.TEMPORARY_FAILURE if error.errno == errno.EADDRINUSE else exits.USAGE_ERROR
-        raise MetricsError(f"--metrics cannot listen at {host}:{port}: {reason}", code) from None
-
-
-def _handler(registry: Any, health: Callable[[], Any]) -> type[BaseHTTPRequestHandler]:
-    from prometheus_client.exposition import choose_encoder
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if path == "/metrics":
-                encode, kind = choose_encoder(self.headers.get("Accept", ""))
-                self._answer(200, kind, encode(registry))
-            elif path == "/health":
-                status = health()
-                code = 503 if status["status"] == "red" else 200
-                self._answer(code, "application/json", json.dumps(_finite(status)).encode())
-            else:
-                self._answer(404, "text/plain", b"not found; use /metrics or /health\n")
-
-        def _answer(self, code: int, kind: str, body: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Log nothing: a line for each scrape is noise."""
-
-    return Handler
+def _json(status: int, fields: dict[str, Any]) -> Response:
+    return Response(status, "application/json", json.dumps(_finite(fields)).encode())
 
 
 def _finite(fields: dict[str, Any]) -> dict[str, Any]:

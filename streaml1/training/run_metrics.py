@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from streaml1.training.observers import RunStart, SavedCheckpoint
+from streaml1.training.report import Report
+from streaml1.training.report.window import area_under
 
 __all__ = ["Metric", "RunMetrics"]
 
@@ -18,6 +20,9 @@ RECENT_SECONDS = 60.0
 
 PROBE_SECONDS = 10.0
 """Minimum time between two connection checks of a broker."""
+
+AUC_SECONDS = 5.0
+"""Minimum time between two computations of the area under the ROC curve."""
 
 MISSED_CHECKPOINTS = 3
 """Checkpoint intervals after which a missing checkpoint is unhealthy."""
@@ -43,6 +48,30 @@ class Snapshot(NamedTuple):
     label: float
 
 
+class RecentAuc:
+    """Area under the ROC curve of the last examples of a report, recomputed now and then.
+
+    Sorting a full window takes 0.1 seconds; any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._area: float | None = None
+        self._ranked_at = 0
+        self._due_at = -math.inf
+
+    def of(self, report: Report) -> float | None:
+        """Return the area; None if all labels are equal, or are no classes of two."""
+        with self._lock:
+            now, n = time.monotonic(), report.n_ranked
+            # A later pass starts a new window, which is shorter.
+            if n != self._ranked_at and (now >= self._due_at or n < self._ranked_at):
+                recent = report.recent_predictions()
+                self._area = None if recent is None else area_under(*recent)
+                self._ranked_at, self._due_at = n, now + AUC_SECONDS
+            return self._area
+
+
 class RunMetrics:
     """Metrics of a run and its health.
 
@@ -61,6 +90,7 @@ class RunMetrics:
         self._lock = threading.Lock()
         self._n_rejected = self._n_saved = 0
         self._checkpoint_bytes: int | None = None
+        self._auc = RecentAuc()
         self._probed_at = -math.inf
         self._broker_fault: str | None = None
 
@@ -71,6 +101,7 @@ class RunMetrics:
         self._first = self._now = _snapshot(start)
         self._recent = deque([self._now])
         self._active_at = self._saved_at = self._now.time
+        self._n_lines, self._changes = len(start.report.lines), [0, 0]
         self._start = start
 
     def learnt(self) -> None:
@@ -121,6 +152,15 @@ class RunMetrics:
         n_nonzero = getattr(start.learner, "n_nonzero", None)
         if n_nonzero is not None:
             yield Metric("nonzero_weights", "Non-zero weights of the model.", n_nonzero)
+        added, dropped = self._feature_changes(start)
+        yield Metric(
+            "features_added_total", "Features that entered the model, counted at report lines.",
+            added,
+        )  # fmt: skip
+        yield Metric(
+            "features_dropped_total", "Features that left the model, counted at report lines.",
+            dropped,
+        )  # fmt: skip
         yield Metric(
             "idle_seconds", "Seconds since an example was learnt or rejected.", self._idle()
         )
@@ -129,20 +169,39 @@ class RunMetrics:
             yield Metric("lag", "Unread offsets of a partition.", lag)
         yield from self._checkpoint_metrics(start)
         healthy = float(not self._faults())
-        yield Metric("healthy", "1 if /health is green, else 0.", healthy)
+        yield Metric("healthy", "1 if /readyz succeeds, else 0.", healthy)
         for name, value in start.metrics():
             yield Metric(name, f"{name.removesuffix('_total').replace('_', ' ')}.", value)
 
+    def _feature_changes(self, start: RunStart) -> list[int]:
+        """Return the numbers of features added and dropped since this process started."""
+        with self._lock:
+            lines = start.report.lines[self._n_lines :]
+            self._n_lines += len(lines)
+            self._changes[0] += sum(line.born or 0 for line in lines)
+            self._changes[1] += sum(line.died or 0 for line in lines)
+            return [*self._changes]
+
     def _learning_metrics(self, now: Snapshot) -> Iterator[Metric]:
+        assert self._start is not None
+        report = self._start.report
         before = self._minute_ago()
         seconds = time.monotonic() - before.time
         rate = (now.examples - before.examples) / seconds if seconds > 0.0 else 0.0
         yield Metric("examples_per_second", "Throughput over the last minute.", rate)
         if now.weight > 0.0:
+            yield Metric(
+                "cumulative_loss", "Sum of the progressive losses of all examples.", now.loss
+            )
             yield Metric("loss", "Mean progressive loss of all examples.", now.loss / now.weight)
             yield Metric(
                 "constant_loss", "Mean progressive loss of the baseline.", now.constant / now.weight
             )
+        if now.weight > 0.0 and report.loss == "logistic":
+            yield Metric("observed_rate", "Share of the label True.", now.label / now.weight)
+        auc = self._auc.of(report)
+        if auc is not None:
+            yield Metric("auc", "Area under the ROC curve, last 2^20 examples.", auc)
         weight = now.weight - before.weight
         if weight > 0.0:
             recent = (now.loss - before.loss) / weight

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from streaml1.core import exit_codes as exits
 from streaml1.sources.readers.chunks import ReadingStopped, Wait
 from streaml1.sources.readers.decompression import decompress, identify
 from streaml1.sources.readers.signatures import CODEC_OF_SUFFIX, may_be_compressed, split_suffix
-from streaml1.sources.source import SOURCES, SourceError
+from streaml1.sources.source import SOURCES, SourceError, Unavailable
 
 __all__ = ["decompressed", "open_file", "require_readable"]
 
@@ -73,7 +74,8 @@ def _open_error(name: str, error: OSError | ValueError) -> SourceError:
         case PermissionError():
             return SourceError(f"{name} cannot be read: permission denied")
         case OSError():
-            return SourceError(f"{name} cannot be read: {error.strerror or error}")
+            kind = Unavailable if exits.is_temporary(error) else SourceError
+            return kind(f"{name} cannot be read: {error.strerror or error}")
     return SourceError(f"{name!r} is not a valid file name: {error}")
 
 

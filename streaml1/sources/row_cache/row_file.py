@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from streaml1.core import exit_codes as exits
 from streaml1.core.rows import max_id
 from streaml1.core.types import Bytes, Floats, Hashes, Ids, Indptr, Ints, SourcePosition, Values
 from streaml1.sources.row_cache.layout import (
@@ -31,7 +32,14 @@ from streaml1.sources.row_cache.layout import (
     padded_size,
     part_sizes,
 )
-from streaml1.sources.source import Block, Lost, Reject, SourceError, check_block_size
+from streaml1.sources.source import (
+    Block,
+    Lost,
+    Reject,
+    SourceError,
+    Unavailable,
+    check_block_size,
+)
 from streaml1.text.parsed_rows import IntRows, NamedRows, Spans, entries_of_rows
 
 __all__ = ["RowsFile"]
@@ -310,7 +318,8 @@ class RowsFile:
             with open(self.name, "rb") as file:
                 return self._read_index(file)
         except OSError as error:
-            raise SourceError(f"{self.name} cannot be read: {error.strerror or error}") from None
+            kind = Unavailable if exits.is_temporary(error) else SourceError
+            raise kind(f"{self.name} cannot be read: {error.strerror or error}") from None
 
     def _read_index(self, file: BinaryIO) -> tuple[str, Index]:
         if not file.seekable():

@@ -259,6 +259,8 @@ class CheckpointDirectory:
             except FileNotFoundError:
                 raise
             except OSError as error:
+                if exits.lacks_descriptors(error):  # says nothing about the file
+                    raise StorageUnavailable(f"{path}: {exits.os_reason(error)}") from None
                 invalid = CheckpointError(f"{path}: {exits.os_reason(error)}")
                 on_invalid(invalid)
             except ModelFileError as error:

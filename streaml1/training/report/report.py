@@ -206,6 +206,18 @@ class Report:
         """Whether predictions are probabilities."""
         return self.loss in ("logistic", "softmax")
 
+    @property
+    def n_ranked(self) -> int:
+        """Number of examples that `recent_predictions` has covered so far; 0 without any."""
+        return 0 if self._window is None else self._window.n
+
+    def recent_predictions(self) -> tuple[Floats, Bools] | None:
+        """Return copies of the last 2**20 predictions and their labels; safe in any thread.
+
+        None for regression and for several labels.
+        """
+        return None if self._window is None else self._window.copy()
+
     def reliability(self, n_bins: int = N_BINS) -> list[ReliabilityBin]:
         """Compare predicted probabilities with observed rates, bin by bin.
 
@@ -230,7 +242,7 @@ class Report:
         """
         if self._window is None or self.loss != "logistic":
             return []
-        return reliability_bins(*self._window.contents(), n_bins)
+        return reliability_bins(*self._window.copy(), n_bins)
 
     def follow(self, model: object) -> None:
         """Count in each line the features added to `model` and dropped from it."""

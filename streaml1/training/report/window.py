@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
 
@@ -20,9 +21,13 @@ WINDOW_NAME = f"last 2^{WINDOW.bit_length() - 1}"
 
 
 class Window:
-    """A ring buffer of the last `WINDOW` predictions and labels."""
+    """A ring buffer of the last `WINDOW` predictions and labels.
+
+    One thread adds examples; others may call `copy`.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # taken once per block
         self.p = np.empty(WINDOW)
         self.y = np.empty(WINDOW, bool)
         self.n = 0
@@ -31,10 +36,11 @@ class Window:
 
     def add(self, p: Floats, y: Bools) -> None:
         """Append predictions and labels of consecutive examples."""
-        pos = (self.n + max(0, len(p) - WINDOW)) % WINDOW
-        self.n += len(p)
-        self._write(self.p, p[-WINDOW:], pos)
-        self._write(self.y, y[-WINDOW:], pos)
+        with self._lock:
+            pos = (self.n + max(0, len(p) - WINDOW)) % WINDOW
+            self.n += len(p)
+            self._write(self.p, p[-WINDOW:], pos)
+            self._write(self.y, y[-WINDOW:], pos)
 
     @staticmethod
     def _write(buffer: Floats | Bools, values: Floats | Bools, pos: int) -> None:
@@ -47,6 +53,12 @@ class Window:
         """Return the predictions and labels in the window, in no particular order."""
         m = min(self.n, WINDOW)
         return self.p[:m], self.y[:m]
+
+    def copy(self) -> tuple[Floats, Bools]:
+        """Return copies of `contents`, from any thread."""
+        with self._lock:
+            p, y = self.contents()
+            return p.copy(), y.copy()
 
     def correct_label(self, number: int) -> None:
         """Set the label of example `number`, counted from 0, to True if it is in the window."""
