@@ -398,7 +398,7 @@ GOOD = "+1 1:1\n"
         (["learn", "two\nlines.svm"], r"two\nlines.svm: there is no such file"),
         (["learn", "."], ". is a directory"),
         (["learn", "a.svm", "--cross", "a,b"], "a.svm is svmlight, whose features have no name"),
-        (["learn", "a.svm", "--stalled", "5"], "--stalled requires --metrics"),
+        (["learn", "a.svm", "--stalled", "5"], "--stalled requires --metrics or --page"),
         (["learn", "a.svm", "--checkpoint-every", "5"], "--checkpoint-every requires --checkpoint"),
         (["learn", "a.svm", "--session-timeout", "5"], "--session-timeout requires --per"),
         (["learn", "a.svm", "--budget", "9"], "--budget requires --stamps explicit"),

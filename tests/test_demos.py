@@ -64,6 +64,17 @@ def test_no_rate_to_tune_demo(
     assert row.count(" - ") == 2  # no Vowpal Wabbit
 
 
+def test_page_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    demo = runpy.run_path(str(ROOT / "demos" / "page.py"))
+    monkeypatch.setattr(demo["shutil"], "which", lambda name: None)  # no screenshot
+    demo["write_page"](Path("out"), 2000)
+    assert "site=s" in (tmp_path / "out" / "page.html").read_text()
+    shares = demo["measure"](seconds=0.1, weights=100)
+    assert list(shares) == ["nobody", "open", "searching"]
+    assert demo["measure_without"](seconds=0.1, weights=100) >= 0.0
+
+
 def test_sampled_negatives_demo(capsys: pytest.CaptureFixture[str]) -> None:
     demo = runpy.run_path(str(ROOT / "demos" / "sampled_negatives.py"))
     excess = demo["excess_losses"](20_000, 0.05)

@@ -67,9 +67,10 @@ def test_wheel_contents(distributions: Path) -> None:
     sources = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "streaml1").rglob("*")
-        if path.is_file() and path.suffix in (".py", ".typed")
+        if path.is_file() and path.suffix != ".pyc"
     }
     assert "streaml1/py.typed" in sources
+    assert "streaml1/training/page/static/uplot/LICENSE" in sources
     packaged = {name for name in names if ".dist-info/" not in name}
     assert packaged == sources
     assert any(name.endswith("licenses/LICENSE") for name in names)

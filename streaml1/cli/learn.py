@@ -36,7 +36,7 @@ from streaml1.cli.options import (
     source_argument,
     source_options,
 )
-from streaml1.cli.output_files import require_outputs, write_all
+from streaml1.cli.output_files import require_outputs, write_all, write_page
 from streaml1.cli.parameter_options import list_of_learners, parameter_options
 from streaml1.cli.partitions import (
     GROUP_OPTION_NAMES,
@@ -46,7 +46,14 @@ from streaml1.cli.partitions import (
 )
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.regret_options import regret_observer, regret_option, require_no_conflict
-from streaml1.cli.run_options import log_option, metrics_options, signal_before_broker, watching
+from streaml1.cli.run_options import (
+    log_option,
+    metrics_options,
+    page_option,
+    page_places,
+    signal_before_broker,
+    watching,
+)
 from streaml1.cli.signals import Interruptible, Signals, end_early
 from streaml1.cli.sink_options import (
     SINK_OPTION_NAMES,
@@ -109,6 +116,7 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
 @regret_option
 @group_options
 @metrics_options
+@page_option
 @log_option
 @click.option("--load", type=model_path, metavar="FILE",
               help="Resume from this model, or from the latest in a --checkpoint directory. It "
@@ -134,6 +142,7 @@ def learn(
     checkpoint_every: float,
     top: int,
     metrics: str | None,
+    page: tuple[str, ...],
     stalled: float,
     regret: bool,
     **options: Any,
@@ -168,6 +177,7 @@ def learn(
                 "plot": plot, "watch": watch, "partitions": options["partitions"],
                 "until_end": options["until_end"], "publish": options["publish"],
                 "label_within": None if late is None else late.within, "regret": regret,
+                "page": page,
             },
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
@@ -181,7 +191,8 @@ def learn(
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_prefixes(source, options["format"], options["cross"])
     require_holdout(holdout, late is not None)
-    outputs = {"--save": save, "--report": report, "--plot": plot}
+    pages = page_places(page)
+    outputs = {"--save": save, "--report": report, "--plot": plot, "--page": pages.file}
     require_outputs(source, outputs, load, directory=checkpoint)
     require_no_conflict(regret, {
         "--checkpoint": checkpoint is not None, "--passes": passes > 1, "--holdout": bool(holdout),
@@ -199,7 +210,7 @@ def learn(
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
         signal_before_broker(signals),
-        watching(metrics, stalled) as (log, watchers),
+        watching(metrics, stalled, pages) as (log, watchers, shown),
         sink_observers(examples, bad, options) as sinks,
         Screen(signals, total, watch) as screen,
     ):
@@ -241,11 +252,13 @@ def learn(
         waits = bool(done.numbers.get("asked"))
         if done.examples:
             write_all(learner, done, save, report, plot)
+            if shown is not None and pages.file is not None:
+                write_page(shown, pages.file)
     saved = checkpoint if missed is None or missed.is_kept else None
     if store is not None and not done.examples and store.latest() is None:
         saved = None  # ended before the broker returned the first offset
     if signals.number:
-        files = (save, report, plot) if done.examples else ()
+        files = (save, report, plot, pages.file) if done.examples else ()
         written = [str(path) for path in (*files, saved) if path is not None]
         end_early(signals, done, written, missed)
     if done.examples:
@@ -254,7 +267,8 @@ def learn(
             click.echo("\n" + regret_of.regret(done.title).table())
         if save is not None and recent is not None:
             _compare_saved(learner, save, recent, done.examples)
-        _list_files({"model: ": save, "checkpoint: ": checkpoint, "report: ": report, "": plot})
+        _list_files({"model: ": save, "checkpoint: ": checkpoint, "report: ": report, "": plot,
+                     "page: ": pages.file})  # fmt: skip
     elif waits:
         _report(done, learner, 0, checkpoint)
     else:

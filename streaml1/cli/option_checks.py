@@ -76,19 +76,19 @@ def require_prefixes(
         raise CommandError(f"{shown} {reason} have no name prefixes: {remedy}")
 
 
-_NEEDS = {"checkpoint_every": "checkpoint", "stalled": "metrics",
-          "session_timeout": "per_partition"}  # fmt: skip
-"""Options that have an effect only together with another option."""
+_NEEDS = {"checkpoint_every": ("checkpoint",), "stalled": ("metrics", "page"),
+          "session_timeout": ("per_partition",)}  # fmt: skip
+"""Options that have an effect only together with one of some others."""
 
 
 def require_needed() -> None:
-    """Reject options in `_NEEDS` without the option they need."""
+    """Reject options in `_NEEDS` without an option they need."""
     context = click.get_current_context()
     for name, needed in _NEEDS.items():
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and not context.params[needed]:
-            option, required = (f"--{parameter.replace('_', '-')}" for parameter in (name, needed))
-            raise CommandError(f"{option} requires {required}")
+        if given and not any(context.params[other] for other in needed):
+            option, *required = (f"--{other.replace('_', '-')}" for other in (name, *needed))
+            raise CommandError(f"{option} requires {' or '.join(required)}")
 
 
 def texts_of(

@@ -13,9 +13,10 @@ from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
+    from streaml1.training.page import FinishedPage, LivePage
     from streaml1.training.report import Report
 
-__all__ = ["require_outputs", "unwritable", "write_all"]
+__all__ = ["require_outputs", "unwritable", "write_all", "write_page"]
 
 
 def require_outputs(
@@ -115,3 +116,17 @@ def write_all(
             write(path)
         except OSError as error:
             raise unwritable(str(path), error) from None
+
+
+def write_page(page: LivePage | FinishedPage, path: Path) -> None:
+    """Write a page as one HTML file.
+
+    Raises
+    ------
+    CommandError
+        If the file cannot be written.
+    """
+    try:
+        page.write(path)
+    except OSError as error:
+        raise unwritable(str(path), error) from None

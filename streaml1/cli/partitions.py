@@ -30,7 +30,7 @@ GROUP_OPTION_NAMES = ("per_partition", "session_timeout")
 SINGLE_MODEL_DEFAULTS = {
     "limit": None, "passes": 1, "holdout": None, "save": None, "load": None, "report": None,
     "plot": None, "partitions": None, "until_end": False, "watch": 0, "publish": None,
-    "label_within": None, "regret": False,
+    "label_within": None, "regret": False, "page": (),
 }  # fmt: skip
 """Options that require a single model, with their defaults."""
 
@@ -81,7 +81,7 @@ def learn_group(
     with (
         logged(),
         signals.handled(),
-        watching(metrics, stalled) as (_, watchers),
+        watching(metrics, stalled) as (_, watchers, _),
         signal_before_broker(signals),
     ):
         place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))

@@ -1,24 +1,38 @@
-"""Options for operating a run: log format, metrics and health."""
+"""Options for operating a run: log format, metrics and health, the page."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from streaml1.cli.messages import report_problem, set_log_format
 from streaml1.cli.options import Finite
+from streaml1.cli.program import CommandError
 from streaml1.cli.signals import Signals
 from streaml1.core.logging import event
 
 if TYPE_CHECKING:
     from streaml1.training import Observer
+    from streaml1.training.metrics_server import Address
+    from streaml1.training.page import LivePage
     from streaml1.training.run_log import RunLog
 
-__all__ = ["signal_before_broker", "log_option", "metrics_options", "watching"]
+__all__ = [
+    "PagePlaces",
+    "Watching",
+    "announce_page",
+    "log_option",
+    "metrics_options",
+    "page_option",
+    "page_places",
+    "signal_before_broker",
+    "watching",
+]
 
 logger = logging.getLogger("streaml1")
 
@@ -56,22 +70,107 @@ def metrics_options(command: Command) -> Command:
     return metrics(stalled(command))
 
 
+def page_option(command: Command) -> Command:
+    """Add the option --page."""
+    return click.option(
+        "--page", metavar="[HOST:]PORT|FILE.html", is_flag=False, flag_value=DEFAULT_ADDRESS,
+        multiple=True, help="Show the run in the browser: serve a live page on this port of "
+        "127.0.0.1 (8490 without a value), or write the page to one file at the end. Repeatable.",
+    )(command)  # fmt: skip
+
+
+class PagePlaces(NamedTuple):
+    """Where to show a page: an address to serve it at, and a file to write it to."""
+
+    address: Address | None
+    file: Path | None
+
+
+def page_places(values: Sequence[str]) -> PagePlaces:
+    """Return the address and the file among the values of --page.
+
+    Raises
+    ------
+    CommandError
+        If there are two of a kind.
+    MetricsError
+        If a value is neither.
+    """
+    files = [Path(value) for value in values if value.endswith(".html")]
+    addresses = [value for value in values if not value.endswith(".html")]
+    if max(len(files), len(addresses)) > 1:
+        raise CommandError(f"--page takes one port and one .html file, got {', '.join(values)}")
+    address = [address_of(value, "--page") for value in addresses]
+    return PagePlaces(address[0] if address else None, files[0] if files else None)
+
+
+def address_of(value: str, option: str) -> Address:
+    """Return the address that an option gives."""
+    from streaml1.training.metrics_server import DEFAULT_PORT, parse_address
+
+    return parse_address(str(DEFAULT_PORT) if value == DEFAULT_ADDRESS else value, option)
+
+
+class Watching(NamedTuple):
+    """The log of a run, its observers, and its page if there is one."""
+
+    log: RunLog
+    observers: list[Observer]
+    page: LivePage | None
+
+
 @contextmanager
-def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[Observer]]]:
-    """Yield the log of a run and its observers: the log, and metrics with --metrics."""
+def watching(
+    metrics: str | None, stalled: float, pages: PagePlaces | None = None
+) -> Iterator[Watching]:
+    """Yield the log of a run and its observers: metrics with --metrics, a page with --page.
+
+    Raises
+    ------
+    CommandError, MetricsError
+        If an address is invalid, or cannot be listened at.
+    """
     from streaml1.training.run_log import RunLog
 
     log = RunLog()
-    if where is None:
-        yield log, [log]
+    pages = pages or PagePlaces(None, None)
+    address = pages.address
+    if metrics is not None:
+        given = address_of(metrics, "--metrics")
+        if address not in (None, given):
+            raise CommandError("--metrics and --page share one server: give both the same port")
+        address = given
+    if address is None and pages.file is None:
+        yield Watching(log, [log], None)
         return
-    from streaml1.training.metrics_server import DEFAULT_PORT, MetricsServer, parse_address
+    from streaml1.training.metrics_server import MetricsObserver, MetricsServer
 
-    address = parse_address(str(DEFAULT_PORT) if where == DEFAULT_ADDRESS else where)
-    with MetricsServer(*address, stalled_seconds=stalled) as metrics:
-        extra = event("metrics", address=metrics.address)
-        logger.info("metrics at http://%s/metrics", metrics.address, extra=extra)
-        yield log, [log, metrics]
+    with ExitStack() as stack:
+        measured: MetricsObserver = MetricsObserver(stalled)
+        server: MetricsServer | None = None
+        if address is not None:
+            server = MetricsServer(
+                *address, stalled_seconds=stalled, requires_library=metrics is not None
+            )
+            measured = stack.enter_context(server)
+            if metrics is not None:
+                extra = event("metrics", address=server.address)
+                logger.info("metrics at http://%s/metrics", server.address, extra=extra)
+        if pages == (None, None):
+            yield Watching(log, [log, measured], None)
+            return
+        from streaml1.training.page import LivePage, page_routes
+
+        page = stack.enter_context(LivePage(measured, keeps_weights=pages.file is not None))
+        if server is not None and pages.address is not None:
+            server.routes.update(page_routes(page, pages.address.host))
+            announce_page(server.address)
+        yield Watching(log, [log, measured, page], page)
+
+
+def announce_page(address: str) -> None:
+    """Say where the page is."""
+    report_problem(f"the page is at http://{address}/", "page", address=address)
 
 
 @contextmanager

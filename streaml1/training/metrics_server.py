@@ -171,8 +171,7 @@ class MetricsServer(MetricsObserver):
         except OSError as error:
             code = exits.TEMPORARY_FAILURE if exits.is_temporary(error) else exits.USAGE_ERROR
             raise MetricsError(
-                f"--metrics cannot listen at {host}:{port}: {exits.os_reason(error)}; "
-                "choose another address",
+                f"cannot listen at {host}:{port}: {exits.os_reason(error)}; choose another port",
                 code,
             ) from None
         self.address = self._server.address

@@ -41,6 +41,7 @@ class ModelPublisher(Observer):
     def __init__(self, topic: str | Topic, seconds: float = DEFAULT_SECONDS) -> None:
         self.seconds = seconds
         self._topic = ModelTopic(topic)
+        self._n_published = 0
 
     def __enter__(self) -> ModelPublisher:
         return self
@@ -73,3 +74,8 @@ class ModelPublisher(Observer):
         if self._model.n_iterations != self._published_examples:
             self._topic.publish(self._model)
             self._published_examples = self._model.n_iterations
+            self._n_published += 1
+
+    def metrics(self) -> dict[str, float]:
+        """Return the number of publications of this process."""
+        return {"publications_total": float(self._n_published)}

@@ -1,0 +1,204 @@
+"""The page over HTTP: its files, its events, searches among the weights, explanations."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from streaml1.core.rows import BadExample
+from streaml1.training.http_server import Request, Response, Route
+from streaml1.training.page.assets import ASSETS, POLICY, read_asset
+
+__all__ = ["Busy", "PageContent", "page_routes"]
+
+MAX_FOUND = 50
+
+KEEP_ALIVE_SECONDS = 15.0
+"""Interval of comments that keep proxies from closing a connection without events."""
+
+Example = dict[Any, Any]
+
+
+class Busy(Exception):
+    """The run has not started."""
+
+
+class PageContent(Protocol):
+    """What a page shows."""
+
+    def sections(self) -> Mapping[str, bytes]:
+        """Return the current sections as JSON, by name."""
+
+    def is_final(self) -> bool:
+        """Return whether the sections will not change any more."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait for changes, at most for some time."""
+
+    def watched(self) -> Any:
+        """Return a context manager that says that a page is open."""
+
+    def search(self, prefix: str, k: int) -> list[dict[str, Any]]:
+        """Return the largest weights of the names with a prefix."""
+
+    def explain(self, x: Example) -> dict[str, Any]:
+        """Return the contributions of the features of an example."""
+
+
+def page_routes(content: PageContent, host: str) -> dict[str, Route]:
+    """Return the routes of a page.
+
+    Parameters
+    ----------
+    content
+        What the page shows.
+    host
+        The address that the server listens at. At a loopback address, requests must name an IP
+        address or localhost: a web site that a browser shows could otherwise give its own name this
+        address, and read the model.
+    """
+    search_lock = threading.Lock()
+
+    def asset(path: str) -> Route:
+        headers = (
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-cache"),
+        )
+        return lambda request: Response(200, ASSETS[path][1], read_asset(path), headers)
+
+    def events(request: Request) -> Response:
+        headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
+        return Response(200, "text/event-stream", b"retry: 2000\n\n", headers, _stream(content))
+
+    def state(request: Request) -> Response:
+        with content.watched():
+            sections = content.sections()
+        return _json(200, join_sections(sections))
+
+    def weights(request: Request) -> Response:
+        prefix = request.query.get("prefix", "")
+        with search_lock:  # one at a time: it takes a second for a million names
+            return _json(200, orjson.dumps({"weights": content.search(prefix, MAX_FOUND)}))
+
+    def explain(request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return _problem(415, "the content type must be application/json")
+        try:
+            return _json(200, orjson.dumps(content.explain(_features(request.body))))
+        except (BadExample, ValueError) as error:
+            return _problem(400, getattr(error, "reason", str(error)))
+
+    routes = {path: asset(path) for path in ASSETS}
+    routes |= {"/events": events, "/state": state, "/weights": weights, "POST /explain": explain}
+    guard = _guard if _is_loopback(host) else _no_guard
+    return {path: guard(route) for path, route in routes.items()}
+
+
+def _features(body: bytes) -> Example:
+    """Return the features in a JSON object: itself, or its member x.
+
+    Raises
+    ------
+    ValueError
+        If it is no JSON object.
+    """
+    try:
+        x = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"the example is no JSON: {error}") from None
+    if isinstance(x, dict) and isinstance(x.get("x"), dict):
+        x = x["x"]
+    if not isinstance(x, dict):
+        raise ValueError('the example must be a JSON object such as {"site": "news", "age": 31}')
+    nested = next((name for name, value in x.items() if isinstance(value, dict | list)), None)
+    if nested is not None:
+        raise ValueError(f"{nested} must be a number, a text, true, false or null")
+    # In svmlight files names are integers.
+    return x
+
+
+def _stream(content: PageContent) -> Generator[bytes, None, None]:
+    """Yield the sections that have changed, about once per second."""
+    sent: dict[str, bytes] = {}
+    sent_at = time.monotonic()
+    with content.watched():
+        while True:
+            is_final = content.is_final()
+            changed = {
+                name: data for name, data in content.sections().items() if sent.get(name) != data
+            }
+            sent |= changed
+            chunk = b"".join(
+                b"event: %s\ndata: %s\n\n" % (name.encode(), data) for name, data in changed.items()
+            )
+            if is_final:
+                yield chunk + b"event: end\ndata: {}\n\n"
+                return
+            if not chunk and time.monotonic() - sent_at > KEEP_ALIVE_SECONDS:
+                chunk = b":\n\n"
+            if chunk:
+                sent_at = time.monotonic()
+            yield chunk
+            content.wait(1.0)
+
+
+def join_sections(sections: Mapping[str, bytes]) -> bytes:
+    """Return one JSON object of all sections."""
+    return b"{%s}" % b",".join(
+        b"%s:%s" % (orjson.dumps(name), data) for name, data in sections.items()
+    )
+
+
+def _json(status: int, body: bytes) -> Response:
+    return Response(status, "application/json", body, (("Cache-Control", "no-store"),))
+
+
+def _problem(status: int, reason: str) -> Response:
+    return _json(status, orjson.dumps({"error": reason}))
+
+
+# Requests from other web sites
+
+
+def _guard(route: Route) -> Route:
+    def guarded(request: Request) -> Response:
+        host = request.headers.get("host", "")
+        if not _is_local_name(host):
+            return _problem(403, "open the page by its IP address, or as localhost")
+        return _busy(route, request)
+
+    return guarded
+
+
+def _no_guard(route: Route) -> Route:
+    return lambda request: _busy(route, request)
+
+
+def _busy(route: Callable[[Request], Response], request: Request) -> Response:
+    try:
+        return route(request)
+    except Busy:
+        return _problem(503, "the run has not started; try again")
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or _address(host) in ("127.0.0.1", "::1")
+
+
+def _is_local_name(host: str) -> bool:
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    return name.lower() == "localhost" or _address(name) is not None
+
+
+def _address(name: str) -> str | None:
+    try:
+        return str(ipaddress.ip_address(name.strip("[]")))
+    except ValueError:
+        return None
