@@ -1,0 +1,228 @@
+"""The files in deploy/ parse, and name only metrics, options and paths that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from streaml1.cli import cli
+from streaml1.cli.serve import DEFAULT_PORT as SERVE_PORT
+from streaml1.serving.metrics import ServiceMetrics
+from streaml1.training.metrics_server import DEFAULT_PORT, MetricsServer
+
+ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+UNIT = DEPLOY / "systemd" / "streaml1-learn@.service"
+DASHBOARD = DEPLOY / "grafana" / "dashboard.json"
+ALERTS = DEPLOY / "prometheus" / "alerts.yml"
+KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+YAML_FILES = sorted([*DEPLOY.rglob("*.yml"), *DEPLOY.rglob("*.yaml")])
+
+SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+
+
+def documents(path: Path) -> list[Any]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def containers() -> list[dict[str, Any]]:
+    kinds = ("StatefulSet", "Deployment")
+    pods = [d["spec"]["template"] for p in KUBERNETES for d in documents(p) if d["kind"] in kinds]
+    return [container for pod in pods for container in pod["spec"]["containers"]]
+
+
+def commands() -> Iterator[list[str]]:
+    """Yield the arguments of each call of streaml1."""
+    services = documents(DEPLOY / "compose.yaml")[0]["services"]
+    yield from (s["command"] for s in services.values() if s["image"] == "streaml1")
+    yield from (container["args"] for container in containers())
+    example = dict(re.findall(r"^#     (\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
+    for line in re.findall(r"^ExecStart(?:Pre)?=\S+ (.*)$", UNIT.read_text(), re.MULTILINE):
+        for name, value in {**example, "METRICS": "8490"}.items():
+            line = line.replace(f"${{{name}}}", value).replace(f"${name}", value)
+        yield line.replace("%i", "clicks").split()
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    for line in re.findall(r"^RUN streaml1 (.*)$", dockerfile, re.MULTILINE):
+        yield line.replace("${MODEL}", re.search(r"ARG MODEL=(\S+)", dockerfile)[1]).split()  # type: ignore[index]
+
+
+@pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)
+def test_yaml_files(path: Path) -> None:
+    assert all(isinstance(document, dict) for document in documents(path))
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_commands_have_only_options_that_exist(command: list[str]) -> None:
+    name, *arguments = command
+    context = cli.commands[name].make_context(name, arguments)
+    assert context.params
+    assert not context.args and "$" not in " ".join(command)
+
+
+def test_commands_are_found() -> None:
+    assert sorted(command[0] for command in commands()) == [
+        "learn", "learn", "learn", "serve", "serve", "warm", "warm"
+    ]  # fmt: skip
+
+
+# Metrics
+
+
+def metric_names() -> set[str]:
+    """Return the metrics of the code: those documented, which are those served, and of servers.
+
+    `tests/test_metrics.py` compares the documented metrics of a run with those served.
+    """
+    text = (ROOT / "docs" / "operating.md").read_text()
+    names = set(re.findall(r"^\| `(streaml1_\w+)", text, re.MULTILINE))
+    for family in ServiceMetrics()._families({}):
+        names |= {family.name + suffix for suffix in SUFFIXES[family.type]}
+    with MetricsServer() as server:
+        names |= {f.name for f in server._registry.collect()}
+    return names | {"up", "process_start_time_seconds"}
+
+
+def expressions() -> dict[str, str]:
+    found = {
+        rule["alert"]: rule["expr"]
+        for group in documents(ALERTS)[0]["groups"]
+        for rule in group["rules"]
+    }
+    dashboard = json.loads(DASHBOARD.read_text())
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            found[f"{panel['title']} {target['refId']}"] = target["expr"]
+    for variable in dashboard["templating"]["list"]:
+        found[variable["name"]] = variable["query"]
+    for annotation in dashboard["annotations"]["list"]:
+        found[annotation["name"]] = annotation["expr"]
+    return found
+
+
+def test_metrics_exist() -> None:
+    known, used = metric_names(), set()
+    for place, expression in expressions().items():
+        names = set(re.findall(r"\b(?:streaml1|process)_\w+|\bup\b", expression))
+        assert names or place == "datasource", place
+        assert names <= known, f"{place}: {names - known}"
+        used |= names
+    assert len(used) > 20
+
+
+def test_alerts_are_complete() -> None:
+    for group in documents(ALERTS)[0]["groups"]:
+        for rule in group["rules"]:
+            assert rule["for"] and rule["labels"]["severity"] in ("warning", "critical")
+            assert "$labels" in rule["annotations"]["summary"]
+
+
+def test_dashboard_is_complete() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    panels = dashboard["panels"]
+    ids = [panel["id"] for panel in panels]
+    assert len(ids) == len(set(ids)) > 15
+    cells: set[tuple[int, int]] = set()
+    for panel in panels:
+        grid = panel["gridPos"]
+        own = {
+            (x, y)
+            for x in range(grid["x"], grid["x"] + grid["w"])
+            for y in range(grid["y"], grid["y"] + grid["h"])
+        }
+        assert not own & cells and grid["x"] + grid["w"] <= 24, panel["title"]
+        cells |= own
+        for target in panel.get("targets", []):
+            assert target["datasource"]["uid"] == "${datasource}"
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
+    text = DASHBOARD.read_text()
+    used = set(re.findall(r"\$\{?([a-z]+)\b", text))
+    assert used == variables
+
+
+# Ports, probes, files
+
+
+def test_probes() -> None:
+    """A broker that is unreachable must not restart pods."""
+    for container in containers():
+        [port] = container["ports"]
+        assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": port["name"]}
+        assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
+        expected = DEFAULT_PORT if container["args"][0] == "learn" else SERVE_PORT
+        assert port["containerPort"] == expected
+        assert any(argument == f"0.0.0.0:{expected}" for argument in container["args"])
+
+
+def test_services_select_pods() -> None:
+    for path in KUBERNETES:
+        found = documents(path)
+        services = [d for d in found if d["kind"] == "Service"]
+        pods = [d["spec"]["template"] for d in found if "template" in d["spec"]]
+        for service in services:
+            [pod] = [p for p in pods if p["metadata"]["labels"] == service["spec"]["selector"]]
+            ports = {p["name"] for c in pod["spec"]["containers"] for p in c["ports"]}
+            assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+
+
+def test_files_of_the_compose_file_exist() -> None:
+    services = documents(DEPLOY / "compose.yaml")[0]["services"]
+    mounts = [v.split(":")[0] for s in services.values() for v in s.get("volumes", ())]
+    for mount in mounts:
+        assert not mount.startswith(".") or (DEPLOY / mount).exists(), mount
+    build = services["learner"]["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")
+    scraped = documents(DEPLOY / "prometheus" / "prometheus.yml")[0]["scrape_configs"]
+    targets = {job["static_configs"][0]["targets"][0]: job["job_name"] for job in scraped}
+    assert targets == {
+        f"learner:{DEFAULT_PORT}": "streaml1-learner", f"server:{SERVE_PORT}": "streaml1-server"
+    }  # fmt: skip
+    for job in re.findall(r'job="([^"]*)"', ALERTS.read_text()):
+        assert job in targets.values()
+
+
+def test_exit_codes_of_the_unit() -> None:
+    unit = UNIT.read_text()
+    assert "RestartPreventExitStatus=2 65\n" in unit and "SuccessExitStatus=143\n" in unit
+
+
+def test_documentation_names_the_files() -> None:
+    text = (ROOT / "docs" / "operating.md").read_text()
+    for path in (DEPLOY / "Dockerfile", DEPLOY / "compose.yaml", UNIT, DASHBOARD, ALERTS):
+        assert str(path.relative_to(ROOT)) in text
+
+
+# Other tools
+
+
+def check_with(command: list[str], **options: Any) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"needs {command[0]}")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    """With a program that is installed."""
+    unit = tmp_path / "streaml1-learn@clicks.service"
+    unit.write_text(UNIT.read_text().replace("/usr/local/bin/streaml1", "/bin/true"))
+    check_with(["systemd-analyze", "verify", "--man=no", str(unit)])
+
+
+def test_promtool_accepts_the_rules() -> None:
+    check_with(["promtool", "check", "rules", str(ALERTS)])
+
+
+def test_hadolint_accepts_the_dockerfile() -> None:
+    check_with(["hadolint", str(DEPLOY / "Dockerfile")])
+
+
+def test_kubeconform_accepts_the_manifests() -> None:
+    check_with(["kubeconform", "-strict", *map(str, KUBERNETES)])
