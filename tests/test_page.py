@@ -287,12 +287,16 @@ def test_events_follow_a_run_to_its_end(served: Served, eager: None) -> None:
     until(lambda: served[1]._n_watching)
     source.callbacks = [lambda: until(lambda: "run" in dict(events))]
     model, report = run(source, served)
+    assert thread.is_alive()
+    served[1].close()
     thread.join(20.0)
     stream.close()
     assert events[-1] == ("end", {})
     assert served[1]._n_watching == 0
     last = dict(events)
     assert last["tiles"]["examples"] == report.examples and last["tiles"]["status"] == "ended"
+    assert last["tiles"]["recent_loss"] == report.lines[-1].recent_loss
+    assert last["nonzeros"]["x"][-1] == report.lines[-1].examples
     assert last["weights"]["n"] == model.n_nonzero
     top = [(row["name"], row["weight"]) for row in last["weights"]["top"]]
     assert dict(top) == {
@@ -399,9 +403,11 @@ def test_other_web_sites_cannot_read_the_page(served: Served) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
         assert request(address, "/explain", "POST", b"{}", Content_Type=kind)[0] == 415
     assert request(address, "/metrics", Host="node7.example")[0] == 200
-    routes = page_routes(served[1], "0.0.0.0")  # trusted networks have names
     asked = Request("GET", "/", {}, {"host": "node7.example"}, b"")
-    assert routes["/"](asked).status == 200
+    # Trusted networks have names.
+    for listening, status in (("0.0.0.0", 200), ("10.0.0.1", 200), ("node7.example", 200),
+                              ("127.0.0.2", 403), ("::1", 403), ("localhost", 403)):  # fmt: skip
+        assert page_routes(served[1], listening)["/"](asked).status == status
 
 
 def test_regression_and_other_models(served: Served, eager: None) -> None:

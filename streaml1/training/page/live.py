@@ -70,7 +70,7 @@ class LivePage(Observer):
         self._health = metrics.run_metrics.health
         self._keeps_weights = keeps_weights
         self._start: RunStart | None = None
-        self._is_ended = False
+        self._is_ended = self._is_closed = False
         self._marks: list[Mark] = []
         self._losses = LossHistory()
         self._rejections = RejectionCounts()
@@ -96,7 +96,8 @@ class LivePage(Observer):
 
     def close(self, seconds: float = 1.0) -> None:
         """Wait until open pages have the final state, at most for some time."""
-        self._end()
+        self._is_ended = self._is_closed = True
+        self._show_all()
         deadline = time.monotonic() + seconds
         while self._n_watching and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -152,18 +153,18 @@ class LivePage(Observer):
         self._do_jobs()
 
     def on_end(self) -> None:
-        """Copy the final weights, and let pages show the final state."""
+        """Copy the final weights. The last line of the report comes after this."""
         if self._n_watching or self._keeps_weights:
             self._copy_weights()
-        self._end()
+        self._is_ended = True
+        self._show_all()
         self._do_jobs()
 
-    def _end(self) -> None:
-        if not self._is_ended:
-            self._is_ended = True
-            self._refreshed_at = self._reliability_at = -RELIABILITY_SECONDS
-            with self._changed:
-                self._changed.notify_all()
+    def _show_all(self) -> None:
+        """Let open pages show the current state at once."""
+        self._refreshed_at = self._reliability_at = -RELIABILITY_SECONDS
+        with self._changed:
+            self._changed.notify_all()
 
     def _keep_weights(self) -> None:
         """Keep the weights after a line of the report, for the page that is written at the end."""
@@ -212,13 +213,13 @@ class LivePage(Observer):
             return dict(self._sections)
 
     def is_final(self) -> bool:
-        """Return whether the run has ended."""
-        return self._is_ended
+        """Return whether the page is closed."""
+        return self._is_closed
 
     def wait(self, seconds: float) -> None:
-        """Wait until the run ends, at most for some time."""
+        """Wait until the run ends or the page is closed, at most for some time."""
         with self._changed:
-            if not self._is_ended:
+            if not self._is_closed:
                 self._changed.wait(seconds)
 
     @contextmanager

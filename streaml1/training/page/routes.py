@@ -189,7 +189,8 @@ def _busy(route: Callable[[Request], Response], request: Request) -> Response:
 
 
 def _is_loopback(host: str) -> bool:
-    return host == "localhost" or _address(host) in ("127.0.0.1", "::1")
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _is_local_name(host: str) -> bool:
@@ -197,8 +198,8 @@ def _is_local_name(host: str) -> bool:
     return name.lower() == "localhost" or _address(name) is not None
 
 
-def _address(name: str) -> str | None:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return str(ipaddress.ip_address(name.strip("[]")))
+        return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         return None
