@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -94,6 +95,16 @@ def test_fan_out_equals_single_runs(executor: Executor, parts: list[str], tmp_pa
     assert [c.rows for c in converted] == [60, 60, 60]
     again = distributed.evaluate(models[0], [str(tmp_path / "rows" / "part-1.rows")])
     assert figures(again[0]) == expected[1]
+
+
+def test_reports_continue_after_pickling() -> None:
+    model, examples = streaml1.FTRLClassifier(), [({k % 5: 1.0}, k % 3 == 0) for k in range(50)]
+    report = streaml1.progressive(model, examples)
+    copy = pickle.loads(pickle.dumps(report))
+    for each in (report, copy):
+        each.add(np.array([0.2, 0.9]), np.array([False, True]))
+    assert figures(copy) == figures(report) and copy.line().auc == report.line().auc
+    assert len(pickle.dumps(report)) < 100_000
 
 
 def test_data_in_memory_is_sent_to_workers(processes: ProcessExecutor) -> None:

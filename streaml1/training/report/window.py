@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,17 @@ class Window:
         self.n = 0
         self.ranked_at = 0
         self._area: float | None = None  # at `ranked_at`; None after a label was corrected
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy needs; only the part of the ring that is used."""
+        p, y = self.copy()
+        return {**self.__dict__, "_lock": None, "p": p, "y": y}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        p, y = state.pop("p"), state.pop("y")
+        self.p[: len(p)], self.y[: len(y)] = p, y
+        self.__dict__ |= {k: v for k, v in state.items() if k != "_lock"}
 
     def add(self, p: Floats, y: Bools) -> None:
         """Append predictions and labels of consecutive examples."""
