@@ -21,6 +21,8 @@ from typing import Any
 import kafka
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from river import linear_model, optim
 
@@ -31,7 +33,7 @@ from streaml1.sources.source import Block
 from streaml1.training import Observer, progressive
 from streaml1.training import run_metrics as gauges_module
 from streaml1.training.checkpoint import Checkpoints
-from streaml1.training.http_server import Limits, Response
+from streaml1.training.http_server import Limits, Response, _read_request, _Refused
 from streaml1.training.metrics_server import (
     DEFAULT_PORT,
     MetricsError,
@@ -549,6 +551,44 @@ def test_requests(data: bytes, status: int) -> None:
     with MetricsServer() as metrics:
         response = received(connect(metrics, data))
     assert response.startswith(b"HTTP/1.1 %d " % status) and b"Connection: close\r\n" in response
+
+
+TEXT = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=10)
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_any_bytes_are_a_request_or_refused(data: bytes, has_start: bool) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"GET /x HTTP/1.1\r\n" * has_start + data)
+        ours.shutdown(socket.SHUT_WR)
+        try:
+            request = _read_request(theirs, Limits())
+        except (_Refused, ConnectionError):
+            return
+    assert request.path.startswith("/")
+
+
+@given(
+    TEXT.filter(lambda text: "?" not in text),
+    st.dictionaries(TEXT.filter(lambda text: ":" not in text).map(str.lower), TEXT, max_size=4),
+    st.binary(max_size=60),
+    st.lists(st.integers(1, 30), max_size=8),
+)
+def test_requests_arrive_in_any_pieces(
+    path: str, headers: dict[str, str], body: bytes, sizes: list[int]
+) -> None:
+    headers = {**headers, "content-length": str(len(body))}
+    headers.pop("transfer-encoding", None)
+    lines = [f"POST /{path}?a=b%20c HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
+    data = "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for size in [*sizes, len(data)]:
+            ours.sendall(data[:size])
+            data = data[size:]
+        request = _read_request(theirs, Limits())
+    assert request == ("POST", f"/{path}", {"a": "b c"}, headers, body)
 
 
 def test_clients_that_leave_are_not_reported(

@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from river import linear_model
 
 import streaml1
@@ -36,6 +38,7 @@ from streaml1.training.page import FinishedPage, LivePage, page_routes, read_run
 from streaml1.training.page import live as live_module
 from streaml1.training.page import weights as weights_module
 from streaml1.training.page.assets import ASSETS, read_asset
+from streaml1.training.page.finished import RunFileError
 from streaml1.training.page.history import (
     MAX_POINTS,
     LossHistory,
@@ -700,6 +703,45 @@ def test_files_without_a_run(
         "a.jsonl has", "a.jsonlhas"
     )
     assert not Path("b.html").exists()
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 2**70),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.just([]),
+)
+FIELDS = (
+    "examples", "loss", "constant_loss", "recent_loss", "n_nonzero", "born", "died", "refused",
+    "seconds", "resumed", "message", "place", "reason", "loss_name", "calibration",
+)  # fmt: skip
+EVENTS = ("line", "run_begins", "checkpoint_saved", "example_refused", "run_ends", 7)
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(FIELDS), VALUES)
+        | st.fixed_dictionaries({"examples": st.integers(0, 100), "loss": st.floats(0, 9)})
+        | st.dictionaries(st.sampled_from(FIELDS), VALUES).flatmap(
+            lambda fields: st.sampled_from(EVENTS).map(lambda event: {"event": event, **fields})
+        ),
+        max_size=6,
+    )
+)
+def test_any_file_is_a_run_or_an_error(tmp_path_factory: Any, records: list[Any]) -> None:
+    path = tmp_path_factory.mktemp("run") / "run.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    try:
+        run = read_run(path)
+    except RunFileError as error:
+        assert str(path) in str(error)
+        return
+    sections = FinishedPage(run).sections()
+    columns = json.loads(sections["loss"])["columns"]
+    assert columns["x"] == sorted(set(columns["x"]))
+    assert single_file(b"{}")
 
 
 def test_a_finished_run_is_served(tmp_path: Path) -> None:

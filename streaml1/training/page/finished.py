@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import orjson
@@ -50,11 +50,39 @@ class FinishedRun:
         elif event == "run_begins":
             self.title = str(record.get("message", "")).partition(": ")[2] or self.title
             if record.get("resumed"):
-                self.marks.append(Mark("restart", record.get("examples", 0)))
+                self._mark("restart", record)
         elif event == "checkpoint_saved":
-            self.marks.append(Mark("checkpoint", record.get("examples", 0)))
+            self._mark("checkpoint", record)
         elif event == "example_refused":
             self.rejections.add(str(record.get("place")), str(record.get("reason")))
+
+    def _mark(self, kind: str, record: dict[str, Any]) -> None:
+        examples = record.get("examples")
+        if _is_count(examples):
+            self.marks.append(Mark(kind, examples))
+
+
+NUMBERS = (
+    "recent_loss", "loss", "constant_loss", "n_nonzero", "born", "died", "refused", "seconds",
+    "calibration", "recent_calibration",
+)  # fmt: skip
+"""Fields of a line that the page shows, besides the number of examples."""
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and value >= 0
+
+
+def _is_readable(record: Any) -> bool:
+    """Return whether a value is a line of a report, or an event of a log."""
+    if not isinstance(record, dict):
+        return False
+    if record.get("event") not in (None, "line"):
+        return True
+    numbers = (record.get(name) for name in NUMBERS)
+    return _is_count(record.get("examples")) and all(
+        number is None or type(number) in (int, float) for number in numbers
+    )
 
 
 def read_run(path: str | Path) -> FinishedRun:
@@ -77,10 +105,7 @@ def read_run(path: str | Path) -> FinishedRun:
                 record = orjson.loads(text)
             except orjson.JSONDecodeError:
                 raise RunFileError(f"{path}:{number}: not JSON; {remedy}") from None
-            is_line = isinstance(record, dict) and (
-                "event" in record or isinstance(record.get("examples"), int)
-            )
-            if not is_line:
+            if not _is_readable(record):
                 raise RunFileError(f"{path}:{number}: not a line of a report; {remedy}")
             run.add(record)
     if not run.lines:
