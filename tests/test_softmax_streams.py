@@ -6,6 +6,7 @@ import json
 import math
 import runpy
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import streaml1
 from streaml1 import BadExample, SoftmaxClassifier
 from streaml1.cli import cli
 from streaml1.sources import class_label, open_source
-from streaml1.training import predictions
+from streaml1.training import evaluate, predictions
 from streaml1.training.report import Report
 from tests import reference
 
@@ -145,14 +146,97 @@ def test_labels_from_python_keep_their_types() -> None:
     assert pipeline["SoftmaxClassifier"].classes_met == ["0", "1"]
 
 
-def test_class_labels_of_files() -> None:
-    labels = [3.0, "3", "-3", 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", ""]
-    assert [class_label(y) for y in labels] == [
-        *(3, 3, -3, 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", "")
-    ]
-    for y in (None, math.nan, [1]):
-        with pytest.raises(ValueError, match="label"):
-            class_label(y)
+@pytest.mark.parametrize(
+    ("label", "y"),
+    [
+        *((3, y) for y in (3.0, "3", "03", " 3", "3.0", "3.", "+3", "3e0", "0.3e1")),
+        *((-3, "-3"), (0, "-0"), (0, "000"), (10**18 - 1, "9" * 18), ("9" * 30, "9" * 30 + ".0")),
+        *((2.5, 2.5), ("2.5", "2.5"), ("1e300", "1e300"), (True, True), ("x1", "x1")),
+        *(("news", " news "), ("Paris, France", "Paris, France"), ("none", "none")),
+        *(("1_0", "1_0"), ("٣", "٣"), ("[new]", "[new]"), ("NAN 1", "NAN 1")),
+    ],
+)
+def test_class_labels_of_files(label: Any, y: Any) -> None:
+    assert class_label(y) == label and type(class_label(y)) is type(label)
+
+
+@pytest.mark.parametrize(
+    ("y", "reason"),
+    [
+        *((y, "label is missing") for y in (None, "", "  ")),
+        *((y, "it must be a text or a number") for y in (math.nan, [1])),
+        *(
+            (y, "it stands for a missing value")
+            for y in (
+                *("NaN", "nan", "-nan", "NULL", "null", "None", "N/A", "NA"),
+                *("<NA>", "NaT", "\\N", "?", "inf", "-Infinity"),
+            )
+        ),
+        *((y, "an example has a single label") for y in ("1,2", "1, 2;3", "1;", "['a', 'b']")),
+        ("\ufeff7", "contains a byte order mark"),
+        ("a\nb", "contains a newline"),
+        ("a\x00", r"contains the control character U\+0000"),
+        ("caf\ufffd", "contains a replacement character"),
+    ],
+)
+def test_labels_that_are_no_class(y: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        class_label(y)
+
+
+SEVENS = {
+    "a.svm": "{} 1:1\n",
+    "a.vw": "{} | a\n",
+    "a.jsonl": '{{"x": {{"a": 1}}, "y": {}}}\n',
+    "text.jsonl": '{{"x": {{"a": 1}}, "y": "{}"}}\n',
+    "a.csv": "1,{}\n",
+    "quoted.csv": '1,"{}"\n',
+}
+
+
+def _file(path: Path, labels: Iterable[str]) -> Any:
+    line = SEVENS[path.name]
+    header = "a,y\n" if path.suffix == ".csv" else ""
+    path.write_text(header + "".join(line.format(y) for y in labels))
+    return open_source(path, target="y") if header else open_source(path)
+
+
+@pytest.mark.parametrize("name", SEVENS)
+def test_whole_numbers_are_one_class_in_every_format(tmp_path: Path, name: str) -> None:
+    texts = ["7", "7.0", "8", "7e0"] + ([] if name == "a.jsonl" else ["07", "+7"])
+    model = SoftmaxClassifier()
+    assert streaml1.progressive(model, _file(tmp_path / name, texts)).examples == len(texts)
+    assert model.classes_met == [7, 8] and set(map(type, model.classes_met)) == {int}
+
+
+@pytest.mark.parametrize("known", ["7", "7.0", 7.0, 7])
+def test_models_with_other_spellings_of_a_class(tmp_path: Path, known: Any) -> None:
+    """Models from Python, and those that were saved before there was one rule."""
+    model = SoftmaxClassifier()
+    for k in range(20):
+        model.learn_one({"a": 1.0}, known if k % 2 else "other")
+    model.save(tmp_path / "m")
+    model = streaml1.load(tmp_path / "m")
+    source = _file(tmp_path / "a.csv", ["7", "7.0", "other"])
+    assert evaluate(model, source).examples == 3
+    assert streaml1.progressive(model, source).examples == 3
+    assert model.classes_met == ["other", known]
+    learnt_in_python = [({"a": 1.0}, 7)]
+    streaml1.progressive(model, learnt_in_python)  # labels from Python are left alone
+    assert len(model.classes_met) == (3 if isinstance(known, str) else 2)
+
+
+def test_classes_that_join_late_are_announced(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [({"a": 1.0}, "xy"[k % 2]) for k in range(1300)]
+    rows[500] = ({"a": 1.0}, "early")
+    rows[1100:1300:2] = [({"a": 1.0}, f"new {k}") for k in range(100)]
+    with caplog.at_level("WARNING", "streaml1"):
+        streaml1.progressive(SoftmaxClassifier(), rows)
+    sentences = [record.getMessage() for record in caplog.records]
+    sentences = [sentence for sentence in sentences if "is new at" in sentence]
+    assert len(sentences) == 10
+    assert sentences[0] == "label 'new 0' is new at examples:1101: the model now has 4 labels"
+    assert sentences[9].endswith("13 labels; no further new labels are reported")
 
 
 @pytest.mark.parametrize(

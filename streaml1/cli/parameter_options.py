@@ -44,7 +44,10 @@ def _labels(ctx: click.Context, param: click.Parameter, listed: str | None) -> A
         return None
     from streaml1.sources import class_label
 
-    return [class_label(label.strip()) for label in listed.split(",")]
+    try:
+        return [class_label(label) for label in listed.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def _listed(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -> Any:

@@ -77,6 +77,7 @@ def predict(
 
     if explain and options["predictions"] is not None:
         raise click.UsageError("--explain cannot be combined with --predictions")
+    from streaml1.sources.class_labels import class_text
     from streaml1.training.prediction_records import to_json_label
 
     learner = published(model, options["kafka"])
@@ -92,8 +93,9 @@ def predict(
         best: Hashable = None
         if isinstance(p, dict):
             best = max(p, key=p.__getitem__, default=None)
-            pairs = [[to_json_label(label), probability] for label, probability in p.items()]
-            record = {**place, "label": to_json_label(best), "p": pairs}
+            labels = [to_json_label(class_text(label)) for label in p]
+            pairs = [list(pair) for pair in zip(labels, p.values(), strict=True)]
+            record = {**place, "label": to_json_label(class_text(best)), "p": pairs}
         else:
             record = {**place, key: p}
         explanation = prediction.explanation
@@ -101,7 +103,7 @@ def predict(
             explanation = explanation.get(best)
         if as_json:
             return json.dumps(record | _json_fields(explanation, explain or 0))
-        shown = printable(best) if isinstance(p, dict) else "" if p is None else repr(p)
+        shown = printable(class_text(best)) if isinstance(p, dict) else "" if p is None else repr(p)
         return "\t".join([shown, *_largest(explanation, explain or 0)])
 
     written = options["predictions"] is not None

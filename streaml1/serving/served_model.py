@@ -13,6 +13,7 @@ from typing import Any
 from streaml1.models.frozen import Frozen, FrozenClasses
 from streaml1.optim.tasks import REGRESSION
 from streaml1.serving.model_source import LoadedModel
+from streaml1.sources.class_labels import class_text
 from streaml1.training.prediction_records import to_json_label
 
 __all__ = ["Answer", "ServedModel"]
@@ -98,7 +99,8 @@ class ServedModel:
     def _predict_label(self, x: Features) -> Answer:
         p = self.frozen.predict_proba_one(x)
         best = max(p, key=p.__getitem__, default=None)
-        return {"label": to_json_label(best), "p": [[to_json_label(y), v] for y, v in p.items()]}
+        pairs = [[to_json_label(class_text(y)), v] for y, v in p.items()]
+        return {"label": to_json_label(class_text(best)), "p": pairs}
 
     @property
     def predicts_probability(self) -> bool:

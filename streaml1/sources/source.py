@@ -12,6 +12,7 @@ from streaml1.core import exit_codes as exits
 from streaml1.core.rows import shown as shown_value
 from streaml1.core.types import Floats, Ints, SourcePosition
 from streaml1.features.labels import equals_itself
+from streaml1.sources.class_labels import class_label
 
 __all__ = [
     "GROWING",
@@ -315,9 +316,6 @@ def read_weight(value: Any) -> float:
     return weight
 
 
-MAX_INTEGER_LABEL = 2.0**53
-"""From here on a float stands for several integers, so that different labels could become equal."""
-
 _BINARY: dict[Any, bool] = {0: False, -1: False, 1: True, "0": False, "-1": False, "1": True}
 
 
@@ -368,45 +366,6 @@ def binary_label(y: Any) -> bool:
     if equals_itself(value) and value == 2:
         rule = "recode files with labels 1/2 to 0/1 or -1/1"
     raise ValueError(f"invalid label {shown(y)}: {rule}")
-
-
-def class_label(y: Any) -> Hashable:
-    """Convert a label in a file to one of many classes.
-
-    Parameters
-    ----------
-    y
-        Any text or number. An integer, or the text of one in its usual form, becomes an int.
-
-    Raises
-    ------
-    ValueError
-        If the label is missing, is not hashable, or is a float that other integers are read as,
-        too.
-
-    Examples
-    --------
-    >>> from streaml1.sources.source import class_label
-    >>> class_label(3.0), class_label("3"), class_label("03"), class_label("news")
-    (3, 3, '03', 'news')
-    """
-    if y is None:
-        raise ValueError("the label is missing")
-    if isinstance(y, str):
-        digits = y.removeprefix("-")
-        if len(digits) < 19 and digits.isascii() and digits.isdigit() and str(int(y)) == y:
-            return int(y)
-        return y
-    if isinstance(y, float) and y.is_integer():
-        if abs(y) >= MAX_INTEGER_LABEL:
-            raise ValueError(
-                f"ambiguous label {int(y)}: integer labels must be below 2^53, or be text: in "
-                "quotes in JSON, in any column of CSV"
-            )
-        return int(y)
-    if not isinstance(y, Hashable) or not equals_itself(y):
-        raise ValueError(f"invalid label {shown(y)}: it must be a text or a number")
-    return y
 
 
 def number_label(y: Any) -> float:

@@ -296,10 +296,7 @@ class PartitionSource:
 
     block = BLOCK_ROWS
 
-    @staticmethod
-    def label(y: Any, /) -> Hashable:
-        """Read the label of a multiclass model."""
-        return class_label(y)
+    label: Callable[[Any], Hashable] = staticmethod(class_label)
 
     def __init__(
         self,

@@ -7,6 +7,8 @@
 | `unequal_sizes` | the typical sizes of two columns differ by a factor of more than 10,000 |
 | `constant_label` | all labels are equal |
 | `no_better` | the model is no better than the baseline |
+
+New classes of a multiclass model are announced one by one, see `NewClasses`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 
 from streaml1.core.logging import event
 from streaml1.core.rows import shown
+from streaml1.training.class_reader import NewClasses
 from streaml1.training.feature_sizes import FeatureSizes, LargeValue, largest_size
 from streaml1.training.observers import Batch, Observer, RunStart
 from streaml1.training.report import Report
@@ -73,6 +76,7 @@ class DataChecks(Observer):
 
     def __init__(self) -> None:
         self.sizes = FeatureSizes()
+        self._new_classes = NewClasses()
         self._report: Report | None = None
         self._block: Any = None
         self._ranges: list[tuple[int, int]] = []  # rows of the block that were learnt
@@ -90,6 +94,7 @@ class DataChecks(Observer):
     def on_start(self, start: RunStart) -> None:
         """Note the report, where warnings are kept."""
         self._report, self._name = start.report, str(start.source.name)
+        self._new_classes.on_start(start)
         # What earlier processes of this run have checked.
         self._is_judged = start.report.examples >= JUDGED_AFTER // 2 or start.passes_done > 0
         if start.report.examples >= SIZES_AFTER:
@@ -100,6 +105,7 @@ class DataChecks(Observer):
         """Check labels, and values once there are enough rows to check as arrays."""
         if batch.y is not None:
             self._check_labels(batch.y)
+            self._new_classes.on_batch(batch)
         self._block = batch.block
         lo = batch.lo
         if self._ranges and self._ranges[-1][1] == lo:  # river models learn single rows
@@ -112,6 +118,7 @@ class DataChecks(Observer):
     def on_labels(self, batch: Batch) -> None:
         """Check delayed labels."""
         self._check_labels(batch.y)
+        self._new_classes.on_batch(batch)
         self._judge()
 
     def on_block_end(self) -> None:

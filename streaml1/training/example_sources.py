@@ -7,7 +7,7 @@ arrays, frames or lists.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -94,8 +94,8 @@ class ExampleSource(Protocol):
     name: str
     block: int
 
-    @staticmethod
-    def label(y: Any, /) -> Hashable:
+    @property
+    def label(self) -> Callable[[Any], Hashable]:
         """Read the label of a multiclass model; raise ValueError with one sentence if invalid."""
 
     def blocks(self, size: int, reject: Reject) -> Iterator[Any]:
@@ -157,10 +157,7 @@ def _is_array(x: Any) -> bool:
 class NamedSource:
     """A source of `streaml1.sources`, with those optional members that it has."""
 
-    @staticmethod
-    def label(y: Any, /) -> Hashable:
-        """Read the label of a multiclass model."""
-        return class_label(y)
+    label: Callable[[Any], Hashable] = staticmethod(class_label)
 
     def __init__(self, source: Any) -> None:
         self.name = str(source.name)

@@ -11,6 +11,7 @@ import numpy as np
 
 from streaml1.core.types import Floats
 from streaml1.optim.tasks import REGRESSION
+from streaml1.sources.class_labels import class_text
 from streaml1.sources.kafka.producer import TopicWriter, as_topic
 from streaml1.sources.kafka.topic import Topic
 from streaml1.training.model_adapter import loss_of
@@ -95,7 +96,7 @@ class PredictionRecords(Observer):
     def _prediction_fields(self, p: Floats) -> Iterator[dict[str, Any]]:
         """Yield the fields of each prediction: ``p``, ``value``, or ``label`` and ``p``."""
         if self._loss == "softmax":
-            labels = [to_json_label(label) for label in self._model.classes_met]
+            labels = [to_json_label(class_text(label)) for label in self._model.classes_met]
             return (_multiclass_fields(labels, row) for row in np.asarray(p).tolist())
         p = np.asarray(p, np.float64)
         if self._learns and self._loss in MARGINS:

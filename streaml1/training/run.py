@@ -19,6 +19,7 @@ from streaml1.training.batches import (
 )
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.checkpoint.manager import CheckpointManager, ExtraState
+from streaml1.training.class_reader import ClassReader
 from streaml1.training.config import RunConfig, StopCondition
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import ExampleSource
@@ -115,6 +116,7 @@ class Run:
         self._policy, self._config = policy, config
         self._manager = CheckpointManager(store, source, model, self.observers, extra)
         self._loss = loss_of(self.learner)
+        self._read_class = ClassReader(self.learner, source.label)
         self.report = self._new_report()
         self._learns = learns
         make = batch_learner if learns else batch_predictor
@@ -239,7 +241,7 @@ class Run:
 
     def _feed(self, block: Any) -> None:
         self.observers.on_block_start(block)
-        labelled = label_block(block, self._loss, self.source.label)
+        labelled = label_block(block, self._loss, self._read_class)
         rows = 0
         act = self._rows_function(labelled)
         for lo, rows, p in accepted_batches(labelled, act, self._batch_limit, self._policy):

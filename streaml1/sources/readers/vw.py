@@ -13,12 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.sources.class_labels import MISSING_LABELS
 from streaml1.sources.readers.parsed_lines import NamedLineParser
 from streaml1.sources.source import read_number, read_weight, shown
 from streaml1.text import vw
 from streaml1.text.structural_index import PAD
 
 __all__ = ["VwParser", "parse_vw"]
+
+BANDIT_LABELS = ("shared", "ccb", "slates")
+"""Words in the place of the label that have a meaning of their own in Vowpal Wabbit."""
 
 
 class VwParser(NamedLineParser):
@@ -72,9 +76,9 @@ def parse_vw(
     text
         The line. The feature `b` of the namespace `a` is named `a^b`, as in Vowpal Wabbit's own
         output; a feature of the namespace without a name, ``| b``, is named `b`. A feature without
-        a value has the value 1. The value of a namespace multiplies its features. A feature that
-        occurs twice counts with the sum. The tag is ignored. A label that is not a number is a
-        string.
+        a value has the value 1, and ``color:red`` is the feature `color=red`. The value of a
+        namespace multiplies its features. A feature that occurs twice counts with the sum. The tag
+        is ignored. A label that is not a number is a string.
     require_label
         Whether a line without a label is rejected. Otherwise its label is None.
     texts
@@ -127,10 +131,14 @@ def _parse_head(head: str, require_label: bool) -> tuple[float | str | None, flo
             "it from the bar"
         )
     if len(tokens) > 2:
-        what = "an initial prediction" if len(tokens) == 3 else "unexpected"
+        if len(tokens) == 3:
+            raise ValueError(
+                f"{shown(tokens[2])} before the bar is an initial prediction: only label, "
+                "importance and tag are supported; remove it, or make it a feature and use offset"
+            )
         raise ValueError(
-            f"{shown(tokens[2])} before the bar is {what}: only label, importance and tag are "
-            "supported"
+            f"{shown(tokens[2])} before the bar is unexpected: only label, importance and tag are "
+            "supported; put a bar before the features"
         )
     return _label(tokens[0]), read_weight(tokens[1]) if len(tokens) == 2 else 1.0
 
@@ -140,6 +148,16 @@ def _label(token: str) -> float | str:
         raise ValueError(
             f"label {shown(token)} has a colon: labels with costs or probabilities are not "
             "supported"
+        )
+    if "," in token:
+        raise ValueError(
+            f"label {shown(token)} has a comma: several labels are not supported; write one line "
+            "for each label"
+        )
+    if token in BANDIT_LABELS:
+        raise ValueError(
+            f"label {shown(token)} marks a line of contextual bandits, which are not supported; "
+            "add its features to the lines of the actions"
         )
     try:
         return read_number(token)
@@ -176,17 +194,53 @@ def _add_features(namespace: str, x: dict[str, Any], texts: Collection[str]) -> 
         if not name:
             raise ValueError(f"{shown(token)} has no name: it must be name:value")
         name = prefix + name
+        if colon and _is_category(value):
+            name, colon = f"{name}={value}", ""
         if not prefix and name.partition("=")[0] in texts:
             text = shown(name.partition("=")[0])
             raise ValueError(
                 f"feature {shown(name)} has the name of the raw text {text} or of its n-grams; "
                 "rename it"
             )
-        v = _number(value, f"feature {shown(name)}") * scale if colon else scale
+        v = _value(name, value) * scale if colon else scale
         v += x.get(name, 0.0)
         if not isfinite(v):
             raise ValueError(f"the value of feature {shown(name)} overflows to infinity")
         x[name] = v
+
+
+def _is_category(value: str) -> bool:
+    """Return whether the text after a colon is a category, as `red` in `color:red`.
+
+    It is if it begins with a letter. Anything else is more likely a damaged number, a time or an
+    address, whose colon was not meant to separate a name from a value.
+    """
+    if not value[:1].isalpha() or ":" in value:
+        return False
+    return value not in MISSING_LABELS and value.lower() not in ("nan", "inf", "infinity")
+
+
+def _value(name: str, text: str) -> float:
+    """Return the value of a feature.
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite number.
+    """
+    try:
+        return read_number(text)
+    except ValueError as error:
+        reason = str(error)
+    if not text:
+        remedy = "write its value after the colon, or remove the colon"
+    elif ":" in text or text.startswith("//"):
+        remedy = "colons separate names from values; write %3A for those in names"
+    elif reason == "is not finite" or text in MISSING_LABELS:
+        remedy = "leave the feature out if its value is missing"
+    else:
+        remedy = f"write {name}={text} if it is a category"
+    raise ValueError(f"feature {shown(name)}: {shown(text)} {reason}: {remedy}")
 
 
 def _tokens(text: str) -> list[str]:

@@ -150,7 +150,7 @@ class DelayedLabelRun(Run):
 
     def _parse_label(self, y: Any) -> Any:
         if self._loss == "softmax":
-            return self.source.label(y)
+            return self._read_class(y)
         if self._loss == "poisson":
             return nonnegative_label(y)
         return number_label(y) if self._loss in REGRESSION else binary_label(y)
