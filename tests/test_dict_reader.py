@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -332,10 +333,8 @@ def test_threads_share_the_buffers_of_packed_dicts() -> None:
 INVALID_VALUES: dict[str, Any] = {
     "huge int": 10**400,
     "huge negative int": -(10**400),
-    "nan": float("nan"),
     "inf": float("inf"),
     "-inf": float("-inf"),
-    "numpy nan": np.float64("nan"),
     "float32 inf": np.float32("inf"),
     "1e60": 1e60,
     "-1e60": -1e60,
@@ -351,13 +350,52 @@ INVALID_VALUES: dict[str, Any] = {
     "complex": 1j,
     "object": object(),
     "type": float,
-    "decimal nan": Decimal("nan"),
     "decimal signalling nan": Decimal("snan"),
     "huge decimal": Decimal("1e400"),
     "huge fraction": Fraction(10**400),
-    "number nan": Number(float("nan")),
     "number of a str": Number("text"),  # type: ignore[arg-type]
 }
+
+
+MISSING_VALUES: dict[str, Any] = {
+    "none": None,
+    "nan": float("nan"),
+    "-nan": -float("nan"),
+    "numpy nan": np.float64("nan"),
+    "float32 nan": np.float32("nan"),
+    "decimal nan": Decimal("nan"),
+    "number nan": Number(float("nan")),
+    "NaT": np.datetime64("NaT"),
+    "pandas NA": pd.NA,
+    "pandas NaT": pd.NaT,
+}
+
+
+@pytest.mark.parametrize("case", MISSING_VALUES)
+@pytest.mark.parametrize("bits", [None, 12])
+def test_missing_values_are_absent(case: str, bits: int | None) -> None:
+    missing = MISSING_VALUES[case]
+    cross = [("a", "n")] if case in ("nan", "pandas NA") else None
+    model, twin = (ElasticNetClassifier(l1=1e-3, hash_bits=bits, cross=cross) for _ in range(2))
+    rows: Any = (
+        ({"a": 1.0, "n": missing, "s": "t"}, {"a": 1.0, "s": "t"}),
+        ({"a": missing, "b": 2.0}, {"b": 2.0}),
+        ({3: missing, 5: 1.0}, {5: 1.0}),
+        ({"s": missing}, {}),
+    )
+    for x, without in rows:
+        if cross is not None and 5 in x:
+            continue
+        for row in (x, Dict(x), MappingProxyType(x)):
+            assert model.predict_proba_one(row) == twin.predict_proba_one(without)
+            model.learn_one(row, True)
+            twin.learn_one(without, True)
+            model.learn_many([row, row], [False, True])
+            twin.learn_many([without, without], [False, True])
+            assert model.predict_many([row]) == twin.predict_many([without])
+    assert state(model) == state(twin)
+    assert model.freeze().predict_proba_one(rows[1][0]) == twin.predict_proba_one(rows[1][1])
+    assert model.explain_one(rows[1][0]) == twin.explain_one(rows[1][1])
 
 
 @pytest.mark.parametrize("case", INVALID_VALUES)

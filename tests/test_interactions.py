@@ -844,7 +844,7 @@ def test_wide_integer_ids_cannot_be_crossed(tmp_path: Path) -> None:
 
 
 def test_first_rejected_row_is_reported() -> None:
-    xs = [{"b": 1.0}, {"a=1 x b=2": 1.0}, {"q": float("nan")}]
+    xs = [{"b": 1.0}, {"a=1 x b=2": 1.0}, {"q": float("inf")}]
     with pytest.raises(BadExample, match="reads as a cross") as error:
         ElasticNetClassifier(lr=0.1, cross=[("a", "b")]).learn_many(xs, [True] * 3)
     assert error.value.row == 1

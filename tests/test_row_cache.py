@@ -369,7 +369,7 @@ def test_prediction_without_labels(tmp_path: Path) -> None:
 
 
 def test_rejected_examples_are_left_out(tmp_path: Path) -> None:
-    rows = [({"a": 1.0}, True), ({"a": float("nan")}, True), ({"a": 1.0, 2: 1.0}, False),
+    rows = [({"a": 1.0}, True), ({"a": float("inf")}, True), ({"a": 1.0, 2: 1.0}, False),
             ({"b": 1.0}, [1]), ({"b": 2.0}, False)]  # fmt: skip
     for stop in (2, 3, 4):
         with pytest.raises(BadExample, match=f"examples:{stop}: "):

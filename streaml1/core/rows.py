@@ -116,14 +116,34 @@ _NOT_NUMBERS = np.complexfloating | np.flexible | np.datetime64 | np.timedelta64
 """numpy scalars that are not numbers although `float` converts some of them."""
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for "absent": None, NaN, NaT or pandas.NA.
+
+    Examples
+    --------
+    >>> is_missing(float("nan")), is_missing(None), is_missing(0.0), is_missing("nan")
+    (True, True, False, False)
+    """
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return False
+    try:
+        return bool(value != value)
+    except Exception:  # pandas.NA is neither equal to itself nor different; arrays are both
+        return type(value).__name__ == "NAType"
+
+
 def to_value(name: Hashable, value: Any) -> float:
-    """Convert the value of the feature `name` to a float.
+    """Convert the value of the feature `name` to a float; 0, which means absent, if it is missing.
 
     Raises
     ------
     BadExample
-        If the value is not a number, not finite, or not below 1e50 in magnitude.
+        If the value is not a number, or not below 1e50 in magnitude.
     """
+    if is_missing(value):
+        return 0.0
     kind = type(value)
     is_convertible = hasattr(kind, "__float__") or hasattr(kind, "__index__")
     if not is_convertible or issubclass(kind, _NOT_NUMBERS):
@@ -139,6 +159,8 @@ def to_value(name: Hashable, value: Any) -> float:
         raise BadExample(
             f"the value {shown(value)} of {shown(name)} cannot be converted to a number"
         ) from None
+    if v != v:  # the NaN of an object that equals itself
+        return 0.0
     check_value(name, v)
     return v
 
@@ -147,8 +169,8 @@ def check_value(name: Hashable, v: float) -> None:
     """Raise BadExample unless |v| < 1e50."""
     if v != v:
         raise BadExample(
-            f"the value of {shown(name)} is NaN; omit missing values or pass None "
-            "(for a pandas frame: call convert_dtypes() first)"
+            f"the value of {shown(name)} is NaN; set missing values of a matrix to 0, or pass a "
+            "data frame or dicts, where NaN means absent"
         )
     if not abs(v) < VALUE_LIMIT:
         raise _too_large(repr(v), name)
@@ -161,8 +183,8 @@ def _too_large(text: str, name: Hashable) -> BadExample:
 def numeric_features(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     """Convert an example to numeric features.
 
-    A string value becomes the feature ``name=value`` with value 1, None and zero are dropped, and
-    features that get the same name are added up.
+    A string value becomes the feature ``name=value`` with value 1; None, NaN and zero are dropped,
+    and features that get the same name are added up.
 
     Raises
     ------

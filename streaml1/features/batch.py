@@ -15,6 +15,7 @@ from streaml1.core.rows import (
     BadExample,
     Rows,
     are_valid_values,
+    is_missing,
     max_id,
     numeric_features,
     shown,
@@ -26,6 +27,7 @@ from streaml1.text.parsed_rows import IntRows, NamedRows
 __all__ = [
     "Batch",
     "batch_of",
+    "category_text",
     "checked",
     "to_narwhals",
     "is_frame",
@@ -64,9 +66,13 @@ def is_matrix(X: Any) -> bool:
 
 
 def is_frame(X: Any) -> bool:
-    """Return whether X is a data frame."""
+    """Return whether X is a data frame that holds its rows."""
     # Look at the type: reading `columns` of a polars LazyFrame emits a performance warning.
-    return hasattr(type(X), "columns") and not is_matrix(X)
+    kind = type(X)
+    if not hasattr(kind, "columns") or is_matrix(X) or hasattr(kind, "collect"):
+        return False
+    # A batch of Arrow and a relation of DuckDB have columns, too, but are no frames of narwhals.
+    return kind.__name__ != "RecordBatch" and "duckdb" not in kind.__module__
 
 
 def batch_of(X: Any) -> Batch:
@@ -190,9 +196,9 @@ def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
 
     def batch() -> Batch:
         names = list(places)
-        rows = Rows(
-            np.array(ids, np.uint32), np.array(values, np.float64), np.array(ends, np.uint64)
-        )
+        numbers = np.array(values, np.float64)
+        numbers[np.isnan(numbers)] = 0.0  # NaN means absent; `plain_rows` drops zeros
+        rows = Rows(np.array(ids, np.uint32), numbers, np.array(ends, np.uint64))
         return Batch(plain_rows(rows, names.__getitem__), names)
 
     for i, x in enumerate(xs):
@@ -226,7 +232,10 @@ def _from_frame(X: Any) -> Batch:
         names = list(X.columns)
         if len(set(names)) < len(names):
             raise _twice(names)
-        return checked(_from_matrix(X.sparse.to_coo()), names.__getitem__)._replace(names=names)
+        matrix = X.sparse.to_coo()
+        if matrix.dtype.kind == "f":
+            matrix.data = np.nan_to_num(matrix.data, nan=0.0, posinf=math.inf, neginf=-math.inf)
+        return checked(_from_matrix(matrix), names.__getitem__)._replace(names=names)
     frame = to_narwhals(X)
     places: dict[Hashable, int] = {}
     n = len(frame)
@@ -254,13 +263,11 @@ def to_narwhals(X: Any) -> Any:
     Raises
     ------
     TypeError
-        If two columns share a name, or the frame is lazy.
+        If two columns share a name.
     """
     import narwhals as nw
     from narwhals.exceptions import DuplicateError
 
-    if hasattr(type(X), "collect"):
-        raise TypeError(f"X is a {type(X).__name__}, which holds no rows yet; collect() it first")
     try:
         return nw.from_native(X, eager_only=True)
     except DuplicateError:
@@ -274,13 +281,26 @@ def _twice(names: list[Hashable]) -> TypeError:
 
 
 def column_values(series: Any) -> list[Any]:
-    """Return the values of a column, with None for absent values."""
-    native = getattr(series.to_native(), "dtype", None)
+    """Return the values of a column, with None for missing values and categories as text."""
     values: list[Any] = series.to_list()
-    if isinstance(native, np.dtype) and native.kind in "fiub":
-        return values
-    null = _absent(series, native)
-    return [None if is_null else value for value, is_null in zip(values, null, strict=True)]
+    if _is_category(series):
+        return [None if is_missing(value) else category_text(value) for value in values]
+    return [None if is_missing(value) else value for value in values]
+
+
+def category_text(value: Any) -> str:
+    """Return a category as text: whole numbers without ``.0``.
+
+    A column of ints has floats as soon as one of its values is missing.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _is_category(series: Any) -> bool:
+    """Return whether a column holds categories, whatever their type."""
+    return type(series.dtype).__name__ in ("Categorical", "Enum")
 
 
 def _head(rows: Rows, n: int) -> Rows:
@@ -324,29 +344,21 @@ def _column(
             there = there.cast(nw.Float64)
         numbers[~absent] = there.to_numpy().astype(np.float64)
     else:
-        return _objects(name, series.to_list(), _absent(series, native), places, bad)
+        return _objects(name, column_values(series), places, bad)
+    numbers[np.isnan(numbers)] = 0.0
     place = places.setdefault(name, len(places))
     return np.full(n, place, np.uint32), numbers
-
-
-def _absent(series: Any, native: Any) -> list[bool]:
-    """Return which values of a column are absent; in an object column a NaN is a value."""
-    null: list[bool] = series.is_null().to_list()
-    if native != np.dtype(object):
-        return null
-    return [is_null and not isinstance(v, float) for is_null, v in zip(null, series, strict=True)]
 
 
 def _objects(
     name: Hashable,
     values: list[Any],
-    null: list[bool],
     places: dict[Hashable, int],
     bad: list[BadExample],
 ) -> tuple[Any, Any]:
     ids, numbers = np.zeros(len(values), np.uint32), np.zeros(len(values))
     for i, value in enumerate(values):
-        if null[i]:
+        if value is None:
             continue
         feature = name
         if isinstance(value, str):

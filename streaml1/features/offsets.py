@@ -40,7 +40,7 @@ def split_example(x: Mapping[Hashable, Any], name: Hashable) -> tuple[float, dic
     value = rest.pop(name, None)
     if isinstance(value, str):
         raise BadExample(f"the offset {shown(name)} must be a number, got {shown(value)}")
-    return 0.0 if value is None else to_value(name, value), rest
+    return to_value(name, value), rest
 
 
 def split_batch(batch: Batch, name: Hashable) -> tuple[Batch, Floats]:

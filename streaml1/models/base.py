@@ -154,7 +154,7 @@ class OnlineModel(SharedParameters, base.Base):
         ----------
         x
             Features by name. Values are numbers; a string value `v` of the name `n` is the feature
-            `n=v` with value 1; None means absent.
+            `n=v` with value 1; None and NaN mean absent.
         y
             The label: False, True, 0 or 1 for a classifier, a number for a regressor.
         w

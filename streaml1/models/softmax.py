@@ -151,7 +151,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         ----------
         x
             Features by name. Values are numbers; a string value `v` of the name `n` is the feature
-            `n=v` with value 1; None means absent.
+            `n=v` with value 1; None and NaN mean absent.
         y
             The label: a string, a number, or any other hashable object.
         w

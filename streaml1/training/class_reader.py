@@ -50,9 +50,17 @@ class ClassReader:
 
     def __init__(self, learner: Any, read: Callable[[Any], Hashable]) -> None:
         self._learner, self._read = learner, read
-        self._matches_text = read is class_label
         self._known: list[Hashable] = []
         self._aliases: dict[Hashable, str] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Note the classes that the model has now; call it before the labels of each block."""
+        if self._read is not class_label or not hasattr(self._learner, "classes_met"):
+            return
+        known = [*self._learner.classes_met, *(getattr(self._learner, "classes", None) or ())]
+        if known != self._known:
+            self._known, self._aliases = known, _aliases(known)
 
     def __call__(self, y: Any) -> Hashable:
         """Return the class of a label.
@@ -63,12 +71,7 @@ class ClassReader:
             If the label is invalid; the text is one sentence.
         """
         label = self._read(y)
-        if not self._matches_text or type(label) is not int:
-            return label
-        known = [*self._learner.classes_met, *(getattr(self._learner, "classes", None) or ())]
-        if known != self._known:
-            self._known, self._aliases = known, _aliases(known)
-        return self._aliases.get(label, label)
+        return self._aliases.get(label, label) if self._aliases else label
 
 
 def _aliases(known: list[Hashable]) -> dict[Hashable, str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.hashing import name_hash
+from streaml1.core.rows import is_missing
 from streaml1.core.types import Floats
 from streaml1.features.batch import is_frame, is_matrix, to_narwhals
 from streaml1.sources.readers.events import Event
@@ -200,7 +201,7 @@ def _numbers(row: Any) -> list[tuple[Hashable, float]]:
     for name, value in (x or {}).items():
         if isinstance(value, str):
             pairs.append((f"{name}={value}", 1.0))
-        elif value is not None and value:
+        elif not is_missing(value) and value:
             pairs.append((name, float(value)))
     return pairs
 
@@ -209,7 +210,7 @@ def numbers_of(x: Any, lo: int, hi: int) -> list[tuple[str, Floats]]:
     """Return the numeric columns of consecutive rows of a frame."""
     frame = to_narwhals(x)[lo:hi]
     return [
-        (name, frame[name].to_numpy().astype(np.float64))
+        (name, np.nan_to_num(frame[name].to_numpy().astype(np.float64), posinf=0.0, neginf=0.0))
         for name in frame.columns
         if frame[name].dtype.is_numeric()
     ]
@@ -302,7 +303,7 @@ def _large_in_dicts(rows: Sequence[Any], lo: int, limit: float) -> list[LargeVal
     for row in _suspects(rows, limit):
         x = rows[row].x if isinstance(rows[row], Event) else rows[row]
         for name, value in (x or {}).items():
-            if type(value) in _TEXTS or -limit <= value <= limit:
+            if isinstance(value, str) or is_missing(value) or -limit <= value <= limit:
                 continue
             size = abs(float(value))
             if name not in found or size > found[name].size:

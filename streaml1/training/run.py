@@ -241,6 +241,7 @@ class Run:
 
     def _feed(self, block: Any) -> None:
         self.observers.on_block_start(block)
+        self._read_class.refresh()
         labelled = label_block(block, self._loss, self._read_class)
         rows = 0
         act = self._rows_function(labelled)

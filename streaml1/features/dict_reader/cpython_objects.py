@@ -152,9 +152,13 @@ def collect(context: Any, x: Any, keys: Any, texts: Any) -> Any:
 
 @inlined
 def number_of(context: Any, value: Any, kind: Any) -> Any:
-    """Return the value of an object: 1 for str, 0 for None, NaN if the fast path does not apply."""
+    """Return the value of an object: 1 for str, 0 if it is absent, NaN if the fast path fails.
+
+    None and a float that is NaN are absent.
+    """
     if kind == context[FLOAT] or kind == context[FLOAT64]:
-        return load_f64(value + np.uint64(_FLOAT))
+        v = load_f64(value + np.uint64(_FLOAT))
+        return v if v == v else 0.0
     if kind == context[STR]:
         return 1.0
     if kind == context[INT]:

@@ -208,7 +208,7 @@ def _add_count(x: dict[Hashable, Any], name: str, count: float) -> None:
     value = x.get(name)
     if isinstance(value, str):
         _add_count(x, f"{name}={value}", 1.0)
-    elif value is not None:
+    else:
         count += to_value(name, value)
         check_value(name, count)
     x[name] = count

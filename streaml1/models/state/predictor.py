@@ -20,6 +20,7 @@ from streaml1.core.rows import (
 )
 from streaml1.core.types import Floats
 from streaml1.features import dict_reader
+from streaml1.features.arrow_frames import frame_rows
 from streaml1.features.batch import Batch, batch_of, checked
 from streaml1.features.dedup import masked_rows, plain_rows
 from streaml1.features.dedup_text import without_repeats
@@ -299,6 +300,7 @@ class Predictor:
 
     def batch(self, X: Any, learns: bool = False) -> Batch:
         """Convert X to a batch, see `batch_of`; `learns` enables the checks of learning."""
+        X = frame_rows(X)
         try:
             return batch_of(X) if self.ngrams is None else ngram_batch(self.ngrams, X)
         except BadExample as bad:

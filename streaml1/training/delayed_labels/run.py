@@ -150,6 +150,7 @@ class DelayedLabelRun(Run):
 
     def _parse_label(self, y: Any) -> Any:
         if self._loss == "softmax":
+            self._read_class.refresh()
             return self._read_class(y)
         if self._loss == "poisson":
             return nonnegative_label(y)

@@ -1,0 +1,410 @@
+"""Data frames with columns of text to rows, by a kernel that reads their Arrow memory.
+
+`streaml1.features.batch` reads frames of any library, value by value; it defines what they mean.
+Where pyarrow is installed, frames that hold strings or categories are read here instead, as the
+text of a file is: no Python object is made for a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaml1.core.hashing import name_hashes
+from streaml1.core.jit import COMPILED
+from streaml1.core.rows import is_missing
+from streaml1.core.types import Bytes, Hashes
+from streaml1.features.batch import category_text, is_frame, is_matrix
+from streaml1.text.arrow import (
+    CODES,
+    N_FIELDS,
+    NUMBERS,
+    SLACK,
+    TEXTS_32,
+    TEXTS_64,
+    VIEWS,
+    read_columns,
+)
+from streaml1.text.parsed_rows import NamedRows, Spans
+
+__all__ = ["arrow_batches", "as_frame", "frame_rows", "is_stream", "table_dicts", "table_rows"]
+
+MAX_NAME_BYTES = 2**31
+"""Spans have offsets of 32 bits; `batch` reads larger frames."""
+
+MANY = 1000
+"""Rows from which a dictionary with more entries than rows is decoded."""
+
+BATCH_ROWS = 8192
+"""Rows that are read at once from a data set of the package datasets."""
+
+
+def is_stream(X: Any) -> bool:
+    """Return whether X holds rows for which it has to be read: a batch, a relation, a lazy frame.
+
+    Anything with the Arrow interface is one, except for frames.
+    """
+    kind = type(X)
+    if is_matrix(X) or is_frame(X):
+        return False
+    is_column = kind.__name__ in ("Series", "ChunkedArray")
+    if _is_hugging_face(X):
+        return True
+    return hasattr(kind, "collect") or (hasattr(kind, "__arrow_c_stream__") and not is_column)
+
+
+def _is_hugging_face(X: Any) -> bool:
+    """Return whether X is a data set of the package datasets, which has an interface of its own."""
+    kind = type(X)
+    return kind.__module__.startswith("datasets.") and hasattr(kind, "with_format")
+
+
+def as_frame(X: Any) -> Any:
+    """Return a stream as a frame that holds its rows, and anything else unchanged.
+
+    Raises
+    ------
+    TypeError
+        If X is a lazy frame of another library than polars, or pyarrow is not installed.
+    """
+    if not is_stream(X):
+        return X
+    if type(X).__module__.startswith("polars."):
+        return X.collect()
+    if hasattr(type(X), "collect"):
+        raise TypeError(f"X is a {type(X).__name__}, which holds no rows yet; collect() it first")
+    pyarrow = _pyarrow()
+    if pyarrow is None:
+        raise TypeError(
+            f"X is a {type(X).__name__}: install pyarrow to read it (pip install 'streaml1[arrow]')"
+        )
+    if _is_hugging_face(X):
+        return pyarrow.Table.from_batches(arrow_batches(X))
+    return pyarrow.table(X)
+
+
+def frame_rows(X: Any) -> Any:
+    """Return a frame with columns of text as rows, and anything else unchanged.
+
+    The rows equal those of `batch_of`, which also names what is wrong with other frames.
+    """
+    X = as_frame(X)
+    if not COMPILED or not is_frame(X) or not _has_texts(X):
+        return X
+    pyarrow = _pyarrow()
+    if pyarrow is None:
+        return X
+    try:
+        table = _table(X)
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
+        return X  # columns of several types, lone surrogates
+    rows = table_rows(table)
+    return X if rows is None else rows
+
+
+def arrow_batches(X: Any) -> Iterator[Any]:
+    """Yield the rows of a frame or a stream as record batches of pyarrow; needs pyarrow.
+
+    Raises
+    ------
+    pyarrow.ArrowException
+        If a column holds values of several types.
+    """
+    import pyarrow
+
+    if _is_hugging_face(X):
+        for table in X.with_format("arrow").iter(batch_size=BATCH_ROWS):
+            yield from table.to_batches()
+    elif is_stream(X) and hasattr(type(X), "collect_batches"):
+        for frame in X.collect_batches(maintain_order=True):
+            yield from _table(frame).to_batches()
+    elif is_frame(X) or hasattr(type(X), "collect"):
+        yield from _table(as_frame(X)).to_batches()
+    else:
+        yield from pyarrow.RecordBatchReader.from_stream(X)
+
+
+def _table(X: Any) -> Any:
+    """Convert a frame to a pyarrow.Table; the index of a pandas frame is left out."""
+    import pyarrow
+
+    if type(X).__module__.startswith("pandas."):
+        return pyarrow.Table.from_pandas(X, preserve_index=False, nthreads=1)
+    return pyarrow.table(X)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        return None
+    return pyarrow
+
+
+def _has_texts(X: Any) -> bool:
+    """Return whether a frame of pandas, polars or pyarrow has columns of text, and str names."""
+    library = type(X).__module__.partition(".")[0]
+    if library == "pandas":
+        names, types = list(X.columns), list(X.dtypes)
+        if any(hasattr(kind, "fill_value") for kind in types):  # a sparse column
+            return False
+        is_text = [not isinstance(kind, np.dtype) or kind.kind == "O" for kind in types]
+    elif library == "polars":
+        names, is_text = X.columns, [not kind.is_numeric() for kind in X.dtypes]
+    elif library == "pyarrow":
+        names, is_text = X.column_names, [_is_text(kind) for kind in X.schema.types]
+    else:
+        return False
+    return any(is_text) and len(set(names)) == len(names) and {*map(type, names)} == {str}
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_dictionary)
+    return any(test(kind) for test in tests)
+
+
+# Columns
+
+
+class _Column(NamedTuple):
+    """A column as `read_columns` takes it, and the arrays that its addresses refer to."""
+
+    kind: Any
+    name: str
+    """With an equals sign at its end, for texts."""
+    data: int
+    offsets: int
+    end: int
+    validity: int
+    bit: int
+    max_bytes: int
+    """An upper bound on the bytes of its names."""
+    owners: tuple[Any, ...]
+    entries: Any = None
+    """For codes: the entries of the dictionary, as an array of strings."""
+
+
+def table_rows(table: Any, categorical: Sequence[str] = ()) -> NamedRows | None:
+    """Return the rows of a pyarrow.Table; None if a column has another type than text or number.
+
+    Parameters
+    ----------
+    table
+        The table.
+    categorical
+        Columns whose values are categories even if they are numbers.
+    """
+    n = len(table)
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        found = _column(name, array, n, name in categorical)
+        if found is None:
+            return None
+        columns.append(found)
+    return _rows(columns, n, table, categorical)
+
+
+def _column(name: str, array: Any, n: int, is_category: bool) -> _Column | None:
+    import pyarrow
+    from pyarrow import types
+
+    kind = getattr(array, "type", None)
+    if hasattr(array, "chunks") or kind is None:  # too long for one array
+        return None
+    if types.is_dictionary(kind):
+        if len(array.dictionary) > max(n, MANY) and _is_text(kind.value_type):
+            return _column(name, array.dictionary_decode(), n, True)
+        return _codes(name, array)
+    if types.is_string_view(kind):
+        return _views(name, array)
+    if types.is_string(kind) or types.is_large_string(kind):
+        return _texts(name, array)
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    if is_category and not types.is_nested(kind):
+        return _codes(name, array.dictionary_encode())
+    if types.is_null(kind):
+        is_number, array = True, array.cast(pyarrow.float64())
+    return _numbers(name, array) if is_number else None
+
+
+def _numbers(name: str, array: Any) -> _Column:
+    import pyarrow
+
+    if pyarrow.types.is_boolean(array.type):
+        array = array.cast(pyarrow.uint8())
+    floats = array.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+    floats = np.ascontiguousarray(floats, np.float64)
+    return _Column(NUMBERS, name, floats.ctypes.data, 0, 0, 0, 0, 0, (floats,))
+
+
+def _texts(name: str, array: Any) -> _Column:
+    import pyarrow
+
+    is_large = pyarrow.types.is_large_string(array.type)
+    validity, offsets, data = array.buffers()
+    n, first = len(array), array.offset
+    size = 8 if is_large else 4
+    begin, end, max_bytes = 0, 0, 0
+    if n and offsets is not None:
+        bounds = np.frombuffer(offsets, np.int64 if is_large else np.int32)
+        max_bytes = int(bounds[first + n]) - int(bounds[first])
+        begin = 0 if data is None else data.address
+        end = 0 if data is None else begin + data.size
+    has_nulls = array.null_count > 0 and validity is not None
+    prefix = f"{name}="
+    return _Column(
+        TEXTS_64 if is_large else TEXTS_32, prefix, begin,
+        0 if offsets is None else offsets.address + size * first, end,
+        validity.address if has_nulls else 0, first, max_bytes + n * len(prefix.encode()), (array,),
+    )  # fmt: skip
+
+
+def _views(name: str, array: Any) -> _Column:
+    n, first = len(array), array.offset
+    validity, views, *data = array.buffers()
+    places = [(0, 0) if b is None else (b.address, b.address + b.size) for b in data]
+    buffers = np.array(places, np.uint64).reshape(-1, 2)
+    begin = end = max_bytes = 0
+    if n:
+        begin, end = views.address + 16 * first, views.address + views.size
+        sizes = np.frombuffer(views, np.int32)[4 * first : 4 * (first + n) : 4]
+        max_bytes = int(np.maximum(sizes, 0).sum(dtype=np.int64))
+    has_nulls = array.null_count > 0 and validity is not None
+    prefix = f"{name}="
+    return _Column(
+        VIEWS, prefix, begin, buffers.ctypes.data, end, validity.address if has_nulls else 0,
+        first, max_bytes + n * len(prefix.encode()), (array, buffers),
+    )  # fmt: skip
+
+
+def _codes(name: str, array: Any) -> _Column:
+    """Return a column of categories, whose entries become names once each."""
+    import pyarrow
+
+    entries = array.dictionary
+    if not _is_text(entries.type):
+        texts = [
+            None if value is None or value != value else category_text(value)
+            for value in entries.to_pylist()
+        ]
+        entries = pyarrow.array(texts, pyarrow.large_string())
+    elif not pyarrow.types.is_large_string(entries.type):
+        entries = entries.cast(pyarrow.large_string())
+    indices = array.indices.cast(pyarrow.int64()).fill_null(-1)
+    codes = np.ascontiguousarray(indices.to_numpy(zero_copy_only=False), np.int64)
+    bound = _texts(name, entries).max_bytes
+    return _Column(CODES, f"{name}=", codes.ctypes.data, 0, 0, 0, 0, bound, (codes,), entries)
+
+
+# Rows
+
+
+class _Names:
+    """Memory for names."""
+
+    def __init__(self, prefixes: bytes, size: int) -> None:
+        self.bytes: Bytes = np.empty(len(prefixes) + size + SLACK, np.uint8)
+        self.bytes[: len(prefixes)] = np.frombuffer(prefixes, np.uint8)
+        self.start = self.bytes.ctypes.data
+        self.next = self.start + len(prefixes)
+
+
+class _Arrays(NamedTuple):
+    """The features that the kernel has written."""
+
+    hashes: Hashes
+    values: Any
+    spans: Spans
+    indptr: Any
+    has_large: bool
+
+
+def _rows(
+    columns: list[_Column], n: int, table: Any, categorical: Sequence[str]
+) -> NamedRows | None:
+    raw = [column.name.encode() for column in columns]
+    sizes = [*map(len, raw)]
+    begins = [sum(sizes[:k]) for k in range(len(raw))]
+    size = sum(column.max_bytes for column in columns)
+    if size + sum(sizes) >= MAX_NAME_BYTES:
+        return None
+    names = _Names(b"".join(raw), size + SLACK)
+    described = np.zeros((N_FIELDS, len(columns)), np.uint64)
+    hashes: Any = name_hashes([column.name for column in columns]) if columns else []
+    owners = []
+    for k, column in enumerate(columns):
+        offsets, end = column.offsets, column.end
+        if column.entries is not None:
+            entry_hashes, entry_spans = _entries(column, names, names.start + begins[k], sizes[k])
+            offsets, end = entry_spans.ctypes.data, entry_hashes.ctypes.data
+            owners.append((entry_hashes, entry_spans))
+        described[:, k] = [
+            column.kind, names.start + begins[k], sizes[k], hashes[k], column.data, offsets, end,
+            column.validity, column.bit,
+        ]  # fmt: skip
+    found = _read(described, n, names)
+    del owners  # the kernel has read their memory by address
+    lines = np.arange(n).view(np.uint8)
+    positions = np.arange(0, 8 * n, 8)
+
+    def parse_line(number: bytes) -> tuple[dict[Hashable, Any]]:
+        row = int(np.frombuffer(number.ljust(8, b"\n"), np.int64)[0])
+        return (table_dicts(table.slice(row, 1), categorical)[0],)
+
+    return NamedRows(
+        found.hashes, found.values, found.indptr, names.bytes, found.spans, lines, positions,
+        positions + 8, parse_line, table.column_names, values_checked=not found.has_large,
+        distinct_names=not any("=" in name for name in table.column_names),
+    )  # fmt: skip
+
+
+def _entries(column: _Column, names: _Names, prefix: int, size: int) -> tuple[Hashes, Spans]:
+    """Return hash and span of each entry of a dictionary; the span of a missing one is 0."""
+    texts = _texts(column.name[:-1], column.entries)
+    described = np.array(
+        [[texts.kind, prefix, size, 0, texts.data, texts.offsets, texts.end, texts.validity,
+          texts.bit]], np.uint64,
+    ).T.copy()  # fmt: skip
+    n = len(column.entries)
+    found = _read(described, n, names)
+    hashes, spans = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
+    is_given = np.diff(found.indptr) > 0
+    hashes[is_given], spans[is_given] = found.hashes, found.spans
+    return hashes, spans
+
+
+def _read(described: Any, n: int, names: _Names) -> _Arrays:
+    """Call the kernel."""
+    size = n * described.shape[1] + 8
+    hashes, values, spans = np.empty(size, np.uint64), np.empty(size), np.empty(size, np.uint64)
+    indptr = np.empty(n + 1, np.int64)
+    k, after, has_large = read_columns(
+        described, np.uint64(n), np.uint64(names.start), np.uint64(names.next), hashes, values,
+        spans, indptr,
+    )  # fmt: skip
+    names.next, k = int(after), int(k)
+    return _Arrays(hashes[:k], values[:k], spans[:k], indptr, bool(has_large))
+
+
+def table_dicts(table: Any, categorical: Sequence[str] = ()) -> list[dict[Hashable, Any]]:
+    """Return the rows of a pyarrow.Table as dicts, with categories as text.
+
+    Errors need them, and interpreters without compiled kernels.
+    """
+    from pyarrow import types
+
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        values = column.to_pylist()
+        if name in categorical or types.is_dictionary(column.type):
+            values = [None if is_missing(value) else category_text(value) for value in values]
+        columns.append(values)
+    names = table.column_names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] or [
+        {} for _ in range(len(table))
+    ]

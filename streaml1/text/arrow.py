@@ -1,0 +1,157 @@
+"""Columns of Arrow memory to rows of hashed names.
+
+Arrow stores a column of strings as one buffer of characters and one of offsets. `read_columns`
+reads such buffers where they are: no Python object is made for a value, and rows come out as they
+do from a parser of text, with the same hashes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.jit import inlined, kernel
+from streaml1.core.rows import VALUE_LIMIT
+from streaml1.core.simd import load_f64, load_u8, load_u64, loadu_u64, prefetch_at, store_u64
+from streaml1.text.byte_names import UNHASHED, copy_short_bytes
+from streaml1.text.feature_spans import hash_pending_names
+
+__all__ = ["CODES", "N_FIELDS", "NUMBERS", "SLACK", "TEXTS_32", "TEXTS_64", "VIEWS", "read_columns"]
+
+NUMBERS, CODES, TEXTS_32, TEXTS_64, VIEWS = map(np.uint64, range(5))
+"""Kinds of columns: floats; indices into a dictionary; strings with offsets of 32 and 64 bits;
+strings as views, which contain up to 12 characters and point to longer texts."""
+
+KIND, PREFIX, SIZE, HASH, DATA, OFFSETS, END, VALIDITY, BIT = map(np.uint64, range(9))
+N_FIELDS = 9
+
+SLACK = 32
+"""Bytes that copies may write after a name."""
+
+_ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 3, 4, 7, 8, 16))
+_INLINE = np.uint64(12)  # characters of a view that points to no buffer
+_OFFSET_BITS, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+_AHEAD = np.uint64(512)  # bytes between a text and what is prefetched
+_NO_CODE = np.uint64(2**64 - 1)
+
+
+@kernel
+def read_columns(
+    columns: Any, n: Any, start: Any, names: Any, hashes: Any, values: Any, spans: Any, indptr: Any
+) -> Any:
+    """Write the features of `n` rows, row by row, in the order of the columns.
+
+    Parameters
+    ----------
+    columns
+        Describes the columns, uint64, shape (9, columns). KIND; PREFIX and SIZE: the address and
+        the length of the name, for strings with an equals sign at its end; HASH of the name, for
+        numbers. DATA is the address of the floats, of the codes (int64, -1 if missing), of the
+        characters or of the views. OFFSETS is that of the offsets, of the spans of a dictionary, or
+        of pairs of addresses, where each buffer of a view begins and ends. END is the address after
+        the characters or the views, or that of the hashes of a dictionary; the span of an entry
+        that is missing is 0. VALIDITY is the address of the bitmap of strings that are not missing,
+        or 0, and BIT the bit of the first row.
+    start
+        The address that spans count from.
+    names
+        The address where names of strings are written; there is room for all, and for `SLACK`.
+    hashes, values, spans
+        Receive the features. Missing values and zeros are left out.
+    indptr
+        Receives where the features of each row begin.
+
+    Returns
+    -------
+    The number of features, the address after the last name, and whether a value exceeds what models
+    accept.
+    """
+    k, has_large = _ZERO, False
+    width = np.uint64(columns.shape[1])
+    indptr[0] = 0
+    # Invariant: the rows before `row` are written, their features are those up to k.
+    for row in range(np.uint64(n)):
+        first = k
+        for column in range(width):
+            kind = columns[KIND, column]
+            if kind == NUMBERS:
+                v = load_f64(columns[DATA, column] + _EIGHT * row)
+                if v == v and v != 0.0:
+                    has_large |= not abs(v) < VALUE_LIMIT
+                    hashes[k] = columns[HASH, column]
+                    values[k] = v
+                    prefix = columns[PREFIX, column] - start
+                    spans[k] = (prefix << _OFFSET_BITS) | columns[SIZE, column]
+                    k += _ONE
+            elif kind == CODES:
+                code = load_u64(columns[DATA, column] + _EIGHT * row)
+                if code != _NO_CODE:
+                    span = load_u64(columns[OFFSETS, column] + _EIGHT * code)
+                    hashes[k] = load_u64(columns[END, column] + _EIGHT * code)
+                    values[k] = 1.0
+                    spans[k] = span
+                    k += np.uint64(span != _ZERO)
+            elif _is_valid(columns, column, row):
+                begin, end, readable = _text(columns, column, row)
+                name = names
+                prefix = columns[PREFIX, column]
+                names = copy_short_bytes(prefix, prefix + columns[SIZE, column], names)
+                names = _copy_text(begin, end, readable, names)
+                prefetch_at(begin + _AHEAD)
+                hashes[k] = UNHASHED
+                values[k] = 1.0
+                spans[k] = ((name - start) << _OFFSET_BITS) | (names - name)
+                k += _ONE
+        hash_pending_names(hashes, spans, start, first, k)
+        indptr[row + _ONE] = k
+    return k, names, has_large
+
+
+@inlined
+def _is_valid(columns: Any, column: Any, row: Any) -> bool:
+    bitmap = columns[VALIDITY, column]
+    if not bitmap:
+        return True
+    bit = columns[BIT, column] + row
+    return bool((load_u8(bitmap + (bit >> _THREE)) >> (bit & _SEVEN)) & _ONE)
+
+
+@inlined
+def _text(columns: Any, column: Any, row: Any) -> Any:
+    """Return where a string begins and ends, and where its readable memory ends."""
+    data, offsets, readable = columns[DATA, column], columns[OFFSETS, column], columns[END, column]
+    if columns[KIND, column] == TEXTS_32:
+        both = loadu_u64(offsets + (row << np.uint64(2)))
+        return data + (both & _LOW), data + (both >> _OFFSET_BITS), readable
+    if columns[KIND, column] == TEXTS_64:
+        at = offsets + _EIGHT * row
+        return data + loadu_u64(at), data + loadu_u64(at + _EIGHT), readable
+    view = data + _SIXTEEN * row
+    size = loadu_u64(view) & _LOW
+    if size <= _INLINE:
+        return view + _FOUR, view + _FOUR + size, readable
+    place = loadu_u64(view + _EIGHT)  # the number of the buffer, and the offset in it
+    buffer = offsets + _SIXTEEN * (place & _LOW)
+    begin = loadu_u64(buffer) + (place >> _OFFSET_BITS)
+    return begin, begin + size, loadu_u64(buffer + _EIGHT)
+
+
+@inlined
+def _copy_text(begin: Any, end: Any, readable: Any, destination: Any) -> Any:
+    """Copy a text; what follows the address `readable` may be unmapped.
+
+    Copies of whole words read up to 16 bytes too many, so the last texts of a buffer are copied
+    byte by byte.
+    """
+    if end + _SIXTEEN <= readable and begin + _SIXTEEN <= readable:
+        return copy_short_bytes(begin, end, destination)
+    while begin + _EIGHT <= end:
+        store_u64(destination, loadu_u64(begin))
+        begin += _EIGHT
+        destination += _EIGHT
+    while begin < end:
+        store_u64(destination, load_u8(begin))
+        begin += _ONE
+        destination += _ONE
+    return destination

@@ -1,0 +1,200 @@
+"""Data frames read from their Arrow memory, held to the reader of values in `features.batch`."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1 import BadExample, ElasticNetClassifier, SoftmaxClassifier
+from streaml1.core.jit import COMPILED
+from streaml1.features.arrow_frames import frame_rows, table_rows
+from streaml1.features.batch import batch_of
+from streaml1.text.parsed_rows import NamedRows
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="kernels are not compiled")
+
+
+def named(X: Any) -> list[dict[str, float]]:
+    """Return the rows of a frame as the kernel reads them, by name."""
+    rows = frame_rows(X)
+    assert isinstance(rows, NamedRows)
+    hashes, values, indptr = rows.csr()
+    names = rows.feature_names(slice(None))
+    assert len(names) == len(hashes)
+    found = []
+    for lo, hi in zip(indptr[:-1], indptr[1:], strict=True):
+        x: dict[str, float] = {}
+        for name, value in zip(names[lo:hi], values[lo:hi].tolist(), strict=True):
+            x[name] = x.get(name, 0.0) + value
+        found.append(x)
+    return found
+
+
+def by_value(X: Any) -> list[dict[Any, float]]:
+    """Return the rows of a frame as `batch_of` reads them."""
+    batch = batch_of(X)
+    assert batch.names is not None
+    names = [batch.names[k] for k in batch.rows.ids.tolist()]
+    pairs = list(zip(names, batch.rows.values.tolist(), strict=True))
+    ends = batch.rows.indptr.tolist()
+    return [dict(pairs[lo:hi]) for lo, hi in zip(ends[:-1], ends[1:], strict=True)]
+
+
+texts = st.none() | st.text(max_size=20) | st.text("abc", min_size=11, max_size=14)
+numbers = st.none() | st.floats(-1e49, 1e49) | st.just(math.nan)
+integers = st.none() | st.integers(-(2**63), 2**63 - 1)
+
+
+def _series(kind: str, values: list[Any], dtype: Any = None) -> Any:
+    if kind == "pandas":
+        return pd.Series(values, dtype=dtype)
+    return pl.Series(values, dtype=dtype)
+
+
+@st.composite
+def frames(draw: Any) -> Any:
+    """Draw a frame of any library with a column of text, from a slice of a longer one."""
+    library = draw(st.sampled_from(["pandas", "polars", "pyarrow"]))
+    n = draw(st.integers(1, 12))
+
+    def column(values: Any) -> list[Any]:
+        drawn: list[Any] = draw(st.lists(values, min_size=n, max_size=n))
+        return drawn
+
+    is_pandas = library == "pandas"
+    columns = {
+        "text": _series(library, column(texts), draw(st.sampled_from(["str", object]))
+                        if is_pandas else pl.String),
+        "category é": _series(library, column(texts), "category" if is_pandas else pl.Categorical),
+        "float": _series(library, column(numbers), float if is_pandas else pl.Float64),
+        "int": _series(library, column(integers), "Int64" if is_pandas else pl.Int64),
+        "bool": _series(library, column(st.none() | st.booleans()),
+                        "boolean" if is_pandas else pl.Boolean),
+        "nothing": _series(library, [None] * n, object if is_pandas else pl.Null),
+    }  # fmt: skip
+    names = draw(st.permutations(list(columns)))[: draw(st.integers(1, len(columns)))]
+    names += [] if "text" in names else ["text"]
+    frame: Any = (pd if is_pandas else pl).DataFrame({name: columns[name] for name in names})
+    if is_pandas and draw(st.booleans()):
+        codes = pd.Categorical(column(st.none() | st.sampled_from([3, 15706])))
+        frame["ints"] = codes
+    lo = draw(st.integers(0, n))
+    frame = frame[lo:] if is_pandas else frame.slice(lo)
+    return frame.to_arrow() if library == "pyarrow" else frame
+
+
+@given(frames())
+def test_kernel_equals_reading_by_value(X: Any) -> None:
+    assert named(X) == by_value(X)
+
+
+def test_rows_equal_dicts() -> None:
+    """Dicts of rows, which errors need, agree with the features."""
+    X = pd.DataFrame({"s": ["a", None, ""], "c": pd.Categorical([3, 5, None]), "v": [1.0, 0, 2]})
+    rows = frame_rows(X)
+    assert list(rows) == [{"s": "a", "c": "3", "v": 1.0}, {"s": None, "c": "5", "v": 0.0},
+                          {"s": "", "c": None, "v": 2.0}]  # fmt: skip
+    assert rows[1:][0] == rows[1] and rows.take(np.array([2]))[0] == rows[2]
+
+
+def test_texts_at_the_end_of_memory() -> None:
+    """The last texts of a buffer are copied without reading past its end."""
+    for size in (*range(20), 100):
+        for kind in (pa.string(), pa.large_string(), pa.string_view()):
+            raw = pa.array(["é" + "x" * size, "y" * size], pa.string()).cast(kind)
+            names = [f"a={text}" for text in raw.to_pylist()]
+            assert [*map(list, named(pa.table({"a": raw})))] == [[name] for name in names]
+
+
+def test_columns_in_several_chunks() -> None:
+    table = pa.table({"a": ["u", "v", None], "c": pa.array(["p", "q", "p"]).dictionary_encode()})
+    other = pa.table({"a": [None, "w"], "c": pa.array(["r", None]).dictionary_encode()})
+    whole = pa.concat_tables([table, other, table.slice(1, 0)])
+    assert named(whole) == by_value(whole)
+    assert named(whole.slice(1, 3)) == by_value(whole)[1:4]
+    assert named(whole.slice(5)) == []
+
+
+def test_a_large_dictionary_of_few_rows_is_decoded() -> None:
+    values = pa.array([f"v{k}" for k in range(5000)])
+    codes = pa.DictionaryArray.from_arrays(pa.array([4999, None, 3]), values)
+    assert named(pa.table({"c": codes})) == [{"c=v4999": 1.0}, {}, {"c=v3": 1.0}]
+
+
+def test_numbers_as_categories() -> None:
+    table = pa.table({"day": [3, None, 15706], "x": [3, 1, 2], "s": ["a", "b", "c"]})
+    rows = table_rows(table, ["day"])
+    assert rows is not None
+    assert rows.feature_names(slice(None)) == ["day=3", "x", "s=a", "x", "s=b", "day=15706", "x",
+                                               "s=c"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        pd.DataFrame({"a": [1.0, 2.0]}),  # without text, `batch_of` maps columns to slots at once
+        pd.DataFrame({"a": ["x", 1.0]}),
+        pd.DataFrame({0: ["x", "y"]}),
+        pd.DataFrame({"a": ["x", "\ud800"]}, dtype=object),
+        pd.DataFrame({"a": ["x", "y"], "v": pd.to_datetime(["2020", "2021"])}),
+        pa.table({"a": ["x"], "l": [[1.0]]}),
+        pa.table([pa.array(["x"]), pa.array(["y"])], ["a", "a"]),
+    ],
+    ids=["numbers", "mixed", "int names", "surrogate", "dates", "nested", "names twice"],
+)
+def test_other_frames_are_read_by_value(X: Any) -> None:
+    assert frame_rows(X) is X or isinstance(X, pa.Table)
+    assert not isinstance(frame_rows(X), NamedRows)
+
+
+@pytest.mark.parametrize("options", [{}, {"hash_bits": 10}, {"cross": [("s", "t")]},
+                                     {"text": ["t"], "ngrams": 2}, {"offset": "v"}])  # fmt: skip
+def test_models_learn_the_same_from_frames_and_dicts(options: dict[str, Any]) -> None:
+    random = np.random.default_rng(0)
+    columns = {
+        "s": random.choice(["red", "green", "blue", None], 200).tolist(),
+        "t": random.choice(["one two", "a longer text than eight", "", None], 200).tolist(),
+        "v": random.choice([0.0, 1.5, math.nan], 200).tolist(),
+    }
+    y = (random.random(200) < 0.5).tolist()
+    dicts = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for X in (pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)):
+        model, twin = (ElasticNetClassifier(l1=1e-4, **options) for _ in range(2))
+        p = model.progressive_many(X, y)
+        assert p.tolist() == twin.progressive_many(dicts, y).tolist()
+        assert model.weights == twin.weights and model.n_features_seen == twin.n_features_seen
+        assert np.asarray(model.predict_proba_many(X)).tolist() == (
+            twin.predict_proba_many(dicts).tolist()
+        )
+        model._engine.check()
+
+
+def test_classes_and_invalid_values() -> None:
+    X = pd.DataFrame({"s": ["a", "b", "c"], "v": [1.0, 1e60, math.inf]})
+    model = SoftmaxClassifier()
+    before = pickle.dumps(model)
+    with pytest.raises(BadExample, match="the value 1e.60 of 'v' is too large") as error:
+        model.learn_many(X, ["x", "y", "z"])
+    assert error.value.row == 1 and pickle.dumps(model) == before
+    model.learn_many(X[:1], ["x"])
+    assert model.classes_met == ["x"] and set(model.weights) <= {"s=a", "v"}
+
+
+def test_explanations_of_frames() -> None:
+    random = np.random.default_rng(1)
+    columns = {f"c{k}": random.choice(list("abcdefgh"), 300).tolist() for k in range(20)}
+    columns["n"] = random.normal(size=300).tolist()
+    X = pl.DataFrame(columns)
+    model = ElasticNetClassifier(l1=1e-4)
+    model.learn_many(X, random.random(300) < 0.5)
+    dicts = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    assert model.explain_many(X) == model.explain_many(dicts)
