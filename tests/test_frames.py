@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, SoftmaxClassifier
 from streaml1.core.jit import COMPILED
 from streaml1.features.arrow_frames import frame_rows, table_rows
 from streaml1.features.batch import batch_of
+from streaml1.sources import SourceError
 from streaml1.text.parsed_rows import NamedRows
+from streaml1.training import evaluate, predictions
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="kernels are not compiled")
 
@@ -187,6 +190,97 @@ def test_classes_and_invalid_values() -> None:
     assert error.value.row == 1 and pickle.dumps(model) == before
     model.learn_many(X[:1], ["x"])
     assert model.classes_met == ["x"] and set(model.weights) <= {"s=a", "v"}
+
+
+# Frames with a column of labels, as sources
+
+COLUMNS = {
+    "s": ["red", "green", None, "red"] * 5,
+    "day": [1, 2, 3, 2] * 5,
+    "v": [1.0, math.nan, 0.5, 2.0] * 5,
+    "w": [1.0, 2.0, 0.5, 1.0] * 5,
+    "y": [1, 0, 1, 1] * 5,
+}
+ROLES: Any = {"target": "y", "weight": "w", "categorical": "day"}
+
+
+class Dataset:
+    """What this package needs of a data set of the package datasets."""
+
+    __module__ = "datasets.arrow_dataset"
+
+    def with_format(self, kind: str) -> Dataset:
+        assert kind == "arrow"
+        return self
+
+    def iter(self, batch_size: int) -> Any:
+        yield from (pa.table(COLUMNS).slice(lo, 3) for lo in range(0, 20, 3))
+
+
+def _sources(kind: str) -> Any:
+    table = pa.table(COLUMNS)
+    if kind == "duckdb":
+        return pytest.importorskip("duckdb").connect().from_arrow(table)
+    return {
+        "pandas": lambda: pd.DataFrame(COLUMNS),
+        "polars": lambda: pl.DataFrame(COLUMNS),
+        "lazy": lambda: pl.LazyFrame(COLUMNS),
+        "datasets": Dataset,
+        "pyarrow": lambda: table,
+        "reader": table.to_reader,
+        "batches": lambda: table.to_batches(max_chunksize=3),
+        "generator": lambda: (pl.DataFrame(COLUMNS)[lo : lo + 3] for lo in range(0, 20, 3)),
+    }[kind]()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["pandas", "polars", "lazy", "pyarrow", "reader", "batches", "generator", "duckdb", "datasets"],
+)
+def test_frames_as_sources(kind: str) -> None:
+    twin = ElasticNetClassifier(l1=1e-4)
+    for s, day, v, w, y in zip(*COLUMNS.values(), strict=True):
+        twin.learn_one({"s": s, "day": str(day), "v": v}, y, w)
+    model = ElasticNetClassifier(l1=1e-4)
+    assert streaml1.progressive(model, _sources(kind), **ROLES).examples == 20
+    assert model.weights == twin.weights
+    report = streaml1.Consumer(ElasticNetClassifier(), _sources(kind), **ROLES).run()
+    assert report.examples == 20
+    assert evaluate(model, _sources(kind), **ROLES).examples == 20
+    found = [prediction.p for prediction in predictions(model, _sources(kind), **ROLES)]
+    dicts = [{"s": s, "day": str(day), "v": v} for s, day, v, *_ in
+             zip(*COLUMNS.values(), strict=True)]  # fmt: skip
+    assert found == model.predict_proba_many(dicts)[:, 1].tolist()
+
+
+def test_pairs_of_frames_and_labels() -> None:
+    frame = pd.DataFrame(COLUMNS)
+    X, y = frame[["s", "v"]], frame["y"]
+    model, twin = ElasticNetClassifier(), ElasticNetClassifier()
+    pairs = ((X[lo : lo + 8], y[lo : lo + 8]) for lo in range(0, 20, 8))
+    assert streaml1.progressive(model, pairs).examples == 20
+    streaml1.progressive(twin, (X, y))
+    assert model.weights == twin.weights
+    streaml1.progressive(model, (pl.LazyFrame(COLUMNS).select("s", "v"), y))
+    streaml1.progressive(model, (Dataset(), y))
+    with pytest.raises(BadExample, match="examples:10: invalid label 2"):
+        streaml1.progressive(model, [(X[:8], y[:8]), (X[:4], np.array([1, 2, 0, 1]))])
+
+
+def test_unreadable_frames() -> None:
+    frame = pd.DataFrame(COLUMNS)
+    model = ElasticNetClassifier()
+    with pytest.raises(SourceError, match="^rows: use --target COLUMN to name the label column"):
+        streaml1.progressive(model, frame)
+    frame["s"] = pd.Series(["a", 1.0] * 10, dtype=object)
+    with pytest.raises(SourceError, match="^rows: the frame cannot be converted to Arrow: "):
+        streaml1.progressive(model, frame, **ROLES)
+    with pytest.raises(SourceError, match="got a int after data frames; give frames only"):
+        streaml1.progressive(model, [pl.DataFrame(COLUMNS), 5], **ROLES)
+    assert model.n_iterations == 20
+    invalid = pl.DataFrame({**COLUMNS, "w": [1.0] * 12 + [-1.0] * 8})
+    report = streaml1.progressive(model, [pl.DataFrame(COLUMNS), invalid], bad="skip", **ROLES)
+    assert (report.examples, report.rejected) == (32, 8)
 
 
 def test_explanations_of_frames() -> None:

@@ -39,6 +39,7 @@ PARTS = {
     "solvers": "bench_solvers.bench_solvers",
     "checkpoint": "bench_checkpoint.bench_checkpoint",
     "text": "bench_text.bench_text",
+    "frames": "bench_frames.bench_frames",
     "cross": "bench_cross.bench_cross",
 }
 """Module and function of each part; a module is imported only when its part runs."""

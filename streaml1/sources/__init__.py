@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1.core.option_fields import document_options, option_names, parameter_entries
+from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, arrow_format
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.readers.csv import CsvParser
@@ -59,10 +60,13 @@ FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".rows": "rows",
+    ".parquet": PARQUET,
+    ".arrow": ARROW,
+    ".feather": ARROW,
 }
 """Format of a file by the suffix of its name."""
 
-TEXT_FORMATS = ("csv", "jsonl", "vw")
+TEXT_FORMATS = ("csv", "jsonl", "vw", PARQUET, ARROW)
 """Formats that can hold raw text."""
 
 
@@ -78,11 +82,11 @@ def open_source(
     ----------
     spec : str, Path or list of them
         Path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, ``.tsv``, each
-        also compressed by gzip, zstd, bzip2 or xz; or ``.rows``, written by
-        `streaml1.training.convert`), ``-`` for standard input, or a name with one of the prefixes
-        in `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``. A list of files, a
-        directory or a pattern such as ``part-*.csv`` is read as one source; the files of a
-        directory and of a pattern are sorted by name.
+        also compressed by gzip, zstd, bzip2 or xz; ``.parquet``, ``.arrow``, ``.feather``; or
+        ``.rows``, written by `streaml1.training.convert`), ``-`` for standard input, or a name with
+        one of the prefixes in `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``.
+        A list of files, a directory or a pattern such as ``part-*.csv`` is read as one source; the
+        files of a directory and of a pattern are sorted by name.
     options : SourceOptions, optional
         How to read it.
     {options}
@@ -213,6 +217,8 @@ def _open_file(name: str, options: SourceOptions) -> Source:
             shown = "standard input" if name == "-" else name
             raise SourceError(f"a .rows file must be an uncompressed file on a disk, got {shown}")
         return RowsFile(name)
+    if kind in (PARQUET, ARROW):
+        return _open_arrow(name, kind, compressed, texts, options)
     if kind == "csv":
         parser: Any = _csv_parser(name, texts, options)
     else:
@@ -223,13 +229,26 @@ def _open_file(name: str, options: SourceOptions) -> Source:
 
 def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOptions) -> None:
     given = _column_options_text(options)
-    if given is not None and kind != "csv":
+    has_columns = ("csv",) if options.delimiter is not None else ("csv", PARQUET, ARROW)
+    if given is not None and kind not in has_columns:
         raise SourceError(f"{given} apply to CSV files only, not to {name} ({kind})")
     if options.events and kind != "jsonl":
         raise SourceError(f"delayed labels need JSON lines or a topic, got {name} ({kind})")
     if texts and kind not in TEXT_FORMATS:
         remedy = "; use the file it was converted from" if kind == "rows" else ""
         raise SourceError(f"text features need CSV, JSON lines or VW, got {name} ({kind}){remedy}")
+
+
+def _open_arrow(
+    name: str, kind: str, compressed: bool, texts: tuple[str, ...], options: SourceOptions
+) -> ArrowFile:
+    if name == "-" or compressed:
+        shown = "standard input" if name == "-" else name
+        raise SourceError(f"a {kind} file must be an uncompressed file on a disk, got {shown}")
+    return ArrowFile(
+        name, kind, text=texts, target=options.target, categorical=options.categorical,
+        weight=options.weight, require_label=options.require_label, ignore=options.ignore,
+    )  # fmt: skip
 
 
 def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> CsvParser:
@@ -255,6 +274,8 @@ class _FileFormat(NamedTuple):
 
 def _file_format(name: str, format: str | None) -> _FileFormat:
     """Return the format of a file and the program that its suffix says has compressed it."""
+    if format is None and (found := arrow_format(name)) is not None:
+        return _FileFormat(found, None)
     uncompressed, codec = split_suffix(name if format is None else f".{format}")
     kind = FORMATS.get(uncompressed[uncompressed.rfind(".") :])
     if kind is not None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import streaml1.datasets  # noqa: F401  (registers `stdlib` and `data:...` as sources)
 from streaml1.core.rows import shown
 from streaml1.core.types import Ints
+from streaml1.features.arrow_frames import as_frame
 from streaml1.features.batch import is_frame, is_matrix
 from streaml1.models.class_labels import as_label
 from streaml1.sources import (
@@ -29,6 +30,13 @@ from streaml1.sources import (
 from streaml1.sources.kafka.records import Origin
 from streaml1.sources.row_cache.row_file import RowsFile
 from streaml1.sources.source import Example, blocks_of, read_weight
+from streaml1.training.frame_source import (
+    FrameSource,
+    TableRows,
+    each_table,
+    holds_tables,
+    is_table,
+)
 
 __all__ = [
     "BLOCK_ROWS",
@@ -109,9 +117,10 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
     ----------
     source
         A name, a list of names of files, a source that is open already, ``(X, y)`` or
-        ``(X, y, w)``, or an iterable of ``(x, y)`` or ``(x, y, {"w": weight})``.
+        ``(X, y, w)``, a frame with a column of labels, or an iterable of ``(x, y)`` or
+        ``(x, y, {"w": weight})``, or of frames.
     options
-        How to read a source that is given by name.
+        How to read a source that is given by name, and the roles of the columns of frames.
 
     Raises
     ------
@@ -128,8 +137,10 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
         return NamedSource(source)
     if isinstance(source, tuple) and len(source) in (2, 3) and _is_array(source[0]):
         return ArraySource(*source)
+    if is_table(source):
+        return FrameSource(source, options)
     if isinstance(source, Iterable):
-        return IterableSource(source)
+        return IterableSource(source, options)
     raise TypeError(
         "source must be a name, an iterable of (x, y), or a matrix or frame with its labels, got "
         f"an object of type {type(source).__name__}"
@@ -151,7 +162,7 @@ def _require_texts(source: Any, wanted: Sequence[str]) -> None:
 
 
 def _is_array(x: Any) -> bool:
-    return is_matrix(x) or is_frame(x) or isinstance(x, list)
+    return is_matrix(x) or is_table(x) or isinstance(x, list)
 
 
 class NamedSource:
@@ -174,7 +185,10 @@ class NamedSource:
 
 
 class IterableSource:
-    """An iterable of ``(x, y)`` or ``(x, y, {"w": weight})``, such as a river data set."""
+    """An iterable of ``(x, y)`` or ``(x, y, {"w": weight})``, such as a river data set.
+
+    It may also yield frames with a column of labels, or pairs of a frame and its labels.
+    """
 
     block = BLOCK_ROWS
 
@@ -183,8 +197,9 @@ class IterableSource:
         """Read the label of a multiclass model."""
         return as_label(y)
 
-    def __init__(self, examples: Iterable[Any]) -> None:
+    def __init__(self, examples: Iterable[Any], options: SourceOptions) -> None:
         kind = type(examples)
+        self._options = options
         self.name = "examples" if kind.__module__ == "builtins" else kind.__name__
         self._examples = examples
         self._was_read = False
@@ -203,10 +218,28 @@ class IterableSource:
                 "object whose __iter__ returns a new iterator"
             )
         self._was_read = True
-        return blocks_of(self._parse(reject), self.name, size)
+        return self._blocks(size, reject)
 
-    def _parse(self, reject: Reject) -> Iterator[Example]:
-        for number, example in enumerate(self._examples, start=1):
+    def _blocks(self, size: int, reject: Reject) -> Iterator[Any]:
+        items = iter(self._examples)
+        for first in items:
+            whole = itertools.chain([first], items)
+            if holds_tables(first):
+                return (yield from self._frame_blocks(each_table(whole), size, reject))
+            return (yield from blocks_of(self._parse(whole, reject), self.name, size))
+
+    def _frame_blocks(self, frames: Iterable[Any], size: int, reject: Reject) -> Iterator[Any]:
+        rows = TableRows(self.name, self._options)
+        for frame in frames:
+            if isinstance(frame, tuple):
+                pair = ArraySource(*frame, name=self.name, first=rows.n_read)
+                yield from pair.blocks(size, reject)
+                rows.n_read += len(pair)
+            else:
+                yield from rows.blocks(frame, size, reject)
+
+    def _parse(self, examples: Iterable[Any], reject: Reject) -> Iterator[Example]:
+        for number, example in enumerate(examples, start=1):
             try:
                 x, y, w = _parse_example(example)
             except ValueError as error:
@@ -277,8 +310,11 @@ class ArraySource:
         """Read the label of a multiclass model."""
         return as_label(y)
 
-    def __init__(self, x: Any, y: Any, w: Any = None) -> None:
-        self.name = "rows"
+    def __init__(
+        self, x: Any, y: Any, w: Any = None, *, name: str = "rows", first: int = 0
+    ) -> None:
+        self.name, self._first = name, first
+        x = as_frame(x)
         self._x = x.tocsr() if hasattr(x, "tocsr") else x
         self._n = len(x) if isinstance(x, list) else int(x.shape[0])
         self.d = int(x.shape[1]) if is_matrix(x) else None
@@ -287,12 +323,16 @@ class ArraySource:
             if column is not None and len(column) != self._n:
                 raise ValueError(f"got {len(column)} {what} for {self._n} rows")
 
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._n
+
     def blocks(self, size: int, reject: Reject) -> Iterator[RowBlock]:
         """Read from the start, at most `size` rows at a time."""
         for lo in range(0, self._n, size):
             hi = min(self._n, lo + size)
             w = None if self._w is None else self._w[lo:hi]
-            lines = range(lo + 1, hi + 1)
+            lines = range(self._first + lo + 1, self._first + hi + 1)
             yield RowBlock(slice_rows(self._x, lo, hi), self._y[lo:hi], w, self.name, lines)
 
 

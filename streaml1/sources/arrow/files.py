@@ -1,0 +1,174 @@
+"""Parquet and Arrow IPC (Feather) files, read a batch at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from streaml1.sources.arrow.tables import TableReader, require_pyarrow
+from streaml1.sources.source import Block, Lost, Numbered, Reject, check_block_size
+
+__all__ = ["ARROW", "PARQUET", "ArrowFile", "arrow_format", "tables_of"]
+
+PARQUET, ARROW = "parquet", "arrow"
+
+MAGIC = {b"PAR1": PARQUET, b"ARROW1": ARROW}
+"""Formats by the first bytes of their files."""
+
+DIGESTED = 2**16
+"""Bytes at the end of a file that tell it from others: the footer lists all parts of the file."""
+
+
+def arrow_format(path: str | Path) -> str | None:
+    """Return the format of a file by its first bytes, or None."""
+    try:
+        if not Path(path).is_file():  # reading from a pipe would take its bytes away
+            return None
+        with open(path, "rb") as file:
+            head = file.read(8)
+    except OSError:
+        return None
+    return next((format for magic, format in MAGIC.items() if head.startswith(magic)), None)
+
+
+class ArrowFile(Numbered):
+    """The rows of a Parquet or Arrow IPC file.
+
+    Parameters
+    ----------
+    name
+        The path.
+    format
+        `PARQUET` or `ARROW`.
+    target, categorical, weight, require_label, ignore, text
+        As for `TableReader`.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or a role does not fit.
+    """
+
+    block = 8192
+
+    def __init__(self, name: str, format: str, *, text: tuple[str, ...] = (), **roles: Any) -> None:
+        self.name = name
+        self.texts = text
+        self._format = format
+        pyarrow = require_pyarrow(name)
+        try:
+            with self._open() as file:
+                schema = file.schema_arrow if format == PARQUET else file.schema
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise Lost(f"{name} is not a valid {self._what} file: {_sentence(error)}") from None
+        self._reader = TableReader(name, schema, text=text, **roles)
+        self._digest = self._footer_digest()
+
+    @property
+    def _what(self) -> str:
+        return "Parquet" if self._format == PARQUET else "Arrow IPC"
+
+    def _open(self) -> Any:
+        if self._format == PARQUET:
+            from pyarrow import parquet
+
+            # A buffer for whole row groups would take memory by their size.
+            return parquet.ParquetFile(self.name, pre_buffer=False)
+        from pyarrow import ipc, memory_map
+
+        return ipc.open_file(memory_map(self.name))
+
+    def _footer_digest(self) -> str:
+        size = os.path.getsize(self.name)
+        with open(self.name, "rb") as file:
+            file.seek(max(0, size - DIGESTED))
+            return hashlib.sha256(file.read() + size.to_bytes(8, "little")).hexdigest()
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal for a position to be valid, by name."""
+        return {"source": self._format, "sha256": self._digest, **self._reader.roles}
+
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
+        """Yield blocks of at most `size` rows, from the position that `begin` has set."""
+        check_block_size(size)
+        skipped, self._skipped = self._skipped, 0
+        return self._read(size, skipped, reject)
+
+    def _read(self, size: int, skipped: int, reject: Reject) -> Iterator[Block]:
+        pyarrow = require_pyarrow(self.name)
+        if self._footer_digest() != self._digest:
+            raise Lost(f"{self.name} was replaced while it was read; start again")
+        batches = self._parquet_batches if self._format == PARQUET else self._ipc_batches
+        first = skipped
+        try:
+            with self._open() as file:
+                for table in tables_of(batches(file, size, skipped), size):
+                    yield from self._reader.blocks(table, first, reject)
+                    first += len(table)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise Lost(f"{self.name}, after row {first}: {_sentence(error)}") from None
+
+    def _parquet_batches(self, file: Any, size: int, skipped: int) -> Iterator[Any]:
+        """Yield the rows after the first `skipped` ones, without reading the groups before them."""
+        metadata = file.metadata
+        groups = range(metadata.num_row_groups)
+        before = 0
+        while groups and before + metadata.row_group(groups[0]).num_rows <= skipped:
+            before += metadata.row_group(groups[0]).num_rows
+            groups = groups[1:]
+        if not groups:
+            return
+        columns = self._reader.columns
+        batches = file.iter_batches(size, row_groups=list(groups), columns=columns)
+        yield from _after(batches, skipped - before)
+
+    def _ipc_batches(self, file: Any, size: int, skipped: int) -> Iterator[Any]:
+        columns = self._reader.columns
+        batches = (file.get_batch(k).select(columns) for k in range(file.num_record_batches))
+        yield from _after(batches, skipped)
+
+
+def tables_of(batches: Iterable[Any], size: int) -> Iterator[Any]:
+    """Gather record batches into tables of `size` rows; the last one may have fewer.
+
+    Rows before an exception are delivered before it is raised.
+    """
+    import pyarrow
+
+    pending: list[Any] = []
+    n = 0
+    try:
+        for batch in batches:
+            lo = 0
+            while lo < len(batch):
+                part = batch.slice(lo, size - n)
+                pending.append(part)
+                lo += len(part)
+                n += len(part)
+                if n == size:
+                    done, pending, n = pending, [], 0
+                    yield pyarrow.Table.from_batches(done)
+    except Exception:
+        if pending:
+            yield pyarrow.Table.from_batches(pending)
+        raise
+    if pending:
+        yield pyarrow.Table.from_batches(pending)
+
+
+def _after(batches: Iterator[Any], skipped: int) -> Iterator[Any]:
+    """Yield the rows of batches after the first `skipped` ones."""
+    for batch in batches:
+        if skipped >= len(batch):
+            skipped -= len(batch)
+            continue
+        yield batch.slice(skipped)
+        skipped = 0
+
+
+def _sentence(error: BaseException) -> str:
+    """Return the first line of an error of pyarrow."""
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

@@ -1,0 +1,202 @@
+"""The columns of a pyarrow.Table as features, labels and sample weights."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.jit import COMPILED
+from streaml1.core.types import Floats
+from streaml1.features.arrow_frames import table_dicts, table_rows
+from streaml1.sources.readers.csv_schema import check_roles, list_columns
+from streaml1.sources.readers.label_texts import LabelTexts
+from streaml1.sources.source import Block, Reject, SourceError, read_weight
+
+__all__ = ["TableReader", "require_pyarrow"]
+
+_INDEX = re.compile(r"__index_level_[0-9]+__")
+
+
+def require_pyarrow(name: str) -> Any:
+    """Import pyarrow.
+
+    Raises
+    ------
+    SourceError
+        If it is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError:
+        raise SourceError(
+            f"{name} needs pyarrow: install it with pip install 'streaml1[arrow]'"
+        ) from None
+    return pyarrow
+
+
+class TableReader:
+    """Makes blocks of the rows of tables with the same columns.
+
+    Strings and dictionaries are categories, numbers and booleans are numbers. The index of a pandas
+    frame is ignored.
+
+    Parameters
+    ----------
+    name
+        The source, for errors.
+    schema
+        The columns, a pyarrow.Schema.
+    target, weight, categorical, ignore, text
+        The roles of columns, as for `CsvParser`.
+    require_label
+        Whether the target is required. Otherwise labels are None.
+
+    Raises
+    ------
+    SourceError
+        If a role does not fit, or a column is neither a number nor a text.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: Any,
+        target: str | None = None,
+        categorical: Iterable[str] = (),
+        weight: str | None = None,
+        require_label: bool = True,
+        ignore: Iterable[str] = (),
+        text: Iterable[str] = (),
+    ) -> None:
+        self.name = name
+        self._target, self._weight = target, weight
+        self._require_label = require_label
+        self._categorical = list(dict.fromkeys([*categorical, *text]))
+        header = list(schema.names)
+        ignored = dict.fromkeys(ignore)
+        if target is None and require_label:
+            raise SourceError(
+                f"{name}: use --target COLUMN to name the label column; {list_columns(header)}"
+            )
+        single = (("target", target), ("weight", weight))
+        roles = [(role, column) for role, column in single if column is not None]
+        roles += [("categorical", column) for column in self._categorical]
+        roles += [("ignored", column) for column in ignored]
+        check_roles(header, roles, name)
+        self._features = [
+            column
+            for column in header
+            if column not in (target, weight, *ignored) and not _INDEX.fullmatch(column)
+        ]
+        self._decimals = [c for c in self._features if _is_decimal(schema.field(c).type)]
+        for column in self._features:
+            if header.count(column) > 1:
+                raise SourceError(f"{name} has several columns {column!r}; rename all but one")
+            self._require_readable(column, schema.field(column).type)
+        used = [*self._features, *(column for _, column in single if column is not None)]
+        self.columns = [column for column in header if column in used]
+        self.roles = {
+            "target": target, "weight": weight, "categorical": sorted(self._categorical),
+            "ignore": sorted(ignored),
+        }  # fmt: skip
+
+    def _require_readable(self, column: str, kind: Any) -> None:
+        from pyarrow import types
+
+        option = shlex.quote(column)
+        tests = (
+            types.is_integer, types.is_floating, types.is_boolean, types.is_string, types.is_null,
+            types.is_large_string, types.is_string_view, types.is_dictionary, types.is_decimal,
+        )  # fmt: skip
+        if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+            raise SourceError(
+                f"{self.name}: column {column!r} holds values of the type {kind}: use --ignore "
+                f"{option}"
+            )
+        if column not in self._categorical and not any(test(kind) for test in tests):
+            raise SourceError(
+                f"{self.name}: column {column!r} holds values of the type {kind}: use --ignore "
+                f"{option}, or --categorical {option} if few of them are different"
+            )
+
+    def blocks(self, table: Any, first: int, reject: Reject) -> Iterator[Block]:
+        """Yield the rows of a table: one block, unless some have an invalid weight.
+
+        Parameters
+        ----------
+        table
+            The columns `columns` of some rows.
+        first
+            How many rows of the source are before them.
+        reject
+            Called for each row with an invalid weight, once the rows before it are delivered.
+        """
+        n = len(table)
+        features = table.select(self._features)
+        for column in self._decimals:
+            k = self._features.index(column)
+            features = features.set_column(k, column, table[column].cast("float64"))
+        x: Any = table_rows(features, self._categorical) if COMPILED else None
+        if x is None:
+            x = table_dicts(features, self._categorical)
+        y = [None] * n if self._target is None else _labels(table[self._target])
+        w: Floats | None = None
+        faults: dict[int, str] = {}
+        if self._weight is not None:
+            w, faults = _weights(table[self._weight])
+        lines = range(first + 1, first + n + 1)
+        lo = 0
+        for hi in (*faults, n):
+            if hi > lo:
+                own = None if w is None else w[lo:hi]
+                yield Block(x[lo:hi], y[lo:hi], own, self.name, lines[lo:hi])
+            if hi in faults:
+                reject(f"{self.name}:{lines[hi]}", faults[hi], lines[hi], None)
+            lo = hi + 1
+
+
+def _weights(column: Any) -> tuple[Floats, dict[int, str]]:
+    """Return the sample weights, and by row what is wrong with invalid ones."""
+    weights = np.zeros(len(column))
+    faults: dict[int, str] = {}
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            weights[row] = read_weight(value)
+        except ValueError as error:
+            faults[row] = str(error)
+    return weights, faults
+
+
+def _is_decimal(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_decimal(kind))
+
+
+def _labels(column: Any) -> Any:
+    """Return labels: an array of numbers, `LabelTexts`, or a list if some are missing."""
+    import pyarrow
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        column, kind = column.dictionary_encode(), None
+    elif types.is_dictionary(kind):
+        kind = None
+    if kind is None:
+        array = column.combine_chunks()
+        array = array if isinstance(array, pyarrow.Array) else array.unify_dictionaries().chunk(0)
+        texts = array.dictionary.to_pylist()
+        if all(text is None or isinstance(text, str) for text in texts):
+            codes = array.indices.cast("int64").fill_null(len(texts))
+            return LabelTexts(codes.to_numpy(zero_copy_only=False), [*texts, None])
+        return array.to_pylist()
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    if is_number and not column.null_count:
+        return column.to_numpy()
+    labels: list[Hashable | None] = column.to_pylist()
+    return labels

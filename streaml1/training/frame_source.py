@@ -1,0 +1,105 @@
+"""Examples from data frames, one frame or many after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any
+
+from streaml1.features.arrow_frames import arrow_batches, is_stream
+from streaml1.features.batch import is_frame
+from streaml1.models.class_labels import as_label
+from streaml1.sources import Reject, SourceError, SourceOptions
+from streaml1.sources.arrow.files import tables_of
+from streaml1.sources.arrow.tables import TableReader, require_pyarrow
+
+__all__ = ["FrameSource", "TableRows", "each_table", "holds_tables", "is_table"]
+
+BLOCK = 8192
+
+
+def is_table(given: Any) -> bool:
+    """Return whether an object is a frame, or a stream of rows such as a lazy frame."""
+    return is_frame(given) or is_stream(given)
+
+
+class TableRows:
+    """The rows of frames, numbered from 1 across all of them.
+
+    Parameters
+    ----------
+    name
+        Name of the source.
+    options
+        The roles of the columns.
+    """
+
+    def __init__(self, name: str, options: SourceOptions) -> None:
+        self._name, self._options = name, options
+        self._reader: TableReader | None = None
+        self._schema: Any = None
+        self.n_read = 0
+
+    def blocks(self, frame: Any, size: int, reject: Reject) -> Iterator[Any]:
+        """Yield the rows of the next frame.
+
+        Raises
+        ------
+        SourceError
+            If a role does not fit the frame, or a column holds values of several types.
+        """
+        pyarrow = require_pyarrow(f"{self._name}: a frame with a column of labels")
+        try:
+            for table in tables_of(arrow_batches(frame), size):
+                if self._reader is None or table.schema != self._schema:
+                    self._reader, self._schema = self._open(table.schema), table.schema
+                rows = table.select(self._reader.columns)
+                yield from self._reader.blocks(rows, self.n_read, reject)
+                self.n_read += len(table)
+        except (pyarrow.ArrowException, UnicodeEncodeError, OverflowError) as error:
+            sentence = str(error).strip().partition("\n")[0].rstrip(".")
+            raise SourceError(
+                f"{self._name}: the frame cannot be converted to Arrow: {sentence}"
+            ) from None
+
+    def _open(self, schema: Any) -> TableReader:
+        o = self._options
+        return TableReader(
+            self._name, schema, o.target, o.categorical, o.weight, o.require_label, o.ignore,
+            tuple(o.text or ()),
+        )  # fmt: skip
+
+
+class FrameSource:
+    """A frame with a column of labels.
+
+    Parameters
+    ----------
+    frame
+        The frame, or a stream of rows.
+    options
+        The roles of its columns.
+    """
+
+    name = "rows"
+    block = BLOCK
+    label: Callable[[Any], Hashable] = staticmethod(as_label)
+
+    def __init__(self, frame: Any, options: SourceOptions) -> None:
+        self._frame, self._options = frame, options
+
+    def blocks(self, size: int, reject: Reject) -> Iterator[Any]:
+        """Read from the start, at most `size` rows at a time."""
+        return TableRows(self.name, self._options).blocks(self._frame, size, reject)
+
+
+def holds_tables(item: Any) -> bool:
+    """Return whether an item of an iterable is a frame, or a frame with its labels."""
+    return is_table(item) or (isinstance(item, tuple) and len(item) > 1 and is_table(item[0]))
+
+
+def each_table(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield frames, and raise SourceError for anything else."""
+    for item in items:
+        if not holds_tables(item):
+            raise SourceError(f"got a {type(item).__name__} after data frames; give frames only")
+        yield item
