@@ -385,7 +385,7 @@ def test_rejected_examples_are_left_out(tmp_path: Path) -> None:
     assert copied.rows == 2
     original, copy = (read_reference(tmp_path / name) for name in ("a.rows", "b.rows"))
     assert [row[1:] for row in original] == [row[1:] for row in copy]
-    (tmp_path / "a.vw").write_text("1 | a\n1 | b:x\n-1 | c\n1 | d\n")
+    (tmp_path / "a.vw").write_text("1 | a\n1 | b:0x\n-1 | c\n1 | d\n")
     result = convert(tmp_path / "a.vw", tmp_path / "c.rows", bad="skip", limit=2)
     assert (result.rows, result.rejected) == (2, 1)
     progressive(make_model(), tmp_path / "c.rows")

@@ -6,6 +6,7 @@ import itertools
 import tempfile
 import time
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -61,6 +62,7 @@ def warm(chosen: tuple[str, ...], extras: tuple[str, ...]) -> None:
 def _parse() -> None:
     """Parse a line of each format that has kernels, learn from it and convert it."""
     import streaml1
+    from streaml1.features.arrow_frames import table_rows
     from streaml1.sources.readers.csv import CsvParser
     from streaml1.sources.readers.formats import line_parser
     from streaml1.training import convert
@@ -69,6 +71,10 @@ def _parse() -> None:
     rows = line_parser("vw").read(b"1 |a b\n").x
     line_parser("jsonl").read(b'{"x": {"a": 1, "b": "c"}, "y": 1, "w": 2.0, "id": 1, "z": [1]}\n')
     CsvParser("-", "y", ["b"]).read(b'y,a,b\n1,2,c\n0,1,"d"\n')
+    with suppress(ImportError):
+        import pyarrow
+
+        table_rows(pyarrow.table({"a": ["b"], "c": [1.0]}))
     for hash_bits in (None, 11):
         model = streaml1.ElasticNetClassifier(hash_bits=hash_bits)
         for _ in range(2):
