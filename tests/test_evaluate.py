@@ -179,7 +179,7 @@ def test_river_models(name: str, source: str) -> None:
 def test_unknown_labels_and_bad_values_are_rejected() -> None:
     model = streaml1.SoftmaxClassifier()
     model.learn_many([{"a": 1.0}, {"b": 1.0}], ["x", "y"])
-    pairs = [({"a": 1.0}, "x"), ({"a": 1.0}, "z"), ({"b": float("nan")}, "x"), ({"b": 1.0}, "y")]
+    pairs = [({"a": 1.0}, "x"), ({"a": 1.0}, "z"), ({"b": float("inf")}, "x"), ({"b": 1.0}, "y")]
     with pytest.raises(BadExample, match="examples:2: label 'z' is unknown to the model"):
         evaluate(model, pairs)
     report = evaluate(model, pairs, bad="skip")

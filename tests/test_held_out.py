@@ -196,7 +196,7 @@ def test_rejected_rows_do_not_shift_the_choice() -> None:
     progressive(model, "b.svm", passes=2, bad="skip", observers=[HeldOutLines()])
     assert seen == [10, 20, 30, 40, 50, 60] * 2
     bad = noisy_rows(30)
-    bad[9] = ({1: math.nan}, True)  # a held-out row that no model accepts
+    bad[9] = ({1: math.inf}, True)  # a held-out row that no model accepts
     with pytest.raises(BadExample, match="examples:10"):
         progressive(new_model(), bad, passes=2)
     assert progressive(new_model(), bad, passes=2, bad="skip").rejected == 2

@@ -358,7 +358,7 @@ for cls in (streaml1.ElasticNetClassifier, streaml1.ElasticNetRegressor):
         m.predict_many(rows)
     m.learn_one({f"n{j}": 1.0 for j in range(2000)}, True)
     try:
-        m.learn_one({"new": 1.0, "b": float("nan")}, True)
+        m.learn_one({"new": 1.0, "b": float("inf")}, True)
     except streaml1.BadExample:
         pass
     else:

@@ -634,7 +634,7 @@ def test_changes_match_differences_of_weights(plan: list[tuple[int, int]], cross
                 model._engine._make_room(k)
         elif event == 2:
             with pytest.raises(BadExample):
-                model.learn_many([{f"v{k}": 1.0}, {"bad": math.nan}], [True, False])
+                model.learn_many([{f"v{k}": 1.0}, {"bad": math.inf}], [True, False])
         else:
             current = model.weights
             born, died = watch.changes()

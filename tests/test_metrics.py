@@ -137,7 +137,7 @@ def run(source: Any, metrics: MetricsServer, **options: Any) -> Any:
 
 
 def test_metrics_match_the_run(clock: Callable[[float], None]) -> None:
-    blocks = [examples(30, 1), [*examples(9, 2), ({1: math.nan}, True)], examples(20, 3)]
+    blocks = [examples(30, 1), [*examples(9, 2), ({1: math.inf}, True)], examples(20, 3)]
     source = ScriptedSource(blocks)
     scrapes: list[dict[str, Any]] = []
     twin = streaml1.ElasticNetClassifier(l1=1e-3)

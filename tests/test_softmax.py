@@ -317,7 +317,7 @@ def test_rejected_examples_add_no_label() -> None:
     model = make_model()
     model.learn_one({"x": 1.0}, "a")
     state_before = pickle.dumps(model)
-    for x, w in (({"x": math.nan}, 1.0), ({"x": object()}, 1.0), (7, 1.0), ({"x": 1.0}, -1.0)):
+    for x, w in (({"x": math.inf}, 1.0), ({"x": object()}, 1.0), (7, 1.0), ({"x": 1.0}, -1.0)):
         with pytest.raises(BadExample):
             model.learn_one(x, "new", w)
     for rows in ([{"x": 1.0}, {"x": math.inf}], csr_matrix([[1.0], [math.nan]])):
@@ -811,7 +811,7 @@ def test_rejection_in_one_thread_keeps_labels_of_another(fast_thread_switching: 
     def learn_invalid() -> None:
         while not done.is_set():
             with pytest.raises(BadExample):
-                model.learn_one({"a": math.nan}, "bad")
+                model.learn_one({"a": math.inf}, "bad")
 
     threads = [threading.Thread(target=learn_invalid) for _ in range(2)]
     for thread in threads:

@@ -299,7 +299,7 @@ def read(model: Any, folder: Path) -> Any:
 
 def reject(model: Any, folder: Path) -> Any:
     bad: list[Any] = [
-        ({1: 1.0, "unheard": 1.0, 5: float("nan")}, 1),
+        ({1: 1.0, "unheard": 1.0, 5: float("inf")}, 1),
         ({"unheard of": float("inf")}, 0),
         ({1: 1.0, "unheard": object()}, 1),
         ({1: 1.0, "unheard": 1.0}, "no label"),
