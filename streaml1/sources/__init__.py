@@ -218,7 +218,7 @@ def _open_file(name: str, options: SourceOptions) -> Source:
             raise SourceError(f"a .rows file must be an uncompressed file on a disk, got {shown}")
         return RowsFile(name)
     if kind in (PARQUET, ARROW):
-        return _open_arrow(name, kind, compressed, texts, options)
+        return _open_arrow(name, kind, codec is not None, texts, options)
     if kind == "csv":
         parser: Any = _csv_parser(name, texts, options)
     else:
