@@ -146,7 +146,7 @@ def open_source_of(text: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ("empty", "empty contains no file to read"),
+        ("empty", "empty is a directory without a file to read"),
         ("empty/*", r"no file matches 'empty/\*'"),
         (["a.svm", "none.svm"], r"none\.svm: there is no such file"),
         (["a.svm", "-"], "several sources must be files, got standard input"),

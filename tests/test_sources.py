@@ -684,13 +684,15 @@ def test_labels_are_optional(write):
 
 def test_missing_files_are_rejected(write, tmp_path):
     write("a.txt", SVM)
+    Path("empty").mkdir()
     for name, reason in [
         (
             "b.svm",
             r"b\.svm: there is no such file; a source is a file, or one of - .*river:Phishing",
         ),
         ("Phishing", "Phishing: there is no such file; .*river"),
-        (".", r"\. is a directory: name a file in it"),
+        (".", r"cannot infer the format of \./a\.txt from its name"),
+        ("empty", "empty is a directory without a file to read"),
         (
             "a.txt",
             r"cannot infer the format of a\.txt from its name; use --format svmlight, vw, jsonl,",

@@ -119,7 +119,17 @@ def _one_or_many(
     return names[0] if len(names) == 1 else list(names)
 
 
-source_argument = click.argument("source", nargs=-1, required=True, callback=_one_or_many)
+class _Sources(click.Argument):
+    """The argument SOURCE..., which errors call SOURCE."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the name of the argument."""
+        return "'SOURCE'"
+
+
+source_argument = click.argument(
+    "source", cls=_Sources, nargs=-1, required=True, callback=_one_or_many
+)
 """SOURCE...: a name, or a list of names if several are given."""
 
 

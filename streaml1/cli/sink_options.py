@@ -89,8 +89,10 @@ def share_observers(bad: str, max_share: float | None) -> list[Observer]:
     require_skipping(bad, max_share)
     if bad == "fail":
         return []
-    from streaml1.training.bad_share import BadShare
+    from streaml1.training.bad_share import MIN_REJECTED, BadShare
 
+    if max_share is None and bad == "skip":  # nobody chose the share: do not judge by a few
+        return [BadShare(MAX_BAD_SHARE, MIN_REJECTED)]
     return [BadShare(MAX_BAD_SHARE if max_share is None else max_share)]
 
 

@@ -16,7 +16,7 @@ WINDOW = 1000
 MIN_EXAMPLES = 100
 """Number of examples before the share is checked."""
 
-MIN_REJECTED, SHORT_SHARE = 10, 0.5
+MIN_REJECTED, SHORT_SHARE = 20, 0.5
 """Smaller sources are checked at their end: this many rejected examples are too many if they are
 more than this share."""
 
@@ -31,7 +31,7 @@ class BadShare(Observer):
     """Ends a run if more than a share of the last 1,000 examples was rejected.
 
     A changed schema should be looked at, not skipped. The share is checked once 100 examples were
-    seen; a source with fewer must not have rejected 10 or more, and more than half of them, at its
+    seen; a source with fewer must not have rejected 20 or more, and more than half of them, at its
     end. The share refers to the order of the examples in the source, not to the order in which
     rejections are announced: lines that cannot be parsed are announced before the examples around
     them.
@@ -40,6 +40,8 @@ class BadShare(Observer):
     ----------
     max_share
         Largest share of rejected examples that the run accepts, from 0 to 1.
+    min_rejected
+        Number of rejected examples among the last 1,000 below which the run goes on in any case.
 
     Raises
     ------
@@ -49,10 +51,11 @@ class BadShare(Observer):
 
     essential = True
 
-    def __init__(self, max_share: float) -> None:
+    def __init__(self, max_share: float, min_rejected: int = 1) -> None:
         if not 0 <= max_share <= 1:
             raise ValueError(f"max_share must be between 0 and 1, got {max_share!r}")
         self.max_share = max_share
+        self.min_rejected = min_rejected
         self._reset()
 
     def _reset(self) -> None:
@@ -113,7 +116,7 @@ class BadShare(Observer):
     def _require_share(self, end: int) -> None:
         """Raise TooManyBad if the share is exceeded in the window that ends with a number."""
         n, size = self._n_rejected(end), min(end, WINDOW)
-        if n > self.max_share * size and self._last is not None:
+        if n > self.max_share * size and n >= self.min_rejected and self._last is not None:
             raise self._too_many(n, size)
 
     def _too_many(self, n: int, size: int) -> TooManyBad:

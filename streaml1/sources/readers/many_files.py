@@ -135,8 +135,8 @@ def _files_in(directory: str) -> list[str]:
             )
     if not files:
         raise SourceError(
-            f"{directory} contains no file to read; hidden files, names that begin with _, and "
-            ".crc files are left out"
+            f"{directory} is a directory without a file to read; hidden files, names that begin "
+            "with _, and .crc files are left out"
         )
     return files
 
