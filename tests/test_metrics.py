@@ -202,6 +202,7 @@ def test_recent_window_is_one_minute(clock: Callable[[float], None]) -> None:
     assert scrapes[7]["streaml1_examples_per_second"] == pytest.approx(30 / 60)
     assert scrapes[7]["streaml1_recent_loss"] == pytest.approx(np.mean(losses[50:80]), rel=1e-9)
     assert scrapes[7]["streaml1_loss"] == pytest.approx(np.mean(losses), rel=1e-9)
+    assert scrapes[7]["streaml1_cumulative_loss"] == pytest.approx(np.sum(losses), rel=1e-9)
     for name, rows in (("calibration", outputs), ("recent_calibration", outputs[50:80])):
         p, y = np.transpose(rows)
         ratio = scrapes[7][f"streaml1_{name}"]

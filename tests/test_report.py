@@ -132,6 +132,8 @@ def test_sums_equal_a_loop_over_the_examples(loss: str, weighted: bool) -> None:
     assert line.constant_loss == pytest.approx(sum_constant / n, rel=1e-4)
     assert line.error == pytest.approx(sum_error / n, rel=1e-12)
     assert line.recent_loss == line.loss
+    assert line.cumulative_loss == report.cumulative_loss == pytest.approx(sum_loss, rel=1e-12)
+    assert line.cumulative_constant_loss == pytest.approx(sum_constant, rel=1e-4)
 
 
 @pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])
@@ -469,6 +471,17 @@ def test_table() -> None:
     assert max(map(len, report.table().split("\n"))) < 98
 
 
+def test_cumulative_column_is_optional() -> None:
+    report = Report("logistic")
+    report.lines = [make_line(cumulative_loss=7200.04), make_line(cumulative_loss=None)]
+    heads = report.header(cumulative=True).split("\n")
+    place = heads[1].index("(cumul.)") + len("(cumul.)")
+    rows = report.table(cumulative=True).split("\n")[2:]
+    assert rows == [report.row(line, cumulative=True) for line in report.lines]
+    assert [row[:place].split()[-1] for row in rows] == ["7,200.0", "-"]
+    assert "(cumul.)" not in report.table()
+
+
 def test_rows_align_with_the_header() -> None:
     for loss in (*CLASSIFIERS, *REGRESSORS):
         report = Report(loss)
@@ -550,10 +563,15 @@ def test_plot(tmp_path: Path) -> None:
     report = small_report()
     report.plot(tmp_path / "r.png")
     head = (tmp_path / "r.png").read_bytes()[:24]
-    assert head[1:4] == b"PNG" and struct.unpack(">II", head[16:]) == (1200, 600)
+    assert head[1:4] == b"PNG" and struct.unpack(">II", head[16:]) == (1200, 800)
     report.plot(str(tmp_path / "r.svg"))
     figure = plot.figure(report.lines, report.loss_name, report.title)
-    top, bottom = figure.axes
+    top, middle, bottom = figure.axes
+    assert middle.get_ylabel() == "cumulative log-loss"
+    assert [list(line.get_ydata()) for line in middle.lines] == [
+        [line.cumulative_constant_loss for line in report.lines],
+        [line.cumulative_loss for line in report.lines],
+    ]
     assert top.get_ylabel() == "mean log-loss so far"
     assert bottom.get_ylabel() == "non-zero weights" and bottom.get_xlabel() == "examples"
     assert [line.get_label() for line in top.lines] == ["baseline", "model"]
@@ -565,7 +583,7 @@ def test_plot_of_calibration_and_reliability() -> None:
     report = small_report()
     bins = report.reliability()
     figure = plot.figure(report.lines, report.loss_name, report.title, bins)
-    _, _, calibration, reliability = figure.axes
+    _, _, _, calibration, reliability = figure.axes
     by_label = {line.get_label(): list(line.get_ydata()) for line in calibration.lines}
     assert by_label["so far"] == [line.calibration for line in report.lines]
     assert by_label["since the previous line"] == [li.recent_calibration for li in report.lines]
@@ -574,7 +592,7 @@ def test_plot_of_calibration_and_reliability() -> None:
     assert list(drawn.get_ydata()) == [b.rate for b in bins]
     assert len(bins) == 10 and reliability.get_xlim() == reliability.get_ylim()
     # With several labels there is no diagram.
-    assert len(plot.figure(report.lines, report.loss_name, "", []).axes) == 3
+    assert len(plot.figure(report.lines, report.loss_name, "", []).axes) == 4
 
 
 def test_plot_marks_the_passes() -> None:
@@ -583,7 +601,7 @@ def test_plot_marks_the_passes() -> None:
         replace(li, pass_number=1 + k // 2, held_out=k > 1) for k, li in enumerate(report.lines)
     ]
     figure = plot.figure(lines, report.loss_name, "", report.reliability())
-    for axes in figure.axes[:3]:
+    for axes in figure.axes[:4]:
         marks = [line for line in axes.lines if line.get_linestyle() == ":"]
         assert [line.get_xdata()[0] for line in marks] == [200, 400]
     assert [text.get_text() for text in figure.axes[0].texts] == [" held-out rows"]
@@ -605,7 +623,7 @@ def test_plot_of_a_model_without_counts(tmp_path: Path) -> None:
     report.line()
     report.plot(tmp_path / "r.png")
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
-    top, bottom = plot.figure(report.lines, "hinge", "").axes
+    top, _, bottom = plot.figure(report.lines, "hinge", "").axes
     assert len(top.lines) == 2 and np.isnan(bottom.lines[0].get_ydata()).all()
 
 
@@ -617,7 +635,7 @@ def test_plot_of_one_line_has_integer_axes() -> None:
     report.line(model)
     figure = plot.figure(report.lines, "hinge", "")
     FigureCanvasAgg(figure).draw()
-    for axis in (figure.axes[1].xaxis, figure.axes[1].yaxis):
+    for axis in (figure.axes[2].xaxis, figure.axes[2].yaxis):
         labels = [label.get_text() for label in axis.get_ticklabels()]
         assert len(set(labels)) == len(labels) and all(label.isdecimal() for label in labels)
 

@@ -48,6 +48,7 @@ def evaluate(
     bad: str,
     most_bad: float | None,
     every: int | None,
+    cumulative: bool,
     report: Path | None,
     plot: Path | None,
     reliability: Path | None,
@@ -74,7 +75,7 @@ def evaluate(
         logged(),
         signals.handled(),
         signal_before_broker(signals),
-        Screen(signals, limit) as screen,
+        Screen(signals, limit, cumulative=cumulative) as screen,
     ):
         missed: Unfinished | None = None
         try:

@@ -134,6 +134,7 @@ def learn(
     holdout: int | None,
     every: int | None,
     watch: int,
+    cumulative: bool,
     report: Path | None,
     plot: Path | None,
     save: Path | None,
@@ -175,8 +176,9 @@ def learn(
             alone={
                 "limit": limit, "passes": passes, "holdout": holdout,
                 "save": save, "load": load, "report": report,
-                "plot": plot, "watch": watch, "partitions": options["partitions"],
-                "until_end": options["until_end"], "publish": options["publish"],
+                "plot": plot, "watch": watch, "cumulative": cumulative,
+                "partitions": options["partitions"], "until_end": options["until_end"],
+                "publish": options["publish"],
                 "label_within": None if late is None else late.within, "regret": regret,
                 "page": page,
             },
@@ -213,7 +215,7 @@ def learn(
         signal_before_broker(signals),
         watching(metrics, stalled, pages) as (log, watchers, shown),
         sink_observers(examples, bad, options) as sinks,
-        Screen(signals, total, watch) as screen,
+        Screen(signals, total, watch, cumulative) as screen,
     ):
         learner = learner_of(_resumed(store, load, first))
         regret_of = regret_observer(regret, learner)

@@ -32,12 +32,17 @@ class Screen:
         The number of examples, if known.
     watch
         Maximum number of added and of dropped features to print after each line.
+    cumulative
+        Whether to print the cumulative loss.
     """
 
-    def __init__(self, signals: Signals, total: int | None, watch: int = 0) -> None:
+    def __init__(
+        self, signals: Signals, total: int | None, watch: int = 0, cumulative: bool = False
+    ) -> None:
         self._signals = signals
         self._total = total
         self._watch = watch
+        self._cumulative = cumulative
         self._report: Report | None = None
         self._columns: dict[str, bool] = {}
         self._held_out = False
@@ -80,7 +85,11 @@ class Screen:
         assert self._report is not None
         if not self._columns or line.held_out != self._held_out:
             self._held_out = line.held_out
-            self._columns = {"rejected": self._report.skips, "skewed": line.skewed}
+            self._columns = {
+                "rejected": self._report.skips,
+                "skewed": line.skewed,
+                "cumulative": self._cumulative,
+            }
             self._print(self._report.header(**self._columns, held_out=line.held_out))
         self._print(self._report.row(line, **self._columns))
         if self._watch and self._report.changes is not None:

@@ -167,10 +167,13 @@ every_option = click.option(
     "  [default: 1000 up to 10,000 examples, 10,000 up to 100,000, and so on]",
 )  # fmt: skip
 report_options = together(
+    click.option("--cumulative", is_flag=True,
+                 help="Add a column with the cumulative loss: the sum, not the mean."),
     click.option("--report", type=output, metavar="FILE.jsonl",
                  help="Write the lines of the report as JSON."),
     click.option("--plot", type=output, metavar="FILE.png",
-                 help="Plot the loss, the calibration and the number of non-zero weights."),
+                 help="Plot the loss (mean and cumulative), the calibration and the number of "
+                 "non-zero weights."),
 )  # fmt: skip
 
 

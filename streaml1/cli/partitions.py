@@ -29,8 +29,8 @@ GROUP_OPTION_NAMES = ("per_partition", "session_timeout")
 
 SINGLE_MODEL_DEFAULTS = {
     "limit": None, "passes": 1, "holdout": None, "save": None, "load": None, "report": None,
-    "plot": None, "partitions": None, "until_end": False, "watch": 0, "publish": None,
-    "label_within": None, "regret": False, "page": (),
+    "plot": None, "partitions": None, "until_end": False, "watch": 0, "cumulative": False,
+    "publish": None, "label_within": None, "regret": False, "page": (),
 }  # fmt: skip
 """Options that require a single model, with their defaults."""
 

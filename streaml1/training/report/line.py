@@ -100,6 +100,10 @@ class Line:
         Number of the pass, from 1.
     held_out
         Whether the means are over held-out rows of this pass only; see `RunConfig.holdout`.
+    cumulative_loss
+        Cumulative progressive loss: the weighted sum whose mean is `loss`.
+    cumulative_constant_loss
+        The same of the baseline.
     """
 
     examples: int
@@ -128,6 +132,8 @@ class Line:
     warnings: list[str] = field(default_factory=list)
     pass_number: int = 1
     held_out: bool = False
+    cumulative_loss: float | None = None
+    cumulative_constant_loss: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields by name."""

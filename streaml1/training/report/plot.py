@@ -50,7 +50,7 @@ def figure(
     Parameters
     ----------
     lines
-        Lines of the report: losses of model and baseline, and non-zero weights.
+        Lines of the report: mean and cumulative losses of model and baseline, non-zero weights.
     loss_name
         Name of the loss.
     title
@@ -59,12 +59,21 @@ def figure(
         The reliability diagram; it may be empty. If given, the calibration is drawn, too.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import StrMethodFormatter
 
-    made = Figure(figsize=(8 if bins is None else 12, 6), layout="constrained")
-    grid = made.add_gridspec(2, 1 if bins is None else 2, height_ratios=(3, 2))
-    top = made.add_subplot(grid[0, 0])
-    bottom = made.add_subplot(grid[1, 0], sharex=top)
+    made = Figure(figsize=(8 if bins is None else 12, 8), layout="constrained")
+    # The right column has two plots of equal height, or one; the left column has three.
+    grid = made.add_gridspec(6, 1 if bins is None else 2)
+    top = made.add_subplot(grid[:2, 0])
+    middle = made.add_subplot(grid[2:4, 0], sharex=top)
+    bottom = made.add_subplot(grid[4:, 0], sharex=top)
     _draw(top, lines, ("baseline", "constant_loss", "--", "0.55"), ("model", "loss", "-", "C0"))
+    _draw(
+        middle, lines, ("baseline", "cumulative_constant_loss", "--", "0.55"),
+        ("model", "cumulative_loss", "-", "C0"),
+    )  # fmt: skip
+    middle.set_ylabel(f"cumulative {loss_name}")
+    middle.yaxis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
     top.set_ylabel(f"mean {loss_name} so far")
     top.legend(frameon=False)
     # A file name may have bytes that are not UTF-8, and a $ that would start a formula.
@@ -74,20 +83,21 @@ def figure(
     bottom.set_ylabel("non-zero weights")
     _format_counts(bottom)
     bottom.set_ylim(0, 1.05 * max([1, *(line.n_nonzero or 0 for line in lines)]))
-    over_examples = [top, bottom]
+    over_examples = [top, middle, bottom]
     if bins is not None:
         # Without bins (several labels) the calibration takes the whole height.
-        calibration = made.add_subplot(grid[1, 1] if bins else grid[:, 1], sharex=top)
+        calibration = made.add_subplot(grid[3:, 1] if bins else grid[:, 1], sharex=top)
         _draw_calibration(calibration, lines)
         over_examples.append(calibration)
     for axes in over_examples:
         _mark_passes(axes, lines, is_named=axes is top)
     if bins:
-        _draw_reliability(made.add_subplot(grid[0, 1]), bins)
-    top.tick_params(labelbottom=False)
+        _draw_reliability(made.add_subplot(grid[:3, 1]), bins)
+    for axes in (top, middle):
+        axes.tick_params(labelbottom=False)
     for axes in over_examples:
         axes.grid(axis="y", color="0.92")
-        if axes is not top:
+        if axes not in (top, middle):
             _format_examples(axes, lines)
     for axes in made.axes:
         axes.spines[["top", "right"]].set_visible(False)

@@ -193,6 +193,21 @@ class Report:
         return float(a.weight), float(a.loss), float(a.constant)
 
     @property
+    def cumulative_loss(self) -> float:
+        """Cumulative progressive loss: the sum of the losses, each times its sample weight.
+
+        From the second pass on it covers the held-out rows of this pass; see `pass_number`.
+
+        Examples
+        --------
+        >>> report = Report("logistic")
+        >>> report.add([0.5, 0.8], [True, True])
+        >>> round(report.cumulative_loss, 4)
+        0.9163
+        """
+        return float(self._all.loss)
+
+    @property
     def calibration_sums(self) -> tuple[float, float]:
         """Weighted sums over all examples: predictions, and labels.
 
@@ -452,6 +467,8 @@ class Report:
             warnings=self._new_warnings,
             pass_number=self.pass_number,
             held_out=self.pass_number > 1,
+            cumulative_loss=float(a.loss),
+            cumulative_constant_loss=float(a.constant),
         )
         self._recent, self._lined = Sums(), now
         self._new_warnings = []
@@ -558,7 +575,13 @@ class Report:
 
     # Text
 
-    def header(self, rejected: bool = False, skewed: bool = False, held_out: bool = False) -> str:
+    def header(
+        self,
+        rejected: bool = False,
+        skewed: bool = False,
+        held_out: bool = False,
+        cumulative: bool = False,
+    ) -> str:
         """Return the heads of the columns.
 
         Parameters
@@ -569,32 +592,49 @@ class Report:
             Whether to include the figures for skewed labels.
         held_out
             Whether the lines are those of held-out rows.
+        cumulative
+            Whether to include the cumulative loss.
         """
-        return self._render([], rejected, skewed, held_out, show_header=True)
+        return self._render([], rejected, skewed, held_out, cumulative, show_header=True)
 
-    def row(self, line: Line, rejected: bool = False, skewed: bool = False) -> str:
+    def row(
+        self, line: Line, rejected: bool = False, skewed: bool = False, cumulative: bool = False
+    ) -> str:
         """Return one line as text, in columns as wide as those of `header`."""
-        return self._render([line], rejected, skewed, line.held_out, show_header=False)
+        return self._render([line], rejected, skewed, line.held_out, cumulative, show_header=False)
 
-    def table(self) -> str:
-        """Return all lines as a text table; lines of held-out rows have heads of their own."""
+    def table(self, cumulative: bool = False) -> str:
+        """Return all lines as a text table; lines of held-out rows have heads of their own.
+
+        Parameters
+        ----------
+        cumulative
+            Whether to include the cumulative loss.
+        """
         rejected = any(line.refused for line in self.lines)
         skewed = any(line.skewed for line in self.lines)
         first = [line for line in self.lines if not line.held_out]
-        parts = [self._render(first, rejected, skewed, False, show_header=True)]
+        parts = [self._render(first, rejected, skewed, False, cumulative, show_header=True)]
         if len(first) < len(self.lines):
             later = [line for line in self.lines if line.held_out]
-            parts.append(self._render(later, rejected, skewed, True, show_header=True))
+            parts.append(self._render(later, rejected, skewed, True, cumulative, show_header=True))
         return "\n".join(parts)
 
     def _render(
-        self, lines: list[Line], rejected: bool, skewed: bool, held_out: bool, show_header: bool
+        self,
+        lines: list[Line],
+        rejected: bool,
+        skewed: bool,
+        held_out: bool,
+        cumulative: bool,
+        show_header: bool,
     ) -> str:
         columns = report_columns(
             self.loss,
             show_rejected=rejected,
             show_skewed=skewed,
             show_changes=self._tracker is not None,
+            show_cumulative=cumulative,
             held_out=held_out,
         )
         return render_lines(columns, lines, show_header=show_header)
@@ -654,7 +694,7 @@ class Report:
             file.write(text.encode())
 
     def plot(self, path: str | Path) -> None:
-        """Plot the losses of the model and of the baseline, and the non-zero weights.
+        """Plot the mean and cumulative losses of model and baseline, and the non-zero weights.
 
         With predicted probabilities also the calibration so far and since the previous line; for
         the logistic loss a reliability diagram, too: observed rates against predictions.

@@ -35,6 +35,7 @@ def report_columns(
     show_rejected: bool,
     show_skewed: bool,
     show_changes: bool,
+    show_cumulative: bool = False,
     held_out: bool = False,
 ) -> list[ReportColumn]:
     """List the columns of a report.
@@ -50,6 +51,8 @@ def report_columns(
         normalised entropy.
     show_changes
         Whether to count features added to the model and dropped from it.
+    show_cumulative
+        Whether to show the cumulative loss.
     held_out
         Whether the figures are those of held-out rows, and the heads say so.
 
@@ -66,6 +69,11 @@ def report_columns(
         ReportColumn("examples", 9, lambda line: f"{line.examples:,}"),
         ReportColumn(f"{name}\n(recent)", 8, lambda line: number(line.recent_loss)),
         ReportColumn(f"{name}\n(all)", 8, lambda line: number(line.loss)),
+        *(
+            [ReportColumn(f"{name}\n(cumul.)", 10, lambda line: _sum(line.cumulative_loss))]
+            if show_cumulative
+            else []
+        ),
         ReportColumn("baseline", 9, lambda line: number(line.constant_loss)),
         ReportColumn("mean abs.\nerror", 6, lambda line: number(line.error))
         if is_regression
@@ -168,6 +176,10 @@ def format_four(value: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
+
+
+def _sum(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}" if abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _ratio(value: float | None) -> str:
