@@ -223,6 +223,72 @@ class RunningQuantile:
             n[i] += d
 
 
+class AdaptiveWindow:
+    """ADWIN (Bifet & Gavalda 2007) over buckets that keep their numbers.
+
+    The window is cut at the significant border with the largest m (u0 - u1)^2.
+    """
+
+    def __init__(self, delta: float, bucket: int) -> None:
+        self.delta, self.bucket = delta, bucket
+        self.rows: list[list[list[tuple[float, float]]]] = [[]]
+        self.open: list[tuple[float, float]] = []
+        self.n_added = 0
+
+    @property
+    def buckets(self) -> list[list[tuple[float, float]]]:
+        """All buckets, the oldest first."""
+        return [bucket for row in reversed(self.rows) for bucket in row]
+
+    def add(self, x: float, loss: float) -> tuple[int, int, list[float], list[float]] | None:
+        """Add a number; return the sizes and means of a cut window, before and after the cut."""
+        self.open.append((x, loss))
+        if len(self.open) < self.bucket:
+            return None
+        self.rows[0].append(self.open)
+        self.open = []
+        for k in range(len(self.rows)):
+            if len(self.rows[k]) == 6:
+                if k + 1 == len(self.rows):
+                    self.rows.append([])
+                first, second = self.rows[k].pop(0), self.rows[k].pop(0)
+                self.rows[k + 1].append(first + second)
+        self.n_added += self.bucket
+        if self.n_added < 32:
+            return None
+        self.n_added = 0
+        dropped: list[tuple[float, float]] = []
+        while (border := self._border()) is not None:
+            for bucket in self.buckets[:border]:
+                dropped += bucket
+                next(row for row in reversed(self.rows) if row).pop(0)
+        if not dropped:
+            return None
+        kept = [pair for bucket in self.buckets for pair in bucket]
+        means = [np.mean(part, axis=0).tolist() for part in (dropped, kept)]
+        return len(dropped), len(kept), means[0], means[1]
+
+    def _border(self) -> int | None:
+        buckets = [[x for x, _ in bucket] for bucket in self.buckets]
+        numbers = np.array([x for bucket in buckets for x in bucket])
+        n = len(numbers)
+        if n < 10:
+            return None
+        log_term = math.log(2.0 / (self.delta / math.log(n)))
+        found: dict[float, int] = {}
+        for border in range(1, len(buckets)):
+            n0 = sum(map(len, buckets[:border]))
+            if min(n0, n - n0) < 5:
+                continue
+            m = 1.0 / (1.0 / n0 + 1.0 / (n - n0))
+            bound = math.sqrt(2.0 / m * numbers.var() * log_term)
+            bound += 2.0 / (3.0 * m) * log_term * max(numbers)
+            difference = abs(numbers[:n0].mean() - numbers[n0:].mean())
+            if difference > bound:
+                found[m * difference**2] = border
+        return found[max(found)] if found else None
+
+
 def label_size(learner: Any, y: float) -> float:
     """Return the size of what a margin without the offset must reach."""
     is_target = learner.loss in REGRESSION and learner.loss != "poisson"

@@ -81,6 +81,18 @@ def test_sampled_negatives_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0.0 < excess["negative_rate"] < excess["sample weights"]
 
 
+def test_drift_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    demo = runpy.run_path(str(ROOT / "demos" / "drift.py"))
+    demo["show_changes"]()
+    output = capsys.readouterr().out
+    assert output.count("the log-loss rose from") == 2
+    assert "about 10,000 examples" in output and "about 20,000 examples" in output
+    assert (tmp_path / "out" / "drift.png").stat().st_size > 10_000
+
+
 def test_regret_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

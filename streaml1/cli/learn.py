@@ -247,6 +247,7 @@ def learn(
                     label_within=None if late is None else late.within,
                     waiting=1 if late is None else late.max_pending,
                     unanswered="drop" if late is None else late.unanswered,
+                    on_drift=options["on_drift"],
                 ),
             )
         except Unfinished as error:

@@ -89,6 +89,7 @@ def learn_group(
             new_learner(source, model, task, given), source,
             RunConfig(
                 every=every, bad="skip" if bad == "dead-letter" else bad,
+                on_drift=options["on_drift"],
                 source_options=reading_options(options),
             ),
             directory=checkpoint, seconds=checkpoint_every, session=options["session_timeout"],

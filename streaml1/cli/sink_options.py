@@ -25,7 +25,9 @@ __all__ = [
     "share_observers",
 ]
 
-SINK_OPTION_NAMES = ("dead_letters", "most_bad", "predictions", "publish", "publish_every")
+SINK_OPTION_NAMES = (
+    "dead_letters", "most_bad", "predictions", "publish", "publish_every", "on_drift",
+)  # fmt: skip
 
 sink_options = together(
     click.option("--dead-letters", metavar="TOPIC",
@@ -41,6 +43,9 @@ publish_options = together(
                  help="Publish the model to this topic, for show, predict and streaml1.load."),
     click.option("--publish-every", type=Finite(min=0, min_open=True), metavar="SECONDS",
                  help="Interval of publishing; also at the end.  [default: 60]"),
+    click.option("--on-drift", type=click.Choice(["log", "publish", "ignore"]), default="log",
+                 show_default=True, help="What to do when the loss rises by more than chance "
+                 "allows: log it, publish the model at once, too, or do not look."),
 )  # fmt: skip
 
 
@@ -123,6 +128,8 @@ def _require_consistent(bad: str, given: dict[str, Any]) -> None:
     require_skipping(bad, given["most_bad"])
     if given["publish_every"] is not None and given["publish"] is None:
         raise CommandError("--publish-every requires --publish")
+    if given["on_drift"] == "publish" and given["publish"] is None:
+        raise CommandError("--on-drift publish requires --publish")
 
 
 def _topics(

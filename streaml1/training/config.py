@@ -176,6 +176,13 @@ class RunConfig:
         "sizes, constant labels, a loss no better than the baseline.",
         check=_require_bool,
     )
+    on_drift: str = option(
+        "log",
+        'What to do when the loss rises by more than chance allows (a drift): "log" it and keep '
+        'it in the report; "publish" the model at once, too, with a `ModelPublisher` among the '
+        'observers; "ignore" does not look for drifts.',
+        check=_one_of("log", "publish", "ignore"),
+    )
     source_options: SourceOptions = option(
         SourceOptions(),
         "How to read a source that is given by name. Its fields are accepted as keywords, too.",

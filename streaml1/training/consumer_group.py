@@ -52,7 +52,7 @@ def partition_directory(directory: str | Path, topic: str, partition: int) -> Pa
     return Path(directory) / f"{topic}-{partition}"
 
 
-ACCEPTS = ("every", "bad")
+ACCEPTS = ("every", "bad", "on_drift")
 
 
 @document_options(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from streaml1.sources.kafka.topic import Topic
 from streaml1.training.checkpoint import require_model
+from streaml1.training.drift import Drift
 from streaml1.training.model_registry.publisher import ModelTopic
 from streaml1.training.observers import Observer, RunStart
 
@@ -37,6 +38,7 @@ class ModelPublisher(Observer):
     """
 
     essential = True
+    publishes = True
 
     def __init__(self, topic: str | Topic, seconds: float = DEFAULT_SECONDS) -> None:
         self.seconds = seconds
@@ -59,6 +61,11 @@ class ModelPublisher(Observer):
         self._model = start.model
         self._published_examples = 0
         self._published_at = time.monotonic()
+
+    def on_drift(self, drift: Drift, action: str) -> None:
+        """Publish at once if the run asks for it."""
+        if action == "publish":
+            self._publish()
 
     def on_block_end(self) -> None:
         """Publish if the interval is over."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from streaml1.core.logging import event
 from streaml1.core.types import Model
 from streaml1.sources.kafka.records import Origin
+from streaml1.training.drift import Drift
 from streaml1.training.report import Report
 
 __all__ = [
@@ -195,6 +196,12 @@ class Observer:
     def on_rejected(self, rejected: Rejected) -> None:
         """Handle an example that was rejected and skipped."""
 
+    def on_drift(self, drift: Drift, action: str) -> None:
+        """Handle a rise of the loss, before the end of a block; `action` is `RunConfig.on_drift`.
+
+        `Report.drifts` has all drifts so far, also those found before a resume.
+        """
+
     def on_block_end(self) -> None:
         """Handle the end of a block. A topic without new records sends empty blocks."""
 
@@ -308,6 +315,10 @@ class Observers:
     def on_rejected(self, rejected: Rejected) -> None:
         """Announce a rejected example."""
         self._call_all("on_rejected", rejected)
+
+    def on_drift(self, drift: Drift, action: str) -> None:
+        """Announce a rise of the loss."""
+        self._call_all("on_drift", drift, action)
 
     def on_block_end(self) -> None:
         """Announce the end of a block."""

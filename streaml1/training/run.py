@@ -21,6 +21,7 @@ from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.checkpoint.manager import CheckpointManager, ExtraState
 from streaml1.training.class_reader import ClassReader
 from streaml1.training.config import RunConfig, StopCondition
+from streaml1.training.drift.alarm import DriftAlarm
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import ExampleSource
 from streaml1.training.held_out import HeldOut, act_on_parts
@@ -126,6 +127,7 @@ class Run:
         self._on_line = GuardedCallback("on_line", config.on_line)
         self._stopped: Callable[[], bool] = _never
         self._broker_errors: list[SourceError] = []
+        self._drift_alarm = DriftAlarm(self.report, self.observers, config.on_drift)
         self._examples_before_pass = 0
         self.pass_index = 0
 
@@ -134,7 +136,8 @@ class Run:
         title = f"{self.source.name}: {describe_model(self.model)}"
         d, parameter = getattr(self.source, "d", None), loss_parameter(self.learner, self._loss)
         negative_rate = getattr(self.learner, "negative_rate", 1.0)
-        report = Report(self._loss, title, d, n_classes, parameter, negative_rate)
+        detects = self._config.on_drift != "ignore"
+        report = Report(self._loss, title, d, n_classes, parameter, negative_rate, detects)
         report.skips = self._policy.skip
         report.reasons = self._policy.reasons
         return report
@@ -170,6 +173,7 @@ class Run:
         self._policy.count = self.report.rejected
         self.report.follow(self.learner)
         self.observers.on_start(self._start())
+        self._drift_alarm.start()
 
     def _require_same_holdout(self) -> None:
         """Reject a resume that asks for other held-out rows: some of them were learnt."""
@@ -190,8 +194,12 @@ class Run:
             self.pass_index,
             self._manager.epoch,
             None if self.store is None else self.store.seconds,
-            lambda: [*self.metrics().items(), *self.observers.metrics()],
+            self._all_metrics,
         )
+
+    def _all_metrics(self) -> list[tuple[str, float]]:
+        of_run = {**self.metrics(), **self._drift_alarm.metrics()}
+        return [*of_run.items(), *self.observers.metrics()]
 
     def metrics(self) -> dict[str, float]:
         """Return further metrics of the run by name."""
@@ -309,6 +317,8 @@ class Run:
     def _end_block(self, position: SourcePosition | None) -> None:
         """Record that a block is done with, and save if a save is due."""
         self.report.rejected = self._policy.count
+        # Before a save: a run that resumes from it would not announce them.
+        self._drift_alarm.announce()
         self._manager.moved(position, self.pass_index, self._learnt)
         self.observers.on_block_end()
 

@@ -27,7 +27,7 @@ COMPILED_SOURCES = (
     *("features/dedup.py", "features/dedup_text.py", "features/vocabulary/*.py"),
     *("features/interactions/*.py", "features/ngrams/tokenizer.py", "features/dict_reader/*.py"),
     *("models/state/change_tracking.py", "solvers/*.py"),
-    *("training/report/sums.py", "training/report/running_quantile.py"),
+    *("training/report/sums.py", "training/report/running_quantile.py", "training/drift/adwin.py"),
 )
 """All files with compiled code, as glob patterns relative to the package."""
 

@@ -100,6 +100,9 @@ class Line:
         Number of the pass, from 1.
     held_out
         Whether the means are over held-out rows of this pass only; see `RunConfig.holdout`.
+    drifts
+        Drifts found since the previous line: rises of the loss, each with the fields of
+        `streaml1.training.drift.Drift`.
     cumulative_loss
         Cumulative progressive loss: the weighted sum whose mean is `loss`.
     cumulative_constant_loss
@@ -132,6 +135,7 @@ class Line:
     warnings: list[str] = field(default_factory=list)
     pass_number: int = 1
     held_out: bool = False
+    drifts: list[dict[str, Any]] = field(default_factory=list)
     cumulative_loss: float | None = None
     cumulative_constant_loss: float | None = None
 

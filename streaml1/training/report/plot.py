@@ -91,6 +91,7 @@ def figure(
         over_examples.append(calibration)
     for axes in over_examples:
         _mark_passes(axes, lines, is_named=axes is top)
+        _mark_drifts(axes, lines, is_named=axes is top)
     if bins:
         _draw_reliability(made.add_subplot(grid[:3, 1]), bins)
     for axes in (top, middle):
@@ -122,6 +123,16 @@ def _mark_passes(axes: Axes, lines: Sequence[Line], is_named: bool) -> None:
     if ends and is_named:
         place = axes.get_xaxis_transform()
         axes.text(ends[0], 1.0, " held-out rows", transform=place, va="top", color="0.4")
+
+
+def _mark_drifts(axes: Axes, lines: Sequence[Line], is_named: bool) -> None:
+    """Mark where the loss began to rise."""
+    begins = [drift["since"] for line in lines for drift in line.drifts]
+    for begin in begins:
+        axes.axvline(begin, linestyle="-.", color="C3", linewidth=1)
+    if begins and is_named:
+        place = axes.get_xaxis_transform()
+        axes.text(begins[0], 1.0, " drift", transform=place, va="top", color="C3")
 
 
 def _format_examples(axes: Axes, lines: Sequence[Line]) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from streaml1.core.atomic_write import open_atomic
 from streaml1.core.types import Bools, Floats
 from streaml1.optim.tasks import REGRESSION
+from streaml1.training.drift import Drift, DriftDetector
 from streaml1.training.rejection_reasons import RejectionReasons
 from streaml1.training.report.line import Line
 from streaml1.training.report.losses import (
@@ -88,6 +89,8 @@ class Report:
     negative_rate
         Share of the negative examples that the stream has kept. Predictions are for the full
         stream, and are converted to this one before they are compared with its labels.
+    detects_drift
+        Whether to look for drifts: rises of the loss.
 
     Raises
     ------
@@ -110,6 +113,8 @@ class Report:
         Further figures for the summary, such as the number of examples that wait for a label.
     warnings : dict of str to str
         Warnings about the data so far, by kind; see `streaml1.training.data_checks`.
+    drifts : list of Drift
+        Rises of the loss so far, in the first pass.
     held_out : HeldOutState or None
         State of the held-out rows of a run with several passes.
     kept : tuple or None
@@ -135,6 +140,7 @@ class Report:
         k: int = 0,
         loss_parameter: float = 0.5,
         negative_rate: float = 1.0,
+        detects_drift: bool = True,
     ) -> None:
         if loss not in NAMES:
             raise ValueError(f"loss must be one of {', '.join(NAMES)}, got {loss!r}")
@@ -154,6 +160,8 @@ class Report:
         self.pass_number = 1
         self.warnings: dict[str, str] = {}
         self._new_warnings: list[str] = []
+        self.drifts: list[Drift] = []
+        self._detector = DriftDetector(loss) if detects_drift else None
         self._tracker: ChangeTracker | None = None
         self._followed: Any = None
         self._change_set: ChangeSet | None = None
@@ -357,6 +365,8 @@ class Report:
         held_out: Bools | None,
     ) -> None:
         accumulate((self._all, self._recent), w, costs, error, output, label)
+        if self._detector is not None and self.pass_number == 1:
+            self.drifts += self._detector.add(self.examples, costs[0], output, label, w)
         if held_out is None or self.held_out is None or self.pass_number > 1:
             return
         k = np.flatnonzero(held_out)
@@ -465,6 +475,7 @@ class Report:
             per_second=since / max(now - self._lined, 1e-9),
             n_nonzero_rows=n_nonzero_rows,
             warnings=self._new_warnings,
+            drifts=self._drifts_since_line(),
             pass_number=self.pass_number,
             held_out=self.pass_number > 1,
             cumulative_loss=float(a.loss),
@@ -474,6 +485,10 @@ class Report:
         self._new_warnings = []
         self.lines.append(line)
         return line
+
+    def _drifts_since_line(self) -> list[dict[str, Any]]:
+        n = sum(len(line.drifts) for line in self.lines)
+        return [drift._asdict() for drift in self.drifts[n:]]
 
     def _nonzeros(self, model: Any) -> tuple[int | None, int | None]:
         """Count non-zero weights, and with several labels the features that have any."""
@@ -536,10 +551,14 @@ class Report:
             "warnings": [self.warnings, self._new_warnings],
             "pass_number": self.pass_number,
             "quantile": self._quantile.state.tolist(),
+            "drifts": [drift._asdict() for drift in self.drifts],
         }
         arrays: dict[str, NDArray[Any]] = {}
+        if self._detector is not None:
+            facts["detector"], arrays = self._detector.state_dict()
         if self.held_out is not None:
-            facts["held_out"], arrays = self.held_out.state_dict()
+            facts["held_out"], best = self.held_out.state_dict()
+            arrays |= best
         if self._window is None:
             return facts, arrays
         n = min(self._window.n, WINDOW)
@@ -556,6 +575,9 @@ class Report:
         if "label" not in facts["all"] and self.loss != "softmax":  # an older checkpoint
             self._all.label = self._total
         self.warnings, self._new_warnings = facts.get("warnings", ({}, []))
+        self.drifts = [Drift(**drift) for drift in facts.get("drifts", [])]
+        if self._detector is not None and "detector" in facts:
+            self._detector.load_state_dict(facts["detector"], arrays)
         self.pass_number = facts.get("pass_number", 1)
         if "quantile" in facts:
             self._quantile.state[:] = facts["quantile"]
