@@ -81,6 +81,27 @@ def test_sampled_negatives_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0.0 < excess["negative_rate"] < excess["sample weights"]
 
 
+def test_four_methods_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{k % 3 == 0:d} {k % 3 + 1}:1 {10 + k % 7}:0.5 {20 + k}:0.1\n" for k in range(90)]
+    (tmp_path / "few.svm").write_text("".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["four_methods.py", "few.svm"])
+    runpy.run_path(str(ROOT / "demos" / "four_methods.py"), run_name="__main__")
+    *methods, baseline, picture = capsys.readouterr().out.splitlines()[2:]
+    assert [line[:11] for line in methods] == [
+        "elastic net",
+        "truncated g",
+        "SMIDAS     ",
+        "l1 ball, by",
+    ]
+    for line in [*methods, baseline]:
+        cumulative, mean = map(float, line[30:52].split())
+        assert cumulative == pytest.approx(90 * mean, abs=0.06)
+    assert (tmp_path / picture).stat().st_size > 10_000
+
+
 def test_drift_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,7 +57,7 @@ class Screen:
                 TextColumn("{task.completed:,.0f} examples"),
                 BarColumn(),
                 TimeElapsedColumn(),
-                console=Console(file=sys.stdout),
+                console=Console(file=sys.stdout, force_jupyter=False),
                 transient=True,
             )
             self._progress.start()

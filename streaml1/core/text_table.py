@@ -75,7 +75,11 @@ def render_table(
         )  # fmt: skip
     for row in rows:
         table.add_row(*row)
-    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, markup=False, emoji=False)
+    # In a notebook rich would display the table as HTML of its own, next to the returned text.
+    console = Console(
+        file=io.StringIO(), width=WIDTH, color_system=None, markup=False, emoji=False,
+        force_jupyter=False,
+    )  # fmt: skip
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -432,8 +433,14 @@ class OnlineModel(SharedParameters, base.Base):
         return model
 
     def __repr__(self) -> str:
-        params = ", ".join(f"{name}={value!r}" for name, value in self._parameters().items())
-        return f"{type(self).__name__}({params})"
+        """Return the class and the parameters that differ from the defaults."""
+        defaults = inspect.signature(type(self)).parameters
+        params = [
+            f"{name}={value!r}"
+            for name, value in self._parameters().items()
+            if value != defaults[name].default
+        ]
+        return f"{type(self).__name__}({', '.join(params)})"
 
     @property
     def _raw_memory_usage(self) -> int:

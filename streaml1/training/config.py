@@ -176,6 +176,11 @@ class RunConfig:
         "sizes, constant labels, a loss no better than the baseline.",
         check=_require_bool,
     )
+    progress: bool = option(
+        False,
+        "Show a progress bar with the loss so far, on a terminal or in a notebook.",
+        check=_require_bool,
+    )
     on_drift: str = option(
         "log",
         'What to do when the loss rises by more than chance allows (a drift): "log" it and keep '

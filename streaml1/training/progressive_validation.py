@@ -17,6 +17,7 @@ from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import ExampleSource, open_examples, open_passes
 from streaml1.training.model_adapter import text_features
 from streaml1.training.observers import GuardedCallback
+from streaml1.training.progress_bar import ProgressBar
 from streaml1.training.report import Report
 from streaml1.training.run import Run
 from streaml1.training.vocabulary_check import known_names, vocabulary_check
@@ -47,7 +48,7 @@ def progressive(
     Returns
     -------
     Report
-        With `lines`, `table()`, `plot(path)` and `write(path)`.
+        With `lines`, `table()`, `plot(path)` and `write(path)`. A notebook shows table and plot.
 
     Raises
     ------
@@ -76,12 +77,15 @@ def progressive(
     config = run_config("progressive", config, options)
     policy = ErrorPolicy(config.bad, config.observers)
     opened = _open(model, source, config)
-    with _checkpoints(config.checkpoint) as store:
+    bar = ProgressBar(config.limit, config.passes) if config.progress else None
+    with _checkpoints(config.checkpoint) as store, bar or contextlib.nullcontext():
         make = Run if config.label_within is None else DelayedLabelRun
         run = make(model, opened, policy, config, store=store)
         run.set_stop(config.stop)
         if config.data_checks and not any(isinstance(o, DataChecks) for o in run.observers):
             run.observers.attach(DataChecks())
+        if bar is not None:
+            run.observers.attach(bar)
         run.begin()
         if (check := vocabulary_check(model)) is not None:
             run.observers.attach(check)

@@ -7,7 +7,7 @@
 | `window` | ROC AUC of the last examples |
 | `reliability` | observed rates by predicted probability |
 | `line` | one line of the report |
-| `text_table`, `plot` | the lines as text and as a picture |
+| `text_table`, `notebook`, `plot` | the lines as text, as HTML and as a picture |
 | `report` | all of it, for one run |
 """
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figure", "require_plotting"]
+__all__ = ["figure", "ignoring_missing_glyphs", "require_plotting"]
 
 
 def require_plotting(path: str | Path) -> str:
@@ -37,6 +39,14 @@ def require_plotting(path: str | Path) -> str:
     if kind not in FigureCanvasBase.get_supported_filetypes():
         raise ValueError(f"{path} must end in .png, .svg or .pdf")
     return kind
+
+
+@contextmanager
+def ignoring_missing_glyphs() -> Iterator[None]:
+    """Draw a character of a title that the font lacks as a box, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        yield
 
 
 def figure(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import math
 import time
-import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,11 +28,12 @@ from streaml1.training.report.losses import (
     losses,
     sampled_probabilities,
 )
-from streaml1.training.report.plot import figure, require_plotting
+from streaml1.training.report.plot import figure, ignoring_missing_glyphs, require_plotting
 from streaml1.training.report.reliability import N_BINS, ReliabilityBin, reliability_bins
 from streaml1.training.report.running_quantile import RunningQuantile
 from streaml1.training.report.sums import LabelCounts, Sums, accumulate, as_floats, prefix_sums
 from streaml1.training.report.text_table import (
+    ReportColumn,
     describe_line,
     format_four,
     render_lines,
@@ -40,6 +42,8 @@ from streaml1.training.report.text_table import (
 from streaml1.training.report.window import WINDOW, Window
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from streaml1.models.state.change_tracking import Changes, ChangeSet, ChangeTracker
 
 __all__ = ["Report"]
@@ -651,11 +655,9 @@ class Report:
         cumulative: bool,
         show_header: bool,
     ) -> str:
-        columns = report_columns(
-            self.loss,
+        columns = self._columns(
             show_rejected=rejected,
             show_skewed=skewed,
-            show_changes=self._tracker is not None,
             show_cumulative=cumulative,
             held_out=held_out,
         )
@@ -664,6 +666,9 @@ class Report:
     def summary_lines(self) -> list[str]:
         """Return the summary, and a line for each of the reasons why examples were rejected."""
         return [self.summary(), *self.reasons.lines()]
+
+    def _columns(self, **shape: bool) -> list[ReportColumn]:
+        return report_columns(self.loss, show_changes=self._tracker is not None, **shape)
 
     def summary(self) -> str:
         """Return the last line as a sentence."""
@@ -715,7 +720,13 @@ class Report:
         with open_atomic(path) as file:
             file.write(text.encode())
 
-    def plot(self, path: str | Path) -> None:
+    @overload
+    def plot(self, path: None = None) -> Figure: ...
+
+    @overload
+    def plot(self, path: str | Path) -> None: ...
+
+    def plot(self, path: str | Path | None = None) -> Figure | None:
         """Plot the mean and cumulative losses of model and baseline, and the non-zero weights.
 
         With predicted probabilities also the calibration so far and since the previous line; for
@@ -724,7 +735,13 @@ class Report:
         Parameters
         ----------
         path
-            Output file; its extension sets the format: .png, .svg or .pdf.
+            Output file; its extension sets the format: .png, .svg or .pdf. None: return the figure
+            instead, which a notebook displays.
+
+        Returns
+        -------
+        matplotlib.figure.Figure or None
+            The figure, without a path.
 
         Raises
         ------
@@ -735,16 +752,39 @@ class Report:
         OSError
             If the file cannot be written.
         """
+        if path is None:
+            require_plotting("figure.png")
+            return self._figure()
         kind = require_plotting(path)
         image = io.BytesIO()
-        with warnings.catch_warnings():
-            # A character of the title that the font lacks is drawn as a box.
-            warnings.filterwarnings("ignore", "Glyph", UserWarning)
-            bins = self.reliability() if self.is_probabilistic else None
-            drawn = figure(self.lines, self.loss_name, self.title, bins)
-            drawn.savefig(image, format=kind, dpi=100)
+        with ignoring_missing_glyphs():
+            self._figure().savefig(image, format=kind, dpi=100)
         with open_atomic(path) as file:
             file.write(image.getvalue())
+        return None
+
+    def _figure(self) -> Figure:
+        bins = self.reliability() if self.is_probabilistic else None
+        return figure(self.lines, self.loss_name, self.title, bins)
+
+    def _repr_html_(self) -> str:
+        """Return the table and, if matplotlib is installed, the plot, for a notebook."""
+        from streaml1.training.report.notebook import figure_as_html, lines_as_html
+
+        parts = [f"<p>{html.escape(self.title)}</p>"] if self.title else []
+        shape = {
+            "show_rejected": any(line.refused for line in self.lines),
+            "show_skewed": any(line.skewed for line in self.lines),
+        }
+        for held_out in (False, True):
+            lines = [line for line in self.lines if line.held_out == held_out]
+            if lines:
+                parts.append(lines_as_html(self._columns(**shape, held_out=held_out), lines))
+        parts.append(f"<p>{html.escape(self.summary())}</p>")
+        with suppress(RuntimeError):  # matplotlib is not installed
+            if self.lines:
+                parts.append(figure_as_html(self.plot()))
+        return "\n".join(parts)
 
 
 def _checked_weights(p: NDArray[Any], y: NDArray[Any], w: ArrayLike | None) -> Floats:
