@@ -19,6 +19,7 @@ from streaml1.cli import cli
 from streaml1.core.types import Floats
 from streaml1.training import Observer, RunConfig, RunStart, evaluate, progressive
 from streaml1.training.drift import AdaptiveWindow, Cut, Drift, DriftDetector
+from streaml1.training.model_publisher import ModelPublisher
 from streaml1.training.report import Report, plot
 from tests import reference
 
@@ -304,3 +305,14 @@ def test_report_files_have_the_drifts(tmp_path: Path) -> None:
     for axes in figure.axes:
         marks = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == "-."]
         assert marks == [drift.since for drift in report.drifts]
+
+
+def test_publisher_publishes_at_a_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = ModelPublisher.__new__(ModelPublisher)  # without a broker
+    published: list[None] = []
+    monkeypatch.setattr(publisher, "_publish", lambda: published.append(None))
+    drift = Drift(2048, 2000, 0.3, 0.9)
+    publisher.on_drift(drift, "log")
+    assert publisher.publishes and not published
+    publisher.on_drift(drift, "publish")
+    assert len(published) == 1
