@@ -75,6 +75,7 @@ def show_changes() -> None:
         rise = ([drift.since] * 2, [drift.loss_before, drift.loss_after])
         axes.plot(*rise, "C3o", ms=4, label=None if k else "loss before and after")
     axes.set_xlabel("examples")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylabel(f"mean log-loss of {SMOOTHED} examples")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)

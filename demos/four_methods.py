@@ -60,9 +60,11 @@ def draw(reports: dict[str, Report]) -> None:
     left.set_ylabel("cumulative log-loss")
     left.legend(frameon=False)
     right.set_ylabel("non-zero weights")
-    right.set_yscale("log")
+    right.set_ylim(bottom=0)
     for axes in (left, right):
         axes.set_xlabel("examples")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="0.92")
     PICTURE.parent.mkdir(exist_ok=True)
