@@ -188,7 +188,6 @@ class RunMetrics:
         before = self._minute_ago()
         seconds = time.monotonic() - before.time
         rate = (now.examples - before.examples) / seconds if seconds > 0.0 else 0.0
-        yield Metric("cumulative_loss", "Sum of the progressive losses.", now.loss)
         yield Metric("examples_per_second", "Throughput over the last minute.", rate)
         if now.weight > 0.0:
             yield Metric(
