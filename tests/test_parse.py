@@ -30,6 +30,7 @@ from streaml1.core.jit import COMPILED
 from streaml1.sources import open_source
 from streaml1.sources.readers import chunks
 from streaml1.sources.readers.csv import CsvParser
+from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.jsonl import parse_json
@@ -434,14 +435,33 @@ CSV_FRAGMENTS = [
         "é".encode(),
         b"\xc2\xa0",
         b"\xe3\x80\x80",
+        b"NULL",
+        b",NA,",
+        b"?",
     ),
+]
+
+
+MISSING_CELLS = [
+    "NaN", '"NULL"', " NA", "NA ", "N/A\t", "\\N", "?", "None", "Nano", "n", "?\xa0", "unknown",
+    "an unknown value", '"an unknown ""value"', "an unknown valley", "NULL or None",
+]  # fmt: skip
+"""Cells that may be missing words, and cells that almost are."""
+
+MISSING_LISTS: list[Any] = [
+    {},
+    {},
+    {"missing": []},
+    {"missing": ["-", "unknown", "an unknown value"]},
+    {"missing": ["1", "a", "é", "か", "", "x" * 8, "spam"]},
 ]
 
 
 def csv_record(random: Random) -> bytes:
     number = random.choice(
-        ["1", "0", "-0", "0.25", "-1e-3", " 2 ", "", " ", '"5"', "31", repr(random.random())]
-    )
+        ["1", "0", "-0", "0.25", "-1e-3", " 2 ", "", " ", '"5"', "31", repr(random.random()),
+         *MISSING_CELLS, "True", "false", "FALSE", "tRUE", '"true"']
+    )  # fmt: skip
     texts = [
         "fr",
         "é",
@@ -456,8 +476,11 @@ def csv_record(random: Random) -> bytes:
         "a b",
         " c",
         '""',
+        *MISSING_CELLS,
     ]
-    label = random.choice(["1", "0", "true", "spam", "a longer one", '"1"', "", " 1", "é"])
+    label = random.choice(
+        ["1", "0", "true", "spam", "a longer one", '"1"', "", " 1", "é", "0", "NULL", '"?"', "NaN "]
+    )
     weight = random.choice(["1", "2", "0.5", "1", "1", "", "-1"])
     cells = [number, random.choice(texts), label, random.choice(texts), weight, number]
     end = random.choice(["", "", "", "\r"])
@@ -471,7 +494,8 @@ TEXT_COLUMNS = [f"{'name' * (k % 5 == 4)}{k}" for k in range(20)]
 def wide_record(random: Random, ends_in_text: bool) -> bytes:
     """Return a record of cells that the SIMD kernel accepts, or some just outside its range."""
     irregular = ["", " ", "é", " a", "a ", '"a"', '"a,b"', "x" * 9, "x" * 30, '"two\nlines"', "Ж"]
-    regular = ["a", "1", "-", "3f", "x" * 7, "x" * 8, "1b2c", "a b", "aé"]
+    irregular += random.sample(MISSING_CELLS, 4)
+    regular = ["a", "1", "-", "3f", "x" * 7, "x" * 8, "1b2c", "a b", "aé", "no", "Nano", "NULLs"]
     irregular_rate = random.choice([0.0, 0.0, 0.02, 0.1])
     cells = [
         random.choice(irregular if random.random() < irregular_rate else regular)
@@ -535,7 +559,10 @@ def test_mutated_csv_matches_the_python_parser(require_label: bool, wide: bool) 
         ignored = [item for item in ignored if (item in TEXT_COLUMNS) == wide or item == "w"]
         weight = None if "w" in ignored else "w"
         texts = [item for item in texts if item not in ignored]
-        parser = CsvParser("a.csv", "y", texts, weight, require_label, ignored, delimiter)
+        rules = CellRules(**random.choice(MISSING_LISTS))
+        parser = CsvParser(
+            "a.csv", "y", texts, weight, require_label, ignored, delimiter, rules=rules
+        )
         outcomes: list[Any] = []
         first_line = 0
         text_chunks = [text]
@@ -560,7 +587,7 @@ def test_mutated_csv_matches_the_python_parser(require_label: bool, wide: bool) 
                 )
                 outcomes.append((*fields, first_line + parsed.lines_read(i)))
             first_line += parsed.n_lines
-        roles = ("y", weight, frozenset(texts), require_label, frozenset(ignored))
+        roles = ("y", weight, frozenset(texts), require_label, frozenset(ignored), rules)
         expected = parse_csv_in_python(text, roles, delimiter)
         accepted += sum(len(item) > 2 for item in expected)
         assert sorted(outcomes, key=lambda item: item[0]) == [item[:6] for item in expected], text
@@ -627,7 +654,7 @@ def test_chunk_size_does_not_change_csv_rows(
 ) -> None:
     """Chunk size changes neither the rows nor resuming from the end of a block."""
     random = Random(7)
-    records = [mutate(csv_record(random), random, CSV_FRAGMENTS) for _ in range(200)]
+    records = [mutate(csv_record(random), random, CSV_FRAGMENTS) for _ in range(400)]
     text = b"a,b,y,c,w,d\n" + b"\n".join(records)
     path = tmp_path / "a.csv"
     path.write_bytes(text)

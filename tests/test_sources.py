@@ -540,10 +540,61 @@ def test_invalid_csv_delimiters(write, delimiter):
 
 
 @pytest.mark.parametrize("source", ["a.svm", "river:Phishing", "kafka://localhost:1/clicks"])
-def test_delimiter_is_rejected_for_other_formats(write, source):
+@pytest.mark.parametrize("options", [{"delimiter": "tab"}, {"missing": "-"}], ids=str)
+def test_csv_options_are_rejected_for_other_formats(write, source, options):
     write("a.svm", "1 1:1\n")
     with pytest.raises(SourceError, match="column options"):
-        open_source(source, delimiter="tab")
+        open_source(source, **options)
+
+
+MISSING_ROWS = """t,n,y
+NaN,NULL,1
+NA," ? ",1
+\\N,None,1
+Nancy,nan,N/A
+unknown,-999,1
+-,true,FALSE
+null,,-999
+,False,?
+"""
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        (
+            {},
+            [(None, None, "1"), (None, None, "1"), (None, None, "1"), ("Nancy", None, None),
+             ("unknown", -999.0, "1"), ("-", 1.0, "FALSE"), (None, None, "-999"),
+             (None, 0.0, None)],
+        ),
+        (
+            {"missing": ["unknown", "-999", "-", "a word of more than eight bytes"]},
+            [(None, None, "1"), (None, 1.0, "FALSE"), ("null", None, None), (None, 0.0, "?")],
+        ),
+        (
+            {"missing": ""},
+            [("unknown", -999.0, "1"), ("-", 1.0, "FALSE"), ("null", None, "-999"),
+             (None, 0.0, "?")],
+        ),
+    ],
+    ids=["default", "list", "none"],
+)  # fmt: skip
+def test_missing_words(write, missing, expected):
+    """Missing words are absent features, and missing labels; booleans are numbers."""
+    name = write("a.csv", MISSING_ROWS)
+    options = {"target": "y", "categorical": "t", "require_label": False, **missing}
+    rejected = Refused()
+    rows = rows_of(open_source(name, **options), reject=rejected)
+    assert [(x["t"], x["n"], y) for x, y, _ in rows] == expected
+    assert len(rejected) == 8 - len(expected)
+
+
+@pytest.mark.parametrize("word", ['say "no"', "two\nlines"])
+def test_missing_words_without_quotes(write, word):
+    name = write("a.csv", MISSING_ROWS)
+    with pytest.raises(SourceError, match="a missing word must not contain quotes or line breaks"):
+        open_source(name, target="y", missing=["-", word])
 
 
 def test_multiline_csv_records_have_the_place_of_their_first_line(write):
@@ -582,9 +633,12 @@ def test_unclosed_csv_quote(write):
         ('1,"x"y,1,1', "not CSV: ',' expected after '\"'"),
         ("red,x,1,1", "column 'a': 'red' is not a number"),
         ("red,x,1,1", "use --categorical a for text, or --ignore a"),
-        ("nan,x,1,1", "column 'a': 'nan' is not finite: leave missing values empty"),
+        ("inf,x,1,1", "column 'a': 'inf' is not finite: leave missing values empty"),
+        ("tRue,x,1,1", "column 'a': 'tRue' is not a number"),
         ("1_0,x,1,1", "column 'a': '1_0' is not a number"),
         ("1,x,,1", "the label is missing: column 'y' is empty"),
+        ("1,x,NULL,1", "the label is missing: column 'y' is 'NULL'"),
+        ("1,x,1,NaN", "weight must be a number >= 0, got 'NaN'"),
         ("1,x,1,", "weight must be a number >= 0, got ''"),
         ("1,x,1,-2", "weight must be a number >= 0, got '-2'"),
         ("1,x,1,inf", "weight must be a number >= 0, got 'inf'"),

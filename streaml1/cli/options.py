@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
@@ -46,8 +47,30 @@ def together(*options: Decorator) -> Decorator:
 
 
 def split_names(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -> list[str]:
-    """Return the names in comma-separated lists, as a callback of an option."""
-    return [name for names in lists for name in names.split(",")]
+    """Return the names in comma-separated lists, as a callback of an option.
+
+    As in CSV, a name with a comma is quoted: ``"a,b",c``.
+    """
+    return [name for names in lists for name in _split(ctx, param, names)]
+
+
+def _split(ctx: click.Context, param: click.Parameter, names: str) -> list[str]:
+    if '"' not in names:
+        return names.split(",")
+    try:
+        (record,) = csv.reader([names], strict=True)
+    except (csv.Error, ValueError):
+        raise click.BadParameter(
+            'must be a list such as a,b or "a,b",c, with any quote in a name doubled and the '
+            f"name in quotes, got {names!r}", ctx, param,
+        ) from None  # fmt: skip
+    return record
+
+
+def _names_or_none(
+    ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]
+) -> list[str] | None:
+    return split_names(ctx, param, lists) if lists else None
 
 
 def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[int] | None:
@@ -98,6 +121,9 @@ _columns = together(
                  help="CSV: columns to ignore, such as ids."),
     click.option("--delimiter", metavar="CHARACTER|tab",
                  help="CSV: column separator.  [default: a comma; tab for tsv]"),
+    click.option("--missing", metavar="WORD,...", multiple=True, callback=_names_or_none,
+                 help="CSV: words for a missing value, besides the empty cell; '' for none.  "
+                 r"[default: NaN,nan,NULL,null,None,N/A,NA,\N,?]"),
 )  # fmt: skip
 _order = together(
     click.option("--seed", type=int,

@@ -11,6 +11,7 @@ from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, arrow_format
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.readers.csv import CsvParser
+from streaml1.sources.readers.csv_cells import MISSING_WORDS, CellRules
 from streaml1.sources.readers.csv_schema import delimiter_of
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.many_files import ManyFiles, is_many, list_files
@@ -155,7 +156,8 @@ def _column_options_text(options: SourceOptions) -> str | None:
     """Return how an error names the column options that were given; None if there are none."""
     if options.columns:
         return f"column options (such as {options.columns[0]!r})"
-    return None if options.delimiter is None else "column options (such as the delimiter)"
+    given = options.csv_only
+    return f"column options (such as the {next(iter(given))})" if given else None
 
 
 def _open_topic(name: str, options: SourceOptions) -> Source:
@@ -254,8 +256,12 @@ def _open_arrow(
 def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> CsvParser:
     return CsvParser(
         name, options.target, list(options.categorical), options.weight, options.require_label,
-        list(options.ignore), _delimiter(name, options), texts,
+        list(options.ignore), _delimiter(name, options), texts, _cell_rules(options),
     )  # fmt: skip
+
+
+def _cell_rules(options: SourceOptions) -> CellRules:
+    return CellRules(MISSING_WORDS if options.missing is None else options.missing)
 
 
 def _delimiter(name: str, options: SourceOptions) -> str:

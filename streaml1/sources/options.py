@@ -15,7 +15,11 @@ from streaml1.core.option_fields import (
     validate_options,
 )
 
-__all__ = ["SOURCE_PARAMETERS", "SourceOptions", "source_options"]
+__all__ = ["CSV_OPTIONS", "SOURCE_PARAMETERS", "SourceOptions", "source_options"]
+
+
+CSV_OPTIONS = ("delimiter", "missing")
+"""Options of CSV files alone, which are None unless they are given."""
 
 
 def _column_names(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -54,6 +58,12 @@ class SourceOptions:
     ignore: Iterable[str] = option((), "CSV: columns to skip.", convert=_column_names)
     delimiter: str | None = option(
         None, 'CSV: one character, or "tab". By default a comma, or a tab for tsv.'
+    )
+    missing: Iterable[str] | None = option(
+        None,
+        "CSV: words that stand for a missing value, in addition to the empty cell. By default "
+        r"NaN, nan, NULL, null, None, N/A, NA, \\N and ?.",
+        convert=_column_names,
     )
     seed: int | None = option(
         None, "Seed of the order of the examples, for sources that shuffle: stdlib and data:..."
@@ -101,6 +111,12 @@ class SourceOptions:
 
     def __post_init__(self) -> None:
         validate_options(self)
+
+    @property
+    def csv_only(self) -> dict[str, Any]:
+        """The options that were given and apply to CSV files alone, by name."""
+        given = {name: getattr(self, name) for name in CSV_OPTIONS}
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def columns(self) -> list[str]:

@@ -16,6 +16,7 @@ cells may contain doubled quotes, delimiters and newlines.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from streaml1.core.simd import (
     loadu_u64x8,
     movemask,
     splat,
+    splat_u64,
     store_f64x8,
     store_u64,
     store_u64x8,
@@ -57,10 +59,11 @@ from streaml1.text.structural_index import (
 )
 
 __all__ = [
-    "CATEGORY", "DONE", "IGNORED", "IRREGULAR", "LABEL", "N_STATE", "OPEN", "STATE_DELIMITERS",
-    "STATE_FEATURE", "STATE_HAS_LARGE", "STATE_INDEXED", "STATE_LINE", "STATE_NAME_BYTES",
-    "STATE_NEXT", "STATE_OFFSET", "STATE_ROW", "UTF8_NEEDED", "WEIGHT", "encode_short_texts",
-    "parse_records",
+    "CATEGORY", "DONE", "IGNORED", "IRREGULAR", "LABEL", "N_STATE", "N_WORDS", "OPEN",
+    "STATE_DELIMITERS", "STATE_FEATURE", "STATE_HAS_LARGE", "STATE_INDEXED", "STATE_LINE",
+    "STATE_NAME_BYTES", "STATE_NEXT", "STATE_OFFSET", "STATE_ROW", "UTF8_NEEDED", "WEIGHT",
+    "WORDS_COMPLETE", "WORDS_DECIMAL", "WORDS_FIRST", "WORDS_HEADER", "WORDS_LIST",
+    "WORDS_SECOND", "encode_short_texts", "parse_records", "word_filter",
 ]  # fmt: skip
 
 (
@@ -79,11 +82,25 @@ DONE, IRREGULAR, OPEN, UTF8_NEEDED = range(4)
 """Why `parse_records` returns: all records are read; the next record is irregular; the next record
 may continue after the chunk; the caller must tell whether the text is valid UTF-8."""
 
+WORDS_FIRST, WORDS_SECOND, WORDS_COMPLETE, WORDS_DECIMAL, WORDS_HEADER = range(5)
+WORDS_LIST = 8
+N_WORDS = 24
+"""Entries of `words`: the `word_filter` of the missing words; whether all of them are listed; the
+decimal mark; the first bytes of a repeated header, 0 if there is none. From WORDS_LIST on: up to
+sixteen missing words of up to eight bytes, padded with zeros."""
+
 _KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))  # rows of `columns`
 
-_ZERO, _ONE, _FOUR, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 4, 7, 8))
+_ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 3, 4, 7, 8))
 _OFFSET_BITS = np.uint64(32)
-_QUOTE, _EQUALS = map(np.uint64, b'"=')
+_QUOTE, _EQUALS, _DOT = map(np.uint64, b'"=.')
+_BYTE_ORDER_MARK = np.uint64(0xEF)  # its first byte
+_SIX_BITS = np.uint64(63)
+_TRUE, _FALSE = (
+    tuple(np.uint64(int.from_bytes(word, "little")) for word in texts)
+    for texts in ((b"true", b"True", b"TRUE"), (b"false", b"False", b"FALSE"))
+)
+_MAX_REWRITTEN = np.uint64(64)  # bytes of a number with another decimal mark
 _BYTE_ONES = np.uint64(0x0101010101010101)
 _ALL_ONES, _BYTE = map(np.uint64, (2**64 - 1, 2**8 - 1))
 _FIRST_VISIBLE, _N_VISIBLE = map(np.uint64, (0x21, 0x7F - 0x21))
@@ -92,6 +109,20 @@ _MAX_CELL = np.uint64(131_000)  # Python's csv module rejects longer cells
 _SLACK = np.uint64(32)  # bytes that copies may write after a name
 # The UTF-8 of white space in other scripts begins with C2, E1, E2 or E3.
 _LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))
+
+
+def word_filter(words: Iterable[bytes]) -> tuple[np.uint64, np.uint64]:
+    """Return two sets of bits which tell that most cells are none of some words.
+
+    Bit b of the first one stands for all first bytes whose last six bits are b. The second one
+    combines two bytes and the size in the same way; a word of one byte is followed by a zero. This
+    combination tells the default words from `no`, `No`, `none`, `new`, `NY` and the like.
+    """
+    first = second = 0
+    for word in words:
+        first |= 1 << (word[0] & 63)
+        second |= 1 << ((word[0] ^ (word[1:2] or b"\0")[0] ^ (len(word) << 3)) & 63)
+    return np.uint64(first), np.uint64(second)
 
 
 @kernel
@@ -103,6 +134,7 @@ def parse_records(
     require_label: Any,
     utf8: Any,
     columns: Any,
+    words: Any,
     positions: Any,
     kinds: Any,
     hashes: Any,
@@ -138,6 +170,8 @@ def parse_records(
         Describes the columns, uint64, shape (6, columns): kind; offset and size of the name, with
         an equals sign at its end for categories; hash of the name; its first eight bytes; how many
         columns from this one on are categories with names of up to seven bytes.
+    words
+        Missing words, decimal mark and header; see `WORDS_LIST`.
     positions, kinds
         Scratch arrays for the structural index.
     hashes, values, spans
@@ -174,6 +208,9 @@ def parse_records(
     row, k = np.uint64(state[STATE_ROW]), np.uint64(state[STATE_FEATURE])
     name_pos = names + np.uint64(state[STATE_NAME_BYTES])
     width = np.uint64(columns.shape[1])
+    words_at = np.uint64(words.ctypes.data)
+    header_bytes = words[WORDS_HEADER]
+    first_size = columns[_SIZE, 0] - np.uint64(columns[_KIND, 0] == CATEGORY)  # no equals sign
     ascii_only = utf8 != UTF8_VALID and utf8 != UTF8_UNKNOWN
     status = DONE
     indptr[row] = k
@@ -195,17 +232,21 @@ def parse_records(
             pos += returns + _ONE
             line += _ONE
             continue
+        status = IRREGULAR
+        if (header_bytes >> (load_u8(pos) & _SIX_BITS)) & _ONE and _may_be_header(
+            pos, start + columns[_BEGIN, 0], first_size, delimiter
+        ):
+            break
         weight = 1.0
         label_begin = label_end = start
         column = in_run = _ZERO
-        status = IRREGULAR
         # Invariant: the cells before `column` are read, the last `in_run` of them eight at a time.
         # The next cell is at `pos`. The status becomes DONE at the end of a regular record.
         while column < width:
             if columns[_RUN, column] + in_run >= _EIGHT and i > _ZERO:
                 count, n_matched, name_pos = _read_categories_x8(
-                    start, delimiter, positions_at, kinds_at, i, column, in_run, columns, k,
-                    name_pos, names_end, hashes, values, spans,
+                    start, delimiter, positions_at, kinds_at, i, column, in_run, columns, words_at,
+                    k, name_pos, names_end, hashes, values, spans,
                 )  # fmt: skip
                 if count:
                     in_run += count
@@ -247,8 +288,8 @@ def parse_records(
             kind = columns[_KIND, column]
             if kind == CATEGORY:
                 k, name_pos, is_regular = _read_category(
-                    start, columns, column, first, stop, doubled, k, name_pos, names_end, hashes,
-                    values, spans,
+                    start, columns, words_at, column, first, stop, doubled, k, name_pos, names_end,
+                    hashes, values, spans,
                 )  # fmt: skip
                 if not is_regular:
                     break
@@ -258,12 +299,17 @@ def parse_records(
                 is_empty = first == stop and not require_label
                 if doubled or not (is_empty or (is_text and load_u8(stop - _ONE) <= _LAST_ASCII)):
                     break
+                # Elsewhere the label is left out when the labels are encoded.
+                if require_label and _missing_state(first, stop, words_at) != _PRESENT:
+                    break
             elif kind == WEIGHT:
-                weight = _read_number(first, stop, powers)
+                weight = _read_number(first, stop, powers, words_at, name_pos, names_end, np.nan)
                 if not weight >= 0.0:
                     break
             elif kind != IGNORED and first < stop and not _is_blank(first, stop):
-                v = _read_number(first, stop, powers)
+                v = _read_number(first, stop, powers, words_at, name_pos, names_end, 0.0)
+                if v != v:
+                    v = _read_boolean(first, stop)
                 if v != v:
                     break
                 if not abs(v) < VALUE_LIMIT:
@@ -310,7 +356,8 @@ def parse_records(
 @inlined
 def _read_categories_x8(
     start: Any, delimiter: Any, positions: Any, kinds: Any, i: Any, column: Any, in_run: Any,
-    columns: Any, k: Any, name_pos: Any, names_end: Any, hashes: Any, values: Any, spans: Any,
+    columns: Any, words: Any, k: Any, name_pos: Any, names_end: Any, hashes: Any, values: Any,
+    spans: Any,
 ) -> Any:  # fmt: skip
     """Read eight category cells of 1 to 8 bytes; the i-th delimiter ends the cell of `column`.
 
@@ -343,7 +390,12 @@ def _read_categories_x8(
     # Sizes must be 1 to 8. The first byte must be visible ASCII: cells of white space are empty.
     first_byte = cells & _BYTE
     irregular_mask = ((size - _ONE) > _SEVEN) | ((first_byte - _FIRST_VISIBLE) > _N_VISIBLE)
-    if movemask(irregular_mask) or name_pos + NAMES_X8_BYTES > names_end:
+    # Cells that may be missing words are read one by one.
+    text = cells & (_ALL_ONES >> (((_EIGHT - size) * _EIGHT) & _SIX_BITS))
+    second = ((text >> _EIGHT) ^ cells ^ (size << _THREE)) & _SIX_BITS
+    word_mask = splat_u64(_word(words, WORDS_FIRST)) >> (cells & _SIX_BITS)
+    word_mask &= (splat_u64(_word(words, WORDS_SECOND)) >> second) & _ONE
+    if movemask(irregular_mask | word_mask) or name_pos + NAMES_X8_BYTES > names_end:
         return _ZERO, _ZERO, name_pos
     columns_at = np.uint64(columns.ctypes.data) + _EIGHT * first
     heads = loadu_u64x8(columns_at + _EIGHT * width * _HEAD)
@@ -360,7 +412,7 @@ def _read_categories_x8(
 
 @inlined
 def _read_category(
-    start: Any, columns: Any, column: Any, first: Any, stop: Any, doubled: Any, k: Any,
+    start: Any, columns: Any, words: Any, column: Any, first: Any, stop: Any, doubled: Any, k: Any,
     name_pos: Any, names_end: Any, hashes: Any, values: Any, spans: Any,
 ) -> Any:  # fmt: skip
     """Write the name `column=cell` of a category cell, unless the cell is blank.
@@ -371,6 +423,9 @@ def _read_category(
     """
     if not _begins_visibly(first, stop):
         return k, name_pos, _is_blank(first, stop)
+    missing = _missing_state(first, stop, words)
+    if missing != _PRESENT:
+        return k, name_pos, missing == _MISSING
     size = columns[_SIZE, column]
     if name_pos + size + (stop - first) + _SLACK > names_end:
         return k, name_pos, False
@@ -438,13 +493,107 @@ def _copy_undoubled(start: Any, end: Any, destination: Any) -> Any:
 
 
 @inlined
-def _read_number(pos: Any, end: Any, powers: Any) -> Any:
-    """Return the number of a cell, without spaces around it, or NaN."""
+def _read_number(
+    pos: Any, end: Any, powers: Any, words: Any, scratch: Any, scratch_end: Any, missing: Any
+) -> Any:
+    """Return the number of a cell, without spaces around it, or NaN.
+
+    Parameters
+    ----------
+    scratch, scratch_end
+        Addresses between which a number with another decimal mark is written with a point.
+    missing
+        What to return for a missing word, which may be a number such as -999.
+    """
     while pos < end and load_u8(pos) == SPACE:
         pos += _ONE
     while pos < end and load_u8(end - _ONE) == SPACE:
         end -= _ONE
+    # Few numbers begin as a missing word does, so this branch is predictable.
+    if (_word(words, WORDS_FIRST) >> (load_u8(pos) & _SIX_BITS)) & _ONE:
+        state = _missing_state(pos, end, words)
+        if state != _PRESENT:
+            return missing if state == _MISSING else np.nan
+    decimal = _word(words, WORDS_DECIMAL)
+    if decimal != _DOT:
+        size = end - pos
+        if size > _MAX_REWRITTEN or scratch + size + _SLACK > scratch_end:
+            return np.nan
+        for j in range(size):
+            c = load_u8(pos + j)
+            if c == _DOT:
+                return np.nan
+            store_u64(scratch + j, _DOT if c == decimal else c)
+        pos, end = scratch, scratch + size
     return read_value(pos, end, powers, False)
+
+
+@inlined
+def _word(words: Any, k: Any) -> Any:
+    """Return an entry of `words`.
+
+    Functions take the address of `words`: an array would be counted as a reference in each call.
+    """
+    return loadu_u64(words + _EIGHT * np.uint64(k))
+
+
+@inlined
+def _may_be_header(pos: Any, name: Any, size: Any, delimiter: Any) -> bool:
+    """Return whether the first cell of a record may be a name of `size` bytes.
+
+    Python decides. The name may be quoted, and a part of a file may begin with a byte order mark.
+    """
+    if load_u8(pos) == _BYTE_ORDER_MARK:
+        return True
+    if load_u8(pos) == _QUOTE:
+        pos += _ONE
+    j = _ZERO
+    # A quote inside of a name is doubled in the text: it ends the comparison.
+    while j < size and load_u8(name + j) != _QUOTE:
+        if load_u8(pos + j) != load_u8(name + j):
+            return False
+        j += _ONE
+    c = load_u8(pos + j)
+    return bool(c in (delimiter, _QUOTE, NEWLINE, CR))
+
+
+_PRESENT, _MISSING, _UNSURE = range(3)
+
+
+@inlined
+def _missing_state(first: Any, stop: Any, words: Any) -> Any:
+    """Return _MISSING if a text is a missing word, _UNSURE if Python must decide, else _PRESENT."""
+    size = stop - first
+    text = loadu_u64(first)
+    second = ((text >> _EIGHT) ^ text ^ (size << _THREE)) & _SIX_BITS
+    # The byte after a word of one byte is not zero here.
+    found = (_word(words, WORDS_SECOND) >> second) | np.uint64(size == _ONE)
+    found &= _word(words, WORDS_FIRST) >> (text & _SIX_BITS)
+    if found & _ONE == _ZERO or size == _ZERO:
+        return _PRESENT
+    if size <= _EIGHT:
+        text &= _ALL_ONES >> (_EIGHT * (_EIGHT - size))
+        listed = words + _EIGHT * np.uint64(WORDS_LIST)
+        wanted = splat_u64(text)
+        equal_mask = wanted == loadu_u64x8(listed)
+        equal_mask |= wanted == loadu_u64x8(listed + _EIGHT * _EIGHT)
+        if movemask(equal_mask):
+            return _MISSING
+    return _PRESENT if _word(words, WORDS_COMPLETE) else _UNSURE
+
+
+@inlined
+def _read_boolean(first: Any, stop: Any) -> Any:
+    """Return 1 or 0 if a text is true or false in one of three spellings, else NaN."""
+    size = stop - first
+    if size == _ZERO or size > _EIGHT:
+        return np.nan
+    text = loadu_u64(first) & (_ALL_ONES >> (_EIGHT * (_EIGHT - size)))
+    lower, title, upper = _TRUE
+    if text in (lower, title, upper):
+        return 1.0
+    lower, title, upper = _FALSE
+    return 0.0 if text in (lower, title, upper) else np.nan
 
 
 @inlined

@@ -7,13 +7,15 @@ retains an incomplete record and puts it in front of the next chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.jit import COMPILED
 from streaml1.core.types import Bytes, Floats, Hashes, Indptr, Ints, Values
+from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_schema import (
     Columns,
     IncompleteRecord,
@@ -73,6 +75,8 @@ class CsvParser:
         The character between cells.
     text
         Further columns of text, from which a model makes n-grams.
+    rules
+        How the text of a cell is understood.
     """
 
     compiled = COMPILED
@@ -87,8 +91,10 @@ class CsvParser:
         ignore: Iterable[str] = (),
         delimiter: str = ",",
         text: Iterable[str] = (),
+        rules: CellRules | None = None,
     ) -> None:
         self.name = name
+        self._rules = rules or CellRules()
         self._target, self._weight = target, weight
         self._ngram_columns = tuple(dict.fromkeys(text))
         self._text = list(dict.fromkeys([*categorical, *self._ngram_columns]))
@@ -99,6 +105,7 @@ class CsvParser:
         self.roles: Mapping[str, Any] = {
             "target": target, "weight": weight, "categorical": sorted(self._text),
             "ignore": sorted(self._ignored), "delimiter": delimiter,
+            **self._rules.roles,
         }  # fmt: skip
         self.on_header: Callable[[list[str]], None] | None = None  # gets the header of each file
         self.reset()
@@ -187,7 +194,7 @@ class CsvParser:
             self.on_header(header)
         self._columns = Columns(
             header, self._target, self._weight, frozenset(self._text), self.require_label,
-            frozenset(self._ignored),
+            frozenset(self._ignored), self._rules,
         )  # fmt: skip
         return lines
 
@@ -351,9 +358,10 @@ class _KernelReading:
         status = csv.parse_records(
             np.uint64(start), np.uint64(start + self._n), np.uint64(ord(self._parser.delimiter)),
             POWERS, self._parser.require_label, utf8,
-            self._columns.kernel_columns(self._names_offset), a.positions, a.kinds, a.hashes,
-            a.values, np.uint64(start + first_name), np.uint64(start + len(a.buffer) - PAD),
-            a.spans, a.labels, a.w, a.indptr, a.lines, a.begins, a.ends, a.lines_after, state,
+            self._columns.kernel_columns(self._names_offset), self._columns.words, a.positions,
+            a.kinds, a.hashes, a.values, np.uint64(start + first_name),
+            np.uint64(start + len(a.buffer) - PAD), a.spans, a.labels, a.w, a.indptr, a.lines,
+            a.begins, a.ends, a.lines_after, state,
         )  # fmt: skip
         return int(status)
 
@@ -401,7 +409,7 @@ class _KernelReading:
         )  # fmt: skip
         if irregular.features:
             x = insert_features(x, irregular.features, np.ones(n, bool))
-        y = _encode_labels(a.buffer[PAD:], a.labels[:n])
+        y = _encode_labels(a.buffer[PAD:], a.labels[:n], self._columns.labels)
         if irregular.labels:
             y = _replace_labels(y, irregular.labels)
         weights = None if (w == 1.0).all() else w
@@ -418,13 +426,29 @@ def _replace_labels(y: LabelTexts, labels: dict[int, str | None]) -> LabelTexts:
     return LabelTexts(codes, [*y.texts, *labels.values()])
 
 
-def _encode_labels(text: Bytes, bounds: Ints) -> LabelTexts:
-    """Return the labels between pairs of offsets, shape (rows, 2); None if a label is empty."""
+def _encode_labels(
+    text: Bytes, bounds: Ints, read: Callable[[list[str]], Sequence[str | None]]
+) -> LabelTexts:
+    """Return the labels of the cells between pairs of offsets, shape (rows, 2).
+
+    Parameters
+    ----------
+    read
+        Returns the labels of distinct cells: `Columns.labels`.
+    """
     distinct, codes = np.empty(MAX_CODES, np.uint64), np.empty(len(bounds), np.uint8)
     n = int(csv.encode_short_texts(np.uint64(text.ctypes.data), bounds, distinct, codes))
     if n <= MAX_CODES:
         raw = (int(word).to_bytes(8, "little").rstrip(b"\0") for word in distinct[:n])
-        return LabelTexts(codes, [label.decode() or None for label in raw])
-    labels = [text[lo:hi].tobytes().decode() or None for lo, hi in bounds.tolist()]
+        return _label_texts(codes, read([cell.decode() for cell in raw]))
+    cells = [text[lo:hi].tobytes().decode() for lo, hi in bounds.tolist()]
+    index = {cell: k for k, cell in enumerate(dict.fromkeys(cells))}
+    return _label_texts(np.array([index[cell] for cell in cells], np.int64), read([*index]))
+
+
+def _label_texts(codes: NDArray[Any], labels: Sequence[str | None]) -> LabelTexts:
+    """Return labels whose texts are distinct, from labels that may be equal."""
     index = {label: k for k, label in enumerate(dict.fromkeys(labels))}
-    return LabelTexts(np.array([index[label] for label in labels], np.int64), [*index])
+    if len(index) < len(labels):
+        codes = np.array([index[label] for label in labels], codes.dtype)[codes]
+    return LabelTexts(codes, [*index])

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
+from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.parsed_lines import decode_line
-from streaml1.sources.source import SourceError, read_number, read_weight, shown
+from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import csv
 
 __all__ = [
@@ -212,6 +213,8 @@ class Columns:
         Whether an empty label is an error. Otherwise it is None.
     ignored
         The columns to ignore.
+    rules
+        How the text of a cell is understood.
 
     Attributes
     ----------
@@ -223,6 +226,8 @@ class Columns:
         The names for the kernel, one after the other, uint8.
     bytes_per_column : float
         Their mean length.
+    words : ndarray
+        Argument of the kernel: the missing words.
     """
 
     def __init__(
@@ -233,7 +238,9 @@ class Columns:
         text: frozenset[str],
         require_label: bool,
         ignored: frozenset[str] = frozenset(),
+        rules: CellRules | None = None,
     ) -> None:
+        self._rules = rules or CellRules()
         self._width = len(header)
         self._target = None if target is None else header.index(target)
         self._weight = None if weight is None else header.index(weight)
@@ -271,6 +278,7 @@ class Columns:
             [kinds, begins, sizes, name_hashes(names), heads, _category_runs(kinds, sizes)],
             np.uint64,
         )
+        self.words = self._rules.kernel_words()
 
     def kernel_columns(self, names_offset: int) -> NDArray[np.uint64]:
         """Return the argument `columns` of `streaml1.text.csv.parse_records`.
@@ -299,23 +307,42 @@ class Columns:
         x: dict[Any, Any] = {}
         for position, column, is_text in self._features:
             cell = record[position]
-            if not cell or cell.isspace():
-                x.setdefault(column, None)
-            elif is_text:
-                x[column] = cell
-            else:  # a name that occurs twice counts with the sum
-                x[column] = _number(cell, column) + (x.get(column) or 0.0)
+            if is_text:
+                value: Any = None if self._rules.is_missing(cell) else cell
+            else:
+                value = self._number(cell, column)
+                if x.get(column) is not None:  # a name that occurs twice counts with the sum
+                    value = (value or 0.0) + x[column]
+            if value is not None or column not in x:
+                x[column] = value
         w = 1.0 if self._weight is None else read_weight(record[self._weight])
         return x, self._label(record), w
+
+    def _number(self, cell: str, column: str) -> float | None:
+        try:
+            return self._rules.number(cell)
+        except ValueError as error:
+            option = shlex.quote(column)
+            raise ValueError(
+                f"column {column!r}: {shown(cell)} {error}: leave missing values empty or list "
+                f"their words with --missing, or use --categorical {option} for text, or "
+                f"--ignore {option}"
+            ) from None
 
     def _label(self, record: list[str]) -> str | None:
         if self._target is None:
             return None
-        y = record[self._target].strip()
-        if not y and self._require_label:
+        cell = record[self._target]
+        y = self._rules.label(cell)
+        if y is None and self._require_label:
             column = self.header[self._target]
-            raise ValueError(f"the label is missing: column {column!r} is empty")
-        return y or None
+            found = f"is {shown(cell.strip())}" if cell.strip() else "is empty"
+            raise ValueError(f"the label is missing: column {column!r} {found}")
+        return y
+
+    def labels(self, cells: list[str]) -> Sequence[str | None]:
+        """Return the labels of distinct cells that the kernel accepts; None if one is missing."""
+        return self._rules.labels(cells)
 
 
 def _category_runs(kinds: list[Any], sizes: NDArray[np.uint64]) -> list[int]:
@@ -329,14 +356,3 @@ def _category_runs(kinds: list[Any], sizes: NDArray[np.uint64]) -> list[int]:
 
 def _cells(count: int) -> str:
     return f"{count} cell" if count == 1 else f"{count} cells"
-
-
-def _number(cell: str, column: str) -> float:
-    try:
-        return read_number(cell)
-    except ValueError as error:
-        option = shlex.quote(column)
-        raise ValueError(
-            f"column {column!r}: {shown(cell)} {error}: leave missing values empty, or use "
-            f"--categorical {option} for text, or --ignore {option}"
-        ) from None
