@@ -31,7 +31,8 @@ from streaml1.sources import open_source
 from streaml1.sources.readers import chunks
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_cells import CellRules
-from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
+from streaml1.sources.readers.csv_header import RequestedRoles, Roles
+from streaml1.sources.readers.csv_schema import Columns, Records, RepeatedHeader, TextLines
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.jsonl import parse_json
 from streaml1.sources.readers.parsed_lines import (
@@ -516,10 +517,18 @@ def parse_csv_in_python(text: bytes, parser: Any, delimiter: str = ",") -> list[
     outcomes: list[Any] = []
     lines = TextLines(text if text.endswith(b"\n") or not text else text + b"\n")
     records = iter(Records(lines, delimiter))
-    columns = Columns(next(records)[1], *parser)  # type: ignore[arg-type]
+    target, weight, texts, require_label, *more = parser
+    header: Any = next(records)[1]
+    ignored, rules = more or ((), None)
+    roles = RequestedRoles(target, weight, tuple(texts), (), tuple(ignored))
+    columns = Columns(
+        header, roles.resolve(header, "a.csv"), require_label, rules, delimiter=delimiter
+    )
     for first_line, record in records:
         try:
             x, y, w = columns.example(record)
+        except RepeatedHeader:
+            continue
         except ValueError as error:
             outcomes.append((first_line, str(error)))
             continue
@@ -543,15 +552,18 @@ def test_mutated_csv_matches_the_python_parser(require_label: bool, wide: bool) 
         rows = [wide_record(random, ends_in_text) if wide else csv_record(random) for _ in range(n)]
         if random.randrange(3):
             rows = [mutate(row, random, CSV_FRAGMENTS) for row in rows]
-        header = random.choice(
-            [b"a,b,y,c,w,d", b"a,b,y,c,w,a", b'"a\nq",b,y,c,w,"d,""e"""', b"b=fr,b,y,c,w,d"]
-        )
+        header = random.choice([b"a,b,y,c,w,d", b'"a\nq",b,y,c,w,"d,""e"""', b"b=fr,b,y,c,w,d"])
         texts = ["b", "c"]
         if wide:
             texts = TEXT_COLUMNS
             header = ",".join(
                 ["y", "w", *TEXT_COLUMNS] if ends_in_text else ["y", *TEXT_COLUMNS, "w"]
             ).encode()
+        quoted = b'"' + header.replace(b'"', b'""').replace(b",", b'","') + b'"'
+        for again in random.sample([header, quoted, b"\xef\xbb\xbf" + header], 2):
+            if random.randrange(2):
+                again = mutate(again, random, CSV_FRAGMENTS) if random.randrange(2) else again
+                rows.insert(random.randrange(len(rows) + 1), again)
         text = header + b"\n" + b"\n".join(rows) + random.choice([b"", b"\n", b"\n\n \n"])
         delimiter = random.choice([",", ",", "\t", ";", "\x01", " "])
         text = text.translate(bytes.maketrans(b"," + delimiter.encode(), delimiter.encode() + b","))
@@ -801,7 +813,7 @@ CSV_ROLES: dict[str, Any] = {"target": "y", "categorical": CSV_NAMES[3:-1], "wei
 
 
 def parse_csv(line: str) -> Any:
-    columns = Columns(CSV_NAMES, "y", "w", frozenset(CSV_NAMES[3:-1]), True)
+    columns = Columns(CSV_NAMES, Roles(0, len(CSV_NAMES) - 1, frozenset(range(3, 15))))
     return columns.example(line.split(","))
 
 

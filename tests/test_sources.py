@@ -486,10 +486,113 @@ def test_csv_columns_keep_their_order_and_types(write):
     ]
 
 
-def test_duplicate_csv_columns_are_summed(write):
-    name = write("a.csv", "a,y,a,a\n1,1,2,\n,1,,\n,1,,4\n")
-    xs = [x for x, _, _ in rows_of(open_source(name, target="y"))]
-    assert xs == [{"a": 3.0}, {"a": None}, {"a": 4.0}]
+def test_columns_of_one_name(write):
+    """Two columns of one name are rejected, unless all but one are ignored."""
+    name = write("a.csv", "a,y,b,a,b\n1,1,2,3,4\n")
+    message = (
+        r"a.csv has several columns 'a', 'b' \(such as columns 0, 3, counted from 0\): rename all "
+        "but one, or use --ignore 3; the columns are: a, y, b, a, b"
+    )
+    with pytest.raises(SourceError, match=message):
+        rows_of(open_source(name, target="y"))
+    for ignore, x in [("a,b", {}), ("a,4", {"b": 2.0}), ("0,2", {"a": 3.0, "b": 4.0})]:
+        assert rows_of(open_source(name, target="y", ignore=ignore.split(","))) == [(x, "1", 1.0)]
+
+
+HEADER_AGAIN = 'site,y\nnews,1\nmail,0\nsite,y\nnews,1\n\ufeff"site","y"\n"site",y\nsite,0\n'
+
+
+@pytest.mark.parametrize("target", ["y", None])
+def test_repeated_headers_are_skipped(write, target, caplog):
+    """A header in the middle of a file is no example; the first one and their number are logged."""
+    columns = {"target": target, "categorical": ["site", *(["y"] if target is None else [])]}
+    source = open_source(write("a.csv", HEADER_AGAIN), require_label=target is not None, **columns)
+    for _ in range(2):  # a second pass does not warn again
+        rows = [(x["site"], y if target else x["y"]) for x, y, _ in rows_of(source)]
+        assert rows == [("news", "1"), ("mail", "0"), ("news", "1"), ("site", "0")]
+    assert lines_of(source) == [2, 3, 5, 8]
+    assert [record.getMessage() for record in caplog.records] == [
+        "a.csv:4: skipped a line that repeats the names of the columns",
+        "a.csv: skipped 3 lines that repeat the names of the columns",
+    ]
+
+
+def test_the_index_of_a_data_frame_is_ignored(write, caplog):
+    content = ",site,n,y\n0,news,1.5,1\n1,mail,2,0\n"
+    expected = [({"site": "news", "n": 1.5}, "1", 1.0), ({"site": "mail", "n": 2.0}, "0", 1.0)]
+    columns = {"target": "y", "categorical": "site"}
+    assert rows_of(open_source(write("a.csv", content), **columns)) == expected
+    (record,) = caplog.records
+    assert "a.csv:1: the first column has no name and numbers the rows" in record.getMessage()
+    for ignore in ("", "0"):
+        assert rows_of(open_source("a.csv", ignore=ignore, **columns)) == expected
+    assert len(caplog.records) == 1
+
+
+CRITEO = "0\t1\t1\t5\t1382\tab\n1\t2\t0\t44\t102\tcd\n0\t2\t\t1\t767\t\n"
+CRITEO_ROWS = [
+    ({"1": 1.0, "2": 1.0, "3": 5.0, "4": 1382.0, "5": "ab"}, "0", 1.0),
+    ({"1": 2.0, "2": 0.0, "3": 44.0, "4": 102.0, "5": "cd"}, "1", 1.0),
+    ({"1": 2.0, "2": None, "3": 1.0, "4": 767.0, "5": None}, "0", 1.0),
+]
+
+
+def test_files_without_a_header(write):
+    name = write("a.tsv", CRITEO)
+    options = {"target": "0", "categorical": "5", "header": False}
+    assert rows_of(open_source(name, **options)) == CRITEO_ROWS
+    names = ["y", "a", "b", "c", "d", "site"]
+    renamed = dict(zip("012345", names, strict=True))
+    expected = [({renamed[k]: v for k, v in x.items()}, y, w) for x, y, w in CRITEO_ROWS]
+    for target, site in (("y", "site"), ("0", "5")):
+        options = {"target": target, "categorical": site, "column_names": names}
+        assert rows_of(open_source(name, **options)) == expected
+        again = write("b.tsv", "\t".join(names) + "\n" + CRITEO)
+        assert rows_of(open_source(again, **options)) == expected
+    with pytest.raises(SourceError, match="the file has 6 columns, --columns has 2 names"):
+        rows_of(open_source(name, target="0", column_names=["a", "b"]))
+    with pytest.raises(SourceError, match="--columns is for files without a header"):
+        open_source(name, target="0", column_names=["a", "b"], header=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "target"),
+    [
+        (CRITEO.replace("\t", ","), "0"),
+        ("0,1,2,5,9\n1,2,0,44,1\n", "0"),
+        ("1,0.5,news\n0,0.25,mail\n", "0"),
+        ("news,1,mail\nsport,0,fin\n", "1"),
+        ("yes,news\nno,mail\nyes,fin\n", "0"),
+        ("1,-3,news\n0,2,mail\n", None),
+    ],
+)
+def test_a_first_line_of_data_is_rejected(write, content, target):
+    source = open_source(write("a.csv", content), target=target, require_label=target is not None)
+    with pytest.raises(SourceError, match="a.csv:1: the line looks like data, .*--no-header"):
+        rows_of(source)
+    options = {"header": True, "ignore": "1"} if content.startswith("0,1,1") else {"header": True}
+    rejected = Refused()
+    rows_of(open_source("a.csv", target=target, require_label=False, **options), reject=rejected)
+
+
+@pytest.mark.parametrize(
+    ("content", "target", "names"),
+    [
+        ("0,1,2\n0.5,1,7\n", "2", ["0", "1"]),
+        ("a,2019,2020\nx,1,2\n", "a", ["2019", "2020"]),
+        ("label,0.5,0.9\n1,2,3\n", "label", ["0.5", "0.9"]),
+        ("label,n,m\n1,2,3\n", "0", ["n", "m"]),
+        ("5,1,y\n1,2,3\n", "y", ["5", "1"]),
+    ],
+)
+def test_headers_with_numbers(write, content, target, names):
+    ((x, _, _),) = rows_of(open_source(write("a.csv", content), target=target))
+    assert list(x) == names
+
+
+def test_a_name_wins_over_a_number(write):
+    name = write("a.csv", "1,0,2\n5,6,7\n")
+    assert rows_of(open_source(name, target="0", header=True)) == [({"1": 5.0, "2": 7.0}, "6", 1.0)]
 
 
 @pytest.mark.parametrize("ignored", ["a", ["a", "id"]])
@@ -674,7 +777,19 @@ def test_invalid_csv_lines(write, line, reason):
         ("a\ty\n1\t1", {}, "separates the cells, use --delimiter tab"),
         ("a,y\n1,1", {"target": "y", "delimiter": "tab"}, "no column 'y'; the columns are: a,y"),
         (",".join(map(str, range(30))), {"target": "y"}, ", 18, 19 and 10 more"),
-        (",a,y\n0,1,1", {"target": "y"}, "a.csv:1: column 1 has no name: is it a row number"),
+        (
+            "a,,y\n0,1,1",
+            {"target": "y"},
+            "a.csv:1: column 2 has no name: name it, or ignore it with --ignore ''",
+        ),
+        (",a,y\nx,1,1", {"target": "y"}, "a.csv:1: column 1 has no name"),
+        (
+            "a,y,b,b\n0,1,1,1",
+            {"target": "z", "categorical": ["c", "a"], "weight": "a"},
+            "a.csv has no columns 'z', 'c'; has several columns 'b' (such as columns 2, 3, counted "
+            "from 0): rename all but one, or use --ignore 3; column 'a' can have only one role, "
+            "got weight and categorical; the columns are: a, y, b, b",
+        ),
         ("y,a,y\n0,1,1", {"target": "y"}, "a.csv has several columns 'y'"),
         ("a,y\n1,1", {"target": "y", "weight": "y"}, "only one role, got target and weight"),
         (
@@ -1060,7 +1175,8 @@ def test_csv_round_trip(folder, names, rows):
     writer.writerow([first_name, country, label, second_name])
     for (first, second), text_cell, y, _ in rows:
         writer.writerow([first, text_cell, y, second])
-    parsed = round_trip(folder / "a.csv", out.getvalue(), target=label, categorical=[country])
+    options = {"target": label, "categorical": [country], "missing": [], "header": True}
+    parsed = round_trip(folder / "a.csv", out.getvalue(), **options)
     assert parsed == [
         ({first_name: first, country: text_cell, second_name: second}, y.strip(), 1.0)
         for (first, second), text_cell, y, _ in rows

@@ -31,6 +31,7 @@ from bench_kit import (
 
 import streaml1
 from streaml1.sources import open_source
+from streaml1.sources.readers.csv_header import Roles
 from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.parsed_lines import BytesLineParser
@@ -194,7 +195,7 @@ def slow_parser_seconds(path: Path) -> float:
         text = b"".join(file.readline() for _ in range(1000))
     if path.suffix == ".csv":
         names = text.partition(b"\n")[0].decode().split(",")
-        columns = Columns(names, names[0], None, frozenset(names[1:]), True)
+        columns = Columns(names, Roles(0, None, frozenset(range(1, len(names)))))
         begin = time.process_time()
         for _, record in Records(TextLines(text)):
             columns.example(record)

@@ -113,7 +113,8 @@ _columns = together(
     click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv or tsv. Required for "
                  "standard input and for file names without such a suffix. "
                  "Kafka: svmlight, vw or jsonl, for records without a format header."),
-    click.option("--target", metavar="COLUMN", help="CSV: label column."),
+    click.option("--target", metavar="COLUMN", help="CSV: label column. Columns are selected by "
+                 "name, or by number from 0."),
     click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=split_names,
                  help="CSV: categorical columns; all others are numeric."),
     click.option("--weight", metavar="COLUMN", help="CSV: column of sample weights."),
@@ -124,6 +125,12 @@ _columns = together(
     click.option("--missing", metavar="WORD,...", multiple=True, callback=_names_or_none,
                  help="CSV: words for a missing value, besides the empty cell; '' for none.  "
                  r"[default: NaN,nan,NULL,null,None,N/A,NA,\N,?]"),
+    click.option("--header/--no-header", default=None,
+                 help="CSV: whether the first line names the columns; without names they are "
+                 "numbered from 0.  [default: it does; a line of data is an error]"),
+    click.option("--columns", "column_names", metavar="NAME,...", multiple=True,
+                 callback=_names_or_none, help="CSV: names of the columns of a file without a "
+                 "header."),
 )  # fmt: skip
 _order = together(
     click.option("--seed", type=int,

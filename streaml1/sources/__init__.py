@@ -157,7 +157,7 @@ def _column_options_text(options: SourceOptions) -> str | None:
     if options.columns:
         return f"column options (such as {options.columns[0]!r})"
     given = options.csv_only
-    return f"column options (such as the {next(iter(given))})" if given else None
+    return f"column options (such as {next(iter(given))})" if given else None
 
 
 def _open_topic(name: str, options: SourceOptions) -> Source:
@@ -254,9 +254,12 @@ def _open_arrow(
 
 
 def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> CsvParser:
+    if options.header and options.column_names is not None:
+        raise SourceError("--columns is for files without a header: leave --header out")
     return CsvParser(
         name, options.target, list(options.categorical), options.weight, options.require_label,
         list(options.ignore), _delimiter(name, options), texts, _cell_rules(options),
+        options.header, options.column_names,
     )  # fmt: skip
 
 

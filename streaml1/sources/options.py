@@ -18,7 +18,7 @@ from streaml1.core.option_fields import (
 __all__ = ["CSV_OPTIONS", "SOURCE_PARAMETERS", "SourceOptions", "source_options"]
 
 
-CSV_OPTIONS = ("delimiter", "missing")
+CSV_OPTIONS = ("delimiter", "missing", "header", "column_names")
 """Options of CSV files alone, which are None unless they are given."""
 
 
@@ -48,7 +48,9 @@ class SourceOptions:
         "Format if the file name does not end in it: svmlight, vw, jsonl, csv or tsv. For "
         "topics svmlight, vw or jsonl; by default detected for each record.",
     )
-    target: str | None = option(None, "CSV: column of the label.")
+    target: str | None = option(
+        None, "CSV: column of the label. Columns are selected by name, or by number from 0."
+    )
     categorical: Iterable[str] = option(
         (),
         "CSV: columns that hold text. All other columns hold numbers.",
@@ -64,6 +66,15 @@ class SourceOptions:
         "CSV: words that stand for a missing value, in addition to the empty cell. By default "
         r"NaN, nan, NULL, null, None, N/A, NA, \\N and ?.",
         convert=_column_names,
+    )
+    header: bool | None = option(
+        None,
+        "CSV: whether the first line holds the names of the columns. Without names, columns are "
+        "named by their numbers, from 0. By default it does, and a line that looks like data is "
+        "an error.",
+    )
+    column_names: Iterable[str] | None = option(
+        None, "CSV: names of the columns of a file without a header.", convert=_column_names
     )
     seed: int | None = option(
         None, "Seed of the order of the examples, for sources that shuffle: stdlib and data:..."

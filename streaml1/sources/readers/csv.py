@@ -7,7 +7,9 @@ retains an incomplete record and puts it in front of the next chunk.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,14 +18,17 @@ from numpy.typing import NDArray
 from streaml1.core.jit import COMPILED
 from streaml1.core.types import Bytes, Floats, Hashes, Indptr, Ints, Values
 from streaml1.sources.readers.csv_cells import CellRules
+from streaml1.sources.readers.csv_header import (
+    RequestedRoles,
+    check_is_header,
+    find_row_numbers,
+)
 from streaml1.sources.readers.csv_schema import (
     Columns,
     IncompleteRecord,
     Records,
+    RepeatedHeader,
     TextLines,
-    check_roles,
-    list_columns,
-    read_header,
 )
 from streaml1.sources.readers.label_texts import LabelTexts
 from streaml1.sources.readers.parsed_lines import (
@@ -51,6 +56,11 @@ MAX_RETAINED = 2**18
 """Bytes of an incomplete record that are retained. A longer one is read by Python, which reports an
 error if its quote is never closed."""
 
+MAX_ROWS_BELOW = 100
+"""Records that tell whether the first one is a header."""
+
+logger = logging.getLogger("streaml1")
+
 _NONE: Ints = np.zeros(0, np.int64)
 
 
@@ -77,6 +87,11 @@ class CsvParser:
         Further columns of text, from which a model makes n-grams.
     rules
         How the text of a cell is understood.
+    header
+        Whether the first record holds the names of the columns. None is yes, unless it looks like
+        data, which is an error.
+    column_names
+        The names of the columns of a file without a header. By default their numbers from 0.
     """
 
     compiled = COMPILED
@@ -92,20 +107,25 @@ class CsvParser:
         delimiter: str = ",",
         text: Iterable[str] = (),
         rules: CellRules | None = None,
+        header: bool | None = None,
+        column_names: Iterable[str] | None = None,
     ) -> None:
         self.name = name
         self._rules = rules or CellRules()
-        self._target, self._weight = target, weight
-        self._ngram_columns = tuple(dict.fromkeys(text))
-        self._text = list(dict.fromkeys([*categorical, *self._ngram_columns]))
-        self.texts: tuple[str, ...] | None = tuple(self._text)
+        ngrams, categorical = tuple(dict.fromkeys(text)), tuple(dict.fromkeys(categorical))
+        ignored = tuple(dict.fromkeys(ignore))
+        self._requested = RequestedRoles(target, weight, categorical, ngrams, ignored)
+        self.texts: tuple[str, ...] | None = tuple(dict.fromkeys([*categorical, *ngrams]))
         self.require_label = require_label
-        self._ignored = list(dict.fromkeys(ignore))
+        self._given_names = None if column_names is None else list(column_names)
+        self._has_header = header if self._given_names is None else False
+        self._warned: set[str] = set()
         self.delimiter = delimiter
         self.roles: Mapping[str, Any] = {
-            "target": target, "weight": weight, "categorical": sorted(self._text),
-            "ignore": sorted(self._ignored), "delimiter": delimiter,
-            **self._rules.roles,
+            "target": target, "weight": weight, "categorical": sorted(self.texts),
+            "ignore": sorted(ignored), "delimiter": delimiter, **self._rules.roles,
+            **({} if self._has_header in (None, True) else {"header": False}),
+            **({} if self._given_names is None else {"columns": self._given_names}),
         }  # fmt: skip
         self.on_header: Callable[[list[str]], None] | None = None  # gets the header of each file
         self.reset()
@@ -113,18 +133,16 @@ class CsvParser:
     def reset(self) -> None:
         """Expect the beginning of a file next."""
         self._columns: Columns | None = None
-        self._retained = b""  # an incomplete record
+        self._retained = b""  # an incomplete record, or all text while the columns are unknown
+        self._n_skipped = 0  # bytes of it that were skipped
         self._number = 0  # lines before it
+        self._n_repeated = 0  # headers that were skipped
 
     def skip(self, text: Bytes) -> None:
         """Skip lines that were read before; the header may be among them."""
         if self._columns is None:
             self._retained += text.tobytes()
-            lines = self._parse_header(self._retained, at_end=False)
-            if lines is None:
-                return
-            self._number += self._retained.count(b"\n")
-            self._retained = b""
+            self._n_skipped = len(self._retained)
         else:
             self._number += int(np.count_nonzero(text == NEWLINE))
 
@@ -140,8 +158,11 @@ class CsvParser:
     def finish(self) -> ParsedChunk | None:
         """Parse what was retained at the end of the file."""
         if self._columns is not None and not self._retained:
+            self._report_repeated()
             return None
-        return self._parse(pad_text(b""), at_end=True)
+        parsed = self._parse(pad_text(b""), at_end=True)
+        self._report_repeated()
+        return parsed
 
     def parse_line(self, record: bytes) -> tuple[dict[Any, Any], str | None, float]:
         """Return features, label and weight of a record."""
@@ -155,56 +176,114 @@ class CsvParser:
         return Records(lines, self.delimiter)
 
     def _parse(self, chunk: Chunk, at_end: bool) -> ParsedChunk:
-        header_lines, new = None, chunk.text
+        begin, new = (0, 0), chunk.text
         if self._columns is None:
             whole = self._retained + new.tobytes()
-            header_lines = self._parse_header(whole, at_end)
-            if header_lines is None:
+            found = self._read_columns(whole, at_end)
+            if found is None:
                 self._retained = whole
                 return ParsedChunk([], [], None, _NONE, _NONE, [], 0, text=new[:0])
+            n_skipped = self._retained[: self._n_skipped].count(b"\n")
+            begin = (max(0, found.offset - self._n_skipped), max(0, found.line - n_skipped))
+            self._retained = self._retained[self._n_skipped :]
+            self._number, self._n_skipped = n_skipped, 0
         columns = self._columns
         assert columns is not None
         n = len(self._retained) + len(new)
         reading: _Reading
-        if not COMPILED or columns.has_duplicates or n >= MAX_CHUNK or not n:
+        if not COMPILED or n >= MAX_CHUNK or not n:
             text = self._retained + new.tobytes()
             reading = _PythonReading(self, columns, text, self._number, at_end)
         else:
             reading = _KernelReading(self, columns, self._retained, chunk, self._number, at_end)
-        if header_lines is not None:
-            reading.offset, reading.line = header_lines.offset, header_lines.number
+        reading.offset, reading.line = begin
         parsed = reading.parse()
         self._retained = reading.rest()
         self._number += parsed.n_lines
         return parsed
 
-    def _parse_header(self, text: bytes, at_end: bool) -> TextLines | None:
-        """Parse the header; return the lines after it, or None if it is incomplete."""
+    def _read_columns(self, text: bytes, at_end: bool) -> _Begin | None:
+        """Read the header; return where the records begin, or None if more text is needed."""
         lines = TextLines(text, at_end=at_end)
+        records = iter(self.records(lines))
         try:
-            header = read_header(self.records(lines), self.name)
+            line, header = next(records)
+            begin = _Begin(lines.offset, lines.number)
         except IncompleteRecord:
             return None
-        if self._target is None and self.require_label:
+        except StopIteration:
             raise SourceError(
-                f"{self.name}: use --target COLUMN to name the label column; {list_columns(header)}"
-            )
-        check_roles(header, list(self._requested_roles()), self.name)
-        if self.on_header is not None:
-            self.on_header(header)
-        self._columns = Columns(
-            header, self._target, self._weight, frozenset(self._text), self.require_label,
-            frozenset(self._ignored), self._rules,
-        )  # fmt: skip
-        return lines
+                f"{self.name} is empty: a CSV file begins with the names of its columns"
+            ) from None
+        place = f"{self.name}:{line}"
+        if isinstance(header, ValueError):
+            what = "header" if self._has_header is not False else "first record"
+            raise SourceError(f"{place}: invalid {what}: {header}")
+        if self._has_header is False:
+            names = self._given_names or [str(k) for k in range(len(header))]
+            if len(names) != len(header):
+                raise SourceError(
+                    f"{place}: the file has {len(header)} columns, --columns has {len(names)} names"
+                )
+            self._set_columns(names, None)
+            return _Begin(0, 0)
+        rows = self._rows_below(records, at_end)
+        if rows is None:
+            return None
+        if self._has_header is None:
+            check_is_header(header, rows, self._requested.target, place)
+        row_numbers = find_row_numbers(header, rows, self._requested.ignored, place)
+        if row_numbers is not None:
+            self._warn("nameless", f"{place}: the first column has no name and numbers the rows: "
+                                   "it is ignored, as with --ignore ''")  # fmt: skip
+        self._set_columns(header, row_numbers)
+        return begin
 
-    def _requested_roles(self) -> Iterator[tuple[str, str]]:
-        """Yield pairs of role and column; a column of text may have been requested twice."""
-        single = ("target", self._target), ("weight", self._weight)
-        yield from ((role, column) for role, column in single if column is not None)
-        for column in self._text:
-            yield "text" if column in self._ngram_columns else "categorical", column
-        yield from (("ignored", column) for column in self._ignored)
+    def _rows_below(self, records: Iterator[Any], at_end: bool) -> list[list[str]] | None:
+        """Return the valid records that are available, None if there are none yet."""
+        rows: list[list[str]] = []
+        try:
+            for _, row in islice(records, MAX_ROWS_BELOW):
+                rows += [] if isinstance(row, ValueError) else [row]
+        except IncompleteRecord:
+            return rows or None
+        return rows
+
+    def _set_columns(self, names: list[str], row_numbers: int | None) -> None:
+        requested = self._requested
+        if row_numbers is not None:
+            requested = requested._replace(ignored=[*requested.ignored, ""])
+        roles = requested.resolve(names, self.name, self.require_label)
+        if self.on_header is not None:
+            self.on_header(names)
+        skips_header = self._has_header is not False or self._given_names is not None
+        self._columns = Columns(
+            names, roles, self.require_label, self._rules, skips_header, self.delimiter
+        )
+
+    def count_repeated(self, line: int) -> None:
+        """Count a header that was skipped; `line` is its line."""
+        self._n_repeated += 1
+        self._warn("header", f"{self.name}:{line}: skipped a line that repeats the names of the "
+                             "columns")  # fmt: skip
+
+    def _report_repeated(self) -> None:
+        if self._n_repeated > 1:
+            self._warn("headers", f"{self.name}: skipped {self._n_repeated:,} lines that repeat "
+                                  "the names of the columns")  # fmt: skip
+
+    def _warn(self, kind: str, sentence: str) -> None:
+        """Log a warning, but not again in later passes."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            logger.warning("%s", sentence)
+
+
+class _Begin(NamedTuple):
+    """Where the records of a file begin."""
+
+    offset: int
+    line: int
 
 
 class _Reading(Protocol):
@@ -250,6 +329,8 @@ class _PythonReading:
                 try:
                     examples.append(self._columns.example(record))
                     positions.append((first, lines.offset, lines.number - self._number))
+                except RepeatedHeader:
+                    self._parser.count_repeated(number)
                 except ValueError as error:
                     faults.append((first, str(error)))
                 self.offset, self.line = lines.offset, lines.number - self._number
@@ -377,6 +458,8 @@ class _KernelReading:
                 line = number - self._number - 1
                 try:
                     x, y, w = self._columns.example(record)
+                except RepeatedHeader:
+                    self._parser.count_repeated(number)
                 except ValueError as error:
                     irregular.faults.append((line, str(error)))
                 else:

@@ -16,20 +16,14 @@ from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
 from streaml1.sources.readers.csv_cells import CellRules
+from streaml1.sources.readers.csv_header import Roles
 from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import csv
 
 __all__ = [
-    "Columns", "IncompleteRecord", "Records", "TextLines", "check_roles", "delimiter_of",
-    "list_columns", "read_header",
+    "Columns", "IncompleteRecord", "Records", "RepeatedHeader", "TextLines", "delimiter_of",
 ]  # fmt: skip
-
-OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
-"""Delimiters other than the comma that files often have, and how --delimiter takes them."""
-
-MAX_LISTED = 20
-"""Columns that an error lists."""
 
 
 class IncompleteRecord(Exception):
@@ -129,65 +123,8 @@ def delimiter_of(given: str) -> str:
     return delimiter
 
 
-def read_header(records: Records, name: str) -> list[str]:
-    """Read the names of the columns.
-
-    Raises
-    ------
-    SourceError
-        If there is no header, or it is invalid.
-    """
-    for line, header in records:
-        if isinstance(header, ValueError):
-            raise SourceError(f"{name}:{line}: invalid header: {header}")
-        if "" in header:
-            raise SourceError(
-                f"{name}:{line}: column {header.index('') + 1} has no name: is it a row number? "
-                "Name it or remove it"
-            )
-        return header
-    raise SourceError(f"{name} is empty: a CSV file begins with the names of its columns")
-
-
-def check_roles(header: list[str], roles: Sequence[tuple[str, str]], name: str) -> None:
-    """Check that each column with a role exists once and has one role.
-
-    Parameters
-    ----------
-    header
-        The columns of the file.
-    roles
-        Pairs of role and column.
-    name
-        The file, for errors.
-
-    Raises
-    ------
-    SourceError
-        If a column is missing or ambiguous.
-    """
-    for _, column in roles:
-        if column not in header:
-            raise SourceError(f"{name} has no column {column!r}; {list_columns(header)}")
-        if header.count(column) > 1:
-            raise SourceError(f"{name} has several columns {column!r}; rename all but one")
-        given = [role for role, used in roles if used == column]
-        if len(given) > 1:
-            raise SourceError(
-                f"column {column!r} can have only one role, got {' and '.join(given)}"
-            )
-
-
-def list_columns(header: list[str]) -> str:
-    """Return a clause that lists the columns."""
-    n_more = len(header) - MAX_LISTED
-    names = ", ".join(header[:MAX_LISTED]) + (f" and {n_more} more" if n_more > 0 else "")
-    if len(header) == 1:
-        for delimiter, option in OTHER_DELIMITERS.items():
-            if delimiter in names:
-                names += f"; if {option} separates the cells, use --delimiter {option}"
-                break
-    return f"the columns are: {names}"
+class RepeatedHeader(Exception):
+    """Raised if a record is the header again, as where files were joined."""
 
 
 class _Feature(NamedTuple):
@@ -205,21 +142,19 @@ class Columns:
     ----------
     header
         The names of the columns.
-    target, weight
-        The columns of the label and of the sample weight, or None.
-    text
-        The columns of categories and raw text.
+    roles
+        The positions of the columns with a role. No two columns of features have the same name.
     require_label
-        Whether an empty label is an error. Otherwise it is None.
-    ignored
-        The columns to ignore.
+        Whether a missing label is an error. Otherwise it is None.
     rules
         How the text of a cell is understood.
+    skips_header
+        Whether a record that equals the header is skipped.
+    delimiter
+        The character between cells.
 
     Attributes
     ----------
-    has_duplicates : bool
-        Whether two columns of features have the same name. The kernel does not handle this.
     distinct_names : bool
         Whether no record can have the same feature name twice.
     name_bytes : ndarray
@@ -233,28 +168,27 @@ class Columns:
     def __init__(
         self,
         header: list[str],
-        target: str | None,
-        weight: str | None,
-        text: frozenset[str],
-        require_label: bool,
-        ignored: frozenset[str] = frozenset(),
+        roles: Roles,
+        require_label: bool = True,
         rules: CellRules | None = None,
+        skips_header: bool = True,
+        delimiter: str = ",",
     ) -> None:
+        self._delimiter = delimiter
         self._rules = rules or CellRules()
         self._width = len(header)
-        self._target = None if target is None else header.index(target)
-        self._weight = None if weight is None else header.index(weight)
+        self._target, self._weight = roles.target, roles.weight
+        special = {roles.target, roles.weight, *roles.ignored}
         self._features = [
-            _Feature(position, column, column in text)
+            _Feature(position, column, position in roles.text)
             for position, column in enumerate(header)
-            if column not in (target, weight, *ignored)
+            if position not in special
         ]
         self._require_label = require_label
+        self._skips_header = skips_header
         self.header = header
-        names = [feature.name for feature in self._features]
-        self.has_duplicates = len(set(names)) < len(names)
         # A column of numbers "a=b" has the name of the category b in the column "a".
-        self.distinct_names = not self.has_duplicates and not any("=" in name for name in names)
+        self.distinct_names = not any("=" in feature.name for feature in self._features)
         self._describe_for_kernel()
 
     def _describe_for_kernel(self) -> None:
@@ -279,6 +213,10 @@ class Columns:
             np.uint64,
         )
         self.words = self._rules.kernel_words()
+        if self._skips_header:
+            # The first byte of the name, of its opening quote, or of a byte order mark.
+            first = self.header[0].encode()[:1] or self._delimiter.encode()
+            self.words[csv.WORDS_HEADER], _ = csv.word_filter([first, b'"', b"\xef"])
 
     def kernel_columns(self, names_offset: int) -> NDArray[np.uint64]:
         """Return the argument `columns` of `streaml1.text.csv.parse_records`.
@@ -299,9 +237,13 @@ class Columns:
         ------
         ValueError
             If the record is invalid; the text is one sentence.
+        RepeatedHeader
+            If the record is the header.
         """
         if isinstance(record, ValueError):
             raise record
+        if self._skips_header and len(record) == self._width and self._is_header(record):
+            raise RepeatedHeader
         if len(record) != self._width:
             raise ValueError(f"the line has {_cells(len(record))}, the header has {self._width}")
         x: dict[Any, Any] = {}
@@ -311,12 +253,15 @@ class Columns:
                 value: Any = None if self._rules.is_missing(cell) else cell
             else:
                 value = self._number(cell, column)
-                if x.get(column) is not None:  # a name that occurs twice counts with the sum
-                    value = (value or 0.0) + x[column]
-            if value is not None or column not in x:
-                x[column] = value
+            x[column] = value
         w = 1.0 if self._weight is None else read_weight(record[self._weight])
         return x, self._label(record), w
+
+    def _is_header(self, record: list[str]) -> bool:
+        first = record[0]
+        if first.startswith("\ufeff"):  # the beginning of a file; quotes after it are no quotes
+            first = first[1:].removeprefix('"').removesuffix('"')
+        return first == self.header[0] and record[1:] == self.header[1:]
 
     def _number(self, cell: str, column: str) -> float | None:
         try:

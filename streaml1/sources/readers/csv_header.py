@@ -1,0 +1,242 @@
+"""The header of a CSV file: the names of the columns, and the roles that options give to them.
+
+A column is selected by its name, or by its number from 0 if no column has this name.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from streaml1.sources.source import SourceError, read_number
+
+__all__ = ["RequestedRoles", "Roles", "check_is_header", "find_row_numbers", "list_columns"]
+
+OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
+"""Delimiters other than the comma that files often have, and how --delimiter takes them."""
+
+MAX_LISTED = 20
+"""Columns that an error lists."""
+
+
+class Roles(NamedTuple):
+    """The positions of the columns with a role; all others hold numbers."""
+
+    target: int | None = None
+    weight: int | None = None
+    text: frozenset[int] = frozenset()
+    ignored: frozenset[int] = frozenset()
+
+
+class RequestedRoles(NamedTuple):
+    """The columns with a role, as options name them.
+
+    Parameters
+    ----------
+    target, weight
+        The columns of the label and of the sample weight, or None.
+    categorical, ngrams
+        The columns of categories, and of raw text from which a model makes n-grams.
+    ignored
+        The columns to ignore.
+    """
+
+    target: str | None = None
+    weight: str | None = None
+    categorical: Sequence[str] = ()
+    ngrams: Sequence[str] = ()
+    ignored: Sequence[str] = ()
+
+    def _listed(self) -> Iterator[tuple[str, str]]:
+        """Yield pairs of role and column; a column of text may have been requested twice."""
+        single = ("target", self.target), ("weight", self.weight)
+        yield from ((role, column) for role, column in single if column is not None)
+        yield from (("text", column) for column in self.ngrams)
+        more = (column for column in self.categorical if column not in self.ngrams)
+        yield from (("categorical", column) for column in more)
+        yield from (("ignored", column) for column in self.ignored)
+
+    def resolve(self, header: Sequence[str], name: str, require_target: bool = False) -> Roles:
+        """Return the positions of the columns.
+
+        Parameters
+        ----------
+        header
+            The names of the columns.
+        name
+            The file, for errors.
+        require_target
+            Whether a file without a label column is an error.
+
+        Raises
+        ------
+        SourceError
+            If a column is missing or ambiguous, has several roles, or has the name of another one.
+            The text lists all that is wrong.
+
+        Examples
+        --------
+        >>> from streaml1.sources.readers.csv_header import RequestedRoles
+        >>> RequestedRoles("click", categorical=["2"]).resolve(["click", "n", "site"], "a.csv")
+        Roles(target=0, weight=None, text=frozenset({2}), ignored=frozenset())
+        """
+        listed = [(role, column, self._positions(header, role, column))
+                  for role, column in self._listed()]  # fmt: skip
+        unknown = [column for _, column, positions in listed if not positions]
+        by_position: dict[int, list[str]] = {}
+        for role, _, positions in listed:
+            for position in positions:
+                by_position.setdefault(position, []).append(role)
+        problems = []
+        if self.target is None and require_target:
+            problems.append(": use --target COLUMN to name the label column")
+        if unknown := list(dict.fromkeys(unknown)):
+            problems.append(f" has no column{'s' * (len(unknown) > 1)} {_listing(unknown)}")
+        ignored = {p for p, roles in by_position.items() if "ignored" in roles}
+        problems += _duplicates(header, ignored)
+        for position, roles in by_position.items():
+            if len(distinct := list(dict.fromkeys(roles))) > 1:
+                problems.append(
+                    f": column {header[position]!r} can have only one role, got "
+                    f"{' and '.join(distinct)}"
+                )
+        if problems:
+            first, *rest = problems
+            clauses = [f"{name}{first}", *(clause.removeprefix(":").strip() for clause in rest)]
+            raise SourceError("; ".join([*clauses, list_columns(header)]))
+        found = {role: {p for r, _, positions in listed if r == role for p in positions}
+                 for role in ("target", "weight", "text", "categorical")}  # fmt: skip
+        return Roles(
+            next(iter(found["target"]), None), next(iter(found["weight"]), None),
+            frozenset(found["text"] | found["categorical"]), frozenset(ignored),
+        )  # fmt: skip
+
+    def _positions(self, header: Sequence[str], role: str, column: str) -> list[int]:
+        """Return where a column is; --ignore may mean several."""
+        positions = [k for k, name in enumerate(header) if name == column]
+        # Models name the columns of raw text, so these cannot be selected by number.
+        if not positions and role != "text" and _is_number_of(column, header):
+            return [int(column)]
+        return positions
+
+
+def _is_number_of(column: str, header: Sequence[str]) -> bool:
+    return column.isascii() and column.isdecimal() and int(column) < len(header)
+
+
+def _duplicates(header: Sequence[str], ignored: Iterable[int]) -> list[str]:
+    """Return a clause for names that several columns have which are not ignored."""
+    read = {k: name for k, name in enumerate(header) if k not in set(ignored)}
+    twice = [name for name, n in Counter(read.values()).items() if n > 1]
+    if not twice:
+        return []
+    numbers = [str(k) for k, name in read.items() if name == twice[0]]
+    return [
+        f" has several columns {_listing(twice)} (such as columns {', '.join(numbers)}, counted "
+        f"from 0): rename all but one, or use --ignore {numbers[-1]}"
+    ]
+
+
+def _listing(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:MAX_LISTED]))
+    return shown + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
+
+
+def list_columns(header: Sequence[str]) -> str:
+    """Return a clause that lists the columns."""
+    n_more = len(header) - MAX_LISTED
+    names = ", ".join(header[:MAX_LISTED]) + (f" and {n_more} more" if n_more > 0 else "")
+    if len(header) == 1:
+        for delimiter, option in OTHER_DELIMITERS.items():
+            if delimiter in names:
+                names += f"; if {option} separates the cells, use --delimiter {option}"
+                break
+    return f"the columns are: {names}"
+
+
+def check_is_header(
+    header: Sequence[str], rows: Sequence[Sequence[str]], target: str | None, place: str
+) -> None:
+    """Check that the first line of a file is not data.
+
+    A target that names a column is proof of a header.
+
+    Parameters
+    ----------
+    header
+        The cells of the line.
+    rows
+        Records that follow it, if there are any.
+    target
+        The column of the label, as an option names it.
+    place
+        File and line, for the error.
+
+    Raises
+    ------
+    SourceError
+        If the line looks like data.
+    """
+    by_number = target is not None and target not in header and _is_number_of(target, header)
+    if target in header and not _is_plain_number(target or ""):
+        return
+    is_data = _counts_badly(header, rows[:1])
+    if by_number:  # a name does not occur below itself
+        rows = [row for row in rows if list(row) != list(header)]
+        columns = zip(*islice(rows, 1000), strict=False)
+        is_data |= any(name in cells for name, cells in zip(header, columns, strict=False) if name)
+    if is_data:
+        raise SourceError(
+            f"{place}: the line looks like data, not like the names of columns "
+            f"({', '.join(header[:5])}{', ...' * (len(header) > 5)}): use --no-header or --columns "
+            "NAME,... if the file has no header, or --header if it has one"
+        )
+
+
+def _counts_badly(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the numbers in a header are those of data: not 0, 1, 2, nor years."""
+    numbers = [name for name in header if _is_plain_number(name)]
+    if not numbers:
+        return False
+    if not all(name.isascii() and name.isdecimal() for name in numbers):
+        return True
+    first = int(numbers[0])
+    if numbers != [str(first + k) for k in range(len(numbers))]:
+        return True
+    if not rows or (first == 0 and len(numbers) > 1):
+        return False
+    # Numbers that count may be years: then the other names differ from the cells below them.
+    (row,) = rows
+    return [_is_plain_number(name) for name in header] == [_is_plain_number(cell) for cell in row]
+
+
+def _is_plain_number(text: str) -> bool:
+    try:
+        read_number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def find_row_numbers(
+    header: Sequence[str], rows: Sequence[Sequence[str]], ignored: Sequence[str], place: str
+) -> int | None:
+    """Return the position of a column without a name that numbers the rows, if there is one.
+
+    Raises
+    ------
+    SourceError
+        If another column has no name.
+    """
+    nameless = [k for k, name in enumerate(header) if not name and str(k) not in ignored]
+    if not nameless or "" in ignored:
+        return None
+    if nameless == [0] and all(row and row[0].isascii() and row[0].isdecimal() for row in rows[:1]):
+        return 0
+    raise SourceError(
+        f"{place}: column {nameless[-1] + 1} has no name: name it, or ignore it with "
+        f"--ignore {shlex.quote('')}"
+    )
