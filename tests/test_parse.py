@@ -449,19 +449,23 @@ MISSING_CELLS = [
 ]  # fmt: skip
 """Cells that may be missing words, and cells that almost are."""
 
-MISSING_LISTS: list[Any] = [
+CELL_RULES: list[Any] = [
     {},
     {},
     {"missing": []},
     {"missing": ["-", "unknown", "an unknown value"]},
     {"missing": ["1", "a", "é", "か", "", "x" * 8, "spam"]},
+    {"decimal": ",", "thousands": "."},
+    {"decimal": ",", "positive": "spam"},
+    {"thousands": " ", "positive": "1"},
 ]
 
 
 def csv_record(random: Random) -> bytes:
     number = random.choice(
         ["1", "0", "-0", "0.25", "-1e-3", " 2 ", "", " ", '"5"', "31", repr(random.random()),
-         *MISSING_CELLS, "True", "false", "FALSE", "tRUE", '"true"']
+         *MISSING_CELLS, '"1,5"', "1.234", '" -1.234,50"', "1 234.5", '",5"', '"1,2,3"',
+         "True", "false", "FALSE", "tRUE", '"true"']
     )  # fmt: skip
     texts = [
         "fr",
@@ -571,7 +575,7 @@ def test_mutated_csv_matches_the_python_parser(require_label: bool, wide: bool) 
         ignored = [item for item in ignored if (item in TEXT_COLUMNS) == wide or item == "w"]
         weight = None if "w" in ignored else "w"
         texts = [item for item in texts if item not in ignored]
-        rules = CellRules(**random.choice(MISSING_LISTS))
+        rules = CellRules(**random.choice(CELL_RULES))
         parser = CsvParser(
             "a.csv", "y", texts, weight, require_label, ignored, delimiter, rules=rules
         )

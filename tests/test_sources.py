@@ -693,6 +693,50 @@ def test_missing_words(write, missing, expected):
     assert len(rejected) == 8 - len(expected)
 
 
+NUMBERS = "n;w;y\n1.234.567,5;1,5;Yes\n-12,5;2;no\n 1.000 ;0,25;NULL\n12;1;yes\n"
+
+
+def test_decimal_comma_and_positive_label(write):
+    name = write("a.csv", NUMBERS)
+    options = {"target": "y", "weight": "w", "delimiter": ";", "decimal": ",", "thousands": "."}
+    rejected = Refused()
+    rows = rows_of(open_source(name, positive="Yes", **options), reject=rejected)
+    assert rows == [({"n": 1234567.5}, "1", 1.5), ({"n": -12.5}, "0", 2.0), ({"n": 12.0}, "0", 1.0)]
+    assert rejected == [("a.csv:4", "the label is missing: column 'y' is 'NULL'")]
+
+
+@pytest.mark.parametrize(
+    ("cell", "label"), [("1 234,5", "1234.5"), ("1,5", "1.5"), ("1.5", "1.5"), ("a,b", "a,b")]
+)
+def test_labels_with_a_decimal_comma(write, cell, label):
+    name = write("a.tsv", f"n\ty\n1\t{cell}\n")
+    rows = rows_of(open_source(name, target="y", decimal=",", thousands=" "))
+    assert rows == [({"n": 1.0}, label, 1.0)]
+
+
+@pytest.mark.parametrize(
+    "cell", ["1.5", "1 23", "1234 567", "1 234 5", "1,5,5", "1,5 000", "1  234"]
+)
+def test_invalid_numbers_with_a_decimal_comma(write, cell):
+    name = write("a.tsv", f"n\ty\n{cell}\t1\n")
+    place, reason = single_rejection(name, target="y", decimal=",", thousands=" ")
+    assert (place, f"column 'n': '{cell}' is not a number" in reason) == ("a.tsv:2", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"decimal": ";"}, "decimal must be a point or a comma, got ';'"),
+        ({"thousands": "''"}, "thousands must be one character other than"),
+        ({"decimal": ",", "thousands": ","}, "thousands and decimal must differ, got ',' for both"),
+        ({"positive": "NULL"}, "positive must not be a missing word, got 'NULL'"),
+    ],
+)
+def test_invalid_rules_for_cells(write, options, reason):
+    with pytest.raises(SourceError, match=reason):
+        open_source(write("a.csv", NUMBERS), target="y", **options)
+
+
 @pytest.mark.parametrize("word", ['say "no"', "two\nlines"])
 def test_missing_words_without_quotes(write, word):
     name = write("a.csv", MISSING_ROWS)

@@ -131,6 +131,12 @@ _columns = together(
     click.option("--columns", "column_names", metavar="NAME,...", multiple=True,
                  callback=_names_or_none, help="CSV: names of the columns of a file without a "
                  "header."),
+    click.option("--positive", metavar="LABEL",
+                 help="CSV: the label that is 1, such as Yes; any other label is then 0."),
+    click.option("--decimal", metavar="CHARACTER",
+                 help="CSV: decimal mark of numbers, . or ,  [default: .]"),
+    click.option("--thousands", metavar="CHARACTER",
+                 help="CSV: character between groups of digits, such as the comma in 1,234.5."),
 )  # fmt: skip
 _order = together(
     click.option("--seed", type=int,

@@ -264,7 +264,9 @@ def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> Cs
 
 
 def _cell_rules(options: SourceOptions) -> CellRules:
-    return CellRules(MISSING_WORDS if options.missing is None else options.missing)
+    missing = MISSING_WORDS if options.missing is None else options.missing
+    decimal = "." if options.decimal is None else options.decimal
+    return CellRules(missing, options.positive, decimal, options.thousands)
 
 
 def _delimiter(name: str, options: SourceOptions) -> str:

@@ -18,7 +18,7 @@ from streaml1.core.option_fields import (
 __all__ = ["CSV_OPTIONS", "SOURCE_PARAMETERS", "SourceOptions", "source_options"]
 
 
-CSV_OPTIONS = ("delimiter", "missing", "header", "column_names")
+CSV_OPTIONS = ("delimiter", "missing", "header", "column_names", "positive", "decimal", "thousands")
 """Options of CSV files alone, which are None unless they are given."""
 
 
@@ -75,6 +75,15 @@ class SourceOptions:
     )
     column_names: Iterable[str] | None = option(
         None, "CSV: names of the columns of a file without a header.", convert=_column_names
+    )
+    positive: str | None = option(
+        None, "CSV: the label that is 1, such as Yes; any other label is then 0."
+    )
+    decimal: str | None = option(
+        None, "CSV: decimal mark of numbers, a point (the default) or a comma."
+    )
+    thousands: str | None = option(
+        None, "CSV: character between groups of digits, such as the comma in 1,234.5."
     )
     seed: int | None = option(
         None, "Seed of the order of the examples, for sources that shuffle: stdlib and data:..."

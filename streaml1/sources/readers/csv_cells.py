@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaml1.sources.source import SourceError, read_number, shown
+from streaml1.sources.source import SourceError, read_number, read_weight, shown
 from streaml1.text import csv
 
 __all__ = ["BOOLEANS", "MISSING_WORDS", "CellRules"]
@@ -37,11 +38,17 @@ class CellRules:
     ----------
     missing
         Words that stand for a missing value, in addition to the empty cell.
+    positive
+        The label that is 1; any other one is then 0. None leaves labels as they are.
+    decimal
+        The decimal mark of numbers.
+    thousands
+        The character between groups of digits, or None.
 
     Raises
     ------
     SourceError
-        If a word contains a quote or a line break.
+        If a word contains a quote or a line break, or a mark cannot be one.
 
     Examples
     --------
@@ -49,13 +56,30 @@ class CellRules:
     >>> rules = CellRules()
     >>> rules.number("2.5"), rules.number("TRUE"), rules.number("NULL"), rules.is_missing("-")
     (2.5, 1.0, None, False)
+    >>> CellRules(decimal=",", thousands=".").number("1.234,5")
+    1234.5
     >>> CellRules(missing=["-"]).is_missing("-")
     True
     """
 
     missing: Iterable[str] = MISSING_WORDS
+    positive: str | None = None
+    decimal: str = "."
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
+        if self.decimal not in (".", ","):
+            raise SourceError(f"decimal must be a point or a comma, got {self.decimal!r}")
+        mark = self.thousands
+        if mark is not None and (len(mark) != 1 or mark.isalnum() or mark in '+-"\r\n'):
+            raise SourceError(
+                "thousands must be one character other than letters, digits, signs and quotes, "
+                f"got {mark!r}"
+            )
+        if mark == self.decimal:
+            raise SourceError(f"thousands and decimal must differ, got {mark!r} for both")
+        if self.positive is not None and self.is_missing(self.positive.strip()):
+            raise SourceError(f"positive must not be a missing word, got {self.positive!r}")
         words = tuple(dict.fromkeys(word.strip() for word in self.missing))
         object.__setattr__(self, "missing", words)
         for word in words:
@@ -68,7 +92,17 @@ class CellRules:
     def roles(self) -> dict[str, Any]:
         """The rules that are not the default, as a checkpoint compares them."""
         words = {*self.missing} - {""}
-        return {} if words == {*MISSING_WORDS} else {"missing": sorted(words)}
+        rules: dict[str, Any] = {} if words == {*MISSING_WORDS} else {"missing": sorted(words)}
+        if self.positive is not None:
+            rules["positive"] = self.positive
+        if self.is_localized:
+            rules |= {"decimal": self.decimal, "thousands": self.thousands}
+        return rules
+
+    @property
+    def is_localized(self) -> bool:
+        """Whether numbers are written in another way than in programs."""
+        return self.decimal != "." or self.thousands is not None
 
     def is_missing(self, cell: str) -> bool:
         """Return whether a cell is blank or a missing word without spaces around it."""
@@ -86,16 +120,69 @@ class CellRules:
         if text in self._absent:
             return None
         boolean = BOOLEANS.get(text)
-        return read_number(cell) if boolean is None else boolean
+        return read_number(self._plain(cell)) if boolean is None else boolean
+
+    def weight(self, cell: str) -> float:
+        """Return the sample weight in a cell.
+
+        Raises
+        ------
+        ValueError
+            If it is not a finite number >= 0.
+        """
+        if self.is_missing(cell.strip()):
+            raise ValueError(f"weight must be a number >= 0, got {shown(cell)}")
+        try:
+            return read_weight(self._plain(cell))
+        except ValueError:
+            raise ValueError(f"weight must be a number >= 0, got {shown(cell)}") from None
+
+    def _plain(self, cell: str) -> str:
+        """Return a number as programs write it.
+
+        Raises
+        ------
+        ValueError
+            If a mark is where it cannot be.
+        """
+        if not self.is_localized:
+            return cell
+        text = cell.strip()
+        if self.thousands is not None and self.thousands in text:
+            whole, mark, rest = text.partition(self.decimal)
+            if not self._grouped.fullmatch(whole) or self.thousands in rest:
+                raise ValueError("is not a number")
+            text = whole.replace(self.thousands, "") + mark + rest
+        if self.decimal != ".":
+            if "." in text:
+                raise ValueError("is not a number")
+            text = text.replace(self.decimal, ".")
+        return text
+
+    @cached_property
+    def _grouped(self) -> re.Pattern[str]:
+        # The last group has three digits; those before it may have two, as in India.
+        mark = re.escape(self.thousands or "")
+        return re.compile(f"[+-]?[0-9]{{1,3}}({mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}")
 
     def label(self, cell: str) -> str | None:
         """Return the label in a cell, or None if it is missing."""
         text = cell.strip()
-        return None if self.is_missing(text) else text
+        if self.is_missing(text):
+            return None
+        if self.positive is not None:
+            return "1" if text == self.positive.strip() else "0"
+        if self.is_localized:  # a label that is not a number is left as it is
+            with suppress(ValueError):
+                plain = self._plain(text)
+                read_number(plain)
+                return plain
+        return text
 
     def labels(self, cells: list[str]) -> Sequence[str | None]:
         """Return the labels in many cells, none of which begins or ends with white space."""
-        if cells and self._absent.isdisjoint(cells):
+        as_written = self.positive is None and not self.is_localized
+        if as_written and cells and self._absent.isdisjoint(cells):
             return cells
         return [self.label(cell) for cell in cells]
 
@@ -110,7 +197,7 @@ class CellRules:
         words = np.zeros(csv.N_WORDS, np.uint64)
         words[csv.WORDS_FIRST], words[csv.WORDS_SECOND] = csv.word_filter(raw)
         words[csv.WORDS_COMPLETE] = len(listed) == len(raw)
-        words[csv.WORDS_DECIMAL] = ord(".")
+        words[csv.WORDS_DECIMAL] = ord(self.decimal)
         for k, word in enumerate(listed, csv.WORDS_LIST):
             words[k] = int.from_bytes(word, "little")
         return words

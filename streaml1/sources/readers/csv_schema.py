@@ -18,7 +18,7 @@ from streaml1.core.hashing import name_hashes
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_header import Roles
 from streaml1.sources.readers.parsed_lines import decode_line
-from streaml1.sources.source import SourceError, read_weight, shown
+from streaml1.sources.source import SourceError, shown
 from streaml1.text import csv
 
 __all__ = [
@@ -254,7 +254,7 @@ class Columns:
             else:
                 value = self._number(cell, column)
             x[column] = value
-        w = 1.0 if self._weight is None else read_weight(record[self._weight])
+        w = 1.0 if self._weight is None else self._rules.weight(record[self._weight])
         return x, self._label(record), w
 
     def _is_header(self, record: list[str]) -> bool:
