@@ -18,6 +18,7 @@ __all__ = [
     "MAX_BAD_SHARE",
     "Finite",
     "NonEmptyPath",
+    "csv_options",
     "every_option",
     "is_topic",
     "model_path",
@@ -170,6 +171,8 @@ source_argument = click.argument(
     "source", cls=_Sources, nargs=-1, required=True, callback=_one_or_many
 )
 """SOURCE...: a name, or a list of names if several are given."""
+csv_options = _columns
+"""The options that describe a file and its columns."""
 
 
 def source_options(passes: bool = False, dead_letters: bool = False) -> Decorator:

@@ -40,7 +40,9 @@ __all__ = [
     "SourceError",
     "SourceOptions",
     "binary_label",
+    "cell_rules",
     "class_label",
+    "csv_delimiter",
     "format_of",
     "is_many",
     "list_files",
@@ -258,18 +260,19 @@ def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> Cs
         raise SourceError("--columns is for files without a header: leave --header out")
     return CsvParser(
         name, options.target, list(options.categorical), options.weight, options.require_label,
-        list(options.ignore), _delimiter(name, options), texts, _cell_rules(options),
+        list(options.ignore), csv_delimiter(name, options), texts, cell_rules(options),
         options.header, options.column_names,
     )  # fmt: skip
 
 
-def _cell_rules(options: SourceOptions) -> CellRules:
+def cell_rules(options: SourceOptions) -> CellRules:
+    """Return how the cells of a CSV file are understood."""
     missing = MISSING_WORDS if options.missing is None else options.missing
     decimal = "." if options.decimal is None else options.decimal
     return CellRules(missing, options.positive, decimal, options.thousands)
 
 
-def _delimiter(name: str, options: SourceOptions) -> str:
+def csv_delimiter(name: str, options: SourceOptions) -> str:
     """Return the character between the cells of a CSV file."""
     if options.delimiter is not None:
         return delimiter_of(options.delimiter)

@@ -12,7 +12,7 @@ import numpy as np
 from streaml1.core.jit import COMPILED
 from streaml1.core.types import Floats
 from streaml1.features.arrow_frames import table_dicts, table_rows
-from streaml1.sources.readers.csv_schema import check_roles, list_columns
+from streaml1.sources.readers.csv_header import RequestedRoles
 from streaml1.sources.readers.label_texts import LabelTexts
 from streaml1.sources.source import Block, Reject, SourceError, read_weight
 
@@ -73,34 +73,28 @@ class TableReader:
         text: Iterable[str] = (),
     ) -> None:
         self.name = name
-        self._target, self._weight = target, weight
         self._require_label = require_label
-        self._categorical = list(dict.fromkeys([*categorical, *text]))
         header = list(schema.names)
-        ignored = dict.fromkeys(ignore)
-        if target is None and require_label:
-            raise SourceError(
-                f"{name}: use --target COLUMN to name the label column; {list_columns(header)}"
-            )
-        single = (("target", target), ("weight", weight))
-        roles = [(role, column) for role, column in single if column is not None]
-        roles += [("categorical", column) for column in self._categorical]
-        roles += [("ignored", column) for column in ignored]
-        check_roles(header, roles, name)
+        ignored = tuple(dict.fromkeys(ignore))
+        categorical = tuple(dict.fromkeys([*categorical, *text]))
+        requested = RequestedRoles(target, weight, categorical, (), ignored)
+        roles = requested.resolve(header, name, require_label)
+        self._target = None if roles.target is None else header[roles.target]
+        self._weight = None if roles.weight is None else header[roles.weight]
+        self._categorical = [header[position] for position in sorted(roles.text)]
+        others = {roles.target, roles.weight, *roles.ignored}
         self._features = [
             column
-            for column in header
-            if column not in (target, weight, *ignored) and not _INDEX.fullmatch(column)
+            for position, column in enumerate(header)
+            if position not in others and not _INDEX.fullmatch(column)
         ]
         self._decimals = [c for c in self._features if _is_decimal(schema.field(c).type)]
         for column in self._features:
-            if header.count(column) > 1:
-                raise SourceError(f"{name} has several columns {column!r}; rename all but one")
             self._require_readable(column, schema.field(column).type)
-        used = [*self._features, *(column for _, column in single if column is not None)]
+        used = {*self._features, self._target, self._weight}
         self.columns = [column for column in header if column in used]
         self.roles = {
-            "target": target, "weight": weight, "categorical": sorted(self._categorical),
+            "target": target, "weight": weight, "categorical": sorted(categorical),
             "ignore": sorted(ignored),
         }  # fmt: skip
 

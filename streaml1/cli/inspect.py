@@ -1,0 +1,209 @@
+"""``streaml1 inspect``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaml1.cli.options import csv_options, opened, reading_options
+from streaml1.cli.program import CommandError, cli
+from streaml1.core.text_table import TableColumn, printable, render_table
+
+if TYPE_CHECKING:
+    from streaml1.sources.readers.csv_kinds import ColumnSummary
+    from streaml1.sources.samples import CsvSample
+
+__all__ = ["inspect"]
+
+N_EXAMPLES, N_LABELS = 3, 5
+BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
+YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", ">50k")
+
+
+@cli.command(epilog="Example: streaml1 inspect clicks.csv")
+@click.argument("source")
+@csv_options
+def inspect(source: str, **options: Any) -> None:
+    """Show what the columns of SOURCE hold, and a command that learns from it.
+
+    SOURCE is a CSV or TSV file, of which the first 1,000 examples are read. Other files have no
+    columns: their features and labels are counted.
+    """
+    from streaml1.sources import format_of
+
+    kind = format_of(source, options["format"])
+    if kind == "kafka":
+        raise CommandError(f"inspect applies to files, not to {source}")
+    if kind == "csv":
+        _inspect_csv(source, options)
+    else:
+        _inspect_examples(source, options)
+
+
+def _inspect_csv(source: str, options: dict[str, Any]) -> None:
+    from streaml1.sources import cell_rules, csv_delimiter
+    from streaml1.sources.readers.csv_kinds import guess_target
+    from streaml1.sources.readers.opening import require_readable
+    from streaml1.sources.samples import guess_delimiter, sample_csv, sample_text
+
+    reading = reading_options(options)
+    if source != "-":
+        require_readable(source)
+    text, is_whole = sample_text(source)
+    usual = csv_delimiter(source, reading)
+    delimiter = usual
+    if reading.delimiter is None and (guess := guess_delimiter(text)) != usual:
+        first = text.partition(b"\n")[0]
+        delimiter = guess if usual.encode() not in first else usual
+    sample = sample_csv(
+        source, text, is_whole, delimiter, cell_rules(reading), reading.header,
+        None if reading.column_names is None else list(reading.column_names), reading.target,
+    )  # fmt: skip
+    columns = sample.columns
+    by_name = {str(column.position): column for column in columns}
+    by_name |= {column.name: column for column in columns}
+    if reading.target is None:
+        target = guess_target(columns)
+    elif (target := by_name.get(reading.target)) is None:
+        raise CommandError(f"{source} has no column {reading.target!r}")
+    click.echo(_table(columns, target))
+    click.echo(f"\n{_summary(sample)}\n")
+    shown = {"delimiter": delimiter} if delimiter != usual else {}
+    click.echo(_command(source, options | shown, sample, target))
+
+
+def _table(columns: list[ColumnSummary], target: ColumnSummary | None) -> str:
+    rows = []
+    for column in columns:
+        kind = f"{column.kind} (label)" if column is target else column.kind
+        examples = [*column.words, *(value for value in column.values if value not in column.words)]
+        values = ", ".join(_short(value) for value in examples[:N_EXAMPLES])
+        more = len(column.values) - N_EXAMPLES
+        rows.append((
+            str(column.position), printable(column.name), kind,
+            f"{column.missing:.1%}" if column.missing else "",
+            values + (f" and {more:,} more" if more > 0 else ""),
+        ))  # fmt: skip
+    table = [
+        TableColumn("number", "right"), TableColumn("column", "left", max_width=30),
+        TableColumn("kind", "left"), TableColumn("missing", "right"), TableColumn("values", "left"),
+    ]  # fmt: skip
+    return render_table(table, rows, gap=2)
+
+
+def _short(value: str, width: int = 16) -> str:
+    text = str(printable(value))
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _summary(sample: CsvSample) -> str:
+    what = "all" if sample.is_whole else "first"
+    invalid = f", {sample.n_invalid:,} invalid" if sample.n_invalid else ""
+    header = "" if sample.has_header else "; no header: columns are selected by number"
+    examples = f"{sample.n_rows:,} example{'s' * (sample.n_rows != 1)}"
+    return f"{what} {examples}, {len(sample.columns)} columns{invalid}{header}"
+
+
+def _command(
+    source: str, options: dict[str, Any], sample: CsvSample, target: ColumnSummary | None
+) -> str:
+    """Return a command that learns from the file, quoted for a shell."""
+    from streaml1.sources.readers.csv_cells import MISSING_WORDS
+
+    columns = [column for column in sample.columns if column is not target]
+    words = ["streaml1", "learn", source]
+    for name in ("format", "delimiter", "positive", "decimal", "thousands", "weight"):
+        if options.get(name) is not None:
+            value = "tab" if options[name] == "\t" else options[name]
+            words += [f"--{name}", value]
+    if not sample.has_header and options.get("column_names") is None:
+        words.append("--no-header")
+    elif options.get("column_names") is not None:
+        words += ["--columns", _list_of(options["column_names"])]
+    names = Counter(column.name for column in sample.columns)
+
+    def reference(column: ColumnSummary) -> str:
+        """Return the name of a column, or its number if that is not a name of one column."""
+        return column.name if column.name and names[column.name] == 1 else str(column.position)
+
+    words += ["--target", "COLUMN" if target is None else reference(target)]
+    if target is not None:
+        words += _label_options(target, options)
+    columns = [column for column in columns if options.get("weight") not in (reference(column),)]
+    # Columns without a name, and all but the first of each name, cannot be read.
+    seen = {target.name} if target is not None else set()
+    unreadable = []
+    for column in columns:
+        if not column.name or column.name in seen:
+            unreadable.append(column)
+        seen.add(column.name)
+    by_kind = {
+        "--categorical": [c for c in columns if c.is_category],
+        "--text": [c for c in columns if c.kind == "text"],
+        "--ignore": [c for c in columns if c.kind in ("id-like", "time-like")],
+    }
+    for found in by_kind.values():
+        found[:] = [c for c in found if c not in unreadable]
+    by_kind["--ignore"] += unreadable
+    for option, found in by_kind.items():
+        if found:
+            words += [option, _list_of(map(reference, found))]
+    odd = list(dict.fromkeys(word for column in columns for word in column.words))
+    given = options.get("missing")
+    if odd or given is not None:
+        words += ["--missing", _list_of([*(MISSING_WORDS if given is None else given), *odd])]
+    return " ".join(map(shlex.quote, words))
+
+
+def _label_options(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
+    """Return the options that a label column needs."""
+    labels = {*target.values}
+    if labels <= BINARY or options.get("positive") is not None:
+        return []
+    if len(labels) == 2 and target.kind != "number":
+        likely = [label for label in labels if label.lower() in YES]
+        return ["--positive", likely[0] if likely else list(target.values)[-1]]
+    return ["--task", "regression"] if target.kind == "number" else ["--model", "softmax"]
+
+
+def _list_of(names: Iterable[str]) -> str:
+    """Return names as an option lists them: those with commas or quotes are quoted."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(list(names))
+    return out.getvalue()
+
+
+def _inspect_examples(source: str, options: dict[str, Any]) -> None:
+    from streaml1.sources.samples import N_SAMPLED
+
+    examples, invalid, values = 0, 0, 0
+    labels: Counter[Any] = Counter()
+    features: set[Any] = set()
+
+    def reject(*place: Any) -> None:
+        nonlocal invalid
+        invalid += 1
+
+    for block in opened(source, options, require_label=False).blocks(N_SAMPLED, reject):
+        for x, y in zip(block.x, block.y, strict=True):
+            features.update(x)
+            values += len(x)
+            labels[y] += 1
+        examples += len(block)
+        if examples >= N_SAMPLED:
+            break
+    if not examples:
+        raise CommandError(f"{source} has no example ({invalid:,} rejected)")
+    shown = [f"{'none' if y is None else y} ({n:,})" for y, n in labels.most_common(N_LABELS)]
+    more = f" and {len(labels) - N_LABELS:,} more" if len(labels) > N_LABELS else ""
+    rejected = f", {invalid:,} invalid" if invalid else ""
+    click.echo(
+        f"first {examples:,} examples{rejected}: {len(features):,} features, "
+        f"{values / examples:,.1f} in an example; labels: {', '.join(shown)}{more}"
+    )

@@ -1,0 +1,185 @@
+"""What the columns of a CSV file hold, inferred from its first records."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from streaml1.sources.readers.csv_cells import BOOLEANS, CellRules
+
+__all__ = ["KINDS", "ColumnSummary", "guess_target", "summarize_columns"]
+
+KINDS = {
+    "number": "numbers",
+    "boolean": "true and false, or 0 and 1",
+    "category": "words that repeat",
+    "text": "several words per cell",
+    "id-like": "a different value in nearly every row",
+    "time-like": "dates, or seconds or milliseconds since 1970",
+    "constant": "one value",
+    "empty": "missing values only",
+}
+"""Kinds of columns and their description."""
+
+MIN_ROWS = 20
+"""With fewer rows, different values do not make an id."""
+
+MIN_DISTINCT = 0.95
+"""Share of different values from which a column is an id."""
+
+MIN_NUMBERS = 0.9
+"""Share of numbers from which other words in a column stand for a missing value."""
+
+MAX_WORDS = 3
+"""Words of a column of numbers that may stand for a missing value."""
+
+TARGETS = (
+    "label", "click", "clicked", "target", "y", "class", "is_click", "is_clicked", "outcome",
+    "converted", "conversion", "is_fraud", "isfraud", "fraud", "spam", "is_spam", "churn",
+)  # fmt: skip
+"""Names of label columns, the most likely ones first."""
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """What a column holds.
+
+    Parameters
+    ----------
+    name
+        The name of the column.
+    position
+        Its number, from 0.
+    kind
+        One of `KINDS`.
+    missing
+        The share of missing values.
+    values
+        The number of times that each value occurs, most frequent ones first. Missing values are
+        left out.
+    words
+        Words in a column of numbers that may stand for a missing value, too.
+    is_category
+        Whether the column has to be read as a category: it repeats words, even if only one.
+    """
+
+    name: str
+    position: int
+    kind: str
+    missing: float
+    values: Counter[str]
+    words: tuple[str, ...] = ()
+    is_category: bool = False
+
+
+def summarize_columns(
+    names: Sequence[str], rows: Sequence[Sequence[str]], rules: CellRules
+) -> list[ColumnSummary]:
+    """Infer the kind of each column.
+
+    Parameters
+    ----------
+    names
+        The names of the columns.
+    rows
+        Records with as many cells.
+    rules
+        How the text of a cell is understood.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_cells import CellRules
+    >>> from streaml1.sources.readers.csv_kinds import summarize_columns
+    >>> rows = [["news", "2.5", "1"], ["mail", "NULL", "0"], ["news", "1", "1"]]
+    >>> [column.kind for column in summarize_columns(["site", "n", "y"], rows, CellRules())]
+    ['category', 'number', 'boolean']
+    """
+    return [
+        _summarize(name, position, [row[position].strip() for row in rows], rules)
+        for position, name in enumerate(names)
+    ]
+
+
+def _summarize(name: str, position: int, cells: list[str], rules: CellRules) -> ColumnSummary:
+    present = [cell for cell in cells if not rules.is_missing(cell)]
+    values = Counter(dict(Counter(present).most_common()))
+    words = [cell for cell in values if _number(cell, rules) is None]
+    n_words = sum(values[word] for word in words)
+    if words and n_words <= (1 - MIN_NUMBERS) * len(present) and len(words) <= MAX_WORDS:
+        present = [cell for cell in present if cell not in words]
+    else:
+        words = []
+    kind = _kind(present, rules)
+    missing = 1.0 - (len(present) / len(cells) if cells else 0.0)
+    has_words = kind == "constant" and _number(present[0], rules) is None
+    is_category = kind == "category" or has_words
+    return ColumnSummary(name, position, kind, missing, values, tuple(words), is_category)
+
+
+def _kind(cells: list[str], rules: CellRules) -> str:
+    distinct = set(cells)
+    if len(distinct) < 2:
+        return "constant" if distinct else "empty"
+    if distinct <= {*BOOLEANS} or distinct <= {"0", "1"}:
+        return "boolean"
+    is_id = len(cells) >= MIN_ROWS and len(distinct) >= MIN_DISTINCT * len(cells)
+    numbers = [_number(cell, rules) for cell in cells]
+    if None not in numbers:
+        values = [value for value in numbers if value is not None]
+        if _are_times(cells, values):
+            return "time-like"
+        return "id-like" if is_id and _are_ids(values) else "number"
+    if all(_DATE.fullmatch(cell) for cell in cells):
+        return "time-like"
+    if sum(len(cell.split()) for cell in cells) >= 4 * len(cells):
+        return "text"
+    return "id-like" if is_id else "category"
+
+
+def _number(cell: str, rules: CellRules) -> float | None:
+    try:
+        return rules.number(cell)
+    except ValueError:
+        return None
+
+
+def _are_times(cells: list[str], values: list[float]) -> bool:
+    """Return whether numbers are seconds, milliseconds or microseconds from 2001 to 2036."""
+    if any(all(1e9 * unit <= v < 2.1e9 * unit for v in values) for unit in (1, 1e3, 1e6)):
+        return True
+    return all(_is_date(cell) for cell in cells)
+
+
+def _is_date(cell: str) -> bool:
+    try:
+        datetime.strptime(cell, "%Y%m%d")
+    except ValueError:
+        return False
+    return len(cell) == 8 and "1900" < cell < "2100"
+
+
+def _are_ids(values: list[float]) -> bool:
+    """Return whether distinct numbers are integers that count or are large."""
+    if not all(value.is_integer() for value in values):
+        return False
+    steps = {b - a for a, b in zip(values, values[1:], strict=False)}
+    return steps == {1.0} or min(map(abs, values)) >= 1e6
+
+
+def guess_target(columns: Sequence[ColumnSummary]) -> ColumnSummary | None:
+    """Return the column that is most likely the label, or None.
+
+    It has a usual name, or else is the first or the last column, or the only one, with two values.
+    """
+    by_name = {column.name.strip().lower(): column for column in reversed(columns)}
+    for name in TARGETS:
+        if name in by_name:
+            return by_name[name]
+    binary = [column for column in columns if len(column.values) == 2 and not column.missing]
+    ends = [column for column in (*columns[:1], *columns[-1:]) if column in binary]
+    return ends[0] if ends else binary[0] if len(binary) == 1 else None

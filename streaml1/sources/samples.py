@@ -1,0 +1,182 @@
+"""The beginning of a text file, to look at before it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaml1.core.types import Bytes
+from streaml1.sources.readers.csv_cells import CellRules
+from streaml1.sources.readers.csv_header import check_is_header
+from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
+from streaml1.sources.readers.csv_schema import IncompleteRecord, Records, TextLines
+from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
+from streaml1.sources.readers.text_file import TextSource
+from streaml1.sources.source import SourceError
+
+__all__ = ["N_SAMPLED", "CsvSample", "guess_delimiter", "sample_csv", "sample_text"]
+
+N_SAMPLED = 1000
+"""Records that are looked at."""
+
+DELIMITERS = ",\t;|"
+
+
+class _Enough(Exception):
+    """Raised once enough lines were read."""
+
+
+class _Lines:
+    """A parser that only collects lines."""
+
+    compiled = False
+    roles: Mapping[str, Any] = MappingProxyType({})
+    texts: tuple[str, ...] | None = None
+
+    def __init__(self, n_lines: int) -> None:
+        self.text = b""
+        self.is_whole = True
+        self._n_lines = n_lines
+
+    def reset(self) -> None:
+        """Expect the beginning of a file next."""
+        self.text = b""
+
+    def skip(self, text: Bytes) -> None:
+        """Do nothing: a sample begins at the beginning."""
+
+    def finish(self) -> None:
+        """Return None: nothing is left."""
+
+    def read(self, text: bytes) -> ParsedChunk:
+        """Not used."""
+        raise NotImplementedError
+
+    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
+        """Collect the lines of a chunk."""
+        self.text += chunk.text.tobytes()
+        if self.text.count(b"\n") >= self._n_lines:
+            self.is_whole = False
+            raise _Enough
+        none = np.zeros(0, np.int64)
+        return ParsedChunk([], [], None, none, none, [], chunk.count_lines())
+
+
+def sample_text(name: str, n_lines: int = 2 * N_SAMPLED) -> tuple[bytes, bool]:
+    """Return the first lines of a file or of standard input, and whether there are no others.
+
+    Parameters
+    ----------
+    name
+        The path, or ``-`` for standard input.
+    n_lines
+        How many lines are wanted; there may be more.
+    """
+    lines = _Lines(n_lines)
+    with suppress(_Enough):
+        for _ in TextSource(name, lines).blocks(1, lambda *place: None):
+            pass
+    return lines.text, lines.is_whole
+
+
+def guess_delimiter(text: bytes) -> str:
+    """Return the character that separates the cells of the first line."""
+    first = text.lstrip().partition(b"\n")[0].decode(errors="replace")
+    return max(DELIMITERS, key=first.count)
+
+
+class CsvSample(NamedTuple):
+    """The columns of the first records of a CSV file.
+
+    Parameters
+    ----------
+    columns
+        The columns.
+    n_rows
+        How many records there are.
+    n_invalid
+        How many others are invalid, or have more or fewer cells.
+    has_header
+        Whether the first line holds the names of the columns.
+    is_whole
+        Whether these are all records.
+    """
+
+    columns: list[ColumnSummary]
+    n_rows: int
+    n_invalid: int
+    has_header: bool
+    is_whole: bool
+
+
+def sample_csv(
+    name: str,
+    text: bytes,
+    is_whole: bool,
+    delimiter: str,
+    rules: CellRules,
+    header: bool | None = None,
+    names: Sequence[str] | None = None,
+    target: str | None = None,
+) -> CsvSample:
+    """Summarize the columns of the first records.
+
+    Parameters
+    ----------
+    name
+        The file, for errors.
+    text
+        Its first lines.
+    is_whole
+        Whether these are all lines.
+    delimiter
+        The character between cells.
+    rules
+        How the text of a cell is understood.
+    header
+        Whether the first line holds the names of the columns; None if it does unless it looks like
+        data.
+    names
+        The names of the columns of a file without a header.
+    target
+        The column of the label, as an option names it.
+
+    Raises
+    ------
+    SourceError
+        If there is no header, or it is invalid.
+    """
+    records: list[list[str]] = []
+    n_invalid = 0
+    with suppress(IncompleteRecord):
+        for line, record in Records(TextLines(text, at_end=is_whole), delimiter):
+            if isinstance(record, ValueError):
+                if not records:
+                    raise SourceError(f"{name}:{line}: invalid header: {record}")
+                n_invalid += 1
+            elif len(records) > N_SAMPLED:
+                is_whole = False
+                break
+            else:
+                records.append(record)
+    if not records:
+        raise SourceError(f"{name} is empty: a CSV file begins with the names of its columns")
+    first, rows = records[0], [row for row in records[1:] if row != records[0]]
+    if names is not None:
+        header = False
+    elif header is None:
+        try:
+            check_is_header(first, rows, target, name)
+            header = True
+        except SourceError:
+            header = False
+    if not header:
+        rows = [row for row in (first, *rows) if row != names]
+        first = list(names or map(str, range(len(first))))
+    whole = [row for row in rows if len(row) == len(first)]
+    columns = summarize_columns(first, whole, rules)
+    return CsvSample(columns, len(whole), n_invalid + len(rows) - len(whole), header, is_whole)

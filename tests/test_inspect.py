@@ -1,0 +1,139 @@
+"""``streaml1 inspect``: kinds of columns, and a command that learns from the file."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from streaml1.sources.readers.csv_cells import CellRules
+from streaml1.sources.readers.csv_kinds import summarize_columns
+from streaml1.sources.samples import sample_csv
+from tests.test_cli import error_of, run
+
+
+@pytest.fixture(autouse=True)
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1", "2.5", "NULL"], "number"),
+        (["0", "1", "0"], "boolean"),
+        (["true", "FALSE", ""], "boolean"),
+        (["0", "1", "2"], "number"),
+        (["news", "mail", "1"], "category"),
+        ([f"w{k % 7}" for k in range(100)], "category"),
+        ([f"user {k}" for k in range(100)], "id-like"),
+        ([str(k) for k in range(100)], "id-like"),
+        ([str(10**9 * 7 + k * k) for k in range(100)], "id-like"),
+        ([str(k * k % 97) for k in range(100)], "number"),
+        ([f"{k / 7}" for k in range(100)], "number"),
+        (["1764000000", "1764003600"], "time-like"),
+        (["1764000000000", "1764003600000"], "time-like"),
+        (["2026-01-31", "2026-01-31T06:00:00Z"], "time-like"),
+        (["20260131", "20260201"], "time-like"),
+        (["20260131", "20261301"], "number"),
+        ([f"the {k}th line of text" for k in range(30)], "text"),
+        (["7", "7", "NaN"], "constant"),
+        (["", "NULL", "?"], "empty"),
+    ],
+)
+def test_kinds(cells: list[str], kind: str) -> None:
+    (column,) = summarize_columns(["a"], [[cell] for cell in cells], CellRules())
+    assert column.kind == kind
+
+
+def test_rare_words_in_a_column_of_numbers_may_be_missing_values() -> None:
+    cells = [*map(str, range(30)), "-", "-"]
+    (column,) = summarize_columns(["a"], [[cell] for cell in cells], CellRules())
+    assert (column.kind, column.words, column.missing) == ("id-like", ("-",), 2 / 32)
+    cells = ["1", "2", "-"]  # a third is not rare
+    (column,) = summarize_columns(["a"], [[cell] for cell in cells], CellRules())
+    assert (column.kind, column.words) == ("category", ())
+
+
+def test_sample_of_a_part_of_a_file() -> None:
+    text = b"a,y\n1,1\n1\na,y\n2,0\n"
+    for is_whole in (False, True):
+        sample = sample_csv("a.csv", text, is_whole, ",", CellRules())
+        assert (sample.n_rows, sample.n_invalid, sample.has_header) == (2, 1, True)
+        assert sample.is_whole == is_whole
+
+
+N = 60
+ROWS = [
+    (f"s{k % 3}", f"{k / 7:.2f}", 2000 + k, 1764000000 + k * k, "yn"[k % 2], f"a b c d e{k}")
+    for k in range(N)
+]
+FILES = {
+    "plain": ("a.csv", "site,n,year,ts,label,words\n", ",",
+              "--target label --positive y --categorical site --text words --ignore year,ts"),
+    "semicolons": ("a.csv", "site;n;year;ts;label;words\n", ";",
+                   "--delimiter ';' --target label --positive y --categorical site --text words "
+                   "--ignore year,ts"),
+    "no header": ("a.tsv", "", "\t",
+                  "--no-header --target 4 --positive y --categorical 0 --text 5 --ignore 2,3"),
+    "odd names": ("a b.csv", '"a,b",n,n,"it\'s","y""",words\n', ",",
+                  "--target 'y\"' --positive y --categorical '\"a,b\"' --text words "
+                  "--ignore 'it'\"'\"'s,2'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_command(case: str) -> None:
+    """The command that is printed is quoted for a shell, and it learns from the file."""
+    name, header, delimiter, options = FILES[case]
+    lines = [delimiter.join(map(str, row)) for row in ROWS]
+    Path(name).write_text(header + "\n".join(lines) + "\n")
+    *_, summary, _, command = run("inspect", name).stdout.splitlines()
+    assert summary.startswith(f"all {N} examples, 6 columns")
+    assert command == f"streaml1 learn {shlex.quote(name)} {options}"
+    assert f"{N} examples" in run(*shlex.split(command)[1:]).stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        ("a,b,target\n1,2,7.5\n2,3,8\n3,4,1\n", "--target target --task regression"),
+        ("a,class\n1,u\n2,v\n3,w\n", "--target class --model softmax"),
+        ("a,b,y\n1,-,1\n" + "2,3,0\n" * 30, "--target y --missing "
+         "'NaN,nan,NULL,null,None,N/A,NA,\\N,?,-'"),
+        (",a,y\nx,1,1\nz,2,0\n", "--target y --ignore 0"),
+        ("a,b\n3,0\n4,1\n5,1\n", "--target b"),
+        ("const,y\nnews,1\nnews,0\n", "--target y --categorical const"),
+    ],
+)  # fmt: skip
+def test_command_for(content: str, options: str) -> None:
+    Path("a.csv").write_text(content)
+    command = run("inspect", "a.csv").stdout.splitlines()[-1]
+    assert command == f"streaml1 learn a.csv {options}"
+    run(*shlex.split(command)[1:])
+
+
+def test_standard_input_and_other_formats() -> None:
+    Path("a.csv").write_text("site,y\nnews,1\nmail,0\n")
+    out = run("inspect", "-", "--format", "csv", input=Path("a.csv").read_text()).stdout
+    assert out.endswith("streaml1 learn - --format csv --target y --categorical site\n")
+    Path("a.svm").write_text("1 1:2 3:1\n-1 1:1\nx\n1 2:1\n")
+    assert run("inspect", "a.svm").stdout == (
+        "first 3 examples, 1 invalid: 3 features, 1.3 in an example; labels: 1.0 (2), -1.0 (1)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["a.csv"], "a.csv is empty: a CSV file begins with the names of its columns"),
+        (["b.csv"], "b.csv: there is no such file"),
+        (["kafka://localhost:1/t"], "inspect applies to files, not to kafka://localhost:1/t"),
+        (["a.svm"], "a.svm has no example (1 rejected)"),
+    ],
+)
+def test_what_cannot_be_inspected(args: list[str], message: str) -> None:
+    Path("a.csv").write_text("")
+    Path("a.svm").write_text("x\n")
+    assert message in error_of("inspect", *args)
