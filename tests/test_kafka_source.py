@@ -244,6 +244,22 @@ def test_start_times() -> None:
 def test_start_time_beyond_64_bits_is_rejected() -> None:
     assert parse_start("9223372036854775807") == 2**63 - 1
     for start in ("9223372036854775808", "9" * 20, "9" * 5000):
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ("1764000000", "start 1764000000 is 1970-01-21; did you mean 1764000000000?"),
+        ("1764000000000000", "is after the year 9999; did you mean 1764000000000?"),
+        ("1764000000000000000", "is after the year 9999; did you mean 1764000000000?"),
+        ("20260131", "start 20260131 is 1970-01-01; did you mean 2026-01-31?"),
+    ],
+)
+def test_start_times_in_other_units_are_rejected(start: str, message: str) -> None:
+    with pytest.raises(SourceError) as error:
+        parse_start(start)
+    assert message in str(error.value)
+    assert parse_start("0") == 0
+
+
         with pytest.raises(SourceError, match="start must be between 0 and 9223372"):
             KafkaSource("kafka://h/t", start=start)
 

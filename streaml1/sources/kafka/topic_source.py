@@ -5,6 +5,7 @@ Positions are kept in checkpoints. Offsets are committed for monitoring tools on
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -39,6 +40,12 @@ COMMIT_SECONDS = 5.0
 QUIET_SECONDS = 15.0
 """After this long without records the brokers are checked: a consumer does not report that none
 answers."""
+MIN_MILLISECONDS = 10**11
+"""A smaller number than this, March 1973, is probably in seconds."""
+
+RECENT = 10**12, 4 * 10**12
+"""Milliseconds since 1970 from 2001 to 2096."""
+
 
 MAX_TIMESTAMP = 2**63 - 1
 """Largest timestamp of Kafka, in milliseconds since 1970."""
@@ -382,6 +389,7 @@ def parse_start(start: str | None) -> str | int:
             )
         return int(start)
     try:
+        _require_milliseconds(int(start))
         moment = datetime.fromisoformat(start)
     except ValueError:
         raise SourceError(
@@ -390,3 +398,19 @@ def parse_start(start: str | None) -> str | int:
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0, round(moment.timestamp() * 1000))
+
+
+def _require_milliseconds(start: int) -> None:
+    """Reject a time in seconds, microseconds or nanoseconds, and a date without its hyphens."""
+    if 0 < start < MIN_MILLISECONDS:
+        meant = str(1000 * start)
+        if len(str(start)) == len("20260131"):
+            with contextlib.suppress(ValueError):
+                meant = f"{datetime.strptime(str(start), '%Y%m%d'):%Y-%m-%d}"
+        day = f"{datetime.fromtimestamp(start / 1000, UTC):%Y-%m-%d}"
+        raise SourceError(f"start {start} is {day}; did you mean {meant}?")
+    for unit in (1000, 1_000_000):
+        if RECENT[0] <= start // unit < RECENT[1]:
+            raise SourceError(
+                f"start {start} is after the year 9999; did you mean {start // unit}?"
+            )
