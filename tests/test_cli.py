@@ -437,7 +437,7 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--lr", "nan"], "lr must be a number from 0 to 1e+10, got nan"),
         (["learn", "a.svm", "--every", "0"], "0 is not in the range x>=1"),
         (["learn", "a.svm", "--task", "regression", "--loss", "hinge"], "loss must be one of"),
-        (["learn", "a.svm", "--target", "y"], "apply to CSV files only, not to a.svm"),
+        (["learn", "a.svm", "--target", "y"], "apply to CSV and JSON lines only, not to a.svm"),
         (["learn", "river:Elec3"], "river:Elec3 is not one of river's data sets"),
         (["learn"], "Missing argument 'SOURCE'; see streaml1 learn --help"),
         (["teach"], "No such command 'teach'; see streaml1 --help"),

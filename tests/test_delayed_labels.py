@@ -17,7 +17,8 @@ import streaml1
 from streaml1.core.rows import BadExample
 from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import SourceError
-from streaml1.sources.kafka.records import RecordReader, event_parser
+from streaml1.sources.kafka.record_formats import event_parser
+from streaml1.sources.kafka.records import RecordReader
 from streaml1.sources.readers.events import parse_event
 from streaml1.training import Batch, Observer, RunConfig, progressive
 from streaml1.training.delayed_labels import DelayedLabelRun, open_events

@@ -217,7 +217,10 @@ def test_topic_urls() -> None:
             {"format": "csv"},
             "the format of a topic must be jsonl, svmlight or vw, got 'csv'",
         ),
-        ("kafka://h/t", {"target": "y"}, "column options (such as 'y') apply to CSV files only"),
+        ("kafka://h/t", {"target": "y", "format": "vw"}, "(--target, --ignore, ...) need JSON"),
+        ("kafka://h/t", {"target": "y", "weight": "y"}, "only one role, got target and weight"),
+        ("kafka://h/t", {"at": "x", "events": True}, "cannot be combined with delayed labels"),
+        ("kafka://h/t", {"delimiter": ";"}, "(such as the delimiter) apply to CSV files only"),
         ("kafka://h/t", {"start": "yesterday"}, "start must be earliest, latest, checkpoint, or"),
         ("river:Phishing", {"until_end": True}, "apply to kafka://... only, not to river:Phishing"),
         ("a.svm", {"start": "latest"}, "apply to kafka://... only, not to a.svm"),
@@ -241,9 +244,6 @@ def test_start_times() -> None:
     assert parse_start("1960-01-01") == 0
 
 
-def test_start_time_beyond_64_bits_is_rejected() -> None:
-    assert parse_start("9223372036854775807") == 2**63 - 1
-    for start in ("9223372036854775808", "9" * 20, "9" * 5000):
 @pytest.mark.parametrize(
     ("start", "message"),
     [
@@ -260,6 +260,9 @@ def test_start_times_in_other_units_are_rejected(start: str, message: str) -> No
     assert parse_start("0") == 0
 
 
+def test_start_time_beyond_64_bits_is_rejected() -> None:
+    assert parse_start("9223372036854775807") == 2**63 - 1
+    for start in ("9223372036854775808", "9" * 20, "9" * 5000):
         with pytest.raises(SourceError, match="start must be between 0 and 9223372"):
             KafkaSource("kafka://h/t", start=start)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1.sources import SourceError
-from streaml1.sources.kafka.records import RecordReader, record_parser
+from streaml1.sources.kafka.record_formats import record_parser
+from streaml1.sources.kafka.records import RecordReader
+from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.readers.svmlight import parse_svmlight
 
 
@@ -184,7 +188,7 @@ def test_empty_poll_yields_an_empty_block() -> None:
 
 def test_ids_stay_with_their_examples() -> None:
     lines = ['{"id": "a", "x": {}, "y": 1}', '{"x": {}, "y": 1}', '{"id": 7, "x": {}, "y": 1}']
-    lines += ['{"id": 1.5, "x": {}, "y": 1}', '{"id": true, "x": {}, "y": 1}', "oops"]
+    lines += ['{"id": 1.5, "x": {}, "y": 1}', '{"id": true, "x": {}, "y": 1}', '{"y": 1}']
     value = "\n".join([*lines, *lines[:2]]).encode()
     reader = RecordReader("t", record_parser("jsonl", True))
     blocks = list(reader.blocks([Record(0, 0, value)], 3, lambda *_: None))
@@ -194,11 +198,130 @@ def test_ids_stay_with_their_examples() -> None:
     assert block.ids is None
 
 
-def test_json_and_svmlight_are_distinguished() -> None:
+class Read(NamedTuple):
+    """What a reader makes of the values of some records."""
+
+    x: list[Any]
+    y: list[Any]
+    rejected: list[tuple[str, bytes]]
+    """Places and dead letters."""
+    reasons: list[str]
+
+
+def read(*values: bytes, format: str | None = None, roles: JsonRoles = NO_ROLES) -> Read:
+    reader = RecordReader("t", record_parser(format, True, (), roles))
+    rejected: list[tuple[str, bytes]] = []
+    reasons: list[str] = []
+
+    def reject(place: str, reason: str, number: int, origin: Any) -> None:
+        rejected.append((place, origin.value))
+        reasons.append(reason)
+
+    records = [Record(0, offset, value) for offset, value in enumerate(values)]
+    blocks = list(reader.blocks(records, 100, reject))
+    assert reader.position == {0: (len(values), 0)}
+    x, y = ([row for block in blocks for row in list(column(block))] for column in (X, Y))
+    return Read(x, y, rejected, reasons)
+
+
+X, Y = attrgetter("x"), attrgetter("y")
+JSON_FORMATS = pytest.mark.parametrize("format", [None, "jsonl", "json"])
+
+
+def test_the_format_is_decided_for_each_record() -> None:
+    found = read(b' {"x": {"a": 1}, "y": 1}\n', b"0 3:1\n1 4:1")
+    assert found == Read([{"a": 1}, {3: 1.0}, {4: 1.0}], [1, 0.0, 1.0], [], [])
+
+
+def test_lines_of_the_other_format_are_rejected() -> None:
+    example = b'{"x": {"a": 1}, "y": 1}'
+    assert read(example + b"\n0 3:1").rejected == [("t/0@0", example + b"\n0 3:1")]
+    assert read(b"0 3:1\n" + example).rejected == [("t/0@0:2", example)]
+
+
+INDENTED = json.dumps({"user": 7, "clicks": [1, 0, 1]}, indent=2).encode()
+
+
+@JSON_FORMATS
+@pytest.mark.parametrize(
+    "value",
+    [
+        INDENTED,
+        INDENTED[:-2],
+        INDENTED.replace(b"7", b'"a\nb"'),
+        b'[\n{"x": {"a": 1}, "y": 1},\n{"x": {"a": 1}, "y": 1}\n',
+        b'[\n{"x": {"a": 1}, "y": 1},\n1\n]',
+        b'{"log": [\n{"x": {"a": 1}, "y": 1}\n]}',
+        b'{"x": {"a": 1}, "y": 1}\noops\n{"x": {"a": 1}, "y": 1}',
+        b'{"x": {"a": 1}, "y": 1}\n{"x": {"a": 1}, "y',
+        b'{"x": {"a": 1}}\n{\n"x": {"a": 1}, "y": 1}',
+        b'{"a": {}\n}',
+        b"[1, 2]",
+        b'"a\n1 3:1"',
+        b'{"x": {"a": "\xff\n1 3:1"}, "y": 1}',
+    ],
+)
+def test_no_fragment_of_json_is_learnt(format: str | None, value: bytes) -> None:
+    good = b'{"x": {"b": 1}, "y": 0}'
+    found = read(good, value, good, format=format)
+    assert found.x == [{"b": 1}, {"b": 1}]
+    assert found.rejected == [("t/0@1", value)]
+
+
+@JSON_FORMATS
+def test_json_of_several_lines_is_one_example(format: str | None) -> None:
+    example = {"x": {"a": 1, "b": "c"}, "y": 1}
+    value = json.dumps(example, indent=2).encode().replace(b"\n", b"\r\n")
+    found = read(value, b"  \n" + value + b"\n\n", format=format)
+    assert found == Read([example["x"]] * 2, [1, 1], [], [])
+
+
+@JSON_FORMATS
+@pytest.mark.parametrize("indent", [None, 2])
+def test_arrays_of_objects_are_several_examples(format: str | None, indent: int | None) -> None:
+    examples = [{"x": {"a": k}, "y": 1} for k in (1, 2)]
+    value = json.dumps([*examples, {"x": {}}], indent=indent).encode()
+    found = read(b"[]", value, b" [" + json.dumps(examples[0]).encode() + b"]", format=format)
+    assert found.x == [{"a": 1}, {"a": 2}, {"a": 1}]
+    assert [place for place, _ in found.rejected] == ["t/0@1:3"]
+    assert json.loads(found.rejected[0][1]) == {"x": {}}
+
+
+def test_reader_resumes_within_an_array() -> None:
+    value = json.dumps([{"x": {"a": k}, "y": 1} for k in (1, 2, 3)]).encode()
     reader = RecordReader("t", record_parser(None, True))
-    records = [Record(0, 0, b' {"x": {"a": 1}, "y": 1}\n0 3:1')]
-    [block] = reader.blocks(records, 10, pytest.fail)
-    assert block.x == [{"a": 1}, {3: 1.0}] and block.y == [1, 0.0]
+    reader.position = {0: (0, 1)}
+    [block] = reader.blocks([Record(0, 0, value)], 10, pytest.fail)
+    assert list(block.x) == [{"a": 2}, {"a": 3}] and block.place(0) == "t/0@0:2"
+    assert block.after(1) == {0: (0, 2)} and block.after(2) == {0: (1, 0)}
+
+
+def test_reason_names_the_line_that_is_no_object() -> None:
+    found = read(b'{"x": {"a": 1}, "y": 1}\n\noops', b'{\n "x": {\n"a": oops}}')
+    assert found.reasons == [
+        "the lines of the record must be JSON objects, but line 3 is not",
+        "not JSON: Expecting value at line 3, column 6",
+    ]
+
+
+FLAT = {"clicked": 1, "site": "news", "user": {"age": 3}}
+
+
+@pytest.mark.parametrize("format", [None, "jsonl"])
+def test_flat_records(format: str | None) -> None:
+    lines = b"\n".join(json.dumps(example).encode() for example in (FLAT, FLAT | {"clicked": 0}))
+    values = lines, json.dumps(FLAT, indent=1).encode(), json.dumps([FLAT]).encode(), b"1 3:1"
+    found = read(*values, format=format, roles=JsonRoles("clicked"))
+    assert found.x == [{"site": "news", "user.age": 3}] * 4 and found.y == [1, 0, 1, 1]
+    assert found.rejected == [("t/0@3", b"1 3:1")]
+
+
+def test_deletes_in_an_envelope_are_skipped() -> None:
+    envelopes: list[Any] = [{"after": FLAT}, {"after": None}, None]
+    values = [json.dumps({"payload": envelope}).encode() for envelope in envelopes]
+    found = read(*values, b'{"payload": {}}', roles=JsonRoles("clicked", at="payload.after"))
+    assert found.x == [{"site": "news", "user.age": 3}] and found.rejected[0][0] == "t/0@3"
+    assert found.reasons == ["the line has nothing at 'payload.after': its members are: payload"]
 
 
 @pytest.mark.parametrize(

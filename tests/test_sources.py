@@ -426,7 +426,7 @@ def test_json_lines(write, line, row):
         ('{"x": {"a": 1}, "y": 1', "not JSON: Expecting ',' delimiter at column 23"),
         ('{"x": {}, "y": 1} {}', "not JSON: Extra data at column 19"),
         ("[1, 2]", "[1, 2] is not an example: write {"),
-        ('{"y": 1}', 'the example has no "x"'),
+        ('{"y": 1}', 'the line has no object "x" of features: use --target NAME'),
         ('{"x": {"a": 1}}', 'the example has no "y"'),
         ('{"x": {"a": 1}, "y": null}', 'the example has no "y"'),
         ('{"x": [1, 2], "y": 1}', '"x" must be an object, {"name": value, ...}, got [1, 2]'),
@@ -918,7 +918,7 @@ def test_missing_files_are_rejected(write, tmp_path):
             open_source(name)
     with pytest.raises(SourceError, match="unknown format 'xml'; use --format"):
         open_source("a.txt", format="xml")
-    with pytest.raises(SourceError, match="apply to CSV files only, not to a.txt .svmlight"):
+    with pytest.raises(SourceError, match="apply to CSV and JSON lines only, not to a.txt"):
         open_source("a.txt", format="svm", target="y")
 
 

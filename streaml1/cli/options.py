@@ -114,13 +114,20 @@ _columns = together(
     click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv or tsv. Required for "
                  "standard input and for file names without such a suffix. "
                  "Kafka: svmlight, vw or jsonl, for records without a format header."),
-    click.option("--target", metavar="COLUMN", help="CSV: label column. Columns are selected by "
-                 "name, or by number from 0."),
-    click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=split_names,
-                 help="CSV: categorical columns; all others are numeric."),
-    click.option("--weight", metavar="COLUMN", help="CSV: column of sample weights."),
-    click.option("--ignore", metavar="COLUMN,...", multiple=True, callback=split_names,
-                 help="CSV: columns to ignore, such as ids."),
+    click.option("--target", metavar="NAME",
+                 help="Label: a column of CSV, by name or by number from 0, or a member of flat "
+                 "JSON lines, such as clicked or user.clicked."),
+    click.option("--categorical", metavar="NAME,...", multiple=True, callback=split_names,
+                 help="CSV: categorical columns; all others are numeric. JSON: members whose "
+                 "numbers are categories, too."),
+    click.option("--weight", metavar="NAME", help="Column or member of sample weights."),
+    click.option("--ignore", metavar="NAME,...", multiple=True, callback=split_names,
+                 help="Columns or members to ignore."),
+    click.option("--id", metavar="NAME",
+                 help="JSON: member of the id, which is written with predictions."),
+    click.option("--at", metavar="PATH",
+                 help="JSON: the object that holds the example, such as payload.after. An example "
+                 "whose object is null is skipped."),
     click.option("--delimiter", metavar="CHARACTER|tab",
                  help="CSV: column separator.  [default: a comma; tab for tsv]"),
     click.option("--missing", metavar="WORD,...", multiple=True, callback=_names_or_none,

@@ -13,6 +13,7 @@ from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_cells import MISSING_WORDS, CellRules
 from streaml1.sources.readers.csv_schema import delimiter_of
+from streaml1.sources.readers.flat_json import JsonRoles
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.many_files import ManyFiles, is_many, list_files
 from streaml1.sources.readers.opening import require_readable
@@ -45,6 +46,7 @@ __all__ = [
     "csv_delimiter",
     "format_of",
     "is_many",
+    "json_roles",
     "list_files",
     "nonnegative_label",
     "number_label",
@@ -60,6 +62,8 @@ FORMATS = {
     ".svmlight": "svmlight",
     ".vw": "vw",
     ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
     ".csv": "csv",
     ".tsv": "csv",
     ".rows": "rows",
@@ -70,6 +74,9 @@ FORMATS = {
 """Format of a file by the suffix of its name."""
 
 TEXT_FORMATS = ("csv", "jsonl", "vw", PARQUET, ARROW)
+
+ROLE_FORMATS = ("csv", "jsonl", PARQUET, ARROW)
+"""Formats whose columns or members have the roles that options give to them."""
 """Formats that can hold raw text."""
 
 
@@ -167,11 +174,22 @@ def _open_topic(name: str, options: SourceOptions) -> Source:
         name, format=options.format, start=options.start, until_end=options.until_end,
         partitions=options.partitions, group=options.group, require_label=options.require_label,
         kafka=options.kafka, events=options.events, labels=options.labels,
-        text=tuple(options.text or ()),
+        text=tuple(options.text or ()), roles=json_roles(options),
     )  # fmt: skip
-    if (given := _column_options_text(options)) is not None:
-        raise SourceError(f"{given} apply to CSV files only, not to {name}")
+    if options.csv_only:
+        option = next(iter(options.csv_only))
+        raise SourceError(
+            f"column options (such as {option}) apply to CSV files only, not to {name}"
+        )
     return topic
+
+
+def json_roles(options: SourceOptions) -> JsonRoles:
+    """Return the roles of the members of flat JSON lines."""
+    return JsonRoles(
+        options.target, options.weight, options.id, frozenset(options.ignore),
+        frozenset(options.categorical), options.at,
+    )  # fmt: skip
 
 
 def _open_registered(name: str, prefix: str, options: SourceOptions) -> Source:
@@ -226,16 +244,29 @@ def _open_file(name: str, options: SourceOptions) -> Source:
     if kind == "csv":
         parser: Any = _csv_parser(name, texts, options)
     else:
-        parser = line_parser("events" if options.events else kind, options.require_label,
-                             texts=texts)  # fmt: skip
+        parser = line_parser(
+            "events" if options.events else kind, options.require_label, texts=texts,
+            roles=json_roles(options), name=name,
+        )  # fmt: skip
     return TextSource(name, parser, codec)
 
 
 def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOptions) -> None:
     given = _column_options_text(options)
-    has_columns = ("csv",) if options.delimiter is not None else ("csv", PARQUET, ARROW)
-    if given is not None and kind not in has_columns:
-        raise SourceError(f"{given} apply to CSV files only, not to {name} ({kind})")
+    if options.columns and kind not in ROLE_FORMATS:
+        raise SourceError(f"{given} apply to CSV and JSON lines only, not to {name} ({kind})")
+    if options.csv_only and kind != "csv":
+        option = next(iter(options.csv_only))
+        raise SourceError(
+            f"column options (such as {option}) apply to CSV files only, not to {name} ({kind})"
+        )
+    for option in ("id", "at"):
+        if getattr(options, option) is not None and kind != "jsonl":
+            raise SourceError(f"--{option} applies to JSON lines only, not to {name} ({kind})")
+    if given is not None and options.events:
+        raise SourceError(
+            f"{given} cannot be combined with delayed labels: an event has the members id, x and y"
+        )
     if options.events and kind != "jsonl":
         raise SourceError(f"delayed labels need JSON lines or a topic, got {name} ({kind})")
     if texts and kind not in TEXT_FORMATS:

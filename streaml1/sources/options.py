@@ -49,15 +49,26 @@ class SourceOptions:
         "topics svmlight, vw or jsonl; by default detected for each record.",
     )
     target: str | None = option(
-        None, "CSV: column of the label. Columns are selected by name, or by number from 0."
+        None,
+        "Column (CSV) or member (JSON) of the label. Columns are selected by name, or by number "
+        'from 0; a member of a nested object is named by its path: "user.clicked".',
     )
     categorical: Iterable[str] = option(
         (),
-        "CSV: columns that hold text. All other columns hold numbers.",
+        "CSV: columns that hold text; all other columns hold numbers. JSON: members whose numbers "
+        "are categories, as strings always are.",
         convert=_column_names,
     )
-    weight: str | None = option(None, "CSV: column of the sample weight.")
-    ignore: Iterable[str] = option((), "CSV: columns to skip.", convert=_column_names)
+    weight: str | None = option(None, "Column (CSV) or member (JSON) of the sample weight.")
+    ignore: Iterable[str] = option(
+        (), "Columns (CSV) or members (JSON) to skip.", convert=_column_names
+    )
+    id: str | None = option(None, "JSON: member of the id, which predictions are written with.")
+    at: str | None = option(
+        None,
+        'JSON: path of the object that holds the example, such as "payload.after". An example '
+        "whose object is null is skipped.",
+    )
     delimiter: str | None = option(
         None, 'CSV: one character, or "tab". By default a comma, or a tab for tsv.'
     )
@@ -140,8 +151,8 @@ class SourceOptions:
 
     @property
     def columns(self) -> list[str]:
-        """Names of all CSV columns that the options mention."""
-        listed = (self.target, self.weight, *self.categorical, *self.ignore)
+        """Names of all columns or members that the options mention."""
+        listed = (self.target, self.weight, self.id, *self.categorical, *self.ignore, self.at)
         return [name for name in listed if name is not None]
 
 

@@ -13,6 +13,9 @@ A line that any of these steps does not understand is *irregular*: its row stays
 parses the line (`streaml1.sources.readers.jsonl.parse_json`). A regular line is an object without
 backslashes; each of `x`, `y`, `w` and `id` occurs at most once; `x` is an object whose values are
 numbers, strings, true, false and null.
+
+A *flat* line is read as if it were such an `x`. Then `apply_roles` (`json_roles.py`) takes label,
+weight and id out of its features. Flat lines with nested objects or arrays are irregular.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from streaml1.text.feature_spans import (
     hash_pending_keys,
     read_pending_values,
 )
+from streaml1.text.json_roles import apply_roles, find_roles
 from streaml1.text.json_simd import MAX_KEYS, find_members_x8, may_start_x8, skip_spaces
 from streaml1.text.numbers import NULL, NUMBER, STRING, parse_json_scalar
 from streaml1.text.structural_index import (
@@ -90,6 +94,10 @@ def parse_lines(
     label_id_spans: Any,
     key_hashes: Any,
     seen_keys: Any,
+    flat: Any,
+    roles: Any,
+    role_sizes: Any,
+    found_roles: Any,
 ) -> Any:
     """Parse the lines between two addresses; the last byte must be a newline.
 
@@ -104,6 +112,15 @@ def parse_lines(
         Scratch array with 2 `MAX_KEYS` + `MAX_OTHER_MEMBERS` entries.
     seen_keys
         Scratch array with 2 `MAX_KEYS` entries.
+    flat
+        Whether the members of a line are its features, but for those in `roles`.
+    roles
+        The hash table of the members with a role, as `streaml1.text.json_roles.role_table` makes
+        it.
+    role_sizes
+        For each role the size of its name in bytes; 0 if no member has the role.
+    found_roles
+        Scratch array with two rows of as many entries as `roles` has members.
 
     Returns
     -------
@@ -113,6 +130,7 @@ def parse_lines(
     """
     hashes, values, spans = borrowed((hashes, values, spans))
     value_spans, key_hashes, seen_keys = borrowed((value_spans, key_hashes, seen_keys))
+    roles, role_sizes, found_roles = borrowed((roles, role_sizes, found_roles))
     row, k, n_irregular, line = _ZERO, _ZERO, _ZERO, _ZERO
     values_checked: Any = True
     positions_at, kinds_at = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
@@ -120,6 +138,7 @@ def parse_lines(
     seen_keys[:] = _ZERO
     keys = np.uint64(key_hashes.ctypes.data)
     previous_keys, n_previous = keys + _EIGHT * MAX_KEYS, _ZERO
+    n_removed, n_categories = _ZERO, _ZERO  # of the previous keys
     i, n, pos, name_pos = _ZERO, _ZERO, start, names
     indptr[0] = 0
     # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
@@ -149,32 +168,36 @@ def parse_lines(
         # Invariant: the members before `pos` are read; `more` tells that another one must follow.
         while more:
             more = False
-            d = start + position_of(positions_at, i)
-            if d != pos or load_u8(d) != _QUOTE:
-                break
-            i = _closing_quote(start, positions_at, i + _ONE)
-            e = start + position_of(positions_at, i)
-            if load_u8(e) != _QUOTE:
-                break
-            i += _ONE
-            pos = skip_spaces(e + _ONE)
-            if load_u8(pos) != COLON:
-                break
-            pos = skip_spaces(pos + _ONE)
-            member = _member_bit(e - d - _ONE, loadu_u64(d + _ONE))
-            if seen_members & member:
-                break
+            member = _X
+            if flat:  # the line itself is x
+                pos = begin
+            else:
+                d = start + position_of(positions_at, i)
+                if d != pos or load_u8(d) != _QUOTE:
+                    break
+                i = _closing_quote(start, positions_at, i + _ONE)
+                e = start + position_of(positions_at, i)
+                if load_u8(e) != _QUOTE:
+                    break
+                i += _ONE
+                pos = skip_spaces(e + _ONE)
+                if load_u8(pos) != COLON:
+                    break
+                pos = skip_spaces(pos + _ONE)
+                member = _member_bit(e - d - _ONE, loadu_u64(d + _ONE))
+                if seen_members & member:
+                    break
+                if member == _ZERO:
+                    if n_others == MAX_OTHER_MEMBERS:
+                        break
+                    h, duplicate = murmur_at(d + _ONE, e), False
+                    for j in range(n_others):
+                        duplicate |= key_hashes[_TWO * MAX_KEYS + j] == h
+                    if duplicate:
+                        break
+                    key_hashes[_TWO * MAX_KEYS + n_others] = h
+                    n_others += _ONE
             seen_members |= member
-            if member == _ZERO:
-                if n_others == MAX_OTHER_MEMBERS:
-                    break
-                h, duplicate = murmur_at(d + _ONE, e), False
-                for j in range(n_others):
-                    duplicate |= key_hashes[_TWO * MAX_KEYS + j] == h
-                if duplicate:
-                    break
-                key_hashes[_TWO * MAX_KEYS + n_others] = h
-                n_others += _ONE
             if member == _X:
                 if load_u8(pos) != _OPENING_BRACE:
                     break
@@ -198,15 +221,16 @@ def parse_lines(
                         break
                 elif member == _ID:
                     id_kind, id_begin, id_end = kind, value_begin, value_end
-            # A comma or the end of the object must follow.
             pos = skip_spaces(pos)
-            d = start + position_of(positions_at, i)
-            c = load_u8(d)
-            if d != pos or (c != _COMMA and c != _CLOSING_BRACE):
-                break
-            i += _ONE
-            pos = skip_spaces(d + _ONE)
-            more = c == _COMMA
+            if not flat:
+                # A comma or the end of the object must follow.
+                d = start + position_of(positions_at, i)
+                c = load_u8(d)
+                if d != pos or (c != _COMMA and c != _CLOSING_BRACE):
+                    break
+                i += _ONE
+                pos = skip_spaces(d + _ONE)
+                more = c == _COMMA
             if not more:
                 valid = load_u8(pos) == NEWLINE
                 if load_u8(pos) == CR:
@@ -220,9 +244,21 @@ def parse_lines(
                 hash_pending_keys(hashes, spans, value_spans, start, first_feature, k, keys)
             count = k - first_feature
             # Consecutive lines often have the same keys: then one check is enough.
-            if not (count == n_previous and equal_hashes(keys, previous_keys, count)):
+            same_keys = count == n_previous and equal_hashes(keys, previous_keys, count)
+            if not same_keys:
                 valid &= not has_duplicate(keys, count, row + _ONE, seen_keys)
             if valid:
+                if flat:
+                    if not same_keys:
+                        n_removed, n_categories = find_roles(keys, count, roles, found_roles)
+                    applied = apply_roles(
+                        start, first_feature, k, name_pos, names_end, hashes, values, spans,
+                        value_spans, role_sizes, found_roles, n_removed, n_categories,
+                    )  # fmt: skip
+                    k, name_pos, valid = applied.k, applied.name_pos, applied.valid
+                    label_kind, label, weight = applied.label_kind, applied.label, applied.weight
+                    label_begin, label_end = applied.label_begin, applied.label_end
+                    id_kind, id_begin, id_end = applied.id_kind, applied.id_begin, applied.id_end
                 keys, previous_keys, n_previous = previous_keys, keys, count
             if has_zero:
                 k, _ = drop_zeros(hashes, values, spans, first_feature, k)

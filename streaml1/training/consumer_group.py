@@ -19,14 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from streaml1.core.atomic_write import write_if_absent
 from streaml1.core.option_fields import document_options, parameter_entries
-from streaml1.sources import Reject, SourceError, SourceOptions, class_label
+from streaml1.sources import Reject, SourceError, SourceOptions, class_label, json_roles
 from streaml1.sources.kafka.group_member import GroupMember
-from streaml1.sources.kafka.records import (
-    KafkaBlock,
-    Position,
-    RecordReader,
-    record_parser,
-)
+from streaml1.sources.kafka.record_formats import record_parser
+from streaml1.sources.kafka.records import KafkaBlock, Position, RecordReader
 from streaml1.sources.kafka.topic import StopCheck, Topic
 from streaml1.sources.kafka.topic_source import parse_start
 from streaml1.training.checkpoint import Checkpoints, require_seconds
@@ -53,10 +49,15 @@ def partition_directory(directory: str | Path, topic: str, partition: int) -> Pa
 
 
 ACCEPTS = ("every", "bad", "on_drift")
+SOURCE_ACCEPTS = (
+    *("format", "target", "weight", "ignore", "categorical", "id", "at"),
+    *("start", "group", "kafka"),
+)
 
 
 @document_options(
-    run_parameters(ACCEPTS), parameter_entries(SourceOptions, ("format", "start", "group", "kafka"))
+    run_parameters(ACCEPTS),
+    parameter_entries(SourceOptions, SOURCE_ACCEPTS),
 )
 class Group:
     """A process of a consumer group, with a model for each partition that it is assigned.
@@ -115,7 +116,8 @@ class Group:
         self.reports: dict[int, Report] = {}
         self._model, self._group, self._session = model, source.group, session
         self._seconds = seconds
-        self._parser = record_parser(source.format, True, model.text or ())
+        self._roles = json_roles(source)
+        self._parser = record_parser(source.format, True, model.text or (), self._roles)
         self._start = parse_start(source.start)
         self._on_line, self._observers = on_line, observers
         self._runs: dict[int, _PartitionRun] = {}
@@ -143,7 +145,9 @@ class Group:
         """
         self._stopped = stopped
         prepare(self._model)  # compile before the other members wait for this one
-        self._identity = {"source": "kafka", **self.topic.identity(stopped)}
+        self._identity = {
+            "source": "kafka", **self.topic.identity(stopped), **self._roles.identity
+        }  # fmt: skip
         self._member = GroupMember(self.topic, self._group, self, self._session, stopped)
         try:
             if self._member.consumer is None:

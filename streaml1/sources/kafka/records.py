@@ -1,7 +1,8 @@
 """Kafka records as blocks of examples, and the position after each example.
 
-The value of a record is one example, or several separated by newlines. Positions count lines, so
-that a run can resume in the middle of a record.
+The value of a record is one example, or several: lines, or the elements of a JSON array. Positions
+count these pieces, so that a run can resume in the middle of a record. `record_formats` decides
+what the pieces of a value are.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.types import Ints
-from streaml1.sources.readers.formats import line_parser
-from streaml1.sources.readers.parsed_lines import BytesLineParser, ParsedChunk
-from streaml1.sources.source import Block, Reject, SourceError
+from streaml1.sources.kafka.record_formats import Piece, RecordParser
+from streaml1.sources.readers.parsed_lines import ParsedChunk
+from streaml1.sources.source import Block, Reject
 
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
@@ -27,16 +28,11 @@ if TYPE_CHECKING:
 __all__ = [
     "KafkaBlock",
     "Origin",
-    "Parser",
     "PartitionKey",
     "Position",
     "RecordLines",
     "RecordReader",
-    "event_parser",
-    "record_parser",
 ]
-
-FORMATS = ("jsonl", "svmlight", "vw")
 
 PartitionKey = int | str
 """A partition in a position: its number, or ``labels/0`` for one of the topic of labels."""
@@ -46,9 +42,6 @@ Position = dict[Any, tuple[int, int]]
 
 KeyFunction = Callable[[Any], PartitionKey]
 """Returns the key of a record's partition in positions."""
-
-Parser = Callable[[bytes], ParsedChunk]
-"""Parses lines separated by newlines."""
 
 
 class Origin(NamedTuple):
@@ -61,7 +54,7 @@ class Origin(NamedTuple):
     time
         Timestamp of the record in milliseconds since 1970.
     line
-        Line in the record, from 1; 0 if the record has one line.
+        Line in the record, or element of its array, from 1; 0 if the record is one example.
     key
         Key of the record, or None.
     value
@@ -93,18 +86,20 @@ class Origin(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A line of a record that has several: the record's index, and the line's number from 1."""
+    """A piece of a record as the parser reads it."""
 
     record: int
+    """The index of the record."""
     number: int
-    text: bytes
+    """The number of the piece from 1; 0 if it is the only one."""
+    piece: Piece
 
 
 class RecordLines:
-    """Lines of some records, without those that are done.
+    """The lines that a parser reads of some records, without those that are done.
 
     At first each record counts as one line; `split_records` gives several lines to records with
-    newlines in them. Most topics have one example per record, and never need it.
+    several pieces. Most topics have one example per record, and never need it.
 
     Parameters
     ----------
@@ -137,30 +132,51 @@ class RecordLines:
         self.n_lines = len(values)
         self._lines: list[_Line] | None = None
 
-    def split_records(self) -> None:
-        """Count the lines within records, since there are more lines than records."""
-        self._lines = list(self._split())
-        self.text = b"\n".join([*(line.text for line in self._lines), b""])
+    def split_records(self, parser: RecordParser, broken: Collection[int] = ()) -> None:
+        """Split the records into their pieces.
+
+        Parameters
+        ----------
+        parser
+            Decides what the pieces are.
+        broken
+            Indices of the records with lines that are no whole JSON objects.
+        """
+        self._lines = list(self._split(parser, broken))
+        self.text = b"\n".join([*(line.piece.line for line in self._lines), b""])
         self.n_lines = len(self._lines)
 
-    def _split(self) -> Iterator[_Line]:
+    def _split(self, parser: RecordParser, broken: Collection[int]) -> Iterator[_Line]:
         started = {key: position for key, position in self.start.items() if position[1]}
         for k, record in enumerate(self.records):
-            texts = (record.value or b"").removesuffix(b"\n").split(b"\n")
-            if len(texts) == 1:
-                yield _Line(k, 0, texts[0])
+            pieces = parser.split(record.value or b"", k in broken)
+            if len(pieces) == 1:
+                yield _Line(k, 0, pieces[0])
                 continue
             offset, done = started.get(self._key(record), (-1, 0))
             skipped = done if offset == record.offset else 0
-            for number, text in enumerate(texts[skipped:], start=skipped + 1):
-                yield _Line(k, number, text)
+            for number, piece in enumerate(pieces[skipped:], start=skipped + 1):
+                yield _Line(k, number, piece)
+
+    def broken_records(self, parser: RecordParser, faults: Sequence[tuple[int, str]]) -> set[int]:
+        """Return the records that were split into lines, one of which is no whole JSON object."""
+        assert self._lines is not None
+        rejected = (self._lines[line] for line, _ in faults)
+        return {
+            line.record for line in rejected if line.number and not parser.is_whole(line.piece.line)
+        }
+
+    def faults(self) -> list[tuple[int, str]]:
+        """Return the pieces that are rejected without being parsed: line, reason."""
+        pieces = enumerate(line.piece for line in self._lines or ())
+        return [(number, piece.reason) for number, piece in pieces if piece.reason]
 
     def origin(self, line: int) -> Origin:
         """Return coordinates and bytes of a line, numbered from 0."""
         if self._lines is None:
             k, number, text = line, 0, self.records[line].value
         else:
-            k, number, text = self._lines[line]
+            k, number, (_, text, _) = self._lines[line]
         record = self.records[k]
         return Origin(
             record.topic, record.partition, record.offset, record.timestamp or 0, number,
@@ -227,7 +243,7 @@ class RecordReader:
     topic
         Name of the topic.
     parser
-        Parser of lines.
+        Parser of the format.
     key
         Returns the key of a record's partition in positions.
 
@@ -238,7 +254,7 @@ class RecordReader:
     """
 
     def __init__(
-        self, topic: str, parser: Parser, key: KeyFunction = attrgetter("partition")
+        self, topic: str, parser: RecordParser, key: KeyFunction = attrgetter("partition")
     ) -> None:
         self.topic = topic
         self._parser = parser
@@ -260,10 +276,7 @@ class RecordReader:
             )
 
     def _blocks(self, lines: RecordLines, size: int, reject: Reject) -> Iterator[KafkaBlock]:
-        parsed = self._parser(lines.text)
-        if parsed.n_lines > lines.n_lines:
-            lines.split_records()
-            parsed = self._parser(lines.text)
+        parsed = self._parse(lines)
         numbers, faults = self._number_examples(parsed)
         n, end = len(parsed.lines), lines.position(lines.n_lines)
         for lo in range(0, n or 1, size):
@@ -283,6 +296,20 @@ class RecordReader:
                     raise error from None
             self.position = end if hi == n else lines.position(n_done)
             yield self._block(lines, parsed, numbers, slice(lo, hi))
+
+    def _parse(self, lines: RecordLines) -> ParsedChunk:
+        """Parse records, first as if each was one line, which it usually is."""
+        parser = self._parser
+        parsed = parser(lines.text)
+        has_more_lines = parsed.n_lines > lines.n_lines
+        if has_more_lines or any(parser.is_array(lines.origin(k).value) for k, _ in parsed.faults):
+            lines.split_records(parser)
+            parsed = parser(lines.text)
+            if broken := lines.broken_records(parser, parsed.faults):
+                lines.split_records(parser, broken)
+                parsed = parser(lines.text)
+            parsed.faults.extend(lines.faults())
+        return parsed
 
     def _number_examples(self, parsed: ParsedChunk) -> tuple[Sequence[int], deque[_Fault]]:
         """Return the numbers of the examples, and the faults with theirs."""
@@ -313,82 +340,3 @@ class _Fault(NamedTuple):
     line: int
     reason: str
     number: int
-
-
-# Parsers
-
-
-def record_parser(format: str | None, require_label: bool, texts: Collection[str] = ()) -> Parser:
-    """Return the parser of a format; None detects JSON or svmlight for each line.
-
-    Parameters
-    ----------
-    format
-        ``jsonl``, ``svmlight`` or ``vw``.
-    require_label
-        Whether examples without a label are rejected.
-    texts
-        VW namespaces that are raw text.
-
-    Raises
-    ------
-    SourceError
-        If records cannot have the format.
-    """
-    if format is None:
-        return _JsonOrSvmlight(require_label).read
-    name = {"svm": "svmlight"}.get(format.lower(), format.lower())
-    if name not in FORMATS:
-        raise SourceError(
-            f"the format of a topic must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got "
-            f"{format!r}"
-        )
-    return line_parser(name, require_label, "record", texts).read
-
-
-def event_parser(format: str | None) -> Parser:
-    """Return the parser of events, whose labels are delayed.
-
-    Raises
-    ------
-    SourceError
-        If the format is not JSON.
-    """
-    if format not in (None, "jsonl"):
-        raise SourceError(f"delayed labels need format jsonl, got {format!r}")
-    return line_parser("untimed events", what="record").read
-
-
-JSON_STARTS = b"{", b"[", b'"'
-
-
-class _JsonOrSvmlight:
-    """Parser that reads a line as JSON if it starts like JSON, else as svmlight."""
-
-    def __init__(self, require_label: bool) -> None:
-        self._json = line_parser("jsonl", require_label, "record")
-        self._svmlight = line_parser("svmlight", require_label, "record")
-        self._each = BytesLineParser(self._parse_line)
-
-    def read(self, text: bytes) -> ParsedChunk:
-        # Fast path: every line starts with a brace.
-        if text.startswith(b"{") and text.count(b"\n{") == text.count(b"\n", 0, -1):
-            return self._json.read(text)
-        if any(start in text for start in JSON_STARTS):
-            return self._each.read(text)
-        return self._svmlight.read(text)
-
-    def _parse_line(self, line: bytes) -> Any:
-        _reject_prefix(line)
-        is_json = line.lstrip().startswith(JSON_STARTS)
-        return (self._json if is_json else self._svmlight).parse_line(line)
-
-
-def _reject_prefix(line: bytes) -> None:
-    """Reject bytes that some producers write before the JSON."""
-    if line.startswith(b"\xef\xbb\xbf"):
-        raise ValueError("the record starts with a byte order mark; write it without one")
-    if line.startswith(b"\0") and line[5:].startswith(JSON_STARTS):
-        raise ValueError(
-            "the record starts with a schema registry header of five bytes; write it without one"
-        )

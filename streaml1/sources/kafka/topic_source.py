@@ -15,15 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaml1.core.logging import event
 from streaml1.sources.kafka.partition_merge import merge_partitions
-from streaml1.sources.kafka.records import (
-    PartitionKey,
-    Position,
-    RecordReader,
-    event_parser,
-    record_parser,
-)
+from streaml1.sources.kafka.record_formats import event_parser, record_parser
+from streaml1.sources.kafka.records import PartitionKey, Position, RecordReader
 from streaml1.sources.kafka.security import SecurityOptions
 from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, StopCheck, Topic
+from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.source import Block, Reject, SourceError, shown
 
 if TYPE_CHECKING:
@@ -40,15 +36,15 @@ COMMIT_SECONDS = 5.0
 QUIET_SECONDS = 15.0
 """After this long without records the brokers are checked: a consumer does not report that none
 answers."""
+
+MAX_TIMESTAMP = 2**63 - 1
+"""Largest timestamp of Kafka, in milliseconds since 1970."""
+
 MIN_MILLISECONDS = 10**11
 """A smaller number than this, March 1973, is probably in seconds."""
 
 RECENT = 10**12, 4 * 10**12
 """Milliseconds since 1970 from 2001 to 2096."""
-
-
-MAX_TIMESTAMP = 2**63 - 1
-"""Largest timestamp of Kafka, in milliseconds since 1970."""
 
 STARTS = ("earliest", "latest", "checkpoint")
 
@@ -69,10 +65,10 @@ class Bounds(NamedTuple):
 class KafkaSource:
     """Examples in the records of a topic.
 
-    The value of a record is one example, or several separated by newlines; a record without a value
-    has none. Records of a partition come in order. With `until_end`, records of several partitions
-    are merged by timestamp, and the order depends on the topic alone. Without it, they come as they
-    arrive.
+    The value of a record is one example, or several: lines, or an array of JSON objects; a record
+    without a value has none. Records of a partition come in order. With `until_end`, records of
+    several partitions are merged by timestamp, and the order depends on the topic alone. Without
+    it, they come as they arrive.
 
     Parameters
     ----------
@@ -103,6 +99,8 @@ class KafkaSource:
         ``labels/0`` and so on.
     text
         VW namespaces that are raw text.
+    roles
+        Roles of the members of flat JSON.
 
     Raises
     ------
@@ -130,15 +128,17 @@ class KafkaSource:
         events: bool = False,
         labels: str | None = None,
         text: Sequence[str] | None = None,
+        roles: JsonRoles = NO_ROLES,
     ) -> None:
         self._topic = Topic(spec, kafka)
         self.name = spec
         self.texts = tuple(text or ()) if (format or "").lower() == "vw" else None
         self._labels = _labels_topic(self._topic, labels)
+        self._roles = roles
         if events:
-            self._parser = event_parser(format)
+            self._parser = event_parser(format, roles)
         else:
-            self._parser = record_parser(format, require_label, text or ())
+            self._parser = record_parser(format, require_label, text or (), roles)
         self._reader = self._new_reader()
         self._start = parse_start(start)
         self._until_end = until_end
@@ -223,7 +223,9 @@ class KafkaSource:
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the source: positions are valid only if it is unchanged."""
-        identity = {"source": "kafka", **self._topic.identity(self._stopped)}
+        identity = {
+            "source": "kafka", **self._topic.identity(self._stopped), **self._roles.identity
+        }  # fmt: skip
         if self._labels is None:
             return identity
         labels = self._labels.identity(self._stopped)
@@ -387,9 +389,9 @@ def parse_start(start: str | None) -> str | int:
                 f"start must be between 0 and {MAX_TIMESTAMP} milliseconds since 1970, got "
                 f"{shown(start)}; use earliest, latest, or a time as in 2026-01-31T06:00Z"
             )
+        _require_milliseconds(int(start))
         return int(start)
     try:
-        _require_milliseconds(int(start))
         moment = datetime.fromisoformat(start)
     except ValueError:
         raise SourceError(

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import partial
 
 from streaml1.sources.readers.events import parse_event
+from streaml1.sources.readers.flat_json import NO_ROLES, FlatJsonParser, JsonRoles
 from streaml1.sources.readers.jsonl import JsonParser
 from streaml1.sources.readers.parsed_lines import LineParser
 from streaml1.sources.readers.svmlight import SvmlightParser
@@ -15,7 +16,12 @@ __all__ = ["line_parser"]
 
 
 def line_parser(
-    format: str, require_label: bool = True, what: str = "file", texts: Collection[str] = ()
+    format: str,
+    require_label: bool = True,
+    what: str = "file",
+    texts: Collection[str] = (),
+    roles: JsonRoles = NO_ROLES,
+    name: str = "",
 ) -> LineParser:
     """Return the parser of a format.
 
@@ -30,6 +36,10 @@ def line_parser(
         What contains the lines, for errors: a file, or a record.
     texts
         VW namespaces that are raw text. Other formats recognize text by its type.
+    roles
+        Roles of the members of flat JSON lines.
+    name
+        Name of the file, for errors about all of it.
 
     Examples
     --------
@@ -43,4 +53,6 @@ def line_parser(
         return VwParser(require_label, what, texts)
     if format in ("events", "untimed events"):
         return LineParser(partial(parse_event, timed=format == "events"), what)
-    return JsonParser(require_label, what)
+    if require_label and roles == NO_ROLES:
+        return JsonParser(require_label, what, name=name)
+    return FlatJsonParser(roles, require_label, what, name)

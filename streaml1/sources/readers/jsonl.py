@@ -3,32 +3,54 @@
 Regular lines are parsed by the kernel `streaml1.text.jsonl.parse_lines`, all others by
 `parse_json`, which defines the format. `parse_json` itself has a fast path: orjson decodes the line
 if the result is certain to be that of the strict decoder, which rejects duplicate names, keeps long
-integers exact and has precise errors.
+integers exact and has precise errors. `flat_json` reads lines without an ``x``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
 import orjson
 
 from streaml1.core.types import Bytes
-from streaml1.sources.readers.parsed_lines import NamedLineParser
-from streaml1.sources.source import read_weight, shown
+from streaml1.sources.readers.parsed_lines import Chunk, NamedLineParser, ParsedChunk
+from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import jsonl
+from streaml1.text.json_roles import N_ROLES, role_table
 from streaml1.text.jsonl import MAX_KEYS, MAX_OTHER_MEMBERS
 from streaml1.text.numbers import FALSE, NULL, NUMBER, STRING, TRUE
 from streaml1.text.parsed_rows import NamedRows
 
-__all__ = ["JsonParser", "decode_object", "parse_json", "read_features", "read_label"]
+__all__ = [
+    "EXACT",
+    "STRICT_HOOKS",
+    "DuplicateNames",
+    "JsonExample",
+    "JsonParser",
+    "Label",
+    "check_value",
+    "decode_object",
+    "decode_strict",
+    "label_of",
+    "list_members",
+    "parse_json",
+    "read_features",
+    "read_label",
+    "without_features",
+]
 
 Label = float | bool | str | None
 JsonExample = tuple[dict[str, Any], Label, float] | tuple[dict[str, Any], Label, float, int | str]
 """Features, label and weight, and the id if there is one."""
+
+MAX_LISTED = 20
+"""Members that an error lists."""
 
 EXACT = 2.0**63
 """From here on orjson reads integers as floats."""
@@ -37,32 +59,100 @@ EXACT = 2.0**63
 class JsonParser(NamedLineParser):
     r"""Parse lines by a kernel, irregular ones by `parse_json`.
 
+    Parameters
+    ----------
+    require_label
+        Whether lines without a label are rejected. Otherwise their label is None.
+    what
+        What contains the lines, for errors: a file, or a record.
+    parse
+        Parses an irregular line; by default `parse_json`.
+    roles
+        The members of flat lines that have a role of `streaml1.text.json_roles`.
+    name
+        The file, for errors about all of it.
+
     Examples
     --------
     >>> from streaml1.sources.readers.jsonl import JsonParser
-    >>> parsed = JsonParser().read(b'{"x": {"a": 1, "b": "c"}, "y": 1}\n{"y": 1}\n')
+    >>> parsed = JsonParser().read(b'{"x": {"a": 1, "b": "c"}, "y": 1}\n{"x": {"a": 1}}\n')
     >>> list(parsed.x), parsed.y
     ([{'a': 1, 'b': 'c'}], array([1.]))
     >>> parsed.faults
-    [(1, 'the example has no "x", its features: write {"x": {"a": 1}, "y": 1}')]
+    [(1, 'the example has no "y": its label')]
     """
 
     kernel = staticmethod(jsonl.parse_lines)
     header = ()
 
-    def __init__(self, require_label: bool = True, what: str = "file") -> None:
-        super().__init__(parse_json, require_label, what)
+    def __init__(
+        self,
+        require_label: bool = True,
+        what: str = "file",
+        parse: Callable[..., JsonExample | None] | None = None,
+        roles: Mapping[str, int] = MappingProxyType({}),
+        name: str = "",
+    ) -> None:
+        self._members = roles
+        self._name = name
+        self.reset()
+        super().__init__(parse or parse_json, require_label, what)
+
+    def reset(self) -> None:
+        """Expect the beginning of a file next."""
+        self._has_begun = not self._name
+
+    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
+        """Parse the lines of a chunk.
+
+        Raises
+        ------
+        SourceError
+            If the beginning of a file shows that it is JSON, but not JSON lines.
+        """
+        if not self._has_begun and chunk.hi > chunk.lo:
+            self._has_begun = True
+            _require_lines(chunk, self._name)
+        return super().parse_chunk(chunk)
 
     def _extra_arguments(self, n: int) -> tuple[Any, ...]:
         # Each line is a row, and the shortest line has one byte.
         label_id_spans = np.empty((n + 1, 6), np.uint64)
         twice = 2 * int(MAX_KEYS)
         key_hashes = np.empty(twice + int(MAX_OTHER_MEMBERS), np.uint64)
-        return label_id_spans, key_hashes, np.empty(twice, np.uint64)
+        role_sizes = np.zeros(N_ROLES, np.uint64)
+        for name, role in self._members.items():
+            role_sizes[role] = len(name.encode())
+        found_roles = np.empty((2, len(self._members) + 1), np.uint64)
+        return (
+            label_id_spans, key_hashes, np.empty(twice, np.uint64), self._is_flat(),
+            role_table(self._members), role_sizes, found_roles,
+        )  # fmt: skip
+
+    def _is_flat(self) -> bool:
+        """Return whether the kernel reads the members of a line as features."""
+        return False
 
     def _labels_and_ids(self, x: NamedRows) -> tuple[dict[int, Any], dict[int, Any]]:
         spans = self._extra[0][: len(x)]
-        return _labels(x.text, spans[:, :3]), _ids(x.text, spans[:, 3:])
+        # The text of a label is in the line, or in its name `key=text`.
+        return _labels(x.names, spans[:, :3]), _ids(x.names, spans[:, 3:])
+
+
+def _require_lines(chunk: Chunk, name: str) -> None:
+    """Reject a file that begins with an array, or an object that extends over lines."""
+    first, newline, rest = chunk.text.tobytes().lstrip().partition(b"\n")
+    first = first.rstrip()
+    reason, jq = "", "jq -c ."
+    if re.match(rb"\[\s*(\{|$)", first):
+        reason, jq = "is one array", "jq -c '.[]'"
+    elif first.startswith(b"{") and first.endswith((b"{", b"[", b",")) and rest.strip():
+        reason = "has objects of several lines"
+    if reason:
+        raise SourceError(
+            f"{name} {reason}, but JSON lines have one object per line: convert it, for example "
+            f"by {jq}"
+        )
 
 
 def _labels(text: Bytes, spans: Any) -> dict[int, Any]:
@@ -152,18 +242,11 @@ def decode_object(text: str) -> dict[str, Any]:
     example = _decode_fast(text)
     if example is not None:
         return example
-    try:
-        example = _decode_strict(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"not JSON: {error.msg.removesuffix(' at')} at column {error.pos + 1}"
-        ) from None
-    if isinstance(example, _DuplicateNames):
+    example = decode_strict(text)
+    if isinstance(example, DuplicateNames):
         raise ValueError("a name outside of x, such as y, occurs twice: it may occur only once")
     if not isinstance(example, dict):
         raise ValueError(f'{shown(example)} is not an example: write {{"x": {{...}}, "y": 1}}')
-    if "\\u" in text:
-        _reject_surrogates(example)
     return example
 
 
@@ -198,13 +281,13 @@ def _has_exact_numbers(x: dict[str, Any]) -> bool:
         return not any(type(v) is float and abs(v) >= EXACT for v in values)
 
 
-class _DuplicateNames(list[tuple[str, Any]]):
+class DuplicateNames(list[tuple[str, Any]]):
     """The members of an object in which a name occurs twice."""
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _DuplicateNames:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | DuplicateNames:
     distinct = dict(pairs)
-    return distinct if len(distinct) == len(pairs) else _DuplicateNames(pairs)
+    return distinct if len(distinct) == len(pairs) else DuplicateNames(pairs)
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -218,12 +301,38 @@ def _integer(text: str) -> int | float:
         return float(text)
 
 
-_decode_strict = json.JSONDecoder(
-    object_pairs_hook=_object, parse_constant=_reject_constant, parse_int=_integer
-).decode
+STRICT_HOOKS: dict[str, Any] = {"object_pairs_hook": _object, "parse_constant": _reject_constant}
+_decode_strict = json.JSONDecoder(**STRICT_HOOKS, parse_int=_integer).decode
 
 
-def _reject_surrogates(example: dict[str, Any]) -> None:
+def decode_strict(text: str, decode: Callable[[str], Any] = _decode_strict) -> Any:
+    """Decode a text by the strict decoder; an object with a name twice becomes `DuplicateNames`.
+
+    Parameters
+    ----------
+    text
+        The text.
+    decode
+        The decoder, such as the `decode` of a `json.JSONDecoder`.
+
+    Raises
+    ------
+    ValueError
+        If the text is not JSON; the message is one sentence.
+    """
+    try:
+        value = decode(text)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise ValueError(
+            f"not JSON: {error.msg.removesuffix(' at')} at {line}column {error.colno}"
+        ) from None
+    if "\\u" in text:
+        _reject_surrogates(value)
+    return value
+
+
+def _reject_surrogates(example: Any) -> None:
     """Reject half of a surrogate pair: it has no UTF-8, so models could not hash or save it."""
     try:
         json.dumps(example, ensure_ascii=False).encode()
@@ -241,9 +350,20 @@ def read_label(example: Mapping[str, Any], require_label: bool) -> Label:
         If it is not a number, string or bool, or if it is required and missing.
     """
     y = example.get("y")
+    if y is None and require_label:
+        raise ValueError('the example has no "y": its label')
+    return label_of(y)
+
+
+def label_of(y: Any) -> Label:
+    """Return a label; None if it is null.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number, string or bool.
+    """
     if y is None:
-        if require_label:
-            raise ValueError('the example has no "y": its label')
         return None
     if isinstance(y, (bool, str)):
         return y
@@ -262,7 +382,7 @@ def read_features(example: dict[str, Any]) -> dict[str, Any]:
         If ``x`` is missing, or not an object of finite numbers, strings, bools and null.
     """
     if "x" not in example:
-        raise ValueError('the example has no "x", its features: write {"x": {"a": 1}, "y": 1}')
+        raise ValueError(without_features(example))
     x = example["x"]
     if isinstance(x, dict):
         try:
@@ -271,14 +391,30 @@ def read_features(example: dict[str, Any]) -> dict[str, Any]:
         except (TypeError, OverflowError):
             pass  # some values are not numbers
         for name, value in x.items():
-            _check_value(name, value)
+            check_value(name, value)
         return x
-    if isinstance(x, _DuplicateNames):
+    if isinstance(x, DuplicateNames):
         return _sum_duplicates(x)
     raise ValueError(f'"x" must be an object, {{"name": value, ...}}, got {shown(x)}')
 
 
-def _check_value(name: str, value: Any) -> None:
+def without_features(example: Mapping[str, Any]) -> str:
+    """Return the error for a line without ``x`` and without a target."""
+    return (
+        'the line has no object "x" of features: use --target NAME to name the label of flat '
+        f'lines, or write {{"x": {{"a": 1}}, "y": 1}}; {list_members(example)}'
+    )
+
+
+def list_members(example: Mapping[str, Any]) -> str:
+    """Return a clause that lists the members of an object."""
+    n_more = len(example) - MAX_LISTED
+    names = ", ".join(list(example)[:MAX_LISTED]) + (f" and {n_more} more" if n_more > 0 else "")
+    return f"its members are: {names}" if example else "it has no members"
+
+
+def check_value(name: str, value: Any) -> None:
+    """Reject a value that cannot be that of a feature."""
     if value is None or isinstance(value, str):
         return
     if isinstance(value, (dict, list)):
@@ -294,14 +430,14 @@ def _check_value(name: str, value: Any) -> None:
         raise ValueError(f"feature {shown(name)}: {shown(value)} is too large for a float")
 
 
-def _sum_duplicates(pairs: _DuplicateNames) -> dict[str, Any]:
+def _sum_duplicates(pairs: DuplicateNames) -> dict[str, Any]:
     x: dict[str, Any] = {}
     for name, value in pairs:
-        _check_value(name, value)
+        check_value(name, value)
         if name in x:
             if isinstance(value, str) or isinstance(x[name], str):
                 raise ValueError(f"feature {shown(name)} occurs twice: only numbers can be summed")
             value = (x[name] or 0) + (value or 0)
-            _check_value(name, value)
+            check_value(name, value)
         x[name] = value
     return x

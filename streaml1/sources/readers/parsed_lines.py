@@ -358,7 +358,7 @@ class NamedLineParser(LineParser):
     def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
         """Parse the lines of a chunk: by the kernel, and irregular lines by Python."""
         size = chunk.hi - chunk.lo
-        if not COMPILED or size >= MAX_CHUNK or not size:
+        if not self._uses_kernel(size):
             return super().parse_chunk(chunk)
         if size > self._scratch.size:
             self._scratch, self._extra = _scratch(size), self._extra_arguments(size)
@@ -375,6 +375,10 @@ class NamedLineParser(LineParser):
         )  # fmt: skip
         irregular = self._scratch.irregular[: counts.irregular].tolist()
         return self._complete(x, rows, irregular, int(counts.lines))
+
+    def _uses_kernel(self, size: int) -> bool:
+        """Return whether the kernel parses a chunk of some bytes."""
+        return COMPILED and 0 < size < MAX_CHUNK
 
     def _call_kernel(self, rows: _RowArrays, chunk: Chunk, utf8: Any) -> LineCounts:
         buffer_at, scratch = chunk.buffer.ctypes.data, self._scratch

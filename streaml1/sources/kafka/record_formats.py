@@ -1,0 +1,266 @@
+"""The formats of Kafka records: what the examples in a value are, and how they are parsed.
+
+The format of a value is decided for the whole of it, so that no fragment of a value is ever learnt:
+
+- JSON is one document, indented or not; an array of objects, each an example; or lines, each a
+  whole object. A value that is none of these is rejected as a whole.
+- svmlight and Vowpal Wabbit text has one example per line.
+
+Most records have one line. `RecordReader` parses these without a look at the single records, and
+asks for the pieces of values only if there are more lines than records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import orjson
+
+from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
+from streaml1.sources.readers.formats import line_parser
+from streaml1.sources.readers.jsonl import decode_strict
+from streaml1.sources.readers.parsed_lines import BytesLineParser, ParsedChunk, decode_line
+from streaml1.sources.source import SourceError
+
+__all__ = ["Parser", "Piece", "RecordParser", "event_parser", "record_parser"]
+
+FORMATS = ("jsonl", "svmlight", "vw")
+
+ALIASES = {"svm": "svmlight", "json": "jsonl", "ndjson": "jsonl"}
+
+JSON_STARTS = b"{", b"[", b'"'
+
+Parser = Callable[[bytes], ParsedChunk]
+"""Parses lines separated by newlines."""
+
+
+class Piece(NamedTuple):
+    """An example in the value of a record."""
+
+    line: bytes
+    """The line that a parser reads, without a newline; empty if there is none to parse."""
+    value: bytes | None
+    """The bytes of the example in the value."""
+    reason: str = ""
+    """Why the piece is rejected without being parsed."""
+
+
+class RecordParser:
+    """The parser of a format of records.
+
+    Parameters
+    ----------
+    parse
+        Parses lines separated by newlines.
+    is_json
+        Whether values are JSON; None decides for each value.
+    """
+
+    def __init__(self, parse: Parser, is_json: bool | None) -> None:
+        self._parse = parse
+        self._is_json = is_json
+
+    def __call__(self, text: bytes) -> ParsedChunk:
+        """Parse lines separated by newlines."""
+        return self._parse(text)
+
+    def is_array(self, value: bytes | None) -> bool:
+        """Return whether a value looks like a JSON array."""
+        return self._is_json is not False and (value or b"").lstrip().startswith(b"[")
+
+    def is_whole(self, line: bytes) -> bool:
+        """Return whether a line of a value can be an example by itself."""
+        return not self._starts_json(line) or isinstance(_decoded(line), dict)
+
+    def split(self, value: bytes, broken: bool) -> list[Piece]:
+        """Return the pieces of a value.
+
+        Parameters
+        ----------
+        value
+            The bytes of the record.
+        broken
+            Whether some of its lines are no whole JSON objects.
+        """
+        if self._starts_json(value):
+            return _split_json(value, broken)
+        lines = value.removesuffix(b"\n").split(b"\n")
+        pieces = [Piece(line, line) for line in lines]
+        if self._is_json is None and len(pieces) > 1:
+            pieces = [
+                Piece(b"", line, "the line is JSON, but the record starts as svmlight")
+                if line.lstrip().startswith(JSON_STARTS)
+                else piece
+                for line, piece in zip(lines, pieces, strict=True)
+            ]
+        return pieces
+
+    def _starts_json(self, value: bytes) -> bool:
+        if self._is_json is not None:
+            return self._is_json
+        return value.lstrip().startswith(JSON_STARTS) or _prefix_reason(value) != ""
+
+
+def _split_json(value: bytes, broken: bool) -> list[Piece]:
+    if reason := _prefix_reason(value):
+        return [Piece(b"", value, reason)]
+    text = value.strip()
+    if text.startswith(b"["):
+        return _split_array(value)
+    lines = text.split(b"\n")
+    if len(lines) == 1:
+        return [Piece(text, value)]
+    if not broken and lines[0].rstrip().endswith(b"}"):
+        stripped = [line.strip() for line in lines]
+        if all(line.startswith(b"{") for line in stripped if line):
+            return [Piece(*piece) for piece in zip(stripped, lines, strict=True)]
+    try:
+        _decode(text)
+    except ValueError as error:
+        reason = str(error)
+        if isinstance(_decoded(lines[0]), dict):
+            wrong = next(
+                number
+                for number, line in enumerate(lines, start=1)
+                if line.strip() and not isinstance(_decoded(line), dict)
+            )
+            reason = f"the lines of the record must be JSON objects, but line {wrong} is not"
+        return [Piece(b"", value, reason)]
+    return [Piece(_as_line(text), value)]
+
+
+def _split_array(value: bytes) -> list[Piece]:
+    try:
+        text = decode_line(value, "record")
+        if not all(isinstance(element, dict) for element in _decode(value)):
+            raise ValueError("the record is an array, but not all of its elements are objects")
+    except ValueError as error:
+        return [Piece(b"", value, str(error))]
+    # Slices of the text keep the spelling of numbers, and names that occur twice.
+    decode, elements = json.JSONDecoder().raw_decode, []
+    pos = text.find("{")
+    while pos >= 0:
+        end = decode(text, pos)[1]
+        elements.append(text[pos:end].encode())
+        pos = text.find("{", end)
+    if len(elements) < 2:
+        return [Piece(_as_line(b"".join(elements)), value)]
+    return [Piece(_as_line(element), element) for element in elements]
+
+
+def _as_line(text: bytes) -> bytes:
+    """Return valid JSON in one line: in strings a newline is escaped."""
+    return text.replace(b"\n", b" ")
+
+
+def _decode(text: bytes) -> Any:
+    """Return the value of a text; raise ValueError with one sentence if it is not JSON."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        pass
+    try:
+        return decode_strict(decode_line(text, "record"))
+    except RecursionError:
+        raise ValueError("not an example: its values are nested too deeply") from None
+
+
+def _decoded(text: bytes) -> Any:
+    """Return the value of a text; None if it is not JSON."""
+    try:
+        return _decode(text)
+    except ValueError:
+        return None
+
+
+def record_parser(
+    format: str | None,
+    require_label: bool,
+    texts: Collection[str] = (),
+    roles: JsonRoles = NO_ROLES,
+) -> RecordParser:
+    """Return the parser of a format; None detects JSON or svmlight for each record.
+
+    Parameters
+    ----------
+    format
+        ``jsonl``, ``svmlight`` or ``vw``.
+    require_label
+        Whether examples without a label are rejected.
+    texts
+        VW namespaces that are raw text.
+    roles
+        Roles of the members of flat JSON; if there are any, all records are JSON.
+
+    Raises
+    ------
+    SourceError
+        If records cannot have the format.
+    """
+    if format is None and roles == NO_ROLES:
+        return RecordParser(_JsonOrSvmlight(require_label).read, None)
+    name = "jsonl" if format is None else ALIASES.get(format.lower(), format.lower())
+    if name not in FORMATS:
+        raise SourceError(
+            f"the format of a topic must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got "
+            f"{format!r}"
+        )
+    if name != "jsonl" and roles != NO_ROLES:
+        raise SourceError(
+            f"options that name members (--target, --ignore, ...) need JSON records, not {name}"
+        )
+    return RecordParser(
+        line_parser(name, require_label, "record", texts, roles).read, name == "jsonl"
+    )
+
+
+def event_parser(format: str | None, roles: JsonRoles = NO_ROLES) -> RecordParser:
+    """Return the parser of events, whose labels are delayed.
+
+    Raises
+    ------
+    SourceError
+        If the format is not JSON, or members have roles.
+    """
+    if format is not None and ALIASES.get(format.lower(), format) != "jsonl":
+        raise SourceError(f"delayed labels need format jsonl, got {format!r}")
+    if roles != NO_ROLES:
+        raise SourceError(
+            "options that name members (--target, --ignore, ...) cannot be combined with delayed "
+            "labels: an event has the members id, x and y"
+        )
+    return RecordParser(line_parser("untimed events", what="record").read, True)
+
+
+class _JsonOrSvmlight:
+    """Parser that reads a line as JSON if it starts like JSON, else as svmlight."""
+
+    def __init__(self, require_label: bool) -> None:
+        self._json = line_parser("jsonl", require_label, "record")
+        self._svmlight = line_parser("svmlight", require_label, "record")
+        self._each = BytesLineParser(self._parse_line)
+
+    def read(self, text: bytes) -> ParsedChunk:
+        # Fast path: every line starts with a brace.
+        if text.startswith(b"{") and text.count(b"\n{") == text.count(b"\n", 0, -1):
+            return self._json.read(text)
+        if any(start in text for start in JSON_STARTS):
+            return self._each.read(text)
+        return self._svmlight.read(text)
+
+    def _parse_line(self, line: bytes) -> Any:
+        if reason := _prefix_reason(line):
+            raise ValueError(reason)
+        is_json = line.lstrip().startswith(JSON_STARTS)
+        return (self._json if is_json else self._svmlight).parse_line(line)
+
+
+def _prefix_reason(value: bytes) -> str:
+    """Return why a value is rejected that starts with bytes that some producers add to JSON."""
+    if value.startswith(b"\xef\xbb\xbf"):
+        return "the record starts with a byte order mark; write it without one"
+    if value.startswith(b"\0") and value[5:].lstrip().startswith(JSON_STARTS):
+        return "the record starts with a schema registry header of five bytes; write it without one"
+    return ""

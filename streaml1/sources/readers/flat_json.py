@@ -1,0 +1,509 @@
+"""Flat JSON lines: ``{"clicked": 1, "site": "news", "user": {"age": 31}, "tags": ["a", "b"]}``.
+
+The members of a line are its features. Options name the label and other members with a role.
+
+- A string is a category: ``site=news``. null is absent; true and false are 1 and 0.
+- Members of nested objects are named by their path: ``user.age``.
+- A string in an array is a category of the array: ``tags=a``, ``tags=b``; one that occurs twice
+  counts twice. Other elements are named by their index from 0: ``vec.0``, ``items.0.price``.
+
+`parse_flat` defines the format. Lines of numbers, strings, true, false and null are parsed by the
+kernel `streaml1.text.jsonl.parse_lines`, with the same results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from typing import Any, NamedTuple
+
+import orjson
+
+from streaml1.core.jit import COMPILED
+from streaml1.sources.readers.jsonl import (
+    EXACT,
+    STRICT_HOOKS,
+    DuplicateNames,
+    JsonExample,
+    JsonParser,
+    Label,
+    check_value,
+    decode_strict,
+    label_of,
+    list_members,
+    read_features,
+    read_label,
+    without_features,
+)
+from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
+from streaml1.sources.source import SourceError, read_weight, shown
+from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, WEIGHT
+
+__all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "parse_flat"]
+
+MAX_DEPTH = 64
+"""Objects and arrays inside each other; deeper ones are rejected."""
+
+HEAD = 2**14
+"""Bytes that usually contain the first line of a chunk."""
+
+MISSING: Any = object()
+
+
+@dataclass(frozen=True)
+class JsonRoles:
+    """The members of flat lines that are not plain features, each a name or a path of names.
+
+    Parameters
+    ----------
+    target, weight, id
+        The members of the label, the sample weight and the id.
+    ignore
+        Members to ignore, with all that is inside.
+    categorical
+        Members whose numbers and bools are categories, spelled as in the line: ``zip=94110``.
+    at
+        Path of the object that holds the example, in an envelope.
+
+    Raises
+    ------
+    SourceError
+        If a member has two roles.
+    """
+
+    target: str | None = None
+    weight: str | None = None
+    id: str | None = None
+    ignore: frozenset[str] = frozenset()
+    categorical: frozenset[str] = frozenset()
+    at: str | None = None
+
+    def __post_init__(self) -> None:
+        roles = self._named()
+        for name, role in roles:
+            for other, other_role in roles:
+                if name == other and role != other_role:
+                    raise SourceError(
+                        f"member {name!r} can have only one role, got {role} and {other_role}"
+                    )
+
+    def _named(self) -> list[tuple[str, str]]:
+        single = (("target", self.target), ("weight", self.weight), ("id", self.id))
+        roles = [(name, role) for role, name in single if name is not None]
+        roles += [(name, "ignored") for name in sorted(self.ignore)]
+        return roles + [(name, "categorical") for name in sorted(self.categorical)]
+
+    @property
+    def named(self) -> bool:
+        """Whether any member has a role."""
+        return bool(self._named())
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """The role of each member as the kernel takes it."""
+        code = {
+            "target": LABEL, "weight": WEIGHT, "id": ID, "ignored": IGNORED, "categorical": CATEGORY
+        }  # fmt: skip
+        return {name: code[role] for name, role in self._named()}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The roles as JSON values; a checkpoint resumes only with the same ones."""
+        if not self.named and self.at is None:
+            return {}
+        return {
+            "target": self.target, "weight": self.weight, "id": self.id,
+            "ignore": sorted(self.ignore), "categorical": sorted(self.categorical), "at": self.at,
+        }  # fmt: skip
+
+
+NO_ROLES = JsonRoles()
+
+
+# One line in Python
+
+
+def parse_flat(
+    text: str, roles: JsonRoles = NO_ROLES, require_label: bool = True
+) -> JsonExample | None:
+    """Parse one line.
+
+    Without a target, a line with an object ``x`` is read as `streaml1.sources.readers.jsonl` does.
+
+    Parameters
+    ----------
+    text
+        The line.
+    roles
+        The members that are not plain features.
+    require_label
+        Whether a line without a label is rejected. Otherwise its label is None.
+
+    Returns
+    -------
+    The features, the label and the weight, and the id if there is one; None for an empty line, or
+    if null is where the example should be.
+
+    Raises
+    ------
+    ValueError
+        If the line is invalid; the text is one sentence.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
+    >>> parse_flat('{"clicked": 1, "site": "news", "user": {"age": 31}}', JsonRoles("clicked"))
+    ({'site': 'news', 'user.age': 31}, 1.0, 1.0)
+    """
+    text = text.rstrip()
+    if not text:
+        return None
+    try:
+        parsed = _parse_fast(text, roles, require_label)
+        return _parse_strict(text, roles, require_label) if parsed is MISSING else parsed
+    except RecursionError:
+        raise ValueError(f"values are nested more than {MAX_DEPTH} levels deep") from None
+
+
+def _parse_fast(text: str, roles: JsonRoles, require_label: bool) -> Any:
+    """Parse a line that orjson has decoded; `MISSING` if `_parse_strict` might return another."""
+    if '"  ' in text or "\t" in text:
+        return MISSING
+    try:
+        line = orjson.loads(text)
+        n_names = text.count('":') + text.count('" :')
+        # Each name is followed by a quote and a colon, with at most one space between. Fewer names
+        # than such pairs mean a duplicate name (or the pair inside a string: then be strict, too).
+        if type(line) is not dict or n_names != _count_exact_names(line):
+            return MISSING
+        return _read_line(line, roles, require_label)
+    except (ValueError, _Unspelled):
+        return MISSING
+
+
+def _count_exact_names(line: Any) -> int:
+    """Return how many names objects have; -1 if a number may be an integer of over 64 bits."""
+    n, stack = 0, [line]
+    while stack:
+        values = stack.pop()
+        if type(values) is dict:
+            n += len(values)
+            values = values.values()
+        for value in values:
+            kind = type(value)
+            if kind is float:
+                if not abs(value) < EXACT:
+                    return -1
+            elif kind is dict or kind is list:
+                stack.append(value)
+    return n
+
+
+class _Unspelled(Exception):
+    """Raised if the text of a number is needed but lost."""
+
+
+class Spelled(str):
+    """The text of a number."""
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> int | float:
+        """The number."""
+        try:
+            return int(self)
+        except ValueError:
+            return float(self)
+
+
+_decode_spelled = json.JSONDecoder(**STRICT_HOOKS, parse_int=Spelled, parse_float=Spelled).decode
+
+
+def _parse_strict(text: str, roles: JsonRoles, require_label: bool) -> JsonExample | None:
+    line = decode_strict(text, _decode_spelled)
+    if not isinstance(line, dict):
+        _reject_duplicates(line)
+        raise ValueError(f"{_shown(line)} is not an example: it must be an object of features")
+    return _read_line(line, roles, require_label)
+
+
+def _read_line(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> JsonExample | None:
+    if roles.at is not None:
+        selected = _select(line, roles.at)
+        if selected is None:
+            return None
+        line = selected
+    if roles.target is None and isinstance(line.get("x"), dict | DuplicateNames):
+        return _read_with_x(line, roles, require_label)
+    if roles.target is None and require_label:
+        raise ValueError(without_features(line))
+    return _read_flat(line, roles, require_label)
+
+
+def _read_flat(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> JsonExample:
+    label, weight, named = (
+        None if path is None else _find(line, path)
+        for path in (roles.target, roles.weight, roles.id)
+    )
+    taken = {(id(found.parent), found.key) for found in (label, weight, named) if found}
+    flattened = _Flattened(roles.ignore, roles.categorical, taken)
+    flattened.add_object(line, "", 0, False)
+    y = None if label is None else label.value
+    if y is None and require_label:
+        reason = "is null" if label else f"is missing: {list_members(line)}"
+        raise ValueError(f"the label {roles.target!r} {reason}")
+    w: Any = 1.0
+    if roles.weight is not None:
+        if weight is None:
+            raise ValueError(f"the weight {roles.weight!r} is missing: {list_members(line)}")
+        w = read_weight(_plain_tree(weight.value))
+    return _example(flattened.x, label_of(_plain_tree(y)), w, named and _plain(named.value))
+
+
+def _example(x: dict[str, Any], y: Label, w: float, example_id: Any) -> JsonExample:
+    if isinstance(example_id, str | int) and not isinstance(example_id, bool):
+        return x, y, w, example_id
+    return x, y, w
+
+
+def _plain(value: Any) -> Any:
+    return value.number if type(value) is Spelled else value
+
+
+def _shown(value: Any) -> str:
+    return shown(_plain_tree(value))
+
+
+def _plain_tree(value: Any) -> Any:
+    """Return a value without `Spelled`, for errors."""
+    if isinstance(value, DuplicateNames):
+        return _plain_tree(dict(value))
+    if isinstance(value, dict):
+        return {name: _plain_tree(v) for name, v in value.items()}
+    if isinstance(value, list):
+        return [_plain_tree(v) for v in value]
+    return _plain(value)
+
+
+def _read_with_x(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> JsonExample:
+    """Read a line with an object ``x``; roles name members of it, or in the place of w and id."""
+    line = {name: _plain(value) for name, value in line.items()}
+    x = line["x"]
+    pairs = x if isinstance(x, DuplicateNames) else list(x.items())
+    pairs = [
+        (name, _spelling(value) if name in roles.categorical else _plain(value))
+        for name, value in pairs
+        if name not in roles.ignore
+    ]
+    line["x"] = dict(pairs) if isinstance(x, dict) else DuplicateNames(pairs)
+    features, y = read_features(line), read_label(line, require_label)
+    w = read_weight(line.get("w" if roles.weight is None else roles.weight, 1.0))
+    return _example(features, y, w, line.get("id" if roles.id is None else roles.id))
+
+
+def _spelling(value: Any) -> Any:
+    """Return a number or bool as the category that spells it."""
+    if type(value) is Spelled:
+        return str(value)
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int and value:  # 0 may be spelled -0
+        return str(value)
+    if type(value) in (int, float):
+        raise _Unspelled
+    return value
+
+
+class _Found(NamedTuple):
+    """A member: the object or array that holds it, its name or index, and its value."""
+
+    parent: Any
+    key: str | int
+    value: Any
+
+
+def _find(value: Any, path: str) -> _Found | None:
+    """Return the member at a path; a name that contains dots takes precedence over a path."""
+    for key, rest in _splits(path):
+        if isinstance(value, dict) and key in value:
+            found = _Found(value, key, value[key])
+        elif type(value) is list and key.isdecimal() and int(key) < len(value):
+            found = _Found(value, int(key), value[int(key)])
+        else:
+            continue
+        deeper: _Found | None = found if rest is None else _find(found.value, rest)
+        if deeper is not None:
+            return deeper
+    return None
+
+
+def _splits(path: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the ways to split a path into a name and the rest, the longest name first."""
+    yield path, None
+    end = path.rfind(".")
+    while end >= 0:
+        yield path[:end], path[end + 1 :]
+        end = path.rfind(".", 0, end)
+
+
+def _select(line: dict[str, Any], path: str) -> dict[str, Any] | None:
+    """Return the object at a path; None if null is there, or on the way."""
+    found = _find(line, path)
+    if found is None:
+        parts = path.split(".")
+        prefixes = (".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1))
+        if any((way := _find(line, prefix)) and way.value is None for prefix in prefixes):
+            return None
+        raise ValueError(f"the line has nothing at {path!r}: {list_members(line)}")
+    if found.value is None:
+        return None
+    if not isinstance(found.value, dict):
+        _reject_duplicates(found.value)
+        raise ValueError(f"{_shown(found.value)} at {path!r} is not an object of features")
+    return found.value
+
+
+def _reject_duplicates(value: Any) -> None:
+    if isinstance(value, DuplicateNames):
+        names = [name for name, _ in value]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {shown(twice)} occurs twice in an object: it must occur once")
+
+
+class _Flattened:
+    """The features of an object, by their paths."""
+
+    def __init__(
+        self,
+        ignored: Container[str],
+        categorical: Container[str],
+        taken: set[tuple[int, str | int]],
+    ) -> None:
+        self.x: dict[str, Any] = {}
+        self._ignored = ignored
+        self._categorical = categorical
+        self._taken = taken
+
+    def add_object(self, value: Mapping[str, Any], prefix: str, depth: int, category: bool) -> None:
+        """Add the members of an object whose path and a dot are `prefix`."""
+        for key, v in value.items():
+            if (id(value), key) not in self._taken:
+                self._add(prefix + key, v, depth, category)
+
+    def _add(self, name: str, value: Any, depth: int, category: bool) -> None:
+        if name in self._ignored:
+            return
+        category = category or name in self._categorical
+        if isinstance(value, dict | list):
+            if depth + 1 >= MAX_DEPTH:
+                raise ValueError(f"values are nested more than {MAX_DEPTH} levels deep")
+            _reject_duplicates(value)
+            if isinstance(value, dict):
+                self.add_object(value, f"{name}.", depth + 1, category)
+            else:
+                self._add_array(value, name, depth + 1, category)
+        elif value is not None:
+            self._put(name, _spelling(value) if category else _plain(value))
+
+    def _add_array(self, array: list[Any], name: str, depth: int, category: bool) -> None:
+        for index, v in enumerate(array):
+            if (id(array), index) in self._taken or v is None:
+                continue
+            if category:
+                v = _spelling(v)
+            if type(v) is str:
+                counted = f"{name}={v}"
+                self.x[counted] = self.x.get(counted, 0.0) + 1.0
+            else:
+                self._add(f"{name}.{index}", v, depth, category)
+
+    def _put(self, name: str, value: Any) -> None:
+        if type(value) is not str and not _is_finite(value):
+            check_value(name, value)
+        if name in self.x:
+            raise ValueError(
+                f"the name {shown(name)} occurs twice, once as a path: rename or ignore one of them"
+            )
+        self.x[name] = value
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
+
+
+# The parser of chunks
+
+
+class FlatJsonParser(JsonParser):
+    r"""Parse lines by a kernel, irregular ones by `parse_flat`.
+
+    Parameters
+    ----------
+    roles
+        The members that are not plain features.
+    require_label
+        Whether lines without a label are rejected. Otherwise their label is None.
+    what
+        What contains the lines, for errors: a file, or a record.
+    name
+        The file, for errors about all of it.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles
+    >>> parsed = FlatJsonParser(JsonRoles("clicked")).read(b'{"clicked": 1, "site": "news"}\n')
+    >>> list(parsed.x), parsed.y
+    ([{'site': 'news'}], array([1.]))
+    """
+
+    def __init__(
+        self,
+        roles: JsonRoles = NO_ROLES,
+        require_label: bool = True,
+        what: str = "file",
+        name: str = "",
+    ) -> None:
+        self._flat = self._python = False
+        self._json_roles = roles
+        parse = partial(parse_flat, roles=roles)
+        super().__init__(require_label, what, parse, roles.codes, name)
+        self.roles = roles.identity
+        # The kernel cannot open an envelope, and the empty name has no hash.
+        self.compiled = COMPILED and roles.at is None and "" not in roles.codes
+
+    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
+        """Parse the lines of a chunk: most of them by the kernel if the first one is flat."""
+        starts_with_x = self._json_roles.target is None and _starts_with_x(chunk)
+        flat = not starts_with_x
+        if flat != self._flat:
+            self._flat = flat
+            self._extra = self._extra_arguments(self._scratch.size)
+        # The kernel knows no roles in lines with x.
+        self._python = not self.compiled or (starts_with_x and self._json_roles.named)
+        return super().parse_chunk(chunk)
+
+    def _uses_kernel(self, size: int) -> bool:
+        return not self._python and super()._uses_kernel(size)
+
+    def _is_flat(self) -> bool:
+        return self._flat
+
+
+def _starts_with_x(chunk: Chunk) -> bool:
+    """Return whether the first line of a chunk is an object with an object ``x``."""
+    text = chunk.text
+    head = text[:HEAD].tobytes()
+    if b"\n" not in head:
+        head = text.tobytes()
+    try:
+        line = orjson.loads(head.partition(b"\n")[0])
+    except ValueError:
+        return False
+    return isinstance(line, dict) and isinstance(line.get("x"), dict)
