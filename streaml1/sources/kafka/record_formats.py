@@ -13,7 +13,7 @@ asks for the pieces of values only if there are more lines than records.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -37,11 +37,11 @@ Parser = Callable[[bytes], ParsedChunk]
 
 
 class Piece(NamedTuple):
-    """An example in the value of a record."""
+    """An example in the value of a record that is not simply a line of it."""
 
     line: bytes
     """The line that a parser reads, without a newline; empty if there is none to parse."""
-    value: bytes | None
+    value: bytes
     """The bytes of the example in the value."""
     reason: str = ""
     """Why the piece is rejected without being parsed."""
@@ -74,8 +74,8 @@ class RecordParser:
         """Return whether a line of a value can be an example by itself."""
         return not self._starts_json(line) or isinstance(_decoded(line), dict)
 
-    def split(self, value: bytes, broken: bool) -> list[Piece]:
-        """Return the pieces of a value.
+    def split(self, value: bytes, broken: bool) -> Sequence[bytes | Piece]:
+        """Return the pieces of a value; bytes are a line that the parser reads as it is.
 
         Parameters
         ----------
@@ -87,15 +87,14 @@ class RecordParser:
         if self._starts_json(value):
             return _split_json(value, broken)
         lines = value.removesuffix(b"\n").split(b"\n")
-        pieces = [Piece(line, line) for line in lines]
-        if self._is_json is None and len(pieces) > 1:
-            pieces = [
+        if self._is_json is None and len(lines) > 1:
+            return [
                 Piece(b"", line, "the line is JSON, but the record starts as svmlight")
                 if line.lstrip().startswith(JSON_STARTS)
-                else piece
-                for line, piece in zip(lines, pieces, strict=True)
+                else line
+                for line in lines
             ]
-        return pieces
+        return lines
 
     def _starts_json(self, value: bytes) -> bool:
         if self._is_json is not None:
@@ -103,7 +102,7 @@ class RecordParser:
         return value.lstrip().startswith(JSON_STARTS) or _prefix_reason(value) != ""
 
 
-def _split_json(value: bytes, broken: bool) -> list[Piece]:
+def _split_json(value: bytes, broken: bool) -> Sequence[bytes | Piece]:
     if reason := _prefix_reason(value):
         return [Piece(b"", value, reason)]
     text = value.strip()
@@ -113,9 +112,10 @@ def _split_json(value: bytes, broken: bool) -> list[Piece]:
     if len(lines) == 1:
         return [Piece(text, value)]
     if not broken and lines[0].rstrip().endswith(b"}"):
-        stripped = [line.strip() for line in lines]
-        if all(line.startswith(b"{") for line in stripped if line):
-            return [Piece(*piece) for piece in zip(stripped, lines, strict=True)]
+        if text.count(b"\n{") + 1 == len(lines):  # the usual case
+            return lines
+        if all(line.lstrip().startswith(b"{") for line in lines if line.strip()):
+            return lines
     try:
         _decode(text)
     except ValueError as error:

@@ -85,14 +85,14 @@ class Origin(NamedTuple):
         return cls(match[1], partition, offset, 0, line, None, value)
 
 
-class _Line(NamedTuple):
-    """A piece of a record as the parser reads it."""
+class _Pieces(NamedTuple):
+    """The pieces of some records, in three columns."""
 
-    record: int
-    """The index of the record."""
-    number: int
-    """The number of the piece from 1; 0 if it is the only one."""
-    piece: Piece
+    records: list[int]
+    """The index of the record of each piece."""
+    numbers: list[int]
+    """The number of the piece in its record from 1; 0 if it is the only one."""
+    pieces: list[bytes | Piece]
 
 
 class RecordLines:
@@ -130,7 +130,7 @@ class RecordLines:
         values = [record.value or b"" for record in records]
         self.text = b"\n".join([*values, b""])
         self.n_lines = len(values)
-        self._lines: list[_Line] | None = None
+        self._split: _Pieces | None = None
 
     def split_records(self, parser: RecordParser, broken: Collection[int] = ()) -> None:
         """Split the records into their pieces.
@@ -142,55 +142,68 @@ class RecordLines:
         broken
             Indices of the records with lines that are no whole JSON objects.
         """
-        self._lines = list(self._split(parser, broken))
-        self.text = b"\n".join([*(line.piece.line for line in self._lines), b""])
-        self.n_lines = len(self._lines)
+        self._split = split = self._pieces(parser, broken)
+        lines = (piece if isinstance(piece, bytes) else piece.line for piece in split.pieces)
+        self.text = b"\n".join([*lines, b""])
+        self.n_lines = len(split.pieces)
 
-    def _split(self, parser: RecordParser, broken: Collection[int]) -> Iterator[_Line]:
+    def _pieces(self, parser: RecordParser, broken: Collection[int]) -> _Pieces:
         started = {key: position for key, position in self.start.items() if position[1]}
+        records: list[int] = []
+        numbers: list[int] = []
+        pieces: list[bytes | Piece] = []
         for k, record in enumerate(self.records):
-            pieces = parser.split(record.value or b"", k in broken)
-            if len(pieces) == 1:
-                yield _Line(k, 0, pieces[0])
+            found = parser.split(record.value or b"", k in broken)
+            if len(found) == 1:
+                records.append(k)
+                numbers.append(0)
+                pieces += found
                 continue
             offset, done = started.get(self._key(record), (-1, 0))
-            skipped = done if offset == record.offset else 0
-            for number, piece in enumerate(pieces[skipped:], start=skipped + 1):
-                yield _Line(k, number, piece)
+            skipped = min(done, len(found)) if offset == record.offset else 0
+            records += [k] * (len(found) - skipped)
+            numbers += range(skipped + 1, len(found) + 1)
+            pieces += found[skipped:]
+        return _Pieces(records, numbers, pieces)
 
     def broken_records(self, parser: RecordParser, faults: Sequence[tuple[int, str]]) -> set[int]:
         """Return the records that were split into lines, one of which is no whole JSON object."""
-        assert self._lines is not None
-        rejected = (self._lines[line] for line, _ in faults)
+        assert self._split is not None
+        records, numbers, pieces = self._split
         return {
-            line.record for line in rejected if line.number and not parser.is_whole(line.piece.line)
+            records[k]
+            for k, _ in faults
+            if numbers[k] and isinstance(line := pieces[k], bytes) and not parser.is_whole(line)
         }
 
     def faults(self) -> list[tuple[int, str]]:
         """Return the pieces that are rejected without being parsed: line, reason."""
-        pieces = enumerate(line.piece for line in self._lines or ())
-        return [(number, piece.reason) for number, piece in pieces if piece.reason]
+        pieces = enumerate(() if self._split is None else self._split.pieces)
+        return [
+            (k, piece.reason) for k, piece in pieces if isinstance(piece, Piece) and piece.reason
+        ]
 
     def origin(self, line: int) -> Origin:
         """Return coordinates and bytes of a line, numbered from 0."""
-        if self._lines is None:
-            k, number, text = line, 0, self.records[line].value
-        else:
-            k, number, (_, text, _) = self._lines[line]
+        k, number, value = line, 0, None
+        if self._split is not None:
+            k, number = self._split.records[line], self._split.numbers[line]
+            piece = self._split.pieces[line]
+            value = piece if isinstance(piece, bytes) else piece.value
         record = self.records[k]
+        value = record.value if value is None else value
         return Origin(
             record.topic, record.partition, record.offset, record.timestamp or 0, number,
-            record.key, text,
+            record.key, value,
         )  # fmt: skip
 
     def position(self, n_done: int) -> Position:
         """Return the position after the first `n_done` lines."""
         n_records, number = len(self.records), 0
         if n_done < self.n_lines:
-            if self._lines is None:
-                n_records = n_done
-            else:
-                n_records, number, _ = self._lines[n_done]  # of the next line
+            n_records = n_done
+            if self._split is not None:  # the next piece
+                n_records, number = self._split.records[n_done], self._split.numbers[n_done]
         position = dict(self.start)
         key = self._key
         position.update(
