@@ -283,7 +283,9 @@ def test_flat_files(write: Callable[[str, str], str], name: str) -> None:
     for k, x in enumerate(block.x):
         reference.learn_one(x, bool(k % 2))
     assert model.weights == reference.weights
-    assert len(list(predictions(model, path, ignore=["id", "clicked"]))) == 9
+    predicted = predictions(model, path, ignore="clicked", id="id")
+    assert [found.id for found in predicted] == [f"v{k}" for k in range(9)]
+    assert [found.id for found in predictions(model, path, ignore=["id", "clicked"])] == [None] * 9
 
 
 def test_flat_lines_without_target_can_only_be_predicted(write: Callable[[str, str], str]) -> None:

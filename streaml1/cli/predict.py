@@ -47,7 +47,8 @@ __all__ = ["predict"]
     "--json",
     "as_json",
     is_flag=True,
-    help="Write JSON with the line of the example, or its place in a topic, and the prediction.",
+    help="Write JSON with the line of the example, or its place in a topic, its id and the "
+    "prediction.",
 )
 @click.option("--explain", type=positive, metavar="K",
               help="Also write the K features that contribute most to the margin, and the "
@@ -89,7 +90,11 @@ def predict(
 
     def text(prediction: Prediction) -> str:
         p = prediction.p
-        place = {"place": prediction.place} if by_place else {"line": prediction.line}
+        place: dict[str, Any] = (
+            {"place": prediction.place} if by_place else {"line": prediction.line}
+        )
+        if prediction.id is not None:
+            place["id"] = prediction.id
         best: Hashable = None
         if isinstance(p, dict):
             best = max(p, key=p.__getitem__, default=None)

@@ -74,10 +74,10 @@ FORMATS = {
 """Format of a file by the suffix of its name."""
 
 TEXT_FORMATS = ("csv", "jsonl", "vw", PARQUET, ARROW)
+"""Formats that can hold raw text."""
 
 ROLE_FORMATS = ("csv", "jsonl", PARQUET, ARROW)
 """Formats whose columns or members have the roles that options give to them."""
-"""Formats that can hold raw text."""
 
 
 @document_options(parameter_entries(SourceOptions, option_names(SourceOptions, internal=True)))

@@ -41,12 +41,15 @@ class Prediction:
         Location of the example: ``clicks.svm:7``, or ``clicks/0@7`` in a topic.
     explanation
         What `explain_one` of the model returns for the example, if explanations were requested.
+    id
+        The id of the example in the source, or None.
     """
 
     line: int
     p: float | dict[Hashable, float] | None
     place: str
     explanation: Explanation | dict[Hashable, Explanation] | None = None
+    id: int | str | None = None
 
 
 @document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
@@ -153,10 +156,12 @@ def _predict(
                     else itertools.repeat(None, hi - lo)
                 )
                 pairs = zip(_values(model, loss, p), explanations, strict=True)
+                ids = getattr(block, "ids", None)
                 for row, (value, explanation) in enumerate(pairs, start=lo):
                     line = block.lines[row]
                     ready += _skipped_before(skipped, line)
-                    ready.append(Prediction(line, value, block.place(row), explanation))
+                    id = None if ids is None else ids[row]
+                    ready.append(Prediction(line, value, block.place(row), explanation, id))
                 yield ready
                 n_predicted += hi - lo
             if max_rows() == 0:
