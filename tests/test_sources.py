@@ -904,7 +904,7 @@ def test_missing_files_are_rejected(write, tmp_path):
             r"b\.svm: there is no such file; a source is a file, or one of - .*river:Phishing",
         ),
         ("Phishing", "Phishing: there is no such file; .*river"),
-        (".", r"cannot infer the format of \./a\.txt from its name"),
+        (".", r"\. contains the directory empty: use a pattern such as"),
         ("empty", "empty is a directory without a file to read"),
         (
             "a.txt",
