@@ -186,3 +186,41 @@ def test_row_caches_of_parquet(tmp_path: Path) -> None:
     streaml1.progressive(model, tmp_path / "a.rows")
     streaml1.progressive(twin, path, **ROLES)
     assert model.weights == twin.weights
+
+
+def everything(source: Any, size: int = 4) -> list[tuple[str, str]]:
+    """Return features, label and weight of all rows, as text since NaN differs from itself."""
+    rows = []
+    for block in source.blocks(size, lambda *fault: None):
+        weights = [1.0] * len(block) if block.w is None else block.w
+        for row in range(len(block)):
+            values = f"{block.x[row]} {block.y[row]} {weights[row]}"
+            rows.append((values, block.place(row)))
+    return rows
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_directory_of_files_resumes_at_every_row(tmp_path: Path, suffix: str) -> None:
+    whole, folder = table(), tmp_path / "parts"
+    folder.mkdir()
+    for k, (lo, hi) in enumerate([(0, 11), (11, 11), (11, 30), (30, 50)]):
+        write(folder / f"part-{k}{suffix}", whole.slice(lo, hi - lo))
+    (folder / "_SUCCESS").touch()
+    rows = everything(open_source(folder, **ROLES))
+    alone = everything(open_source(write(tmp_path / f"a{suffix}", whole), **ROLES))
+    assert [row[0] for row in rows] == [row[0] for row in alone]
+    assert rows[11][1] == f"{folder}/part-2{suffix}:1"
+    for cut in range(0, 50, 7):
+        source: Any = open_source(folder, **ROLES)
+        at, n = source.begin(None), 0
+        for block in source.blocks(4, lambda *fault: None):
+            if n + len(block) >= cut:
+                at = block.after(cut - n) if cut > n else at
+                break
+            n, at = n + len(block), block.after(len(block))
+        resumed: Any = open_source(folder, **ROLES)
+        resumed.begin(at)
+        assert everything(resumed) == rows[cut:]
+    write(folder / f"part-4{suffix}", whole.drop_columns(["site"]))
+    with pytest.raises(SourceError, match="lacks 'site'|no column 'site'"):
+        everything(open_source(folder, **ROLES))

@@ -396,7 +396,7 @@ GOOD = "+1 1:1\n"
     [
         (["learn", "no.svm"], "no.svm: there is no such file"),
         (["learn", "two\nlines.svm"], r"two\nlines.svm: there is no such file"),
-        (["learn", "."], ". is a directory"),
+        (["learn", "*.vw"], "no file matches '*.vw'"),
         (["learn", "a.svm", "--cross", "a,b"], "a.svm is svmlight, whose features have no name"),
         (["learn", "a.svm", "--stalled", "5"], "--stalled requires --metrics or --page"),
         (["learn", "a.svm", "--checkpoint-every", "5"], "--checkpoint-every requires --checkpoint"),

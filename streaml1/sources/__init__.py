@@ -15,7 +15,7 @@ from streaml1.sources.readers.csv_cells import MISSING_WORDS, CellRules
 from streaml1.sources.readers.csv_schema import delimiter_of
 from streaml1.sources.readers.flat_json import JsonRoles
 from streaml1.sources.readers.formats import line_parser
-from streaml1.sources.readers.many_files import ManyFiles, is_many, list_files
+from streaml1.sources.readers.many_files import ManyFiles, Part, is_many, list_files
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.signatures import split_suffix
 from streaml1.sources.readers.text_file import TextSource
@@ -219,12 +219,12 @@ def _open_files(spec: str | Path | Sequence[str | Path], options: SourceOptions)
                 f"{file} is {kind}, but {files[0]} is {kinds[files[0]]}: all files must have the "
                 "same format; use a pattern for some of them, or --format"
             )
-    return ManyFiles(name, files, lambda file: _open_text(file, options))
+    return ManyFiles(name, files, lambda file: _open_part(file, options))
 
 
-def _open_text(name: str, options: SourceOptions) -> TextSource:
+def _open_part(name: str, options: SourceOptions) -> Part:
     source = _open_file(name, options)
-    assert isinstance(source, TextSource)
+    assert isinstance(source, TextSource | ArrowFile)
     return source
 
 

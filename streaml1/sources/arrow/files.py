@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from streaml1.sources.arrow.tables import TableReader, require_pyarrow
+from streaml1.sources.readers.chunks import Wait
 from streaml1.sources.source import Block, Lost, Numbered, Reject, check_block_size
 
 __all__ = ["ARROW", "PARQUET", "ArrowFile", "arrow_format", "tables_of"]
@@ -64,7 +65,11 @@ class ArrowFile(Numbered):
                 schema = file.schema_arrow if format == PARQUET else file.schema
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise Lost(f"{name} is not a valid {self._what} file: {_sentence(error)}") from None
+        self._columns = list(schema.names)
         self._reader = TableReader(name, schema, text=text, **roles)
+        self.line = 0
+        self._stopped: Callable[[], bool] = lambda: False
+        self._check_header: Callable[[Sequence[str]], None] = lambda header: None
         self._digest = self._footer_digest()
 
     @property
@@ -91,6 +96,22 @@ class ArrowFile(Numbered):
         """Return what must be equal for a position to be valid, by name."""
         return {"source": self._format, "sha256": self._digest, **self._reader.roles}
 
+    # As a part of a source of several files
+
+    has_header = False
+
+    def is_empty(self) -> bool:
+        """Return False: an empty table has columns, which are compared with those of others."""
+        return False
+
+    def set_header_check(self, check: Callable[[Sequence[str]], None]) -> None:
+        """Call a function with the names of the columns, before the first example."""
+        self._check_header = check
+
+    def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
+        """Stop reading between two batches once `stopped()` is true."""
+        self._stopped = stopped
+
     def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` rows, from the position that `begin` has set."""
         check_block_size(size)
@@ -102,14 +123,17 @@ class ArrowFile(Numbered):
         if self._footer_digest() != self._digest:
             raise Lost(f"{self.name} was replaced while it was read; start again")
         batches = self._parquet_batches if self._format == PARQUET else self._ipc_batches
-        first = skipped
+        self._check_header(self._columns)
+        self.line = skipped
         try:
             with self._open() as file:
                 for table in tables_of(batches(file, size, skipped), size):
-                    yield from self._reader.blocks(table, first, reject)
-                    first += len(table)
+                    yield from self._reader.blocks(table, self.line, reject)
+                    self.line += len(table)
+                    if self._stopped():
+                        return
         except (pyarrow.ArrowException, OSError) as error:
-            raise Lost(f"{self.name}, after row {first}: {_sentence(error)}") from None
+            raise Lost(f"{self.name}, after row {self.line}: {_sentence(error)}") from None
 
     def _parquet_batches(self, file: Any, size: int, skipped: int) -> Iterator[Any]:
         """Yield the rows after the first `skipped` ones, without reading the groups before them."""

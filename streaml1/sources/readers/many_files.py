@@ -7,12 +7,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from streaml1.core.types import SourcePosition
 from streaml1.sources.readers.chunks import Wait
 from streaml1.sources.readers.opening import require_readable
-from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.source import (
     GROWING,
     SOURCES,
@@ -176,6 +175,54 @@ class PartBlock(Block):
         return f"{self.name}:{self.lines[row] - self.before.lines}"
 
 
+class Part(Protocol):
+    """A file that is read as a part of a source.
+
+    Parameters
+    ----------
+    name
+        The path.
+    texts
+        The fields that are read as text; None if every string is.
+    has_header
+        Whether the file begins with the names of its columns.
+    line
+        Number of lines that were read.
+    """
+
+    name: str
+
+    @property
+    def texts(self) -> tuple[str, ...] | None: ...
+
+    @property
+    def has_header(self) -> bool: ...
+
+    @property
+    def line(self) -> int: ...
+
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
+        """Yield blocks of at most `size` examples, from the position that `begin` has set."""
+
+    def is_empty(self) -> bool:
+        """Return whether the file has no example and no header."""
+
+    def set_header_check(self, check: Callable[[Sequence[str]], None]) -> None:
+        """Call a function with the names of the columns, before the first example."""
+
+    def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
+        """Stop reading between two examples once `stopped()` is true."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal for a position to be valid, by name."""
+
+    def begin(self, at: SourcePosition | None) -> SourcePosition:
+        """Start the next reading at a position, or at the beginning (None)."""
+
+    def position(self) -> Any:
+        """Return the next position to read; None if it follows from `line`."""
+
+
 class ManyFiles:
     """Files that are read one after the other, as if they were one.
 
@@ -195,9 +242,7 @@ class ManyFiles:
 
     block = 4096
 
-    def __init__(
-        self, name: str, files: Sequence[str], open_part: Callable[[str], TextSource]
-    ) -> None:
+    def __init__(self, name: str, files: Sequence[str], open_part: Callable[[str], Part]) -> None:
         self.name = name
         self.files = list(files)
         self._open_part = open_part
@@ -215,7 +260,7 @@ class ManyFiles:
         """The fields that are read as text; None if every string is."""
         return self._part.texts
 
-    def _open(self, index: int) -> TextSource:
+    def _open(self, index: int) -> Part:
         name = self.files[index]
         part = self._open_part(name)
         part.set_header_check(lambda header: self._check_header(name, header))
@@ -327,7 +372,9 @@ class ManyFiles:
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a position to be valid: options and names of the parts."""
-        return {**self._part.identity(), GROWING: [Path(name).name for name in self.files]}
+        # The digest of a Parquet file is that of one part.
+        shared = {k: v for k, v in self._part.identity().items() if k != "sha256"}
+        return {**shared, GROWING: [Path(name).name for name in self.files]}
 
     def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position.
@@ -353,7 +400,8 @@ class ManyFiles:
         """Return the position after everything that was delivered."""
         if self._requested is not None:
             return self._requested
-        return _position(self._before, self.files[self._before.part], self._part.position())
+        at = self._part.position() or {"line": self._part.line}
+        return _position(self._before, self.files[self._before.part], at)
 
 
 def _position(before: _Before, name: str, at: SourcePosition) -> SourcePosition:
