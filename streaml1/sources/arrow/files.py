@@ -17,22 +17,25 @@ __all__ = ["ARROW", "PARQUET", "ArrowFile", "arrow_format", "tables_of"]
 PARQUET, ARROW = "parquet", "arrow"
 
 MAGIC = {b"PAR1": PARQUET, b"ARROW1": ARROW}
-"""Formats by the first bytes of their files."""
+"""Formats by the first bytes of their files, which are also the last."""
 
 DIGESTED = 2**16
 """Bytes at the end of a file that tell it from others: the footer lists all parts of the file."""
 
 
 def arrow_format(path: str | Path) -> str | None:
-    """Return the format of a file by its first bytes, or None."""
+    """Return the format of a file by its first and last bytes, or None."""
     try:
         if not Path(path).is_file():  # reading from a pipe would take its bytes away
             return None
         with open(path, "rb") as file:
             head = file.read(8)
+            file.seek(-min(8, os.path.getsize(path)), os.SEEK_END)
+            tail = file.read(8)
     except OSError:
         return None
-    return next((format for magic, format in MAGIC.items() if head.startswith(magic)), None)
+    found = (f for magic, f in MAGIC.items() if head.startswith(magic) and tail.endswith(magic))
+    return next(found, None)
 
 
 class ArrowFile(Numbered):
