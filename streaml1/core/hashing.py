@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import COMPILED, inlined, typed_kernel, u64
-from streaml1.core.types import Hashes, Ints
+from streaml1.core.types import Bytes, Hashes, Ints
 
 __all__ = [
     "MURMUR_MULTIPLIER",
@@ -29,6 +29,7 @@ __all__ = [
     "murmur64",
     "name_hash",
     "name_hashes",
+    "utf8_hashes",
 ]
 
 MURMUR_MULTIPLIER = 0xC6A4A7935BD1E995
@@ -189,9 +190,17 @@ def name_hashes(names: Sequence[Hashable]) -> Hashes:
     if not COMPILED or not all(isinstance(name, str) for name in names):
         return np.array([_hash_or_repr(name) for name in names], np.uint64)
     texts = [str.encode(name, "utf-8", "surrogatepass") for name in names]  # type: ignore
-    hashes = np.empty(len(texts), np.uint64)
     ends = np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)), dtype=np.uint64)
-    _murmur64_all(np.frombuffer(bytearray(b"".join(texts)), np.uint8), ends, hashes)
+    return utf8_hashes(np.frombuffer(bytearray(b"".join(texts)), np.uint8), ends)
+
+
+def utf8_hashes(text: Bytes, ends: Hashes) -> Hashes:
+    """Return the hashes of names in UTF-8, given where each ends in `text`; the first begins at 0.
+
+    Both arrays must be writable, as kernels are compiled for.
+    """
+    hashes = np.empty(len(ends), np.uint64)
+    _murmur64_all(text, ends, hashes)
     return hashes
 
 

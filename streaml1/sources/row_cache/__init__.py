@@ -7,5 +7,7 @@ module            what it does
 `block`           encodes examples as blocks
 `writer`          writes a file
 `row_file`        reads a file as a source
+`file_rows`       the rows of a file whose features have names
+`validation`      checks what a file says about itself
 ================= ==================================================================================
 """

@@ -126,7 +126,7 @@ class Index(NamedTuple):
 
     @staticmethod
     def read(raw: bytes) -> Index:
-        """Return the index in bytes whose checksum has been verified."""
+        """Return the index in bytes that are one; `validation.read_index` checks them."""
         n = int.from_bytes(raw[:8], "little")
         table = np.frombuffer(raw, np.uint64, offset=8 + padded_size(n)).reshape(-1, 4)
         return Index(json.loads(raw[8 : 8 + n]), table.astype(np.int64))
