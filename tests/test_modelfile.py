@@ -8,6 +8,7 @@ new version of the format.
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import io
 import json
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -648,6 +650,25 @@ def test_random_bytes_with_a_valid_digest(file_bytes: bytes, tmp_path: Path) -> 
         model._engine.check()
         model.learn_one({"word 1": 1.0}, True)
         assert 0.0 <= model.predict_proba_one({"word 1": 1.0})[True] <= 1.0
+
+
+def test_loading_leaves_the_garbage_collector_alone(file_bytes: bytes, tmp_path: Path) -> None:
+    """Cycles of the application are collected while it loads models again and again."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+
+    path = tmp_path / "m"
+    path.write_bytes(file_bytes)
+    load(path)
+    gc.collect()
+    made: list[weakref.ref[Cycle]] = []
+    for _ in range(200):
+        made += [weakref.ref(Cycle()) for _ in range(50)]  # too few for a collection
+        load(path)
+    n_alive = sum(cycle() is not None for cycle in made)
+    assert n_alive < len(made) // 2
 
 
 # Writing

@@ -50,12 +50,16 @@ def import_attribute(package: str, homes: Mapping[str, str], name: str) -> Any:
     """
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    module = f"{package}.{homes[name]}"
+    is_new = module not in sys.modules
     with gc_disabled():
-        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        value = getattr(import_module(module), name)
         # Freezing and unfreezing moves all objects to the oldest generation: only full collections
-        # traverse the imported modules from now on. Unfreezing would also undo a freeze of the
-        # application, such as that of a server before it forks; then leave it alone.
-        if not gc.get_freeze_count():
+        # traverse the imported modules from now on. This must not be repeated, because garbage of
+        # the application moves along, and a full collection may never come. Unfreezing would also
+        # undo a freeze of the application, such as that of a server before it forks; then leave it
+        # alone.
+        if is_new and not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()
     setattr(sys.modules[package], name, value)
