@@ -22,6 +22,7 @@ from streaml1.core.rows import (
     to_value,
 )
 from streaml1.features.dedup import plain_rows
+from streaml1.features.matrices import csr_of, out_of_range_column, own
 from streaml1.text.parsed_rows import IntRows, NamedRows
 
 __all__ = [
@@ -101,30 +102,12 @@ def batch_of(X: Any) -> Batch:
 
 
 def _from_matrix(X: Any) -> Batch:
-    if X.ndim != 2:
-        raise TypeError(f"X has {X.ndim} dimension(s); rows of examples have 2")
-    if X.dtype.kind not in "fiub":
-        raise TypeError(f"X has values of type {X.dtype}; they must be real numbers")
-    if isinstance(X, np.ma.MaskedArray):
-        X = X.filled(0)  # masked values are absent
-    if isinstance(X, np.ndarray):
-        from scipy.sparse import csr_array
-
-        # scipy has no matrices of float16.
-        X = csr_array(X.astype(np.float64) if X.dtype == np.float16 else X)
-    elif X.format != "csr":
-        X = X.astype(np.float64).tocsr()  # sums of duplicates would overflow small ints
-    n, width = X.shape
-    indptr, indices = X.indptr, X.indices
-    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or len(indptr) != n + 1:
-        raise TypeError(BROKEN)
+    data, indices, indptr, (_, width) = csr_of(X)
     end = int(indptr[-1])
-    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or end > min(len(indices), len(X.data)):
-        raise TypeError(BROKEN)
-    indices, data = indices[:end], _own(X.data[:end], np.float64)
-    rows_of = _own(indptr, np.uint64)
+    indices, data = indices[:end], own(data[:end], np.float64)
+    rows_of = own(indptr, np.uint64)
     if indices.dtype == np.int32:  # negative indices become too large as uint32
-        return Batch(Rows(_own(indices, np.int32).view(np.uint32), data, rows_of), None, width)
+        return Batch(Rows(own(indices, np.int32).view(np.uint32), data, rows_of), None, width)
     if end and not (indices.min() >= 0 and indices.max() < width):
         raise TypeError(out_of_range_column(width))
     if width < MAX_IDS:
@@ -142,13 +125,13 @@ def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
 
 def _from_ints(X: IntRows) -> Batch:
     ids, values, indptr = X.csr()
-    rows_of = _own(indptr, np.uint64)
+    rows_of = own(indptr, np.uint64)
     below = X.id_bound
     if below is None:
         below = max_id(ids) + 1 if len(ids) and ids.dtype == np.uint32 else 0
     if ids.dtype != np.uint32 or below >= MAX_IDS:
-        return _named(ids, _own(values, np.float64), rows_of)
-    rows = Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of)
+        return _named(ids, own(values, np.float64), rows_of)
+    rows = Rows(own(ids, np.uint32), own(values, np.float64), rows_of)
     return Batch(rows, None, below=below) if X.plain else Batch(rows, None, below)
 
 
@@ -157,7 +140,7 @@ def _from_texts(X: NamedRows) -> Batch:
     if not (X.plain or X.values_checked or are_valid_values(values)):
         return _from_dicts(X)
     rows_of = indptr.view(np.uint64)  # int64, never negative
-    return Batch(Rows(hashes[:0], _own(values, np.float64), rows_of), None, None, X)
+    return Batch(Rows(hashes[:0], own(values, np.float64), rows_of), None, None, X)
 
 
 def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:
@@ -173,21 +156,6 @@ def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:
     if len(batch.rows.ids) and max_id(batch.rows.ids) >= batch.width:
         raise TypeError(out_of_range_column(batch.width))
     return Batch(plain_rows(batch.rows, name_of), batch.names)
-
-
-BROKEN = "the index pointers of X are out of order; X.check_format() tells more"
-
-
-def out_of_range_column(width: int) -> str:
-    """Return the error message for a matrix with an index out of range."""
-    return f"X has an entry outside its {width} columns; X.check_format() tells more"
-
-
-def _own(values: Any, dtype: Any) -> Any:
-    """Return `values` as an aligned, writable C array of `dtype`, copied only if necessary."""
-    if type(values) is np.ndarray and values.dtype == dtype and values.flags.carray:
-        return values
-    return np.require(values, dtype, ["C", "A", "W"])
 
 
 def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:

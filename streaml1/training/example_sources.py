@@ -17,6 +17,7 @@ from streaml1.core.rows import shown
 from streaml1.core.types import Ints
 from streaml1.features.arrow_frames import as_frame
 from streaml1.features.batch import is_frame, is_matrix
+from streaml1.features.matrices import as_csr
 from streaml1.models.class_labels import as_label
 from streaml1.sources import (
     Block,
@@ -315,7 +316,7 @@ class ArraySource:
     ) -> None:
         self.name, self._first = name, first
         x = as_frame(x)
-        self._x = x.tocsr() if hasattr(x, "tocsr") else x
+        self._x = as_csr(x) if hasattr(type(x), "tocsr") else x
         self._n = len(x) if isinstance(x, list) else int(x.shape[0])
         self.d = int(x.shape[1]) if is_matrix(x) else None
         self._y, self._w = _as_array(y), None if w is None else _as_array(w)
