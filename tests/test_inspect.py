@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import streaml1
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_kinds import summarize_columns
 from streaml1.sources.samples import sample_csv
@@ -137,3 +138,62 @@ def test_what_cannot_be_inspected(args: list[str], message: str) -> None:
     Path("a.csv").write_text("")
     Path("a.svm").write_text("x\n")
     assert message in error_of("inspect", *args)
+
+
+# Commands without --categorical
+
+ROWS = [(k % 2, f"s{k % 3}", k % 5 or "NULL", k * 7 % 13, 1764000000 + k) for k in range(60)]
+CLICKS = "click,site,ad,n,ts\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS)
+
+
+def models(*commands: list[str]) -> list[dict[str, float]]:
+    """Run `learn` with some arguments each; return the weights."""
+    found = []
+    for command in commands:
+        result = run("learn", *command, "--lr", "0.1", "--target", "click", "--save", "m.model")
+        assert result.exit_code == 0, result.output
+        found.append(dict(streaml1.load("m.model").top_weights(20)))
+    return found
+
+
+def test_columns_of_text_are_categories() -> None:
+    Path("a.csv").write_text(CLICKS)
+    result = run("learn", "a.csv", "--target", "click", "--ignore", "ts")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0] == (
+        "streaml1: a.csv: categories: site; numbers: ad, n; to choose, use --categorical (see "
+        "streaml1 inspect)"
+    )
+    assert (
+        "ids or times, which --ignore leaves out: ts"
+        in run("learn", "a.csv", "--target", "click").stderr
+    )
+    inferred, explicit = models(["a.csv"], ["a.csv", "--categorical", "site"])
+    assert inferred == explicit and {"site=s0", "ad"} <= inferred.keys()
+
+
+def test_given_categories_are_the_only_ones() -> None:
+    Path("a.csv").write_text(CLICKS)
+    for given in ("", "ad"):
+        command = ["learn", "a.csv", "--target", "click", "--categorical", given]
+        assert "a.csv:2: column 'site': 's0' is not a number" in run(*command, code=65).stderr
+
+
+def test_roles_and_raw_text_are_no_categories() -> None:
+    Path("a.csv").write_text("y,w,title,site\nyes,1,so it goes on,a\nno,2,so it ends,b\n")
+    options = ["--target", "y", "--weight", "1", "--positive", "yes", "--text", "title"]
+    result = run("learn", "a.csv", *options)
+    assert result.exit_code == 0 and "a.csv: categories: site;" in result.stderr
+    assert "site=a" in result.stdout and "title=goes" in result.stdout
+
+
+def test_the_first_of_several_files_decides_and_resumes_agree() -> None:
+    Path("parts").mkdir()
+    Path("parts/0.csv").write_text(CLICKS)
+    Path("parts/1.csv").write_text(CLICKS.replace("s1", "7"))
+    command = ["parts", "--checkpoint", "kept"]
+    run("learn", *command, "--target", "click", "--lr", "0.1", "--limit", "50")
+    resumed, whole = models(command, ["parts"])
+    assert resumed == whole and "site=7" in whole
+    Path("parts/2.csv").write_text("click,site,ad,n,ts\n1,x,1,1,1\n")
+    assert run("predict", "kept", "parts/2.csv", "--target", "click").exit_code == 0

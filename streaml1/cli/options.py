@@ -25,6 +25,7 @@ __all__ = [
     "opened",
     "output",
     "positive",
+    "reading_of",
     "reading_options",
     "report_options",
     "source_argument",
@@ -119,7 +120,7 @@ _columns = together(
                  "JSON lines, such as clicked or user.clicked."),
     click.option("--categorical", metavar="NAME,...", multiple=True, callback=split_names,
                  help="CSV: categorical columns; all others are numeric. JSON: members whose "
-                 "numbers are categories, too."),
+                 "numbers are categories, too.  [default: CSV columns with words]"),
     click.option("--weight", metavar="NAME", help="Column or member of sample weights."),
     click.option("--ignore", metavar="NAME,...", multiple=True, callback=split_names,
                  help="Columns or members to ignore."),
@@ -244,7 +245,27 @@ def opened(
     events: bool = False,
     text: Sequence[str] | None = None,
 ) -> Source:
-    """Return the source of a name, opened with the options.
+    """Return the source of a name, opened with the options; parameters as for `reading_of`.
+
+    Raises
+    ------
+    SourceError
+        If the source cannot be opened.
+    """
+    import streaml1.datasets  # noqa: F401  (registers the source `stdlib`)
+    from streaml1.sources import open_source
+
+    return open_source(source, reading_of(source, options, require_label, events, text))
+
+
+def reading_of(
+    source: str | list[str],
+    options: dict[str, Any],
+    require_label: bool = True,
+    events: bool = False,
+    text: Sequence[str] | None = None,
+) -> SourceOptions:
+    """Return how a source is read.
 
     Parameters
     ----------
@@ -262,17 +283,16 @@ def opened(
     Raises
     ------
     SourceError
-        If the source cannot be opened.
+        If there is no such source.
     """
-    import streaml1.datasets  # noqa: F401  (registers the source `stdlib`)
-    from streaml1.sources import open_source
+    from streaml1.cli.column_kinds import with_categories
 
     reading = replace(
         reading_options(options), require_label=require_label, events=events, text=text
     )
     if not is_topic(source) and _connects_elsewhere():
         reading = replace(reading, kafka=None)  # the Kafka options belong to that other topic
-    return open_source(source, reading)
+    return with_categories(source, reading)
 
 
 def is_topic(source: str | list[str]) -> bool:

@@ -14,10 +14,9 @@ import click
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.model_factory import new_learner
 from streaml1.cli.options import (
-    opened,
     output,
     positive,
-    reading_options,
+    reading_of,
     source_argument,
     source_options,
 )
@@ -120,6 +119,7 @@ def sweep(
     --l1 1e-7,1e-6. Runs take place at the same time, and are bit-identical to those of learn.
     """
     from streaml1.distributed import sweep
+    from streaml1.sources import open_source
 
     if "-" in ([source] if isinstance(source, str) else source):
         raise CommandError("standard input cannot be read by several runs; write it to a file")
@@ -129,11 +129,12 @@ def sweep(
     given = {"model": model, "task": task, **_hyperparameters(options)}
     settings = list(_settings(given))
     models = [_new_model(source, given, setting) for setting in settings]
-    opened(source, options, text=models[0].text)  # rejects wrong options before workers start
+    reading = reading_of(source, options, text=models[0].text)
+    open_source(source, reading)  # rejects wrong options before workers start
     with _executor(workers, dask, ray, len(models)) as executor:
         results = sweep(
             models, source, executor=executor, progress=_show_progress, limit=limit, bad=bad,
-            passes=passes, source_options=reading_options(options),
+            passes=passes, source_options=reading,
         )  # fmt: skip
     if not any(swept.report.lines for swept in results):
         shown = source if isinstance(source, str) else source[0]

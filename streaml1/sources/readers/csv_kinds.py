@@ -65,7 +65,9 @@ class ColumnSummary:
     words
         Words in a column of numbers that may stand for a missing value, too.
     is_category
-        Whether the column has to be read as a category: it repeats words, even if only one.
+        Whether the column is of use as a category: it repeats words, even if only one.
+    holds_text
+        Whether the column cannot be read as numbers, but for `words`.
     """
 
     name: str
@@ -75,6 +77,7 @@ class ColumnSummary:
     values: Counter[str]
     words: tuple[str, ...] = ()
     is_category: bool = False
+    holds_text: bool = False
 
 
 def summarize_columns(
@@ -118,7 +121,10 @@ def _summarize(name: str, position: int, cells: list[str], rules: CellRules) -> 
     missing = 1.0 - (len(present) / len(cells) if cells else 0.0)
     has_words = kind == "constant" and _number(present[0], rules) is None
     is_category = kind == "category" or has_words
-    return ColumnSummary(name, position, kind, missing, values, tuple(words), is_category)
+    holds_text = any(_number(cell, rules) is None for cell in set(present))
+    return ColumnSummary(
+        name, position, kind, missing, values, tuple(words), is_category, holds_text
+    )
 
 
 def _kind(cells: list[str], rules: CellRules) -> str:

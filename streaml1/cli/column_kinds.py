@@ -1,0 +1,99 @@
+"""Columns of CSV files that hold text although no option says so: they are read as categories."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from streaml1.cli.messages import report_problem
+from streaml1.core.text_table import printable
+
+if TYPE_CHECKING:
+    from streaml1.sources import SourceOptions
+    from streaml1.sources.readers.csv_kinds import ColumnSummary
+
+__all__ = ["with_categories"]
+
+MAX_LISTED = 8
+"""Columns of each kind that the message lists."""
+
+
+def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOptions:
+    """Add the columns of text among the first 1,000 rows of a CSV file to its categories.
+
+    The command's option --categorical turns this off, even with an empty list. So do sources that
+    cannot be read twice. A message on standard error tells which columns hold what.
+
+    Parameters
+    ----------
+    source
+        The argument SOURCE. Of several files, the first decides.
+    reading
+        How the source is read.
+    """
+    from streaml1.sources import SourceError, format_of, is_many, list_files
+
+    if _is_given("categorical"):
+        return replace(reading, categorical=[name for name in reading.categorical if name])
+    name = list_files(source)[0] if is_many(source) else str(source)
+    if not Path(name).is_file() or format_of(name, reading.format) != "csv":
+        return reading
+    try:
+        columns = _features(name, reading)
+    except SourceError:  # the reader reports it, with all other problems of the file
+        return reading
+    categories = [column for column in columns if column.holds_text]
+    if not categories:
+        return reading
+    report_problem(f"{name}: {_kinds(columns)}", "columns")
+    return replace(reading, categorical=[column.name for column in categories])
+
+
+def _is_given(option: str) -> bool:
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+
+
+def _features(name: str, reading: SourceOptions) -> list[ColumnSummary]:
+    """Return the columns that have no role yet."""
+    from streaml1.sources import cell_rules, csv_delimiter
+    from streaml1.sources.samples import sample_csv, sample_text
+
+    text, is_whole = sample_text(name)
+    given = None if reading.column_names is None else list(reading.column_names)
+    columns = sample_csv(
+        name, text, is_whole, csv_delimiter(name, reading), cell_rules(reading), reading.header,
+        given, reading.target,
+    ).columns  # fmt: skip
+    names = {column.name for column in columns}
+    roles = {*reading.columns, *(reading.text or ())}
+
+    def has_role(column: ColumnSummary) -> bool:
+        number = str(column.position)
+        return not column.name or column.name in roles or (number in roles - names)
+
+    return [column for column in columns if not has_role(column)]
+
+
+def _kinds(columns: Sequence[ColumnSummary]) -> str:
+    """Say what the columns hold, in one line."""
+    unusual = [column for column in columns if column.kind in ("id-like", "time-like")]
+    categories = [column for column in columns if column.holds_text]
+    numbers = [column for column in columns if column not in categories and column not in unusual]
+    clauses = [f"categories: {_listed(categories)}"]
+    if numbers:
+        clauses.append(f"numbers: {_listed(numbers)}")
+    if unusual:
+        clauses.append(f"ids or times, which --ignore leaves out: {_listed(unusual)}")
+    return "; ".join([*clauses, "to choose, use --categorical (see streaml1 inspect)"])
+
+
+def _listed(columns: Sequence[ColumnSummary]) -> str:
+    names = ", ".join(shlex.quote(str(printable(column.name))) for column in columns[:MAX_LISTED])
+    n_more = len(columns) - MAX_LISTED
+    return names + (f" and {n_more} more" if n_more > 0 else "")
