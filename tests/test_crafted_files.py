@@ -6,10 +6,19 @@ The tests change valid files at random, field by field, and repair the checksums
 
 from __future__ import annotations
 
+import faulthandler
+import hashlib
+import io
+import json
 import math
 import os
+import resource
 import struct
-from collections.abc import Callable
+import tracemalloc
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,10 +27,14 @@ import numpy as np
 import pytest
 
 import streaml1
+from streaml1 import BadExample, ModelFileError
 from streaml1.core.hashing import utf8_hashes
+from streaml1.core.jit import COMPILED
+from streaml1.models import decode
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.row_cache.layout import HEADER, Index, checksum, header
 from streaml1.training import convert, progressive
+from tests.kit import LEARNERS
 
 MUTATIONS = int(os.environ.get("STREAML1_MUTATIONS", "2000"))
 
@@ -234,6 +247,7 @@ def test_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
             progressive(streaml1.FTRLClassifier(), tmp_path / "a.rows")
 
 
+@pytest.mark.skipif(not COMPILED, reason="text is parsed by operations on raw memory")
 def test_mutated_row_caches(row_caches: Any, tmp_path: Path) -> None:
     random = Random(1)
     outcomes = {"rejected": 0, "learnt": 0}
@@ -244,3 +258,319 @@ def test_mutated_row_caches(row_caches: Any, tmp_path: Path) -> None:
         outcomes[learn_rows(random, path)] += 1
     print("row caches:", outcomes)
     assert min(outcomes.values()) > n // 20  # the mutations are neither too mild nor too wild
+
+
+# Model files
+
+HEAD = struct.Struct("<8sIQ32s")
+FEATURES = [f"word {j}" for j in range(12)] + ["a=1", "a=2"]
+
+
+def variants() -> dict[str, Callable[[], Any]]:
+    """Return small models: every learner of the registry, and every kind of state."""
+    made: dict[str, Callable[[], Any]] = {kind.__name__: kind for kind in LEARNERS}
+    s = streaml1
+    made |= {
+        "sgd": lambda: s.ElasticNetClassifier(update="sgd", lr=0.1, l1=1e-3),
+        "folded": lambda: s.ElasticNetRegressor(lr=0.1, l1=1e-3, l2=1e-3, average=True),
+        "stamps": lambda: s.ElasticNetClassifier(stamps="explicit", lr=0.1, l1=1e-3, l2=1e-3),
+        "even stamps": lambda: s.ElasticNetClassifier(
+            stamps="explicit", lr=0.1, l1=1e-3, schedule="constant"
+        ),
+        "hashed": lambda: s.FTRLClassifier(hash_bits=6),
+        "paper": lambda: s.FTRLClassifier(alpha=0.1),
+        "capped": lambda: s.FTRLClassifier(l1=0.0, max_features=5),
+        "crossed": lambda: s.FTRLClassifier(cross=[("a", "word")]),
+        "tree": lambda: s.L1BallClassifier(index="tree", radius=0.5, lr=0.5),
+        "nonnegative": lambda: s.L1BallClassifier(nonnegative=True),
+        "p = 2": lambda: s.SMIDASClassifier(p=2.0),
+        "small": lambda: s.SMIDASClassifier(n_features=100, l1=0.3),
+        "EG": lambda: s.EGClassifier(n_features=40, nonnegative=True),
+        "linf": lambda: s.FOBOSClassifier(norm="linf", strength=0.01),
+        "mean gradient": lambda: s.TruncatedGradientClassifier(average=True),
+        "mean pegasos": lambda: s.PegasosClassifier(average=True),
+        "l1": lambda: s.SoftmaxClassifier(penalty="l1"),
+        "linf rows": lambda: s.SoftmaxClassifier(penalty="l1/linf"),
+        "balls": lambda: s.SoftmaxClassifier(penalty="ball", radius=2.0),
+        "declared": lambda: s.SoftmaxClassifier(classes=["a", "b", "c"], penalty="ball"),
+    }
+    return made
+
+
+def label_of(model: Any, random: Random) -> Any:
+    if isinstance(model, streaml1.SoftmaxClassifier):
+        return random.choice("abc")
+    return random.random() < 0.5
+
+
+def example(random: Random, ints: bool) -> dict[Any, float]:
+    names: Any = range(14) if ints else FEATURES
+    return {name: random.choice((1.0, -0.5, 2.25)) for name in random.sample(names, 4)}
+
+
+def trained_arrays(name: str, make: Callable[[], Any]) -> dict[str, Any]:
+    random, model = Random(name), make()
+    ints = len(name) % 3 == 0
+    for _ in range(60):
+        model.learn_one(example(random, ints), label_of(model, random))
+    with np.load(io.BytesIO(model._encode()[HEAD.size :])) as archive:
+        return {key: archive[key] for key in archive.files}
+
+
+def model_bytes(arrays: dict[str, Any]) -> bytes:
+    """Return a model file of arrays, with the right digest."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return with_digest(file.getvalue())
+
+
+def with_digest(body: bytes) -> bytes:
+    digest = hashlib.sha256(struct.pack("<IQ", 1, len(body)) + body).digest()
+    return HEAD.pack(b"streaml1", 1, len(body), digest) + body
+
+
+def mutated_json(random: Random, value: Any) -> Any:
+    """Return a JSON value with one change somewhere in it."""
+    if isinstance(value, dict) and value and random.random() < 0.9:
+        key = random.choice(list(value))
+        changed = dict(value)
+        if random.random() < 0.1:
+            del changed[key]
+        else:
+            changed[key] = mutated_json(random, value[key])
+        return changed
+    if isinstance(value, list) and value and random.random() < 0.9:
+        k = random.randrange(len(value))
+        kind = random.choice(("change", "change", "drop", "twice", "swap", "grow"))
+        if kind == "change":
+            return [*value[:k], mutated_json(random, value[k]), *value[k + 1 :]]
+        if kind == "drop":
+            return value[:k] + value[k + 1 :]
+        if kind == "twice":
+            return [*value, value[k]]
+        if kind == "grow":
+            return [*value, *(f"more {j}" for j in range(random.choice((1, 20))))]
+        return [*value[k:], *value[:k]]
+    if isinstance(value, int | float) and random.random() < 0.5:
+        return value + random.choice((-1, 1, 2))
+    return random.choice([*VALUES, {"float": random.choice(FLOATS).hex()}, {"tuple": [1]}, 30])
+
+
+def mutated_array(random: Random, array: Any) -> Any:
+    """Return an array with another element, length, shape or dtype."""
+    kind = random.choice(("element",) * 6 + ("length", "dtype", "shape", "fill", "order", "grow"))
+    fields = array.dtype.names
+    array = array.copy()
+    if kind == "element" and array.size:
+        part = array[random.choice(fields)] if fields else array
+        flat = part.reshape(-1)
+        k = random.randrange(len(flat))
+        if random.random() < 0.3 and part.dtype.kind == "f":
+            value = float(flat[k]) * random.choice((2, -1, 1.001, 1e6)) + random.choice((0, 1))
+        elif random.random() < 0.3 and part.dtype.kind in "iu":
+            value = max(0, int(flat[k]) + random.choice((-1, 1, 2)))
+        else:
+            value = random.choice(FLOATS if part.dtype.kind == "f" else INTS)
+        with np.errstate(all="ignore"):
+            flat[k] = np.array(value).astype(part.dtype)
+        if fields is None:
+            return flat.reshape(array.shape)
+        return array
+    if kind == "length":
+        return array[: random.choice((0, 1, -1, len(array)))] if array.ndim else array
+    if kind == "grow" and array.ndim and len(array):
+        return np.resize(array, (len(array) + random.choice((1, 17)), *array.shape[1:]))
+    if kind == "dtype" and not fields:
+        dtypes = ("<f4", ">f8", "<i8", "<u4", "|b1", "<c16", "<U3", "|u1", "<f8")
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return array.astype(random.choice(dtypes))
+    if kind == "shape":
+        return array.reshape(random.choice(((-1, 1), (1, -1), (1, *array.shape))))
+    if kind == "order" and array.ndim:
+        return array[::-1]
+    if kind == "fill" and not fields:
+        with np.errstate(all="ignore"):
+            value = random.choice(FLOATS if array.dtype.kind == "f" else INTS)
+            return np.full_like(array, np.array(value).astype(array.dtype))
+    return array
+
+
+def mutated_model(random: Random, arrays: dict[str, Any]) -> dict[str, Any]:
+    changed = dict(arrays)
+    for _ in range(random.choice((1, 1, 1, 2))):
+        key = random.choice(list(changed))
+        kind = random.random()
+        if kind < 0.05:
+            del changed[key]
+        elif kind < 0.1:
+            changed[key] = changed[random.choice(list(changed))]
+        elif key in ("header", "names", "labels"):
+            value = None
+            with suppress(ValueError):  # if it was exchanged for another array
+                value = json.loads(changed[key].tobytes())
+            text = json.dumps(mutated_json(random, value)).encode()
+            changed[key] = np.frombuffer(text, np.uint8)
+        else:
+            changed[key] = mutated_array(random, changed[key])
+        if not changed:
+            break
+    return changed
+
+
+@pytest.fixture
+def no_hang() -> Iterator[None]:
+    """Kill the process with a traceback if a test hangs, also within a kernel."""
+    faulthandler.dump_traceback_later(1200 + MUTATIONS, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def use_model(random: Random, model: Any) -> None:
+    """Predict, learn, save and load."""
+    ints = random.random() < 0.5
+    for _ in range(3):
+        x = example(random, ints)
+        for use in (model.predict_one, getattr(model, "predict_proba_one", model.predict_one)):
+            use(x)
+        with suppress(BadExample):
+            model.learn_one(x, label_of(model, random))
+    xs = [example(random, ints) for _ in range(5)]
+    with suppress(BadExample):
+        model.learn_many(xs, [label_of(model, random) for _ in xs])
+    assert len(model.predict_many(xs)) == 5
+    assert len(model.weights) <= model.n_features_seen
+    restored = decode(model._encode(packed=False), "m")
+    assert repr(restored.weights) == repr(model.weights)
+    data = restored._encode(packed=False)
+    assert decode(data, "m")._encode(packed=False) == data
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of interpreted kernels
+def test_mutated_models(no_hang: None) -> None:
+    random, outcomes = Random(2), {"rejected": 0, "used": 0}
+    originals = {name: trained_arrays(name, make) for name, make in variants().items()}
+    names = list(originals)
+    for k in range(MUTATIONS):
+        data = model_bytes(mutated_model(random, originals[names[k % len(names)]]))
+        try:
+            model = decode(data, "m")
+        except ModelFileError as error:
+            assert_one_sentence(error)
+            outcomes["rejected"] += 1
+            continue
+        try:
+            use_model(random, model)
+        except Exception as error:
+            error.add_note(f"mutation {k}: {names[k % len(names)]}")
+            raise
+        outcomes["used"] += 1
+    print("models:", outcomes)
+    assert min(outcomes.values()) > MUTATIONS // 20
+
+
+def packed_model(arrays: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return with_digest(file.getvalue())
+
+
+def header_only(shape: str, descr: str = "<f8") -> bytes:
+    """Return an archive with an array that claims a shape and has no elements."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n"
+        head = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+        archive.writestr("header.npy", head)
+    return with_digest(file.getvalue())
+
+
+BOMBS: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "unknown array": lambda a: packed_model({**a, "zzz": np.zeros(10**8, np.uint8)}),
+    "unknown array of the rule": lambda a: packed_model({**a, "rule.y": np.zeros(10**7)}),
+    "array of the rule": lambda a: packed_model({**a, "rule.z": np.zeros(10**7)}),
+    "many columns": lambda a: packed_model({**a, "rule.z": np.zeros((len(a["rule.z"]), 10**6))}),
+    "joints": lambda a: packed_model({**a, "joints": np.full(10**7, -1, np.int32)}),
+    "names": lambda a: packed_model({**a, "names": np.full(10**8, ord(" "), np.uint8)}),
+    "header": lambda a: packed_model({**a, "header": np.full(10**8, ord(" "), np.uint8)}),
+    "labels": lambda a: packed_model({**a, "labels": np.full(10**8, ord(" "), np.uint8)}),
+    "forgotten": lambda a: packed_model({**a, "forgotten": np.zeros(10**8, np.uint8)}),
+    "shape": lambda a: header_only(f"({10**17},)"),
+    "shape of no bytes": lambda a: header_only(f"({10**17},)", "|V0"),
+    "nested names": lambda a: packed_model(
+        {**a, "names": np.frombuffer(b"[" * 10**5 + b"]" * 10**5, np.uint8)}
+    ),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_archive_bombs_are_rejected_before_they_are_unpacked(bomb: str) -> None:
+    data = BOMBS[bomb](trained_arrays("paper", variants()["paper"]))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="m was not written by streaml1"):
+            decode(data, "m")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20 + 4 * len(data)
+
+
+def test_names_that_pack_very_well_are_stored_unpacked() -> None:
+    """A bound on how well names are packed must not reject what `save` writes."""
+    model = streaml1.FTRLClassifier()
+    model.learn_many([{f"{'a' * 3000}{k}": 1.0 for k in range(1000)}], [True])
+    data = model._encode()
+    assert len(data) > 3_000_000
+    assert decode(data, "m").weights == model.weights
+
+
+def test_labels_that_occur_twice_are_rejected() -> None:
+    """They once sent the next new label out of the arrays of the rule."""
+    arrays = trained_arrays("balls", variants()["balls"])
+    labels = json.loads(arrays["labels"].tobytes())
+    for changed in ([*labels, labels[0]], [*labels, "more"], labels[:-1], [None, *labels[1:]]):
+        arrays["labels"] = np.frombuffer(json.dumps(changed).encode(), np.uint8)
+        with pytest.raises(ModelFileError, match="m was not written by streaml1"):
+            decode(model_bytes(arrays), "m")
+
+
+@pytest.mark.parametrize("name", ["small", "p = 2"])
+def test_moments_that_contradict_the_weights_are_rejected(name: str) -> None:
+    arrays = trained_arrays(name, variants()[name])
+    decode(model_bytes(arrays), "m")
+    for key, k in (("moments", 0), ("moments", 2), ("norm", 6)):  # the seventh is the scale
+        array = arrays[f"rule.{key}"].copy()
+        array.reshape(-1).view(np.float64)[k] += 0.5
+        if name == "p = 2":  # it uses neither
+            decode(model_bytes({**arrays, f"rule.{key}": array}), "m")
+            continue
+        with pytest.raises(ModelFileError, match="m was not written by streaml1"):
+            decode(model_bytes({**arrays, f"rule.{key}": array}), "m")
+
+
+def test_moments_of_zero_weights() -> None:
+    """Without a weight the scale is 0: a crafted one would be that of the next weights."""
+    arrays = trained_arrays("small", lambda: streaml1.SMIDASClassifier(n_features=100, l1=1e6))
+    assert decode(model_bytes(arrays), "m").n_nonzero == 0
+    arrays["rule.norm"]["scale"] = 1.0
+    with pytest.raises(ModelFileError, match="m was not written by streaml1"):
+        decode(model_bytes(arrays), "m")
+
+
+def test_many_hash_bits_cost_no_memory() -> None:
+    """A rule of 2^28 slots is not scanned: only the slots in the file are looked at."""
+    model = streaml1.FTRLClassifier(hash_bits=8, alpha=0.1)
+    model.learn_one({"a": 1.0}, True)
+    with np.load(io.BytesIO(model._encode()[HEAD.size :])) as archive:
+        arrays = {key: archive[key] for key in archive.files}
+    header = json.loads(arrays["header"].tobytes())
+    header["names"]["bits"] = 28
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with pytest.raises(ModelFileError):  # the parameters have other bits
+        decode(model_bytes(arrays), "m")
+    header["params"]["hash_bits"] = 28
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    decode(model_bytes(arrays), "m")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 200_000  # in kB

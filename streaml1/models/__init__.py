@@ -61,5 +61,7 @@ def _restored(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | P
     kind = import_attribute(__name__, modules, name)
     try:
         return kind._from_file(params, state)
+    except MemoryError:
+        raise ModelFileError(f"{path} needs more memory than there is") from None
     except Exception:  # a crafted file can raise anything
         raise ModelFileError(f"{path} was not written by streaml1") from None

@@ -427,9 +427,9 @@ class OnlineModel(SharedParameters, base.Base):
     def _from_file(cls, params: dict[str, Any], state: dict[str, Any]) -> Self:
         model = cls(**params)
         engine = model._state
-        engine.__setstate__({"rule": type(engine.rule), **state})
+        engine.restore({"rule": type(engine.rule), **state}, getattr(model, "hash_bits", None))
         model._parameter_changed()
-        engine.check()
+        engine.check_restored()
         return model
 
     def __repr__(self) -> str:

@@ -17,7 +17,6 @@ The archive holds the arrays of the rule, the record of the online loop, and UTF
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import struct
 from collections.abc import Hashable
@@ -31,6 +30,7 @@ from streaml1.core.atomic_write import write_atomic
 from streaml1.core.rows import ensure
 from streaml1.core.types import Bytes
 from streaml1.features.vocabulary.crossed_name import CrossedName
+from streaml1.models.archive import archive_of, read_arrays
 
 __all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "write"]
 
@@ -106,9 +106,7 @@ def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bo
     arrays |= {key: vocabulary[key] for key in ("slots", "joints") if key in vocabulary}
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
-    archive = io.BytesIO()
-    (np.savez_compressed if packed else np.savez)(archive, **arrays)
-    body = archive.getvalue()
+    body = archive_of(arrays, packed)
     return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body)) + body
 
 
@@ -164,18 +162,20 @@ def decode(data: bytes, path: str | Path) -> tuple[str, dict[str, Any], dict[str
         raise ModelFileError(f"{path} was modified after it was saved; use an earlier copy")
     try:
         return _decode(body)
+    except MemoryError:
+        raise ModelFileError(f"{path} needs more memory than there is") from None
     except Exception:  # a crafted file can raise anything
         raise ModelFileError(f"{path} was not written by streaml1") from None
 
 
 def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    with np.load(io.BytesIO(body), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    header = _decode_json(arrays.pop("header"))
+    arrays = read_arrays(body)
+    header = arrays.pop("header")
     vocabulary: dict[str, Any] = dict(header["names"])
     ensure(set(vocabulary) <= {"kind", "bits"}, "an unknown entry")
     if vocabulary["kind"] == "table":
-        listed = _decode_json(arrays.pop("names"))
+        listed = arrays.pop("names")
+        ensure(isinstance(listed, list), "names are not a list")
         vocabulary["names"] = [_decode_name(coded) for coded in listed]
         vocabulary["joints"] = arrays.pop("joints")
         ensure(
@@ -190,7 +190,9 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
         )
     labels = {}
     if "labels" in arrays:
-        labels["labels"] = [_decode_name(coded) for coded in _decode_json(arrays.pop("labels"))]
+        coded_labels = arrays.pop("labels")
+        ensure(isinstance(coded_labels, list), "labels are not a list")
+        labels["labels"] = [_decode_name(coded) for coded in coded_labels]
     state = {
         **labels,
         "names": vocabulary,
@@ -198,7 +200,7 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
         "forgotten": arrays.pop("forgotten", None),
         "arrays": {name.removeprefix("rule."): array for name, array in arrays.items()},
     }
-    ensure(state["online"].dtype.names is not None, "online is not a record")
+    ensure(state["online"].dtype.names is not None and state["online"].size == 1, "no record")
     ensure(all(name.startswith("rule.") for name in arrays), "an unknown entry")
     params = {name: _decode_param(coded) for name, coded in header["params"].items()}
     return str(header["model"]), params, state
@@ -218,10 +220,6 @@ def _encode_json(value: object) -> Bytes:
 def _compact_json(value: object) -> str:
     # Not escaped: json would decode a pair of lone surrogates as one character.
     return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-
-
-def _decode_json(text: Bytes) -> Any:
-    return json.loads(text.tobytes().decode("utf-8", "surrogatepass"))
 
 
 def _encode_name(name: Hashable, what: str = "feature name", many: str = "names") -> Any:
@@ -252,12 +250,15 @@ def _decode_name(coded: Any) -> Hashable:
         return coded
     ((kind, value),) = coded.items()
     if kind == "bool":
+        ensure(isinstance(value, bool), "not a bool")
         return bool(value)
     if kind == "float":
         return float.fromhex(value)
     if kind == "bytes":
         return bytes.fromhex(value)
     if kind == "cross":
+        ensure(isinstance(value, list) and len(value) > 1, "not a crossed feature")
+        ensure(all(isinstance(name, str) for name in value), "a factor is not a string")
         return CrossedName(value)
     if kind == "tuple":
         return tuple(_decode_name(part) for part in value)

@@ -14,7 +14,7 @@ from streaml1.core.types import Floats, Ints, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.labels import require_mapping, weights
 from streaml1.models.base import OnlineModel, require_count, series_like
-from streaml1.models.class_labels import Classes
+from streaml1.models.class_labels import Classes, as_label
 from streaml1.models.comparator import ComparatorSpec, weights_in_l1_ball
 from streaml1.models.explain import explain_label_rows, explain_labels
 from streaml1.models.explanation import Explanation
@@ -431,9 +431,11 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
 
     @classmethod
     def _from_file(cls, params: dict[str, Any], state: dict[str, Any]) -> Self:
-        labels = state.pop("labels")
+        labels = [as_label(label) for label in state.pop("labels")]
         model = super()._from_file(params, state)
         model._classes = Classes(labels, closed=model.classes is not None)
-        if len(model._classes.positions) != model._n_learnt:
+        if not len(labels) == len(model._classes.positions) == model._n_learnt:
             raise ValueError("the number of distinct labels does not match the rule")
+        if model.classes is not None and labels != [*model.classes][: len(labels)]:
+            raise ValueError("the labels are not the declared classes")
         return model

@@ -269,6 +269,7 @@ class CoinBetting(RuleState, CoinBettingState):
         ensure(np.all((n >= 0.0) & (n <= c.n)), "a count is out of range")
         ensure(np.all((total >= 0.0) & (total < MAX_NUMBER)), "a sum of sizes is out of range")
         ensure(np.array_equal(n > 0.0, total > 0.0), "a count and a sum of sizes disagree")
+        ensure(np.all(total[total > 0.0] / n[total > 0.0] > 0.0), "a mean size is 0")
         ensure(np.all((s >= 0.0) & (s <= MAX_SCALED)), "an s is out of range")
         ensure(np.array_equal(n > 0.0, s > 0.0), "a count and an s disagree")
 

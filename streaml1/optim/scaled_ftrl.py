@@ -232,6 +232,7 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         ensure(np.all((count >= 0.0) & (count <= c.examples)), "a count is out of range")
         ensure(np.all((total >= 0.0) & (total < MAX_NUMBER)), "a sum of sizes is out of range")
         ensure(np.array_equal(count > 0.0, total > 0.0), "a count and a sum of sizes disagree")
+        ensure(np.all(total[total > 0.0] / count[total > 0.0] > 0.0), "a mean size is 0")
 
     @staticmethod
     def start(d: int, alpha: float, beta: float, l1: float, l2: float) -> ScaledFTRL:

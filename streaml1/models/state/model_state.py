@@ -30,6 +30,9 @@ from streaml1.optim import loop
 
 __all__ = ["ModelState"]
 
+MAX_CHECKED_BITS = 22
+"""With more bits to hash to, only the slots in a model file are checked."""
+
 
 class ModelState(BatchLearner):
     """The state of an online learner.
@@ -344,9 +347,41 @@ class ModelState(BatchLearner):
             total += names.crossed.nbytes + names.pending.nbytes
         return total
 
+    def restore(self, state: dict[str, Any], hash_bits: int | None) -> None:
+        """Replace the state by that of a model file, which may say anything.
+
+        Raises
+        ------
+        AssertionError
+            If the parts of the state contradict each other or the parameter `hash_bits`.
+        """
+        names = state["names"]
+        known = {"rule", "names", "online", "forgotten", "arrays"}
+        ensure(set(state) <= known, "an unknown part")
+        ensure((names["kind"] == "hashed") == (hash_bits is not None), "names are hashed, or not")
+        ensure(hash_bits is None or names["bits"] == hash_bits, "names have other hash bits")
+        self.__setstate__(state)
+        if hash_bits is not None and hash_bits > MAX_CHECKED_BITS:
+            # A small rule is checked, so that the pages of slots without a weight stay untouched.
+            n = len(names["slots"])
+            self._check_rule(state["rule"].from_state_dict(n, np.arange(n), state["arrays"]))
+
+    def check_restored(self) -> None:
+        """Raise AssertionError if an invariant is violated that `restore` has not checked."""
+        hashed = isinstance(self.vocabulary, HashedVocabulary)
+        if not hashed or self.rule.size <= 1 << MAX_CHECKED_BITS:
+            self.check()
+
     def check(self) -> None:
         """Raise AssertionError if an invariant is violated."""
-        self.rule.check()
+        self._check_rule(self.rule)
+        self.vocabulary.check(int(self.rule.size))
+        if self.forgotten is not None:
+            self.forgotten.check()
+
+    def _check_rule(self, rule: Any) -> None:
+        """Check a rule and what belongs to it."""
+        rule.check()
         ensure(
             self.online.dtype == loop.ONLINE and self.online.shape == (1,),
             "the online record has the wrong dtype or shape",
@@ -357,8 +392,5 @@ class ModelState(BatchLearner):
         ensure(o.most >= 0 and o.cut >= 0, "most and cut must be >= 0")
         ensure(o.most or not o.held, "held is set without a limit")
         if o.most:
-            alive = np.count_nonzero(self.rule.weights())
+            alive = np.count_nonzero(rule.weights())
             ensure(alive <= o.held, f"{alive} weights exceed held={o.held}")
-        self.vocabulary.check(int(self.rule.size))
-        if self.forgotten is not None:
-            self.forgotten.check()

@@ -325,13 +325,32 @@ def check(norm: Any, M: Any, binomial: Any, u: Any, A: float) -> None:
     ensure(np.all(np.isfinite(M)), "a moment is not finite")
     ensure(c.counted >= 0 and c.learnt >= 0, "counted or learnt is negative")
     ensure(c.K == -2 if c.p == 2.0 else MIN_K <= c.K <= MAX_K, f"K={c.K} is out of range")
-    r = np.maximum(np.abs(u) - A, 0.0)
-    if c.p == 2.0 or not r.any():
+    if c.p == 2.0:
         return
+    r = np.maximum(np.abs(u) - A, 0.0)
     x = np.abs(u[r > 0.0]) * c.inverse
+    _check_moments(c, M, x[x >= c.B])
+    if not len(x):
+        ensure(c.scale == 0.0, f"scale={c.scale} although all weights are 0")
+        return
+    ensure(c.ref > 0.0 and 0.0 < c.B <= 1.0, "ref or B is out of range")
+    ensure(abs(c.B_power * c.B ** (2.0 - c.p) - 1.0) < 1e-9, "B_power does not match B")
     ensure(np.sum(x[x < c.B] ** 2) <= c.low + 1e-12, "the low entries exceed their bound")
     largest = r.max()
     norm_now = largest * np.sum((r / largest) ** c.p) ** (1.0 / c.p)
     ensure(
         abs(c.scale * norm_now - 1.0) < 1e-9 + c.tolerance, f"scale={c.scale} is not 1 / {norm_now}"
     )
+
+
+def _check_moments(c: Any, M: Any, x: Any) -> None:
+    """Raise AssertionError unless `M` are the moments of the high entries `x`, up to rounding."""
+    by_p = np.zeros(1, NORM).view(np.recarray)
+    set_p(by_p, np.zeros(TERMS), c.p)
+    ensure(c.tolerance == by_p[0].tolerance, "the tolerance does not match p")
+    k = np.arange(int(c.K) + 2)
+    expected = np.array([np.sum(x ** (c.p - i)) for i in k])
+    # Entries that have left since the last count leave the rounding errors of their terms.
+    left = math.sqrt(c.noise) * (c.B if c.B > 0.0 else 1.0) ** np.minimum(0.0, c.p - k)
+    wrong = np.abs(M[: len(k)] - expected) > 1e-7 * expected + 1e-9 * left
+    ensure(not wrong.any(), f"M_{np.argmax(wrong)} is not a moment of the weights")
