@@ -182,6 +182,75 @@ def files(folder: Path) -> set[Path]:
     return {p for p in folder.rglob("*") if p.suffix in (".nbi", ".nbc", ".code")}
 
 
+@pytest.fixture(scope="module")
+def small_cache(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Return a directory of the machine code of `SMALL`, and what that prints."""
+    cache = tmp_path_factory.mktemp("cache")
+    return cache, run(ROOT, NUMBA_CACHE_DIR=str(cache))
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_bit(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[-9] ^= 1
+    path.write_bytes(raw)
+
+
+def replace_by_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "file").write_text("")
+
+
+DAMAGES: list[tuple[Callable[[Path], Any], Callable[[Path], Any], Callable[[Path], Any]]] = [
+    (truncate, flip_bit, truncate),
+    (replace_by_directory, truncate, replace_by_directory),
+    (flip_bit, replace_by_directory, flip_bit),
+    (lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b""), truncate),
+]
+
+
+@compiled_only
+@pytest.mark.slow
+@pytest.mark.parametrize("damages", DAMAGES, ids=["truncated", "directories", "bits", "empty"])
+def test_damaged_cache_entries_are_compiled_again(
+    small_cache: Any, damages: Any, tmp_path: Path
+) -> None:
+    original, expected = small_cache
+    cache = tmp_path / "cache"
+    shutil.copytree(original, cache)
+    entries = files(cache)
+    for suffix, damage in zip((".nbi", ".nbc", ".code"), damages, strict=True):
+        for path in entries:
+            if path.suffix == suffix:
+                damage(path)
+    assert run(ROOT, NUMBA_CACHE_DIR=str(cache))[0] == expected[0]
+    assert files(cache) == entries and all(path.is_file() for path in entries)
+    assert run(ROOT, NUMBA_CACHE_DIR=str(cache))[1].split()[:2] == ["0", "0"], "nothing replaced"
+
+
+@compiled_only
+@pytest.mark.slow
+def test_cache_that_cannot_be_written_is_no_cache(small_cache: Any, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    result = subprocess.run(
+        [sys.executable, "-c", limit + SMALL],
+        env={**environment, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert result.stdout.split("\n")[0] == small_cache[1][0]
+    assert result.stderr.count("machine code cannot be cached in") == result.stderr.count("\n") == 1
+    assert "(file too large)" in result.stderr
+
+
 @compiled_only
 @pytest.mark.slow
 def test_cache_persists_until_the_sources_change(tmp_path: Path) -> None:

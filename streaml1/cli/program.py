@@ -143,6 +143,8 @@ class Program(click.Group):
             raise
         except Exception as error:
             code = getattr(error, "exit_code", None)
+            if isinstance(error, EOFError):  # click takes it for Ctrl-D at a prompt
+                raise RuntimeError(f"unexpected end of data: {error}") from error
             if code is None:
                 raise
             raise CommandError(str(error), code) from None

@@ -55,7 +55,11 @@ and nothing else use internals of numba. To allow the next minor version:
                                   classes and their ``get_disambiguator``, ``get_cache_path``,
                                   ``ensure_cache_path``; ``FunctionCache._load_overload``,
                                   ``._guard_against_spurious_io_errors``, ``._impl.locator``,
-                                  ``._impl.filename_base``; ``rtsys.initialize``;
+                                  ``._impl.filename_base``, ``._cache_file``;
+                                  ``IndexDataCacheFile._load_data``, ``._save_data``,
+                                  ``._load_index``, ``._save_index``, ``._dump``,
+                                  ``._open_for_write``, ``._index_path``, ``._data_path``,
+                                  ``._version``, ``._source_stamp``; ``rtsys.initialize``;
                                   ``global_compiler_lock``; ``CPUDispatcher.compile``, ``._cache``
    `inline_functions`             ``JITCodeLibrary._finalize_final_module``,
                                   ``._finalize_dynamic_globals``, ``._finalized``;

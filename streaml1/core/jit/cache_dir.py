@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
+import shutil
 import time
 from contextlib import suppress
 from functools import cache
@@ -16,9 +18,14 @@ __all__ = [
     "CacheDirectories",
     "CompileLock",
     "cache_directories",
+    "discard",
+    "discard_directory",
     "remove_stale_files",
     "source_digest",
+    "warn_unwritable",
 ]
+
+logger = logging.getLogger("streaml1")
 
 _PACKAGE = Path(__file__).parent.parent.parent
 COMPILED_SOURCES = (
@@ -83,6 +90,35 @@ def remove_stale_files(directory: Path) -> None:
         digest_file.write_text(source_digest())
     except (OSError, ValueError):  # another process is doing it, or the directory is read-only
         return
+
+
+def discard(path: Path) -> None:
+    """Remove a file of the cache, or a directory that is in its place."""
+    discard_directory(path)
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def discard_directory(path: Path) -> None:
+    """Remove a directory that is in the place of a file of the cache."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+_reported: set[str] = set()
+
+
+def warn_unwritable(directory: str | Path, error: Exception) -> None:
+    """Warn that the cache cannot be written, once for each reason."""
+    reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+    if reason not in _reported:
+        _reported.add(reason)
+        logger.warning(
+            "machine code cannot be cached in %s (%s), so that each process compiles it again; "
+            "free space there, or set NUMBA_CACHE_DIR to another directory",
+            directory,
+            reason,
+        )
 
 
 class CompileLock:

@@ -1,7 +1,14 @@
-"""numba's on-disk cache: invalidated by all compiled sources, and read without a compiler."""
+"""numba's on-disk cache: invalidated by all compiled sources, and read without a compiler.
+
+An entry that cannot be loaded, for whatever reason, is compiled again and replaced. A cache that
+cannot be written is no cache.
+"""
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +20,14 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
-from streaml1.core.jit.cache_dir import CompileLock, remove_stale_files, source_digest
+from streaml1.core.jit.cache_dir import (
+    CompileLock,
+    discard,
+    discard_directory,
+    remove_stale_files,
+    source_digest,
+    warn_unwritable,
+)
 from streaml1.core.lazy_imports import gc_disabled
 
 __all__ = ["digest_in_file_names", "with_quick_cache"]
@@ -74,6 +88,45 @@ def digest_in_file_names() -> Iterator[None]:
         config.CACHE_LOCATOR_CLASSES = saved
 
 
+class _CheckedFiles(caching.IndexDataCacheFile):
+    """numba's cache files, which begin with the SHA-256 of the rest: LLVM trusts what it loads."""
+
+    def _save(self, path: str, value: Any) -> None:
+        content = self._dump(value)
+        discard_directory(Path(path))
+        with self._open_for_write(path) as file:
+            file.write(hashlib.sha256(content).digest() + content)
+
+    def _load(self, path: str) -> Any:
+        raw = Path(path).read_bytes()
+        digest, content = raw[:32], raw[32:]
+        if hashlib.sha256(content).digest() != digest:
+            raise ValueError("a cache entry is damaged")
+        return pickle.loads(content)
+
+    def _save_index(self, overloads: Any) -> None:
+        self._save(self._index_path, (self._version, self._source_stamp, overloads))
+
+    def _load_index(self) -> Any:
+        try:
+            version, stamp, overloads = self._load(self._index_path)
+        except FileNotFoundError:
+            return {}
+        return overloads if (version, stamp) == (self._version, self._source_stamp) else {}
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._save(self._data_path(name), data)
+
+    def _load_data(self, name: str) -> Any:
+        return self._load(self._data_path(name))
+
+    def remove(self) -> None:
+        """Remove the index and all data, or what is in their place."""
+        stem = glob.escape(self._index_path.removesuffix(".nbi"))
+        for path in [self._index_path, *glob.glob(f"{stem}.*.nbc")]:
+            discard(Path(path))
+
+
 class _QuickCache(caching.FunctionCache):
     """numba's cache of one function, without loading the compiler before reading.
 
@@ -86,11 +139,26 @@ class _QuickCache(caching.FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
-            found = self._load_overload(sig, target_context)
-            if found is None and self._acquire():
-                found = self._load_overload(sig, target_context)
-            return found
+        found = self._load_or_remove(sig, target_context)
+        if found is None and self._acquire():
+            found = self._load_or_remove(sig, target_context)
+        return found
+
+    def _load_or_remove(self, sig: Any, target_context: Any) -> Any:
+        """Return the entry of a signature, or None; remove the files if they cannot be loaded."""
+        try:
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
+        except Exception:  # damaged pickles can raise anything
+            self._cache_file.remove()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:  # a full disk, a limit on file sizes, a directory in the way
+            self.disable()
+            warn_unwritable(self.cache_path, error)
 
     def _acquire(self) -> bool:
         with suppress(OSError):  # the directory may be read-only
@@ -120,9 +188,10 @@ class _KernelDispatcher(CPUDispatcher):
 
 def with_quick_cache(dispatcher: Any) -> Any:
     """Switch a dispatcher to a `_QuickCache` if numba's cache has the internals that it uses."""
-    required = {"_guard_against_spurious_io_errors", "_load_overload", "_impl"}
-    cache = getattr(dispatcher, "_cache", None)
+    required = {"_guard_against_spurious_io_errors", "_load_overload", "_impl", "_cache_file"}
+    cache: Any = getattr(dispatcher, "_cache", None)
     if type(cache) is caching.FunctionCache and required <= set(dir(cache)):
         cache.__class__ = _QuickCache
+        cache._cache_file.__class__ = _CheckedFiles
         dispatcher.__class__ = _KernelDispatcher
     return dispatcher

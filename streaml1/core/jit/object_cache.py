@@ -19,7 +19,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from streaml1.core.jit.cache_dir import CompileLock, cache_directories, source_digest
+from streaml1.core.jit.cache_dir import (
+    CompileLock,
+    cache_directories,
+    discard,
+    discard_directory,
+    source_digest,
+    warn_unwritable,
+)
 from streaml1.core.jit.lazy_import import load_numba
 from streaml1.core.jit.loader import ObjectCode, host_processor, load_function
 from streaml1.core.lazy_imports import gc_disabled
@@ -46,8 +53,10 @@ def load_or_compile(
     key = hashlib.sha256(inputs.encode()).hexdigest()
     name = _file_name(fn, key)
     code = _read(name, key)
-    if code is None:
-        code = _compile(fn, argument_types, nogil, name, key)
+    if code is not None:
+        with suppress(Exception):  # LLVM rejects it: compile again
+            return load_function(code)
+    code = _compile(fn, argument_types, nogil, name, key)
     return load_function(code) if isinstance(code, ObjectCode) else code
 
 
@@ -61,7 +70,7 @@ def _file_name(fn: Callable[..., Any], key: str) -> str:
 def _read(name: str, key: str) -> ObjectCode | None:
     """Return a cached file, or None if it is missing, damaged or has another key."""
     for directory in cache_directories().search:
-        with suppress(OSError, ValueError, KeyError):
+        with suppress(Exception):  # a damaged file can raise anything
             first_line, _, content = (directory / name).read_bytes().partition(b"\n")
             header = json.loads(first_line)
             is_whole = hashlib.sha256(content).hexdigest() == header["sha256"]
@@ -135,9 +144,11 @@ def _write(path: Path, code: ObjectCode, key: str) -> None:
         "sha256": hashlib.sha256(code.content).hexdigest(),
     }
     temporary = path.with_suffix(f".{os.getpid()}.half")
-    with suppress(OSError):  # the disk may be full: the next process compiles again
-        try:
-            temporary.write_bytes(json.dumps(header).encode() + b"\n" + code.content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    try:
+        discard_directory(path)
+        temporary.write_bytes(json.dumps(header).encode() + b"\n" + code.content)
+        temporary.replace(path)
+    except OSError as error:  # the disk may be full: the next process compiles again
+        warn_unwritable(path.parent, error)
+    finally:
+        discard(temporary)
