@@ -220,7 +220,7 @@ def test_topic_urls() -> None:
         ("kafka://h/t", {"target": "y", "format": "vw"}, "(--target, --ignore, ...) need JSON"),
         ("kafka://h/t", {"target": "y", "weight": "y"}, "only one role, got target and weight"),
         ("kafka://h/t", {"at": "x", "events": True}, "cannot be combined with delayed labels"),
-        ("kafka://h/t", {"delimiter": ";"}, "(such as the delimiter) apply to CSV files only"),
+        ("kafka://h/t", {"delimiter": ";"}, "(such as delimiter) apply to CSV files only"),
         ("kafka://h/t", {"start": "yesterday"}, "start must be earliest, latest, checkpoint, or"),
         ("river:Phishing", {"until_end": True}, "apply to kafka://... only, not to river:Phishing"),
         ("a.svm", {"start": "latest"}, "apply to kafka://... only, not to a.svm"),
