@@ -28,10 +28,16 @@ from streaml1.sources import SourceError
 from streaml1.sources.source import Unavailable
 from streaml1.training import progressive
 from streaml1.training.model_publisher import ModelPublisher
+from streaml1.training.model_registry import reader
 from streaml1.training.model_registry import record_layout as layout
 from streaml1.training.model_registry.publisher import ModelTopic, Publisher
 from streaml1.training.model_registry.reader import read_newest
-from streaml1.training.model_registry.record_layout import CHUNKS, MANIFESTS, Manifest
+from streaml1.training.model_registry.record_layout import (
+    CHUNKS,
+    MANIFESTS,
+    MAX_CHUNKS,
+    Manifest,
+)
 from tests.broker import Broker
 from tests.topics import records_of
 
@@ -510,3 +516,40 @@ def test_topics_without_a_model_are_rejected(broker: Broker, url: str) -> None:
     assert "does not exist" in run("show", url).stderr
     with pytest.raises(SourceError, match="is not a topic URL; use kafka://host:port/topic"):
         streaml1.load("kafka:models")
+
+
+CRAFTED_FIELDS: list[dict[str, Any]] = [
+    {"slot": -1},
+    {"slot": 2},
+    {"slot": 10**30},
+    {"slot": True},
+    {"chunks": 10**10},
+    {"chunks": 0},
+    {"first": 5, "last": 4},
+    {"first": -1},
+    {"size": 10**30},
+    {"time": "now\nERROR: \x1b[31mred"},
+    {"host": "h" * 100_000},
+    {"host": "\u202eevil"},
+    {"model": 5},
+]
+
+
+@pytest.mark.parametrize("fields", CRAFTED_FIELDS)
+def test_crafted_manifests_are_ignored(fields: dict[str, Any]) -> None:
+    """Whoever may write to the topic may write any record."""
+    manifest = Manifest(
+        1, "writer", 1, 0, "id", 1, 0, 0, 10, "sha", "FTRLClassifier", 5, "2026-01-01", "host", 7
+    )
+    assert Manifest.decode(manifest.encode()) == manifest
+    assert Manifest.decode(manifest._replace(**fields).encode()) is None
+
+
+def test_nested_manifest_is_ignored() -> None:
+    assert Manifest.decode(b"[" * 100_000) is None
+
+
+@pytest.mark.parametrize("text", [b"one", b"-1", b"\xd9\xa1", b"9" * 5000, b"", None])
+def test_chunk_without_a_number_is_ignored(text: bytes | None) -> None:
+    record: Any = SimpleNamespace(headers=[("chunk", text)])
+    assert reader._chunk_number(record) == MAX_CHUNKS

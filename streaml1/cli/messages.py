@@ -29,7 +29,14 @@ __all__ = [
 
 PROGRAM = "streaml1"
 
-_ENDS = {ord("\n"): r"\n", ord("\r"): r"\r"}
+_CONTROLS = {
+    code: chr(code).encode("unicode_escape").decode()
+    for code in (*range(32), *range(127, 160), 0x2028, 0x2029)
+}
+"""Characters that end lines or command a terminal."""
+
+MAX_MESSAGE = 4_000
+"""Characters of a message: names in it may have any length."""
 
 
 class _Format:
@@ -59,8 +66,9 @@ def report_problem(sentence: str, name: str = "advice", **fields: Any) -> None:
         level = "error" if name == "error" else "warning"
         _to_standard_error(json_line(level, name, sentence, fields))
     else:
-        # Names in the message may contain line breaks.
-        _to_standard_error(f"{PROGRAM}: {sentence.translate(_ENDS)}")
+        # Names in the message may contain anything.
+        cut = sentence if len(sentence) <= MAX_MESSAGE else f"{sentence[:MAX_MESSAGE]}..."
+        _to_standard_error(f"{PROGRAM}: {cut.translate(_CONTROLS)}")
 
 
 def _to_standard_error(line: str) -> None:

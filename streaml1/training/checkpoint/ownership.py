@@ -201,10 +201,14 @@ class CheckpointDirectory:
 
     def require_ownership(self) -> None:
         """Raise TakenOver if there is a higher epoch."""
-        if max(_owner_epochs(self.path), default=0) != self.epoch:
+        highest = max(_owner_epochs(self.path), default=0)
+        if highest != self.epoch:
             error = TakenOver(
                 f"{self.path} was taken over by {_describe(self.owner())}, and nothing was saved; "
                 "see that process, or use another directory"
+                if highest > self.epoch
+                else f"{_owner_path(self.path, self.epoch)} was removed, and nothing was saved; "
+                "start again"
             )
             if not self._alone:
                 error.exit_code = exits.TEMPORARY_FAILURE
@@ -335,7 +339,7 @@ def read_owner(path: Path) -> dict[str, Any]:
     """Return what is known of the owner with the highest epoch: pid and host, or nothing."""
     try:
         owner = json.loads(_owner_path(path, max(_owner_epochs(path))).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return owner if isinstance(owner, dict) else {}
 
@@ -350,4 +354,7 @@ def _owner_path(path: Path, epoch: int) -> Path:
 
 
 def _describe(owner: dict[str, Any]) -> str:
-    return f"process {owner.get('pid', '?')} on {owner.get('host', '?')}"
+    pid, host = owner.get("pid"), owner.get("host")
+    if type(pid) is not int or not isinstance(host, str):
+        return "another process"
+    return f"process {pid} on {host if host.isprintable() and len(host) < 256 else '?'}"

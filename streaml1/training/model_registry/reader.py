@@ -15,6 +15,7 @@ from streaml1.sources.source import SourceError, Unavailable
 from streaml1.training.model_registry.record_layout import (
     CHUNKS,
     MANIFESTS,
+    MAX_CHUNKS,
     Manifest,
     digest,
     header_value,
@@ -201,14 +202,20 @@ def read_manifests(log: RecordLog) -> list[Manifest]:
 def _read_model(log: RecordLog, manifest: Manifest) -> bytes:
     chunks: dict[int, bytes] = {}
     for record in log.records(CHUNKS, manifest.first, manifest.last + 1):
-        number = header_value(record, "chunk")
+        number = _chunk_number(record)
         is_ours = header_value(record, "id") == manifest.id
-        if is_ours and number is not None and record.value is not None:
-            chunks[int(number)] = record.value
-    n_missing = sum(number not in chunks for number in range(manifest.chunks))
+        if is_ours and number < manifest.chunks and record.value is not None:
+            chunks[number] = record.value
+    n_missing = manifest.chunks - len(chunks)
     if n_missing:
         raise _Incomplete(f"{n_missing} of {manifest.chunks} chunks are missing")
     data = b"".join(chunks[number] for number in range(manifest.chunks))
     if len(data) != manifest.size or digest(data) != manifest.sha256:
         raise _Incomplete("its SHA-256 differs from the published one")
     return data
+
+
+def _chunk_number(record: ConsumerRecord) -> int:
+    """Return the number in the header of a chunk; `MAX_CHUNKS` if it is not one."""
+    text = header_value(record, "chunk") or ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else MAX_CHUNKS

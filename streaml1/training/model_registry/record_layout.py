@@ -29,6 +29,11 @@ CHUNK_BYTES = 900_000
 
 FORMAT = 1
 
+MAX_CHUNKS = 100_000
+"""90 GB. Whoever may write to the topic may write any number."""
+
+MAX_TEXT, MAX_INT = 255, 2**63
+
 TEXT_FIELDS = ("writer", "id", "sha256", "model", "time", "host")
 """Fields of a manifest that are text; the others are integers."""
 
@@ -89,13 +94,24 @@ class Manifest(NamedTuple):
         try:
             fields = json.loads(value or b"")
             manifest = cls(**{name: fields[name] for name in cls._fields})
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        has_types = all(
-            isinstance(value, str if name in TEXT_FIELDS else int)
-            for name, value in manifest._asdict().items()
-        )
-        return manifest if has_types and fields.get("format") == FORMAT else None
+        is_ours = fields.get("format") == FORMAT and manifest._is_valid()
+        return manifest if is_ours else None
+
+    def _is_valid(self) -> bool:
+        """Return whether all fields have their types and are in range.
+
+        Texts are shown to users: they must be short and printable.
+        """
+        for name, value in self._asdict().items():
+            if name in TEXT_FIELDS:
+                valid = type(value) is str and len(value) <= MAX_TEXT and value.isprintable()
+            else:
+                valid = type(value) is int and 0 <= value < MAX_INT
+            if not valid:
+                return False
+        return self.slot <= 1 and 1 <= self.chunks <= MAX_CHUNKS and self.first <= self.last
 
 
 def manifest_key(slot: int) -> str:
