@@ -115,7 +115,7 @@ def serve(learns):
 def test_loaded_models_predict_without_numba(python: Callable[..., str], tmp_path: Path) -> None:
     """This holds with categories, crossed features and raw text, once machine code is cached."""
     code = f"directory = {str(tmp_path)!r}{SERVE_MODELS}"
-    python("-c", f"{code}serve(learns=True)", **WARM)
+    python("-c", f"{code}serve(learns=True)", timeout=600.0, **WARM)
     modules = imported_modules(python, f"{code}serve(learns=False)", **WARM)
     assert "streaml1.features.ngrams" in modules
     assert ("numba" in modules) == (not COMPILED)
