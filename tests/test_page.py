@@ -264,7 +264,7 @@ def test_state_of_a_run(tmp_path: Path, served: Served, eager: None) -> None:
     assert sum(final["reliability"]["counts"]) == 2500
     stream = final["stream"]
     assert stream["lag"] == [[0, 3], [7, 40]] and stream["waiting"] == 11
-    assert stream["figures"] == [["publications_total", 2.0]]
+    assert stream["figures"] == [["drifts_total", 0.0], ["publications_total", 2.0]]
     assert stream["rejected"]["total"] == 1 and len(stream["rejected"]["last"]) == 1
     assert stream["rejected"]["last"][0]["place"].endswith(":1601")
 
@@ -666,7 +666,14 @@ def test_page_of_a_log(tmp_path: Path) -> None:
         {"event": "run_begins", "message": "the run resumes: t: M", "examples": 5, "resumed": True},
         {"event": "example_refused", "place": "t/0@7", "reason": "invalid label 7"},
         {"event": "checkpoint_saved", "examples": 9},
-        {"event": "line", "examples": 10, "loss": 0.5, "constant_loss": 0.7, "seconds": 2.0},
+        {
+            "event": "line",
+            "examples": 10,
+            "loss": 0.5,
+            "constant_loss": 0.7,
+            "seconds": 2.0,
+            "drifts": [{"since": 7, "examples": 8}],
+        },
         {"event": "run_ends"},
     ]
     path = tmp_path / "log.jsonl"
@@ -675,7 +682,8 @@ def test_page_of_a_log(tmp_path: Path) -> None:
     found = {name: json.loads(data) for name, data in page.sections().items()}
     assert found["run"]["title"] == "t: M" and not found["run"]["explains"]
     assert found["loss"]["marks"] == [
-        {"kind": "checkpoint", "examples": 9}, {"kind": "restart", "examples": 5}
+        {"kind": "checkpoint", "examples": 9}, {"kind": "drift", "examples": 7},
+        {"kind": "restart", "examples": 5},
     ]  # fmt: skip
     assert found["stream"]["rejected"]["reasons"] == [["invalid label 7", 1]]
     assert found["tiles"]["per_second"] == 5.0 and found["tiles"]["better"] == pytest.approx(2 / 7)

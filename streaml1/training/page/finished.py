@@ -47,6 +47,8 @@ class FinishedRun:
         event = record.get("event")
         if event is None or event == "line":
             self.lines.append(record)
+            for drift in record.get("drifts") or []:
+                self._mark("drift", {"examples": drift.get("since")})
         elif event == "run_begins":
             self.title = str(record.get("message", "")).partition(": ")[2] or self.title
             if record.get("resumed"):

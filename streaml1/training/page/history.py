@@ -43,7 +43,7 @@ class Point(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """An event of a run: "checkpoint", "restart", "publication" or "pass"."""
+    """An event of a run: "checkpoint", "restart", "publication", "pass" or "drift"."""
 
     kind: str
     examples: int

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from streaml1.core.atomic_write import open_atomic
+from streaml1.training.drift import Drift
 from streaml1.training.metrics_server import MetricsObserver
 from streaml1.training.observers import Batch, Observer, Rejected, RunStart, SavedCheckpoint
 from streaml1.training.page.assets import single_file
@@ -133,6 +134,10 @@ class LivePage(Observer):
         """Mark a further pass."""
         assert self._start is not None
         self._marks.append(Mark("pass", self._start.report.examples))
+
+    def on_drift(self, drift: Drift, action: str) -> None:
+        """Mark where the loss rose."""
+        self._marks.append(Mark("drift", drift.since))
 
     def on_rejected(self, rejected: Rejected) -> None:
         """Count a rejected example."""

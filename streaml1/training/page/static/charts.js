@@ -60,6 +60,7 @@ const Charts = (() => {
     checkpoint: (ctx, x, box, px) => { ctx.fillStyle = color("grey"); triangle(ctx, x, box.top + box.height, 3 * px); },
     publication: (ctx, x, box, px) => { ctx.fillStyle = color("green"); triangle(ctx, x, box.top, -3 * px); },
     restart: (ctx, x, box, px) => { ctx.fillStyle = color("red"); ctx.fillRect(x - px, box.top, 2 * px, box.height); },
+    drift: (ctx, x, box, px) => { ctx.fillStyle = color("orange"); ctx.fillRect(x - px, box.top, 2 * px, box.height); },
     pass: (ctx, x, box, px) => { ctx.fillStyle = color("blue"); ctx.fillRect(x, box.top, px, box.height); },
   };
 
