@@ -71,7 +71,7 @@ def as_frame(X: Any) -> Any:
     """
     if not is_stream(X):
         return X
-    if type(X).__module__.startswith("polars."):
+    if _library(X) == "polars":
         return X.collect()
     if hasattr(type(X), "collect"):
         raise TypeError(f"X is a {type(X).__name__}, which holds no rows yet; collect() it first")
@@ -130,9 +130,14 @@ def _table(X: Any) -> Any:
     """Convert a frame to a pyarrow.Table; the index of a pandas frame is left out."""
     import pyarrow
 
-    if type(X).__module__.startswith("pandas."):
+    if _library(X) == "pandas":
         return pyarrow.Table.from_pandas(X, preserve_index=False, nthreads=1)
     return pyarrow.table(X)
+
+
+def _library(X: Any) -> str:
+    """Return the package that defines the class of X; pandas says "pandas" or "pandas.core..."."""
+    return type(X).__module__.partition(".")[0]
 
 
 def _pyarrow() -> Any:
@@ -145,7 +150,7 @@ def _pyarrow() -> Any:
 
 def _has_texts(X: Any) -> bool:
     """Return whether a frame of pandas, polars or pyarrow has columns of text, and str names."""
-    library = type(X).__module__.partition(".")[0]
+    library = _library(X)
     if library == "pandas":
         names, types = list(X.columns), list(X.dtypes)
         if any(hasattr(kind, "fill_value") for kind in types):  # a sparse column
