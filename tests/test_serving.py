@@ -555,7 +555,7 @@ def _children(pid: int) -> list[str]:
     ("arguments", "sentence"),
     [
         (["missing.model"], "missing.model does not exist"),
-        (["{m}", "--listen", "x"], "--listen must be a port (9100) or HOST:PORT, got x"),
+        (["{m}", "--listen", "x"], "--listen must be a port (8490) or HOST:PORT, got x"),
         (["{m}", "{m}"], "two models have the name 'm'"),
         (["=m"], "'=m' is no model"),
         (["{m}", "--listen", "1.2.3.4:80"], "cannot listen at 1.2.3.4:80"),

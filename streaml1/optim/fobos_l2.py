@@ -157,7 +157,8 @@ class FobosL2(RuleState, FobosL2State):
         if pull == 0.0:
             return
         max_drift = MAX_DRIFT * c.N
-        if c.N < 0.0 or c.drift > max_drift * max_drift:
+        # The square may overflow, too.
+        if c.N < 0.0 or c.drift == math.inf or c.drift > max_drift * max_drift:
             renormalize(self)
         norm = c.s * math.sqrt(c.N)
         if norm <= pull:
