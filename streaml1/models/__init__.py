@@ -57,7 +57,8 @@ def _restored(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | P
     name, params, state = content
     modules = modules_of_classes()
     if name not in modules:
-        raise ModelFileError(f"{path} holds a {name}, which this version of streaml1 does not know")
+        what = name if name.isidentifier() and len(name) < 80 else "model"
+        raise ModelFileError(f"{path} holds a {what}, which this version of streaml1 does not know")
     kind = import_attribute(__name__, modules, name)
     try:
         return kind._from_file(params, state)

@@ -227,7 +227,9 @@ class FobosL2(RuleState, FobosL2State):
         )
         ensure(c.drift >= 0.0, "the drift is out of range")
         N = math.fsum((self.u * self.u).tolist())
-        ensure(abs(c.N - N) <= 8.0 * math.sqrt(c.drift) + 1e-15 * N, f"N={c.N} should be {N}")
+        error = 8.0 * math.sqrt(c.drift) + 1e-15 * N
+        ensure(abs(c.N - N) <= error, f"N={c.N} should be {N}")
+        ensure(abs(c.N_low) <= error, f"N_low={c.N_low} is more than a rounding error of N")
 
     @staticmethod
     def start(d: int, strength: float) -> FobosL2:
