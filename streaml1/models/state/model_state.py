@@ -356,7 +356,7 @@ class ModelState(BatchLearner):
             If the parts of the state contradict each other or the parameter `hash_bits`.
         """
         names = state["names"]
-        known = {"rule", "names", "online", "forgotten", "arrays"}
+        known = {"rule", "names", "online", "forgotten", "arrays", "made"}
         ensure(set(state) <= known, "an unknown part")
         ensure((names["kind"] == "hashed") == (hash_bits is not None), "names are hashed, or not")
         ensure(hash_bits is None or names["bits"] == hash_bits, "names have other hash bits")
