@@ -115,10 +115,15 @@ class _CheckedFiles(caching.IndexDataCacheFile):
         return overloads if (version, stamp) == (self._version, self._source_stamp) else {}
 
     def _save_data(self, name: str, data: Any) -> None:
-        self._save(self._data_path(name), data)
+        path = self._data_path(name)
+        self._save(path, data)
+        caching._cache_log("[cache] data saved to %r", path)  # with NUMBA_DEBUG_CACHE
 
     def _load_data(self, name: str) -> Any:
-        return self._load(self._data_path(name))
+        path = self._data_path(name)
+        data = self._load(path)
+        caching._cache_log("[cache] data loaded from %r", path)
+        return data
 
     def remove(self) -> None:
         """Remove the index and all data, or what is in their place."""
