@@ -142,8 +142,8 @@ def test_what_cannot_be_inspected(args: list[str], message: str) -> None:
 
 # Commands without --categorical
 
-ROWS = [(k % 2, f"s{k % 3}", k % 5 or "NULL", k * 7 % 13, 1764000000 + k) for k in range(60)]
-CLICKS = "click,site,ad,n,ts\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS)
+SHOWN = [(k % 2, f"s{k % 3}", k % 5 or "NULL", k * 7 % 13, 1764000000 + k) for k in range(60)]
+CLICKS = "click,site,ad,n,ts\n" + "".join(",".join(map(str, row)) + "\n" for row in SHOWN)
 
 
 def models(*commands: list[str]) -> list[dict[str, float]]:
