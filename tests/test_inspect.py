@@ -172,6 +172,14 @@ def test_columns_of_text_are_categories() -> None:
     assert inferred == explicit and {"site=s0", "ad"} <= inferred.keys()
 
 
+def test_columns_of_numbers_with_some_words_are_no_categories() -> None:
+    rows = "".join(f"{k % 2},s{k % 3},{k * 7 % 13 if k % 10 else f'w{k}'}\n" for k in range(100))
+    Path("a.csv").write_text("click,site,n\n" + rows)
+    result = run("learn", "a.csv", "--target", "click", code=65)
+    assert "a.csv: categories: site; numbers: n;" in result.stderr
+    assert "a.csv:2: column 'n': 'w0' is not a number" in result.stderr
+
+
 def test_given_categories_are_the_only_ones() -> None:
     Path("a.csv").write_text(CLICKS)
     for given in ("", "ad"):

@@ -43,8 +43,11 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write
 
 
+STRICT = ["--target", "y", "--categorical", ""]  # words are no categories
+
+
 def run(command: str, *arguments: str) -> Result:
-    return CliRunner().invoke(cli, [*COMMANDS[command], "--target", "y", *arguments])
+    return CliRunner().invoke(cli, [*COMMANDS[command], *STRICT, *arguments])
 
 
 SHARES = [

@@ -83,13 +83,14 @@ def _features(name: str, reading: SourceOptions) -> list[ColumnSummary]:
 def _kinds(columns: Sequence[ColumnSummary]) -> str:
     """Say what the columns hold, in one line."""
     unusual = [column for column in columns if column.kind in ("id-like", "time-like")]
-    categories = [column for column in columns if column.holds_text]
+    categories = [column for column in columns if column.holds_text and column not in unusual]
     numbers = [column for column in columns if column not in categories and column not in unusual]
-    clauses = [f"categories: {_listed(categories)}"]
-    if numbers:
-        clauses.append(f"numbers: {_listed(numbers)}")
-    if unusual:
-        clauses.append(f"ids or times, which --ignore leaves out: {_listed(unusual)}")
+    kinds = {
+        "categories": categories,
+        "numbers": numbers,
+        "ids or times, which --ignore leaves out": unusual,
+    }
+    clauses = [f"{kind}: {_listed(listed)}" for kind, listed in kinds.items() if listed]
     return "; ".join([*clauses, "to choose, use --categorical (see streaml1 inspect)"])
 
 

@@ -67,7 +67,7 @@ class ColumnSummary:
     is_category
         Whether the column is of use as a category: it repeats words, even if only one.
     holds_text
-        Whether the column cannot be read as numbers, but for `words`.
+        Whether fewer than half of the values are numbers, not counting `words`.
     """
 
     name: str
@@ -121,7 +121,8 @@ def _summarize(name: str, position: int, cells: list[str], rules: CellRules) -> 
     missing = 1.0 - (len(present) / len(cells) if cells else 0.0)
     has_words = kind == "constant" and _number(present[0], rules) is None
     is_category = kind == "category" or has_words
-    holds_text = any(_number(cell, rules) is None for cell in set(present))
+    n_numbers = sum(_number(cell, rules) is not None for cell in present)
+    holds_text = 2 * n_numbers < len(present)
     return ColumnSummary(
         name, position, kind, missing, values, tuple(words), is_category, holds_text
     )
