@@ -5,7 +5,7 @@
 
 The run learns a stream of clicks: 3,000 sites, 500 ads whose effects drift, and one invalid label
 in 500. The cost is that of a learner of 200 examples per second: without a server, with a page that
-nobody has open, with an open one, and with one where somebody searches for rare names all the time.
+is not open, with an open one, and with one in which rare names are searched without a pause.
 """
 
 from __future__ import annotations

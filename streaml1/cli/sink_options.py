@@ -96,7 +96,7 @@ def share_observers(bad: str, max_share: float | None) -> list[Observer]:
         return []
     from streaml1.training.bad_share import MIN_REJECTED, BadShare
 
-    if max_share is None and bad == "skip":  # nobody chose the share: do not judge by a few
+    if max_share is None and bad == "skip":  # the default share: do not judge by a few
         return [BadShare(MAX_BAD_SHARE, MIN_REJECTED)]
     return [BadShare(MAX_BAD_SHARE if max_share is None else max_share)]
 

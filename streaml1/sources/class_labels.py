@@ -6,7 +6,7 @@ One rule for all formats, so that a model trained on one of them can read anothe
   ``07``, ``7.0``, ``+7`` and ``7e0`` are the class 7, with or without quotes.
 - Any other text is a class of its own, without the white space around it.
 - What stands for a missing value (``NaN``, ``NULL``, ``\N``, nothing), and what is a sign of a
-  damaged file, is rejected: it would silently become a class that nobody wants to predict.
+  damaged file, is rejected: it would silently become a class.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ class _Foreign(NamedTuple):
 _EXTRACT = "extract the files in it first"
 _EXPORT = "export it as CSV or JSON lines first"
 _COLUMNS = "read it as a data frame in Python, or export it as CSV"
+_ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
 _DECODE = "convert it to UTF-8 first, as with iconv"
 
 _FOREIGN = [
@@ -67,9 +68,9 @@ _FOREIGN = [
     _Foreign("compressed by lzop", "decompress it first, as with lzop -d", b"\x89LZO\x00"),
     _Foreign("compressed by compress", "decompress it first, as with gzip -d", b"\x1f\x9d"),
     # The byte after PAR1 begins the header of a page or the footer, both in Thrift.
-    _Foreign("a Parquet file", _COLUMNS, b"PAR1\x15"),
+    _Foreign("a Parquet file", _ARROW, b"PAR1\x15"),
     _Foreign("an encrypted Parquet file", _COLUMNS, b"PARE"),
-    _Foreign("an Arrow file", _COLUMNS, b"ARROW1\x00"),
+    _Foreign("an Arrow file", _ARROW, b"ARROW1\x00"),
     _Foreign("an Arrow stream", _COLUMNS, b"\xff\xff\xff\xff"),
     _Foreign("an Avro file", _EXPORT, b"Obj\x01"),
     _Foreign("an HDF5 file", _COLUMNS, b"\x89HDF\r\n\x1a\n"),
