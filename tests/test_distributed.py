@@ -24,7 +24,7 @@ from streaml1.distributed import (
     RayExecutor,
     TaskFailed,
 )
-from streaml1.training import evaluate, predictions
+from streaml1.training import Observer, evaluate, predictions
 
 
 def as_svmlight(n_lines: int, first: int = 0) -> str:
@@ -165,6 +165,35 @@ def test_command(parts: list[str], tmp_path: Path) -> None:
     assert f"{line.loss:.4f}" in result.output and "* smallest loss" in result.output
     assert len(report.read_text().splitlines()) == 2
     assert state(streaml1.load(best), tmp_path) == state(model, tmp_path)
+
+
+def test_command_ends_if_too_many_examples_are_rejected(parts: list[str]) -> None:
+    bad = "".join("x 3:1\n" if k % 4 == 0 else f"{k % 2} 3:1\n" for k in range(200))
+    Path(parts[0]).write_text(bad)
+    command = ["sweep", parts[0], "--workers", "1", "--model", "ftrl", "--bad", "skip"]
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 65 and "were rejected, more than the maximum" in result.output
+    result = CliRunner().invoke(cli, [*command, "--most-bad", "0.5"])
+    assert result.exit_code == 0, result.output
+
+
+class Limit(Observer):
+    """Ends a run that learns more than one batch of 5 examples."""
+
+    essential = True
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def on_batch(self, batch: Any) -> None:
+        self.n += batch.hi - batch.lo
+        assert self.n <= 5
+
+
+def test_each_run_has_observers_of_its_own() -> None:
+    models, limit = [streaml1.FTRLClassifier() for _ in range(3)], Limit()
+    results = distributed.sweep(models, [({1: 1.0}, True)] * 5, observers=[limit])
+    assert [swept.report.examples for swept in results] == [5, 5, 5] and limit.n == 0
 
 
 @pytest.mark.parametrize(

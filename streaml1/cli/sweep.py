@@ -23,6 +23,7 @@ from streaml1.cli.options import (
 from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.parameter_options import list_of_learners, parameter_options
 from streaml1.cli.program import CommandError, cli
+from streaml1.cli.sink_options import share_observers
 from streaml1.cli.text_tables import text_table
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def sweep(
     source: str | list[str],
     limit: int | None,
     bad: str,
+    most_bad: float | None,
     passes: int,
     workers: int | None,
     dask: str | None,
@@ -134,7 +136,7 @@ def sweep(
     with _executor(workers, dask, ray, len(models)) as executor:
         results = sweep(
             models, source, executor=executor, progress=_show_progress, limit=limit, bad=bad,
-            passes=passes, source_options=reading,
+            passes=passes, source_options=reading, observers=share_observers(bad, most_bad),
         )  # fmt: skip
     if not any(swept.report.lines for swept in results):
         shown = source if isinstance(source, str) else source[0]

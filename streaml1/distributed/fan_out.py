@@ -227,7 +227,8 @@ def _run(
 
 
 def _learn(model: Any, source: Any, options: dict[str, Any]) -> tuple[Model, Report]:
-    model = deepcopy(model)  # without a process of its own, the caller's model would learn
+    # Run inline, the caller's model would learn, and observers would count the runs together.
+    model, options = deepcopy(model), deepcopy(options)
     return model, training.progressive(model, source, **options)
 
 
