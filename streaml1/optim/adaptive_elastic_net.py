@@ -41,7 +41,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.structures.soft_threshold import soft_threshold
 from streaml1.optim.update_rule import renormalize, weight
@@ -181,7 +181,7 @@ class AdaptiveElasticNet(RuleState, AdaptiveElasticNetState):
             for value in (c[name], c[f"{name}_now"]):
                 ensure(0.0 <= value < math.inf, f"{name} is out of range")
         ensure(min(c.delta, c.delta_now) > 0.0, "delta is out of range")
-        ensure(c.t >= 0 and abs(c.g) < MAX_WEIGHT, "t or g is out of range")
+        ensure(0 <= c.t < MAX_STEPS and abs(c.g) < MAX_WEIGHT, "t or g is out of range")
         ensure(np.all(np.abs(v) < MAX_WEIGHT), "a weight is out of range")
         ensure(np.all((n >= 0.0) & (n < MAX_NUMBER)), "an n is out of range")
         ensure(np.all((t >= 0) & (t <= c.t)), "the step of a slot is out of range")

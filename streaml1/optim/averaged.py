@@ -46,7 +46,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import RuleState, slot_fields
+from streaml1.optim.rule_state import MAX_STEPS, RuleState, slot_fields
 from streaml1.optim.structures import alive_intervals
 from streaml1.optim.structures.running_averages import (
     MAX_SUM,
@@ -264,7 +264,7 @@ class Averaged(RuleState):
         super().check()
         self.plain().check()
         m = self.mean[0]
-        ensure(m.t >= 0, f"t={m.t} is negative")
+        ensure(0 <= m.t < MAX_STEPS, f"t={m.t} is out of range")
         ensure(abs(m.b_sum) <= MAX_SUM, f"the sum of the intercepts, {m.b_sum}, is out of range")
         ensure(np.all(np.isfinite(self.sums)), "a sum is not finite")
         ensure(np.all(np.abs(self.totals()) < MAX_SUM), "a sum is out of range")

@@ -236,10 +236,28 @@ class EG(RuleState, EGState):
         if c.two:
             shares += np.exp(-x[self.seen_mask()] - m)
         Z = shares.sum() + (c.d - c.touched) * (1.0 + c.two) * math.exp(-m)
+        self._check_shares()
         log_Z = math.log(c.Z) + c.M * math.log(2.0)
         ensure(
             abs(log_Z - m - math.log(Z)) < 1e-9 + 1e-14 * abs(m), "Z is not the sum of the shares"
         )
+
+    def _check_shares(self) -> None:
+        """Raise AssertionError unless differences and shared numbers follow from theta and M."""
+        c = self.clock[0]
+        one = math.pow(2.0, max(-1000.0, -c.M)) if c.M >= 0.0 else 0.0
+        ensure(c.one == one and c.four == c.two * 4.0 * one * one, "a share of 0 does not match M")
+        ensure(c.twice_M == int(2.0 * min(2000.0, max(-2000.0, c.M))), "twice_M does not match M")
+        ensure(c.Z > 0.0 and abs(c.scale * c.Z / c.R - 1.0) < 1e-9, "the scale is not R / Z")
+        theta, difference = self.theta[:-2:2], self.theta[1:-2:2]
+        # The shares are clipped as `exp_pair` clips them.
+        up = np.exp2(np.clip((np.abs(theta) if c.two else theta) * LOG2E - c.M, -1000.0, 860.0))
+        down = c.two * np.exp2(np.clip(-np.abs(theta) * LOG2E - c.M, -1000.0, 860.0))
+        expected = np.copysign(up - down, theta) if c.two else up - one
+        expected[np.abs(theta) <= TOUCHED] = 0.0
+        error = np.abs(difference - expected)
+        tolerance = 1e-9 * (up + down) + 1e-13 * (1.0 + abs(c.M)) * (up + one) + 2.0**-990
+        ensure(np.all(error <= tolerance), "a difference does not match its theta")
 
     @staticmethod
     def start(d: int, radius: float, n_features: int, nonnegative: bool) -> EG:

@@ -59,7 +59,7 @@ from streaml1.core.simd import (
     zero_first,
 )
 from streaml1.core.types import Bools, Floats, Records
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import LOW, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.structures.soft_threshold import soft_threshold, stepped
 from streaml1.optim.update_rule import renormalize
@@ -254,7 +254,7 @@ class ElasticNet(RuleState, ElasticNetState):
         c = self.clock[0]
         ensure(MIN_P <= c.P <= 1.0, f"P={c.P} is out of range")
         ensure(A_START <= c.A and c.A * c.P < MAX_WEIGHT, f"A={c.A} is out of range")
-        ensure(abs(c.A_low) <= c.A, f"A_low={c.A_low} is out of range")
+        ensure(abs(c.A_low) <= LOW * c.A, f"A_low={c.A_low} is out of range")
         ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
         ensure(c.sgd in (0, 1), f"sgd={c.sgd} is not a flag")
         ensure(np.all(np.abs(self.u) < MAX_WEIGHT / MIN_P), "an entry of u is out of range")

@@ -67,6 +67,7 @@ from streaml1.core.simd import (
 )
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim.rule_state import (
+    LOW,
     Ledger,
     PerSlot,
     RuleState,
@@ -413,13 +414,15 @@ class ElasticNetStamps(RuleState, ElasticNetStampsState):
         ensure(np.all(np.abs(self.slots["w"]) < MAX_WEIGHT), "a weight is out of range")
         ensure(MIN_P <= c.P <= 1.0, f"P={c.P} is out of range")
         ensure(c.B >= 0.0 and c.B_l1 * c.B * c.P < MAX_WEIGHT, f"B={c.B} is out of range")
-        ensure(abs(c.B_low) <= c.B, f"B_low={c.B_low} is out of range")
+        ensure(abs(c.B_low) <= LOW * c.B, f"B_low={c.B_low} is out of range")
         ensure(1.0 / (1.0 + c.B_l2 * c.B) == c.P, "P does not match B")
         ensure(0.0 <= c.a <= 1.0 and 0.0 <= c.eta < math.inf, "eta or a is out of range")
         ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
         ensure(c.sgd in (0, 1) and c.even in (0, 1), "sgd or even is not a flag")
         ensure(1 <= c.budget <= MAX_BUDGET, f"budget={c.budget} is out of range")
         ensure(not c.even or c.now <= MAX_EQUAL_STEPS, "too many equal steps")
+        last_B = float(self._B_at(np.array([c.now], psi.dtype))[0])
+        ensure(abs(last_B - c.B) <= LOW * c.B, f"B={c.B} should be {last_B}")
         B = self._B_at(psi[psi > 0])
         ensure(np.all((B >= 0.0) & (B <= c.B)), "B is out of range at a stamp")
 

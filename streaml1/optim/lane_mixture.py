@@ -101,7 +101,7 @@ from streaml1.core.simd import (
 )
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import add_size, scaled
 from streaml1.optim.structures.lane_clock import (
     CLOCK,
@@ -614,7 +614,12 @@ class LaneMixture(RuleState, LaneMixtureState):
         c, table = self.clock[0], self.table.reshape(ROWS, LANES)
         slots = self.slots.reshape(-1, WIDTH)
         ensure(np.all(np.isfinite(table)) and np.all(np.isfinite(slots)), "a number is not finite")
-        ensure(c.n >= 0 and c.sgd in (0, 1), "the number of steps or a flag is out of range")
+        ensure(
+            0 <= c.n < MAX_STEPS and c.sgd in (0, 1),
+            "the number of steps or a flag is out of range",
+        )
+        for name in CLOCK.names or ():
+            ensure(math.isfinite(c[name]), f"{name} is not finite")
         for name in ("sample_weights", "norms", "scaled_norms", "deviations", "risk", "squares"):
             ensure(0.0 <= c[name] < math.inf, f"the sum of {name} is out of range")
         ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")

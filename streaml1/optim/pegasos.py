@@ -53,7 +53,7 @@ from streaml1.core.simd import (
     sub,
 )
 from streaml1.core.types import Bools, Floats, Ints, Records
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, new_state
+from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, new_state
 from streaml1.optim.update_rule import renormalize
 
 __all__ = ["CLOCK", "MARK", "Pegasos", "advance", "is_stale"]
@@ -236,10 +236,11 @@ class Pegasos(RuleState, PegasosState):
         c = self.clock[0]
         ensure(np.all(np.abs(self.u) < MAX_NUMBER), "an entry of u is out of range")
         ensure(MIN_S <= c.s <= 1.0, f"s={c.s} is out of range")
-        ensure(c.t >= 0 and 0.0 < c.l2 < math.inf, "t or l2 is out of range")
+        ensure(0 <= c.t < MAX_STEPS and 0.0 < c.l2 < math.inf, "t or l2 is out of range")
         ensure(c.project in (0, 1) and c.drift >= 0.0, "project or the drift is out of range")
         N = math.fsum((self.u * self.u).tolist())
         ensure(abs(c.N - N) <= c.drift + 1e-11 * N, f"N={c.N} should be {N}")
+        ensure(abs(c.N_low) <= c.drift + 1e-11 * N, f"N_low={c.N_low} is no rounding error")
 
     @staticmethod
     def start(d: int, l2: float, project: bool) -> Pegasos:

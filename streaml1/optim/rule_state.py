@@ -43,6 +43,8 @@ from streaml1.core.types import Bools, Ints
 from streaml1.optim.structures.slot_arrays import grown, moved, zeros
 
 __all__ = [
+    "LOW",
+    "MAX_STEPS",
     "Index",
     "Ledger",
     "PerRow",
@@ -55,6 +57,12 @@ __all__ = [
     "new_state",
     "slot_fields",
 ]
+
+MAX_STEPS = 2**60
+"""Bound of numbers of steps in a model file, far below where the next step would overflow."""
+
+LOW = 1e-9
+"""Bound of the rounding error of a running sum in units of the sum, in a model file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,6 +406,9 @@ class RuleState:
                 ensure(len(array) == n, f"{name} must have {n} elements, got {len(array)}")
             elif isinstance(field, Ledger):
                 ensure(len(array) == field.n, f"{name} must have {field.n} elements")
+                for column in (array[key] for key in dtype.names) if dtype.names else (array,):
+                    is_nan = column.dtype.kind == "f" and np.isnan(column).any()
+                    ensure(not is_nan, f"{name} has a NaN")
 
 
 Rule = TypeVar("Rule", bound=RuleState)

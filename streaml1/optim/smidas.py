@@ -36,7 +36,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early, stack_buffer
 from streaml1.core.types import Bools, Floats, Ids, Ints, Records
 from streaml1.core.vecmath import is_small_int, multiply_powers, power
-from streaml1.optim.rule_state import Index, Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import LOW, Index, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures import pnorm_moments
 from streaml1.optim.structures.pnorm_moments import CHUNK, NORM, TERMS
 from streaml1.optim.update_rule import renormalize, weight
@@ -211,7 +211,7 @@ class SMIDAS(RuleState, SMIDASState):
         super().check()
         c = self.clock[0]
         ensure(A_START <= c.A < MAX_WEIGHT, f"A={c.A} is out of range")
-        ensure(abs(c.A_low) <= c.A, f"A_low={c.A_low} is out of range")
+        ensure(abs(c.A_low) <= LOW * c.A, f"A_low={c.A_low} is out of range")
         ensure(0.0 <= c.l1 < math.inf, f"l1={c.l1} is out of range")
         u = np.abs(self.u)
         ensure(np.all(u < MAX_WEIGHT), "an entry of u is out of range")

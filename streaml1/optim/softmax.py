@@ -44,6 +44,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim.rule_state import (
+    LOW,
     Ledger,
     PerRow,
     RuleState,
@@ -413,7 +414,7 @@ class Softmax(RuleState, SoftmaxState):
         ensure(self.b.shape == self.scratch.shape == (o.width,), "b or scratch has a wrong length")
         ensure(MIN_P <= o.P <= 1.0, f"P={o.P} is out of range")
         ensure(A_START <= o.A and o.A * o.P < MAX_WEIGHT, f"A={o.A} is out of range")
-        ensure(abs(o.A_low) <= o.A, f"A_low={o.A_low} is out of range")
+        ensure(abs(o.A_low) <= LOW * o.A, f"A_low={o.A_low} is out of range")
         ensure(
             0.0 <= o.strength < math.inf and 0.0 <= o.l2 < math.inf, "a strength is out of range"
         )

@@ -36,7 +36,7 @@ from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import LOW, MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.update_rule import renormalize
 
@@ -178,8 +178,8 @@ class TruncatedGradient(RuleState, TruncatedGradientState):
         super().check()
         c, v, a = self.clock[0], self.slots["v"], self.slots["a"]
         ensure(A_START <= c.A < MAX_WEIGHT, f"A={c.A} is out of range")
-        ensure(abs(c.A_low) <= c.A, f"A_low={c.A_low} is out of range")
-        ensure(c.t >= 0 and c.period >= 1, "t or the period is out of range")
+        ensure(abs(c.A_low) <= LOW * c.A, f"A_low={c.A_low} is out of range")
+        ensure(0 <= c.t < MAX_STEPS and c.period >= 1, "t or the period is out of range")
         ensure(0.0 <= c.gravity < math.inf, "the gravity is out of range")
         ensure(c.theta >= 0.0 and c.threshold >= 0.0, "the threshold is out of range")
         ensure(np.all(np.abs(v) < MAX_WEIGHT), "a weight is out of range")

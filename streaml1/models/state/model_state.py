@@ -27,6 +27,7 @@ from streaml1.models.state import predictor
 from streaml1.models.state.batch_learning import BatchLearner
 from streaml1.models.state.predictor import MAX_DICT_FEATURES, is_copied
 from streaml1.optim import loop
+from streaml1.optim.rule_state import MAX_STEPS
 
 __all__ = ["ModelState"]
 
@@ -387,7 +388,7 @@ class ModelState(BatchLearner):
             "the online record has the wrong dtype or shape",
         )
         o = self.online[0]
-        ensure(o.t >= 0, f"t is {o.t}, below 0")
+        ensure(0 <= o.t < MAX_STEPS, f"t={o.t} is out of range")
         ensure(abs(o.b) < 1e150, f"the intercept is {o.b}")
         ensure(o.most >= 0 and o.cut >= 0, "most and cut must be >= 0")
         ensure(o.most or not o.held, "held is set without a limit")
