@@ -427,7 +427,10 @@ def no_hang() -> Iterator[None]:
 
 
 def use_model(random: Random, model: Any) -> None:
-    """Predict, learn, save and load."""
+    """Predict, learn, save and load.
+
+    What was learnt may be out of range, if the file said that it almost was.
+    """
     ints = random.random() < 0.5
     for _ in range(3):
         x = example(random, ints)
@@ -440,7 +443,12 @@ def use_model(random: Random, model: Any) -> None:
         model.learn_many(xs, [label_of(model, random) for _ in xs])
     assert len(model.predict_many(xs)) == 5
     assert len(model.weights) <= model.n_features_seen
-    restored = decode(model._encode(packed=False), "m")
+    try:
+        restored = decode(model._encode(packed=False), "m")
+    except ModelFileError:
+        with pytest.raises(AssertionError):
+            model._engine.check()
+        return
     assert repr(restored.weights) == repr(model.weights)
     data = restored._encode(packed=False)
     assert decode(data, "m")._encode(packed=False) == data

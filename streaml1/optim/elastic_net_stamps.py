@@ -417,7 +417,8 @@ class ElasticNetStamps(RuleState, ElasticNetStampsState):
         ensure(abs(c.B_low) <= LOW * c.B, f"B_low={c.B_low} is out of range")
         ensure(1.0 / (1.0 + c.B_l2 * c.B) == c.P, "P does not match B")
         ensure(0.0 <= c.a <= 1.0 and 0.0 <= c.eta < math.inf, "eta or a is out of range")
-        ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
+        for name in ("l1", "l2", "B_l1", "B_l2"):
+            ensure(0.0 <= c[name] < math.inf, f"{name} is out of range")
         ensure(c.sgd in (0, 1) and c.even in (0, 1), "sgd or even is not a flag")
         ensure(1 <= c.budget <= MAX_BUDGET, f"budget={c.budget} is out of range")
         ensure(not c.even or c.now <= MAX_EQUAL_STEPS, "too many equal steps")

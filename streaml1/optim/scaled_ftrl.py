@@ -67,6 +67,9 @@ CLOCK = np.dtype(
 )
 AUTO_ALPHA = 3.0
 MIN_MEAN = 1e-150
+
+MIN_SQUARES = 1e-290
+"""Lower bound of a sum of squares in a model file, unless it is 0."""
 MAX_NUMBER = 1e250
 
 
@@ -225,6 +228,7 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         names = ("alpha", "l1", "l1_now", "l2", "l2_now", "examples", "labels", "squares")
         for name in names:
             ensure(0.0 <= c[name] < math.inf, f"{name} is out of range")
+        ensure(not 0.0 < c.squares < MIN_SQUARES, "the sum of squares would make rates infinite")
         for sums in (self.clock, slots):
             ensure(np.all(np.abs(sums["theta"]) < MAX_NUMBER), "a theta is out of range")
             ensure(np.all((sums["n"] >= 0.0) & (sums["n"] < MAX_NUMBER)), "an n is out of range")
