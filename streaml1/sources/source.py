@@ -34,6 +34,7 @@ __all__ = [
     "number_label",
     "read_number",
     "read_weight",
+    "require_count",
     "shown",
 ]
 
@@ -47,6 +48,13 @@ returns to continue.
 `place` is where the example is, such as ``clicks.svm:7``. `number` counts the examples of the
 reading; it may be omitted if the place ends in ``:number``. `origin` is `Block.origin`.
 """
+
+
+def require_count(number: Any, what: str) -> int:
+    """Return a number of a position in a source; raise ValueError unless it is a count."""
+    if type(number) is not int or not 0 <= number < 2**62:
+        raise ValueError(f"the {what} of a position must be a count, got {shown(number)}")
+    return number
 
 
 class SourceError(ValueError):
@@ -163,7 +171,7 @@ class Numbered:
 
     def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
-        self._skipped = 0 if at is None else at["line"]
+        self._skipped = 0 if at is None else require_count(at["line"], "line")
         return {"line": self._skipped}
 
     def position(self) -> Any:

@@ -25,6 +25,7 @@ from streaml1.training.batches import LabelledBlock
 from streaml1.training.example_sources import ExampleBlock
 from streaml1.training.model_adapter import BatchFunction, learner_of
 from streaml1.training.report.sums import Sums
+from streaml1.training.saved_state import require_like, require_type
 
 __all__ = ["DEFAULT_EVERY", "HeldOut", "act_on_parts"]
 
@@ -172,7 +173,19 @@ class HeldOut:
         return facts, {"best_model": np.frombuffer(self._best, np.uint8)}
 
     def load_state_dict(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Continue the state of a checkpoint."""
+        """Continue the state of a checkpoint.
+
+        Raises
+        ------
+        ValueError
+            If it is not such a state.
+        """
+        counts = {name: facts[name] for name in ("every", "n_closed", "best_pass")}
+        require_like(counts, dict.fromkeys(counts, 0), "held-out rows")
+        require_like(facts["first_pass"], vars(Sums()), "held-out rows")
+        require_type(facts["best_loss"], float | None, "best_loss")
+        if "best_model" in arrays and arrays["best_model"].dtype != np.uint8:
+            raise ValueError("best_model does not consist of bytes")
         self.every = facts["every"]
         vars(self.first_pass).update(facts["first_pass"])
         self.n_closed, self.best_pass = facts["n_closed"], facts["best_pass"]

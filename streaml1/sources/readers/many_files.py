@@ -20,6 +20,7 @@ from streaml1.sources.source import (
     Reject,
     SourceError,
     check_block_size,
+    require_count,
 )
 
 __all__ = ["ManyFiles", "is_many", "list_files"]
@@ -388,6 +389,10 @@ class ManyFiles:
         if at is None:
             at = _position(_Before(), self.files[0], {"line": 0})
         before = _before(at)
+        for number in (at.get("line", 0), *before):
+            require_count(number, "number")
+        if before.part >= len(self.files):
+            raise ValueError(f"the part of a position must be below {len(self.files)}")
         if before.size != sum(map(_file_size, self.files[: before.part])):
             raise SourceError(
                 f"{self.name} does not match the checkpoint: the {before.part:,} files before "

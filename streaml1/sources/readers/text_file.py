@@ -21,7 +21,7 @@ from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.opening import decompressed, open_file
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, Parser
-from streaml1.sources.source import Block, Reject, SourceError, check_block_size
+from streaml1.sources.source import Block, Reject, SourceError, check_block_size, require_count
 from streaml1.text.parsed_rows import IntRows, NamedRows
 
 __all__ = ["TextSource"]
@@ -258,6 +258,9 @@ class TextSource:
     def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
         self._start = {"line": 0} if at is None else at
+        require_count(self._start["line"], "line")
+        if not isinstance(self._start.get("sha256"), str | None):
+            raise ValueError("the digest of a position must be a string")
         self._started_at, self._requested = self._start, self._start
         self._digest = hashlib.sha256()
         return self._start

@@ -47,6 +47,7 @@ from streaml1.sources.source import (
     SourceError,
     Unavailable,
     check_block_size,
+    require_count,
 )
 from streaml1.text.parsed_rows import IntRows
 
@@ -146,7 +147,7 @@ class RowsFile:
 
     def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position."""
-        self._skipped = 0 if at is None else at["example"]
+        self._skipped = 0 if at is None else require_count(at["example"], "example")
         return {"example": self._skipped}
 
     def position(self) -> Any:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from streaml1.core.rows import shown
 from streaml1.core.types import Model, SourcePosition
 from streaml1.sources.source import GROWING
 from streaml1.training.checkpoint import Checkpoint, CheckpointError, Checkpoints, require_model
+from streaml1.training.checkpoint.ownership import Unreadable
 from streaml1.training.observers import Observers, SavedCheckpoint
 from streaml1.training.report import Report
 
 __all__ = ["CheckpointManager", "ExtraState", "Progress"]
+
+
+_FOREIGN: tuple[type[Exception], ...] = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
+    *(TypeError, ValueError, struct.error),
+)
+"""What restoring an altered checkpoint raises."""
 
 
 class ExtraState(Protocol):
@@ -137,11 +147,19 @@ class CheckpointManager:
                 # "latest" of a topic moves: pin it, or the next run would start elsewhere.
                 self._save()
             return 0, 0
-        self._require_match(self._store.directory, found, report)
-        report.load_state_dict(*found.report)
-        if self._extra is not None:
-            self._extra.resume(found.extra)
-        self._source.begin(found.position)
+        try:
+            self._require_match(self._store.directory, found, report)
+            report.load_state_dict(*found.report)
+            if self._extra is not None:
+                self._extra.resume(found.extra)
+            self._source.begin(found.position)
+        except _FOREIGN as error:  # whoever writes a checkpoint writes its checksum, too
+            if hasattr(error, "exit_code"):
+                raise
+            raise Unreadable(
+                f"the latest checkpoint of {self._store.directory} was not written by streaml1; "
+                "use another directory"
+            ) from None
         self._progress = Progress(found.position, found.pass_index, found.learnt)
         return found.pass_index, found.learnt
 
@@ -152,12 +170,12 @@ class CheckpointManager:
                 self._require_same_files(directory, saved or [], current or [])
             elif current != saved:
                 raise CheckpointError(
-                    f"{directory} belongs to another source: its {name} is {saved!r}, that of "
-                    f"{self._source.name} is {current!r}; use another directory"
+                    f"{directory} belongs to another source: its {name} is {shown(saved)}, that of "
+                    f"{self._source.name} is {shown(current)}; use another directory"
                 )
         if found.report[0]["loss"] != report.loss:
             raise CheckpointError(
-                f"{directory} belongs to a run with loss {found.report[0]['loss']}, got "
+                f"{directory} belongs to a run with loss {shown(found.report[0]['loss'])}, got "
                 f"{report.loss}; use another directory"
             )
         if found.extra is not None and self._extra is None:

@@ -22,6 +22,7 @@ import logging
 import struct
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ from streaml1.training.checkpoint.ownership import (
     path_of,
 )
 from streaml1.training.report import Report
+from streaml1.training.saved_state import require_like, require_type
 
 __all__ = [
     "Checkpoint",
@@ -343,6 +345,13 @@ def _parse_body(body: bytes, path: Path) -> Checkpoint:
     starts = np.cumsum([_LENGTHS.size, *lengths]).tolist()
     text, model, archive = (body[lo:hi] for lo, hi in zip(starts[:-1], starts[1:], strict=True))
     header = json.loads(text)
+    require_type(header["identity"], dict[str, Any], "identity")
+    require_type(header["report"], dict[str, Any], "report")
+    counts = {name: header[name] for name in ("turn", "learnt")}
+    require_like(counts, {"turn": 0, "learnt": 0}, "the checkpoint")
+    with zipfile.ZipFile(io.BytesIO(archive)) as members:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members.infolist()):
+            raise ValueError("arrays are compressed, and may have any size")
     with np.load(io.BytesIO(archive), allow_pickle=False) as loaded:
         arrays = {name: loaded[name] for name in loaded.files}
     return Checkpoint(

@@ -15,6 +15,7 @@ All numbers are little-endian. The first byte is the kind of an entry:
 from __future__ import annotations
 
 import json
+import math
 import struct
 from array import array
 from collections.abc import Iterator
@@ -148,4 +149,9 @@ class Replay:
         elif self._scalar:
             [p] = array("d", p)
         id = json.loads(data[id_start:body_start])
+        if body_start > len(data) or type(id) not in (str, int):
+            raise ValueError("an entry of the log is incomplete")
+        numbers = array("d", data[_ITEM.size : id_start])
+        if any(map(math.isnan, (since, weight, *numbers))):
+            raise ValueError("an entry of the log has a NaN")
         return Entry(_KINDS[letter], seq, since, time, number, weight, p, id, data[body_start:])

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from streaml1.sources.kafka.records import Origin
 from streaml1.sources.readers.events import Event, parse_event
+from streaml1.training.checkpoint.ownership import Unreadable
 
 __all__ = [
     "ExampleBody",
@@ -58,10 +59,13 @@ def decode_example(body: ExampleBody) -> PendingExample:
     if isinstance(body, tuple):
         return body
     place, _, raw = body.partition(b"\n")
-    parsed = parse_event(raw.decode(), timed=False)
-    assert parsed is not None
-    event = parsed[0]
-    return PendingExample(place.decode(), event.x, event.w)
+    try:
+        parsed = parse_event(raw.decode(), timed=False)
+        assert parsed is not None
+        event = parsed[0]
+        return PendingExample(place.decode(), event.x, event.w)
+    except (ValueError, AssertionError, RecursionError):
+        raise _foreign() from None
 
 
 def origin_of_example(body: ExampleBody) -> Origin | None:
@@ -83,4 +87,16 @@ def decode_label(body: LabelBody) -> PendingLabel:
     """Return the label of a body."""
     if isinstance(body, tuple):
         return body
-    return PendingLabel(*json.loads(body))
+    try:
+        y, w = json.loads(body)
+    except (ValueError, TypeError, RecursionError):
+        raise _foreign() from None
+    if not isinstance(y, str | int | float) or not isinstance(w, int | float | None):
+        raise _foreign()
+    return PendingLabel(y, w)
+
+
+def _foreign() -> Unreadable:
+    return Unreadable(
+        "the log of delayed labels has an entry that streaml1 did not write; use another directory"
+    )

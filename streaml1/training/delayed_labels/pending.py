@@ -24,6 +24,7 @@ from streaml1.training.delayed_labels.pending_table import (
 )
 from streaml1.training.delayed_labels.segment_log import SEGMENT_BYTES, SegmentLog, Segments
 from streaml1.training.delayed_labels.stream_clock import StreamClock
+from streaml1.training.saved_state import require_like, require_type
 
 __all__ = ["COUNTS", "PendingStore"]
 
@@ -196,13 +197,28 @@ class PendingStore:
         }
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Restore the state of a checkpoint."""
+        """Restore the state of a checkpoint.
+
+        Raises
+        ------
+        ValueError
+            If the state, or an entry of the log, was not written by streaml1.
+        """
         assert self._log is not None
+        require_type(state["segments"], list[list[int]], "segments")
+        require_type(state["needed"], list[list[list[int]]], "needed segments")
+        for segments in (state["segments"], *state["needed"]):
+            if any(len(segment) != 3 or min(segment) < 0 for segment in segments):
+                raise ValueError("a segment is out of range")
+        require_like(state["counts"], self.counts, "counts")
+        require_like({"seq": state["seq"]}, {"seq": 0}, "the state")
         replay = Replay(self._scalar)
         for segment, data in self._log.resume(state["segments"]):
             replay.add(data, segment)
         t = self.table
         for entry, segment in replay.pending():
+            if t.find(entry.id) >= 0:
+                raise ValueError("two pending items have the same id")
             slot = t.add(entry.id, entry.kind, entry.seq, entry.since, entry.time, entry.body)
             if entry.p is not None:
                 t.p[slot] = entry.p

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from streaml1.training.saved_state import require_type
+
 __all__ = ["StreamClock"]
 
 CONFIRMATIONS = 10
@@ -86,6 +88,8 @@ class StreamClock:
 
     def resume(self, state: dict[str, Any]) -> None:
         """Restore the state of another clock."""
+        require_type([state["now"], state["start"]], list[float | None], "the clock")
+        require_type(state["ahead"], list[float], "the clock")
         started = state["now"] is not None
         self.now, self.start = (state["now"], state["start"]) if started else (-math.inf, -math.inf)
         self._ahead = list(state["ahead"])

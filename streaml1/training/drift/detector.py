@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.types import Floats
-from streaml1.training.drift.adwin import AdaptiveWindow
+from streaml1.training.drift.adwin import MAX_BUCKETS, AdaptiveWindow
+from streaml1.training.saved_state import require_like
 
 __all__ = ["Drift", "DriftDetector"]
 
 WARM_UP = 1000
 """Examples before a loss without an upper bound has a scale: the mean loss of their second half."""
+
+
+MAX_ROWS = 40
+"""Rows of a window in a checkpoint, of 2^40 buckets or more: the last ones remain to be filled."""
 
 
 class Drift(NamedTuple):
@@ -159,12 +164,36 @@ class DriftDetector:
         }
 
     def load_state_dict(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Continue the state of a checkpoint."""
+        """Continue the state of a checkpoint.
+
+        Raises
+        ------
+        ValueError
+            If it is not such a state: the kernel takes positions from the counts.
+        """
+        require_like(facts, {"n_warm": 0, "scale": 0.0, "reported_at": 0}, "the detector")
+        _check_window(arrays, self.window)
         self.n_warm, self.scale = facts["n_warm"], facts["scale"]
         self.reported_at = facts["reported_at"]
         window = self.window
         window.counts[:], window.open[:] = arrays["drift_counts"], arrays["drift_open"]
         window.restore_buckets(arrays["drift_buckets"])
+
+
+def _check_window(arrays: Mapping[str, NDArray[Any]], window: AdaptiveWindow) -> None:
+    """Raise ValueError unless the arrays of a checkpoint are those of a window."""
+    counts, open_, buckets = (arrays[f"drift_{name}"] for name in ("counts", "open", "buckets"))
+    for array, like in ((counts, window.counts), (open_, window.open), (buckets, window.buckets)):
+        if array.dtype != like.dtype or array.ndim != 1:
+            raise ValueError("the window of the detector has another dtype or shape")
+    is_live = counts > 0
+    in_order = (is_live[:-1] | ~is_live[1:]).all() and not is_live[MAX_ROWS:].any()
+    if len(counts) != len(window.counts) or not in_order or counts.min() < 0:
+        raise ValueError("the rows of the window are out of order")
+    if counts.max() > MAX_BUCKETS or len(open_) != len(window.open):
+        raise ValueError("a row of the window is too long")
+    if not 0.0 <= open_[0] < window.bucket or not np.isfinite([*open_, *buckets]).all():
+        raise ValueError("a number of the window is out of range")
 
 
 def _smallest_poisson_loss(y: NDArray[Any]) -> Floats:

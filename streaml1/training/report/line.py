@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
-__all__ = ["Line", "line_after"]
+__all__ = ["LINE_TYPES", "Line", "line_after", "thinned"]
 
 MIN_STEP = 1000
+RECENT_LINES = 1000
 
 
 def line_after(examples: int, every: int | None) -> int:
@@ -30,6 +33,16 @@ def line_after(examples: int, every: int | None) -> int:
     """
     step = every or max(MIN_STEP, 10 ** (len(str(examples)) - 1))
     return examples - examples % step + step
+
+
+def thinned(lines: Sequence[Line]) -> list[Line]:
+    """Return at most 2,000 lines for a checkpoint: the last 1,000, and every k-th before them.
+
+    Checkpoints would grow without bound otherwise.
+    """
+    older, recent = lines[:-RECENT_LINES], lines[-RECENT_LINES:]
+    step = max(1, math.ceil(len(older) / RECENT_LINES))
+    return [*older[::step], *recent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +160,7 @@ class Line:
     def skewed(self) -> bool:
         """Whether the figures for skewed labels are present."""
         return self.auc is not None or self.normalised_entropy is not None
+
+
+LINE_TYPES: dict[str, Any] = get_type_hints(Line)
+"""The type of each field."""

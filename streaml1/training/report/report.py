@@ -21,7 +21,7 @@ from streaml1.core.types import Bools, Floats
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.drift import Drift, DriftDetector
 from streaml1.training.rejection_reasons import RejectionReasons
-from streaml1.training.report.line import Line
+from streaml1.training.report.line import LINE_TYPES, Line, thinned
 from streaml1.training.report.losses import (
     NAMES,
     baseline_predictions,
@@ -40,6 +40,7 @@ from streaml1.training.report.text_table import (
     report_columns,
 )
 from streaml1.training.report.window import WINDOW, Window
+from streaml1.training.saved_state import require_like, require_type
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,6 +58,10 @@ MAX_SKEWED_RATE = 0.1
 _LABEL_FIGURES = (
     "auc", "mean_prediction", "rate", "normalised_entropy", "calibration", "recent_calibration",
 )  # fmt: skip
+
+
+MAX_LABELS = 10**7
+"""Bound of the number of labels in a checkpoint: a run counts the weight of each."""
 
 
 class HeldOutState(Protocol):
@@ -544,7 +549,7 @@ class Report:
         """Return the state as (JSON values, arrays), for `load_state_dict`."""
         facts: dict[str, Any] = {
             "loss": self.loss,
-            "lines": [line.as_dict() for line in self.lines],
+            "lines": [line.as_dict() for line in thinned(self.lines)],
             "examples": self.examples,
             "refused": self.rejected,
             "all": vars(self._all),
@@ -570,7 +575,14 @@ class Report:
         return facts, arrays | {"p": self._window.p[:n], "y": self._window.y[:n]}
 
     def load_state_dict(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Continue another report; the time between the two does not count."""
+        """Continue another report; the time between the two does not count.
+
+        Raises
+        ------
+        ValueError
+            If the state was not written by a report of the same loss.
+        """
+        self._check_state(facts, arrays)
         self.lines = [Line(**line) for line in facts["lines"]]
         self.examples, self.rejected = facts["examples"], facts["refused"]
         vars(self._all).update(facts["all"])
@@ -598,6 +610,38 @@ class Report:
             self._window.n, self._window.ranked_at = facts["window"]
             n = len(arrays["p"])
             self._window.p[:n], self._window.y[:n] = arrays["p"], arrays["y"]
+
+    def _check_state(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        require_type(facts["lines"], list[dict[str, Any]], "lines")
+        for line in facts["lines"]:
+            for name, value in line.items():
+                require_type(value, LINE_TYPES[name], name)
+        for name in ("examples", "refused", "pass_number"):
+            require_like({name: facts.get(name, 1)}, {name: 0}, "the report")
+        for name in ("total", "seconds"):
+            require_type(facts[name], float, name)
+        require_like(facts["all"], vars(Sums()), "sums")
+        require_like(facts["recent"], vars(Sums()), "sums")
+        warnings, new_warnings = facts.get("warnings", ({}, []))
+        require_type(warnings, dict[str, str], "warnings")
+        require_type(new_warnings, list[str], "warnings")
+        for drift in facts.get("drifts", []):
+            require_like(drift, Drift(0, 0, 0.0, 0.0)._asdict(), "a drift")
+        known, weights = facts["labels"]
+        require_type(weights, list[float], "labels")
+        if type(known) is not int or not len(weights) <= known < MAX_LABELS:
+            raise ValueError("the number of labels is out of range")
+        quantile = facts.get("quantile", self._quantile.state.tolist())
+        require_type(quantile, list[float], "quantile")
+        if len(quantile) != len(self._quantile.state):
+            raise ValueError("the state of the quantile has another length")
+        if self._window is not None:
+            n, ranked_at = facts["window"]
+            require_like({"n": n, "ranked_at": ranked_at}, {"n": 0, "ranked_at": 0}, "the window")
+            p, y = arrays["p"], arrays["y"]
+            has_shape = p.shape == y.shape == (min(n, WINDOW),)
+            if not has_shape or p.dtype != np.float64 or y.dtype != bool or np.isnan(p).any():
+                raise ValueError("the recent predictions have another shape or dtype")
 
     # Text
 
