@@ -1,6 +1,6 @@
 """Crafted checkpoints and logs of delayed labels: whatever they say, a run resumes or is rejected.
 
-The checksums are right. A twentieth of `STREAML1_MUTATIONS` (default 2000) of each kind is tried.
+The checksums are right. A quarter of `STREAML1_MUTATIONS` (default 600) of each kind is tried.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def mutated_parts(random: Random, parts: Parts) -> Parts:
 def test_mutated_checkpoints(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     original: Original = request.getfixturevalue(kind)
     random, outcomes = Random(4), {"rejected": 0, "resumed": 0}
-    n = MUTATIONS // 20
+    n = MUTATIONS // 4
     for k in range(n):
         latest = original.copy(tmp_path / "kept")
         write_checkpoint(latest, mutated_parts(random, original.parts))
@@ -178,7 +178,7 @@ def mutate_log(random: Random, path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_mutated_logs_of_delayed_labels(delayed: Original, tmp_path: Path) -> None:
     random, outcomes = Random(5), {"rejected": 0, "resumed": 0}
-    n = MUTATIONS // 20
+    n = MUTATIONS // 4
     for k in range(n):
         delayed.copy(tmp_path / "kept")
         logs = [path for path in (tmp_path / "kept").rglob("*.log") if path.stat().st_size > 12]
@@ -240,3 +240,19 @@ def test_history_in_a_checkpoint_is_bounded(
     with contextlib.suppress(SourceError):
         resumed = progressive(new_model(), plain.source, checkpoint=tmp_path / "kept", every=2)
         assert [line.examples for line in resumed.lines] == examples
+
+
+@pytest.mark.parametrize("counts", [[9], [-1], [0, 3], [5] * 48])
+def test_crafted_windows_of_drift_are_rejected(
+    plain: Original, tmp_path: Path, counts: list[int]
+) -> None:
+    """The kernel of the detector takes positions from the counts of its rows."""
+    latest = plain.copy(tmp_path / "kept")
+    header, model, arrays = plain.parts
+    rows = np.zeros_like(arrays["drift_counts"])
+    rows[: len(counts)] = counts
+    buckets = np.zeros(4 * int(rows.clip(0).sum()))
+    changed = {**arrays, "drift_counts": rows, "drift_buckets": buckets}
+    write_checkpoint(latest, (header, model, changed))
+    with pytest.raises(CheckpointError, match="was not written by streaml1"):
+        progressive(new_model(), plain.source, checkpoint=tmp_path / "kept", every=10)

@@ -88,7 +88,8 @@ class StreamClock:
 
     def resume(self, state: dict[str, Any]) -> None:
         """Restore the state of another clock."""
-        require_type([state["now"], state["start"]], list[float | None], "the clock")
+        times = [state["now"], state["start"]]
+        require_type(times, list[float] if times[0] is not None else list[None], "the clock")
         require_type(state["ahead"], list[float], "the clock")
         started = state["now"] is not None
         self.now, self.start = (state["now"], state["start"]) if started else (-math.inf, -math.inf)
