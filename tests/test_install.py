@@ -63,7 +63,7 @@ def test_wheel_contents(distributions: Path) -> None:
         [metadata_name] = [name for name in names if name.endswith("METADATA")]
         metadata = archive.read(metadata_name).decode()
         [entry_points] = [name for name in names if name.endswith("entry_points.txt")]
-        assert "streaml1 = streaml1.cli:main" in archive.read(entry_points).decode()
+        assert "streaml1 = streaml1.__main__:main" in archive.read(entry_points).decode()
     sources = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "streaml1").rglob("*")

@@ -18,6 +18,7 @@ from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.sink_options import share_observers
+from streaml1.cli.termination import watchdog
 
 __all__ = ["convert"]
 
@@ -87,6 +88,7 @@ def _raising_at_sigterm(file: Path) -> Iterator[None]:
     def end(number: int, frame: object) -> None:
         raise CommandError(f"interrupted by SIGTERM; {file} was not written", 128 + number)
 
+    watchdog.stand_down()
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield

@@ -219,7 +219,8 @@ def learn(
     ):
         learner = learner_of(_resumed(store, load, first))
         regret_of = regret_observer(regret, learner)
-        prepare(learner)
+        with signals.compiling():
+            prepare(learner)
         missed: Unfinished | None = None
         checks = DataChecks()
         recent = None if save is None or late is not None else RecentExamples()

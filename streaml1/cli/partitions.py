@@ -19,6 +19,7 @@ from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import signal_before_broker, watching
 from streaml1.cli.signals import Signals
 from streaml1.cli.sink_options import sink_observers
+from streaml1.cli.termination import watchdog
 
 if TYPE_CHECKING:
     from streaml1.training.report import Line, Report
@@ -57,7 +58,7 @@ def learn_group(
     """Learn as a member of a consumer group until a signal, then print a summary and exit."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.sources.source import Unavailable
-    from streaml1.training import RunConfig
+    from streaml1.training import RunConfig, prepare
     from streaml1.training.checkpoint.ownership import list_files
     from streaml1.training.consumer_group import Group
     from streaml1.training.run import Unfinished
@@ -84,9 +85,13 @@ def learn_group(
         watching(metrics, stalled) as (_, watchers, _),
         signal_before_broker(signals),
     ):
+        learner = new_learner(source, model, task, given)
+        with signals.compiling():
+            prepare(learner)
+        watchdog.stand_down()
         place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))
         group = Group(
-            new_learner(source, model, task, given), source,
+            learner, source,
             RunConfig(
                 every=every, bad="skip" if bad == "dead-letter" else bad,
                 on_drift=options["on_drift"],

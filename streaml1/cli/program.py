@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import itertools
 import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -20,7 +18,9 @@ from streaml1.cli.messages import (
     report_problem,
     set_log_format,
 )
+from streaml1.cli.termination import Terminated, terminate_by_exception, watchdog
 from streaml1.core import exit_codes as exits
+from streaml1.core.logging import wants_json
 
 __all__ = ["CommandError", "Program", "cli", "main"]
 
@@ -30,6 +30,8 @@ CLOSED_PIPE = 128 + signal.SIGPIPE
 
 def main() -> NoReturn:
     """Run the command line."""
+    terminate_by_exception()
+    watchdog.start()
     try:
         cli.main(prog_name=PROGRAM)
     except SystemExit as end:
@@ -103,7 +105,7 @@ class Program(click.Group):
             error.show()
             code = error.exit_code
         except click.UsageError as error:
-            if _wants_json(given):  # click has not parsed --log if another option is wrong
+            if wants_json(given):  # click has not parsed --log if another option is wrong
                 set_log_format("json")
             where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
             code = error.exit_code
@@ -111,8 +113,9 @@ class Program(click.Group):
         except click.ClickException as error:
             code = error.exit_code
             report_problem(error.format_message(), "error", exit_code=code)
-        except click.Abort:
-            code = 128 + signal.SIGINT
+        except click.Abort as abort:
+            cause = abort.__cause__
+            code = 128 + (cause.number if isinstance(cause, Terminated) else signal.SIGINT)
             report_problem("interrupted", "error", exit_code=code)
         sys.exit(code or 0)
 
@@ -123,6 +126,9 @@ class Program(click.Group):
         except BrokenPipeError:
             abandon_output()
             ctx.exit(CLOSED_PIPE)
+        except Terminated as signaled:
+            report_problem("interrupted", "error", exit_code=128 + signaled.number)
+            ctx.exit(128 + signaled.number)
         except OSError as error:
             if exits.lacks_descriptors(error):
                 raise CommandError(
@@ -148,15 +154,6 @@ class Program(click.Group):
             if code is None:
                 raise
             raise CommandError(str(error), code) from None
-
-
-def _wants_json(args: Sequence[str]) -> bool:
-    """Return whether the arguments or the environment select JSON."""
-    form = os.environ.get("STREAML1_LOG", "")
-    for arg, following in itertools.pairwise([*args, ""]):
-        if arg == "--log" or arg.startswith("--log="):
-            form = following if arg == "--log" else arg.removeprefix("--log=")
-    return form == "json"
 
 
 def _no_room(error: OSError) -> CommandError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import click
 
 from streaml1.cli.messages import report_problem
+from streaml1.cli.termination import TERMINATING, end_now, watchdog
 from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
@@ -40,6 +41,18 @@ class Signals:
         self.number = 0
         self.unwritten: OSError | None = None
         self._reading = False
+        self._compiling = False
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """End the process at a signal inside the context: there is nothing to save yet."""
+        self._compiling = True
+        try:
+            if self.number:
+                end_now(self.number)
+            yield
+        finally:
+            self._compiling = False
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -47,8 +60,7 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-        handled = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+        handled = [n for n in TERMINATING if signal.getsignal(n) is not signal.SIG_IGN]
         before = [signal.signal(n, self._on_signal) for n in handled]
         try:
             yield
@@ -58,6 +70,8 @@ class Signals:
 
     def _on_signal(self, number: int, frame: object) -> None:
         self.number = number
+        if self._compiling:
+            end_now(number)
         if self._reading:
             raise _Interrupted
 
@@ -123,6 +137,7 @@ class Interruptible:
 
     def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
         while (block := self._signals.next_block(blocks, self._polls)) is not None:
+            watchdog.stand_down()
             yield block
             self._advance(len(block))
             del block  # frees its memory for the next block

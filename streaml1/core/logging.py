@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["JsonFormatter", "event", "json_line"]
+__all__ = ["JsonFormatter", "event", "json_line", "wants_json"]
 
 
 def event(name: str, **fields: Any) -> dict[str, Any]:
@@ -31,6 +33,15 @@ def json_line(level: str, name: str, message: str, fields: Mapping[str, Any]) ->
     record = {"time": now, "level": level, "event": name, "message": message, **fields}
     values = {key: _to_json(value) for key, value in record.items()}
     return json.dumps(values, allow_nan=False)
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """Return whether the arguments of the command line or the environment select JSON."""
+    form = os.environ.get("STREAML1_LOG", "")
+    for arg, following in itertools.pairwise([*args, ""]):
+        if arg == "--log" or arg.startswith("--log="):
+            form = following if arg == "--log" else arg.removeprefix("--log=")
+    return form == "json"
 
 
 class JsonFormatter(logging.Formatter):
