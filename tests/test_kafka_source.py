@@ -407,3 +407,27 @@ def test_poll_error_is_a_one_line_message(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(SourceError, match="^kafka://h/t cannot be read: .*checksum is wrong$"):
         progressive(learner, source)
     assert 0 < learner.n_iterations < 60 and consumer.closed
+
+
+def test_records_that_do_not_fit_into_memory_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class LargeRecords(Records):
+        def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Record]]:
+            if self.positions and max(self.positions.values()) > 0:
+                raise MemoryError
+            return super().poll(timeout_ms)
+
+        def assignment(self) -> set[TopicPartition]:
+            return {TopicPartition("t", 0)} if self.positions else set()
+
+        def highwater(self, partition: TopicPartition) -> int:
+            return 60
+
+        def close(self) -> None:
+            pass
+
+    consumer = LargeRecords({0: [Record(0, k, k, b"1 1:1") for k in range(60)]}, max_records=20)
+    monkeypatch.setattr(Topic, "consumer", lambda *args: consumer)
+    source = KafkaSource("kafka://h/t", until_end=True)
+    source._bounds = Bounds({0: 0}, {0: 60})
+    with pytest.raises(SourceError, match=r"^kafka://h/t: records do not fit .* t/0@\d+: read"):
+        progressive(ElasticNetClassifier(), source)

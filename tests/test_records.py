@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1.sources import SourceError
+from streaml1.sources.kafka import record_formats
+from streaml1.sources.kafka import records as records_module
 from streaml1.sources.kafka.record_formats import record_parser
 from streaml1.sources.kafka.records import RecordReader
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
@@ -341,3 +344,63 @@ def test_prefixes_of_json_are_reported(prefix: bytes, reason: str) -> None:
     blocks = reader.blocks(records, 10, lambda *fault: rejected.append(fault))
     assert [block.x for block in blocks] == [[{3: 1.0}]]
     assert [fault[:2] for fault in rejected] == [("t/0@0", reason)]
+
+
+def test_large_records_are_rejected_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_module, "MAX_RECORD", 12)
+    monkeypatch.setattr(records_module, "SHOWN_BYTES", 4)
+    result = read(b"1 1:1", b"1 1:1 2:1 3:1", b"0 2:1\n0 2:2")
+    assert result.y == [1.0, 0.0, 0.0]
+    assert result.rejected == [("t/0@1", b"1 1:")]
+    assert result.reasons == ["the record has 13 bytes, more than 12"]
+
+
+def test_records_of_too_many_lines_are_rejected_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records_module, "MAX_PIECES", 3)
+    value = b"1 1:1\n" * 4
+    result = read(b"1 1:1\n" * 3, value, b"0 1:1")
+    assert result.y == [1.0, 1.0, 1.0, 0.0]
+    assert result.rejected == [("t/0@1", value)]
+    assert result.reasons == ["the record has 4 lines, more than 3"]
+
+
+def test_arrays_of_too_many_elements_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_formats, "MAX_PIECES", 2)
+    value = b'[{"y":1,"x":{}},{"y":1,"x":{}},{"y":1,"x":{}}]'
+    result = read(value)
+    assert result.rejected == [("t/0@0", value)]
+    assert result.reasons == ["the record has 3 elements, more than 2"]
+
+
+def test_records_with_many_rejected_lines_are_rejected_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records_module, "MAX_REJECTED_LINES", 2)
+    bad = b"1 1:1\n1 x\n1 y\n1 z"
+    result = read(b"1 1:1\n1 x\n1 y", bad, b"0 1:1")
+    assert result.y == [1.0, 0.0]
+    assert result.rejected == [("t/0@0:2", b"1 x"), ("t/0@0:3", b"1 y"), ("t/0@1", bad)]
+    start = "3 lines of the record are rejected, more than 2; the first one: "
+    assert result.reasons[2].startswith(start)
+
+
+def test_poison_records_take_less_than_a_few_seconds() -> None:
+    values = b"\n" * 200_000_000, b"1 x\n" * 99_000, b"1 x\n" * 5_000_000
+    started = time.process_time()
+    result = read(*values, b"1 1:1")
+    assert result.y == [1.0]
+    assert [place for place, *_ in result.rejected] == ["t/0@0", "t/0@1", "t/0@2"]
+    assert time.process_time() - started < 10.0
+
+
+@given(topics(), st.integers(1, 5), st.integers(1, 40))
+def test_limits_of_bytes_keep_order(records: list[Record], size: int, limit: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records_module, "MAX_RECORD", limit)
+        parts = list(records_module._parts(records, size))
+    assert [record for part in parts for record in part] == records
+    for part in parts:
+        assert len(part) <= size
+        assert len(part) <= 1 or sum(len(record.value or b"") for record in part) <= limit

@@ -26,6 +26,9 @@ from streaml1.sources.source import SourceError
 
 __all__ = ["Parser", "Piece", "RecordParser", "event_parser", "record_parser"]
 
+MAX_PIECES = 100_000
+"""Lines of a value that is parsed, or elements of its array."""
+
 FORMATS = ("jsonl", "svmlight", "vw")
 
 ALIASES = {"svm": "svmlight", "json": "jsonl", "ndjson": "jsonl"}
@@ -134,7 +137,10 @@ def _split_json(value: bytes, broken: bool) -> Sequence[bytes | Piece]:
 def _split_array(value: bytes) -> list[Piece]:
     try:
         text = decode_line(value, "record")
-        if not all(isinstance(element, dict) for element in _decode(value)):
+        decoded = _decode(value)
+        if len(decoded) > MAX_PIECES:
+            raise ValueError(f"the record has {len(decoded):,} elements, more than {MAX_PIECES:,}")
+        if not all(isinstance(element, dict) for element in decoded):
             raise ValueError("the record is an array, but not all of its elements are objects")
     except ValueError as error:
         return [Piece(b"", value, str(error))]

@@ -3,13 +3,16 @@
 The value of a record is one example, or several: lines, or the elements of a JSON array. Positions
 count these pieces, so that a run can resume in the middle of a record. `record_formats` decides
 what the pieces of a value are.
+
+The size of a record, the number of its lines and the number of rejected lines are limited, so that
+no record occupies the learner for minutes. A record beyond a limit is rejected as a whole.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.types import Ints
-from streaml1.sources.kafka.record_formats import Piece, RecordParser
+from streaml1.sources.kafka.record_formats import MAX_PIECES, Piece, RecordParser
 from streaml1.sources.readers.parsed_lines import ParsedChunk
 from streaml1.sources.source import Block, Reject
 
@@ -36,6 +39,15 @@ __all__ = [
 
 PartitionKey = int | str
 """A partition in a position: its number, or ``labels/0`` for one of the topic of labels."""
+
+MAX_RECORD = 2**26
+"""Bytes of a record that is parsed, after decompression: as many as of a line in a file."""
+
+MAX_REJECTED_LINES = 1_000
+"""If more lines of a record are rejected, it is rejected as a whole."""
+
+SHOWN_BYTES = 2**19
+"""Bytes of a record beyond a limit that are handed on: a dead letter must fit into a record."""
 
 Position = dict[Any, tuple[int, int]]
 """For each partition the offset of the next record, and how many of its lines are done."""
@@ -128,6 +140,9 @@ class RecordLines:
         self.start = start
         self._key = key
         values = [record.value or b"" for record in records]
+        self._refused = {k: reason for k, v in enumerate(values) if (reason := _excess(v))}
+        for k in self._refused:
+            values[k] = b""
         self.text = b"\n".join([*values, b""])
         self.n_lines = len(values)
         self._split: _Pieces | None = None
@@ -153,7 +168,12 @@ class RecordLines:
         numbers: list[int] = []
         pieces: list[bytes | Piece] = []
         for k, record in enumerate(self.records):
-            found = parser.split(record.value or b"", k in broken)
+            value = record.value or b""
+            found: Sequence[bytes | Piece]
+            if k in self._refused:
+                found = [Piece(b"", value[:SHOWN_BYTES], self._refused[k])]
+            else:
+                found = parser.split(value, k in broken)
             if len(found) == 1:
                 records.append(k)
                 numbers.append(0)
@@ -176,9 +196,29 @@ class RecordLines:
             if numbers[k] and isinstance(line := pieces[k], bytes) and not parser.is_whole(line)
         }
 
+    def refuse_hopeless(self, faults: Sequence[tuple[int, str]]) -> bool:
+        """Refuse each record with too many rejected lines; return whether there is one.
+
+        The records must be split again, then.
+        """
+        if self._split is None or len(faults) <= MAX_REJECTED_LINES:
+            return False
+        counts = Counter(self._split.records[line] for line, _ in faults)
+        first = {self._split.records[line]: reason for line, reason in reversed(faults)}
+        hopeless = {
+            k: f"{n:,} lines of the record are rejected, more than {MAX_REJECTED_LINES:,}; the "
+            f"first one: {first[k]}"
+            for k, n in counts.items()
+            if n > MAX_REJECTED_LINES
+        }
+        self._refused |= hopeless
+        return bool(hopeless)
+
     def faults(self) -> list[tuple[int, str]]:
         """Return the pieces that are rejected without being parsed: line, reason."""
-        pieces = enumerate(() if self._split is None else self._split.pieces)
+        if self._split is None:
+            return list(self._refused.items())
+        pieces = enumerate(self._split.pieces)
         return [
             (k, piece.reason) for k, piece in pieces if isinstance(piece, Piece) and piece.reason
         ]
@@ -191,7 +231,8 @@ class RecordLines:
             piece = self._split.pieces[line]
             value = piece if isinstance(piece, bytes) else piece.value
         record = self.records[k]
-        value = record.value if value is None else value
+        if value is None:
+            value = record.value[:SHOWN_BYTES] if k in self._refused else record.value
         return Origin(
             record.topic, record.partition, record.offset, record.timestamp or 0, number,
             record.key, value,
@@ -248,6 +289,15 @@ class KafkaBlock(Block):
         return self.source.origin(self.line_indices[row])
 
 
+def _excess(value: bytes) -> str:
+    """Return why a value is not parsed; "" if it is within the limits."""
+    if len(value) > MAX_RECORD:
+        return f"the record has {len(value):,} bytes, more than {MAX_RECORD:,}"
+    if len(value) > MAX_PIECES and (n := value.count(b"\n")) > MAX_PIECES:
+        return f"the record has {n:,} lines, more than {MAX_PIECES:,}"
+    return ""
+
+
 class RecordReader:
     """Converts records to blocks and keeps the position.
 
@@ -283,10 +333,9 @@ class RecordReader:
         The last block may be empty if only the position has changed. If `reject` raises, the
         examples before the rejected one are yielded first.
         """
-        for lo in range(0, len(records) or 1, size):
-            yield from self._blocks(
-                RecordLines(records[lo : lo + size], self.position, self._key), size, reject
-            )
+        for part in _parts(records, size):
+            lines = RecordLines(part, self.position, self._key)
+            yield from self._blocks(lines, size, reject)
 
     def _blocks(self, lines: RecordLines, size: int, reject: Reject) -> Iterator[KafkaBlock]:
         parsed = self._parse(lines)
@@ -318,10 +367,11 @@ class RecordReader:
         if has_more_lines or any(parser.is_array(lines.origin(k).value) for k, _ in parsed.faults):
             lines.split_records(parser)
             parsed = parser(lines.text)
-            if broken := lines.broken_records(parser, parsed.faults):
+            broken = lines.broken_records(parser, parsed.faults)
+            if lines.refuse_hopeless(parsed.faults) or broken:
                 lines.split_records(parser, broken)
                 parsed = parser(lines.text)
-            parsed.faults.extend(lines.faults())
+        parsed.faults.extend(lines.faults())
         return parsed
 
     def _number_examples(self, parsed: ParsedChunk) -> tuple[Sequence[int], deque[_Fault]]:
@@ -345,6 +395,17 @@ class RecordReader:
             self.topic, list(numbers[rows]), self.position,
             None if parsed.ids is None else parsed.ids[rows], lines, parsed.lines[rows],
         )  # fmt: skip
+
+
+def _parts(records: Sequence[ConsumerRecord], size: int) -> Iterator[Sequence[ConsumerRecord]]:
+    """Yield at most `size` records at a time, and not many more bytes than one record may have."""
+    lo = n_bytes = 0
+    for hi, record in enumerate(records):
+        n_bytes += len(record.value or b"")
+        if hi - lo == size or (n_bytes > MAX_RECORD and hi > lo):
+            yield records[lo:hi]
+            lo, n_bytes = hi, len(record.value or b"")
+    yield records[lo:]
 
 
 class _Fault(NamedTuple):

@@ -215,9 +215,21 @@ class KafkaSource:
                 self.require_same()
             except SourceError:
                 raise
+            except MemoryError:
+                raise self._too_large_error() from None
             except Exception as error:
                 self._require_same_topics(REFRESH_SECONDS)  # a deletion explains most errors
                 raise self._topic.read_error(error) from None
+
+    def _too_large_error(self) -> SourceError:
+        places = (
+            f"{tp.topic}/{tp.partition}@{self._consumer.position(tp) or 0}"
+            for tp in self._consumer.assignment()
+        )
+        return SourceError(
+            f"{self.name}: records do not fit into memory after decompression; they are among the "
+            f"next ones of {', '.join(sorted(places))}: read from a time after them (--from)"
+        )
 
     # Positions
 
