@@ -141,3 +141,31 @@ def scd(
             j = int(np.argmin(after))
         w[j] = v[j]
     return w
+
+
+def cocoa(
+    name: str,
+    X: Matrix,
+    y: Vector,
+    l1: float,
+    l2: float,
+    gamma: float,
+    bounds: list[int],
+    rounds: int,
+) -> tuple[Vector, Vector]:
+    """Return the weights and dual variables of CoCoA+ with one pass per shard and round."""
+    n, d = X.shape
+    K = len(bounds) - 1
+    alpha = np.zeros(n)
+    for _ in range(rounds):
+        start = X.T @ alpha / n
+        new = alpha.copy()
+        for lo, hi in zip(bounds[:-1], bounds[1:], strict=True):
+            seen = start.copy()
+            for i in range(lo, hi):
+                w = soft(seen, l1) / l2
+                q = K * float(X[i] @ X[i]) / (l2 * n)
+                new[i] = dual_step(name, float(w @ X[i]), alpha[i], y[i], q, gamma)
+                seen = seen + K * (new[i] - alpha[i]) * X[i] / n
+        alpha = new
+    return soft(X.T @ alpha / n, l1) / l2, alpha

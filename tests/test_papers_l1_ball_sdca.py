@@ -213,6 +213,13 @@ def test_demos(
     assert (tmp_path / f"{name.replace('_', '-')}.png").stat().st_size > 10_000
 
 
+def test_cocoa_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run_demo("cocoa_rounds.py", tmp_path, monkeypatch, capsys)
+    assert "CoCoA+ on 600 x 400" in out and "of 2 hold" in out and "0 not run" in out
+
+
 def decreasing_curve(end: float, n: int = 11) -> tuple[Any, Any]:
     return np.linspace(0.0, 10.0, n), np.geomspace(1.0, end, n)
 

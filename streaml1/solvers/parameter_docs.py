@@ -47,6 +47,13 @@ DESCRIPTIONS = {
         callback
             Called as `callback(record, weights)` after each epoch. A true result stops the run
             without a warning.""",
+    "shards": """
+        shards
+            Number of parts of the examples that ascend side by side, added after each epoch
+            (CoCoA+). 1: none. Requires l2 > 0; examples are not dropped.
+        executor
+            Where the shards run, one of `streaml1.distributed`; None: one after the other, here.
+            The result is the same.""",
     "solution": """
         Solution
             Weights, intercept, objective and duality gap.""",

@@ -81,6 +81,12 @@ from streaml1.solvers.objective import (
 from streaml1.solvers.parameter_docs import share_parameter_docs
 from streaml1.solvers.prox_steps import SquaredNorm, prox_epoch, restrict_columns
 from streaml1.solvers.sampling import ORDERS, rng_state
+from streaml1.solvers.sharded_ascent import (
+    TaskRunner,
+    ascend_shards,
+    check_shards,
+    equal_shards,
+)
 from streaml1.solvers.solution import Callback, Solution, Trace
 
 __all__ = ["prox_sdca"]
@@ -116,6 +122,8 @@ def prox_sdca(
     max_epochs: int = 1000,
     seed: int = 0,
     callback: Callback | None = None,
+    shards: int = 1,
+    executor: TaskRunner | None = None,
 ) -> Solution:
     """Minimise mean loss + l1 |w|_1 + l2/2 |w|^2 by proximal dual coordinate ascent.
 
@@ -143,6 +151,7 @@ def prox_sdca(
     callback
         Called as `callback(record, weights)` after each epoch, or in stages after each stage. A
         true result stops the run without a warning.
+    {shards}
 
     Returns
     -------
@@ -175,6 +184,11 @@ def prox_sdca(
         inner = check_strength("inner", inner, above_zero=True)
     trace = Trace("prox_sdca", tol, max_epochs, callback)
     data = Data(X, y, loss)
+    if check_shards("prox_sdca", shards, l2) > 1:
+        return ascend_shards(
+            data, CODES[loss], gamma, l1, l2, equal_shards(data, shards), order_kind, seed, trace,
+            executor,
+        )  # fmt: skip
     active = ActiveSet(order_kind, data.n, rng_state(seed))
     run = _Run(data, CODES[loss], gamma, l1, l2, norm, inner, active, trace)
     if run.inner:

@@ -29,6 +29,8 @@ e) There is no intercept: without a penalty it would couple the dual variables b
    $\sum_i \alpha_i = 0$, and no single one could change.
 f) The squared loss is $(a - y)^2 / 2$.
 
+`shards` divides the examples (CoCoA+, see `sharded_ascent`).
+
 With an l2 far below the mean of $|x_i|^2 / n$ the steps become slow; `prox_sdca` with l1 = 0 solves
 the same problem in stages.
 """
@@ -65,6 +67,12 @@ from streaml1.solvers.sampling import (
     prefetch_next_row,
     rng_state,
     row_squared_norms,
+)
+from streaml1.solvers.sharded_ascent import (
+    TaskRunner,
+    ascend_shards,
+    check_shards,
+    equal_shards,
 )
 from streaml1.solvers.solution import Callback, Solution, Trace
 
@@ -165,6 +173,8 @@ def sdca(
     max_epochs: int = 1000,
     seed: int = 0,
     callback: Callback | None = None,
+    shards: int = 1,
+    executor: TaskRunner | None = None,
 ) -> Solution:
     """Minimise mean loss + l2/2 |w|^2 by dual coordinate ascent.
 
@@ -187,6 +197,7 @@ def sdca(
     {max_epochs}
     {order_seed}
     {callback}
+    {shards}
 
     Returns
     -------
@@ -214,10 +225,18 @@ def sdca(
     trace = Trace("sdca", tol, max_epochs, callback)
     data = Data(X, y, loss)
     active = ActiveSet(order_kind, data.n, rng_state(seed))
+    shards = check_shards("sdca", shards, l2)
     if loss == "multiclass_hinge":
+        if shards > 1:
+            raise unsupported("sdca", f"shards={shards} with loss={loss!r}", "use shards=1")
         return multiclass_sdca(data, l2, cost, active, trace)
     if cost is not None:
         raise unsupported("sdca", f"cost= with loss={loss!r}", 'use loss="multiclass_hinge"')
+    if shards > 1:
+        return ascend_shards(
+            data, CODES[loss], gamma, 0.0, l2, equal_shards(data, shards), order_kind, seed, trace,
+            executor,
+        )  # fmt: skip
     return _solve(data, CODES[loss], l2, gamma, active, trace)
 
 
