@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streaml1 import datasets as datasets
     from streaml1 import distributed as distributed
+    from streaml1 import sklearn as sklearn
     from streaml1 import solvers as solvers
     from streaml1.core.rows import BadExample as BadExample
     from streaml1.core.version import __version__ as __version__
@@ -26,7 +27,7 @@ _HOMES = {
 }
 """Public names next to the learners, and the modules that define them."""
 
-_SUBPACKAGES = ("datasets", "distributed", "solvers")
+_SUBPACKAGES = ("datasets", "distributed", "sklearn", "solvers")
 
 
 def _homes() -> dict[str, str]:
