@@ -221,7 +221,6 @@ FOREIGN = {
     "compressed by lz4": b"\x04\x22\x4d\x18\x64\x40",
     "compressed by snappy": b"\xff\x06\x00\x00sNaPpY",
     "a Parquet file": b"PAR1\x15\x04\x15",
-    "an Avro file": b"Obj\x01\x04\x14",
     "an Arrow file": b"ARROW1\x00\x00\xff",
     "a tar archive": b"a.svm" + bytes(252) + b"ustar\x00",
     "encoded in UTF-16": "1 1:1\n".encode("utf-16"),

@@ -248,7 +248,7 @@ def test_returning_refuse_skips_only_the_bad_line(write):
 def test_standard_input_needs_a_format(pipe_in):
     pipe_in(SVM)
     with pytest.raises(
-        SourceError, match="standard input .* use --format svmlight, vw, jsonl, csv or tsv"
+        SourceError, match="standard input .* use --format svmlight, vw, jsonl, csv, tsv or avro"
     ):
         open_source("-")
 

@@ -151,10 +151,10 @@ def learn(
     """Predict, then learn each example of SOURCE, and report the progressive loss.
 
     SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, .tsv, each also compressed by gzip, zstd,
-    bzip2 or xz; .parquet, .arrow, .rows), - for standard input, river:NAME for a data set of river,
-    stdlib, data:NAME for a data set of the papers (data:rcv1), or kafka://HOST:PORT/TOPIC. Several
-    files, a directory of files, or a quoted pattern such as 'part-*.csv' are read one after the
-    other.
+    bzip2 or xz; .parquet, .arrow, .avro, .rows), - for standard input, river:NAME for a data set
+    of river, stdlib, data:NAME for a data set of the papers (data:rcv1), or
+    kafka://HOST:PORT/TOPIC. Several files, a directory of files, or a quoted pattern such as
+    'part-*.csv' are read one after the other.
 
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current block and writes report, plot and
     model.

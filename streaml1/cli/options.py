@@ -112,8 +112,8 @@ class NonEmptyPath(click.Path):
 
 
 _columns = together(
-    click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv or tsv. Required for "
-                 "standard input and for file names without such a suffix. "
+    click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv, tsv or avro. "
+                 "Required for standard input and for file names without such a suffix. "
                  "Kafka: svmlight, vw or jsonl, for records without a format header."),
     click.option("--target", metavar="NAME",
                  help="Label: a column of CSV, by name or by number from 0, or a member of flat "

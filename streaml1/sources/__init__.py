@@ -10,6 +10,7 @@ from streaml1.core.option_fields import document_options, option_names, paramete
 from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, arrow_format
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.options import SourceOptions, source_options
+from streaml1.sources.readers.avro import AVRO, is_avro
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_cells import MISSING_WORDS, CellRules
 from streaml1.sources.readers.csv_schema import delimiter_of
@@ -70,14 +71,18 @@ FORMATS = {
     ".parquet": PARQUET,
     ".arrow": ARROW,
     ".feather": ARROW,
+    ".avro": AVRO,
 }
 """Format of a file by the suffix of its name."""
 
-TEXT_FORMATS = ("csv", "jsonl", "vw", PARQUET, ARROW)
+TEXT_FORMATS = ("csv", "jsonl", "vw", PARQUET, ARROW, AVRO)
 """Formats that can hold raw text."""
 
-ROLE_FORMATS = ("csv", "jsonl", PARQUET, ARROW)
+ROLE_FORMATS = ("csv", "jsonl", PARQUET, ARROW, AVRO)
 """Formats whose columns or members have the roles that options give to them."""
+
+JSON_FORMATS = ("jsonl", AVRO)
+"""Formats whose examples are read as JSON objects."""
 
 
 @document_options(parameter_entries(SourceOptions, option_names(SourceOptions, internal=True)))
@@ -92,9 +97,10 @@ def open_source(
     ----------
     spec : str, Path or list of them
         Path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, ``.tsv``, each
-        also compressed by gzip, zstd, bzip2 or xz; ``.parquet``, ``.arrow``, ``.feather``; or
-        ``.rows``, written by `streaml1.training.convert`), ``-`` for standard input, or a name with
-        one of the prefixes in `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``.
+        also compressed by gzip, zstd, bzip2 or xz; ``.parquet``, ``.arrow``, ``.feather``,
+        ``.avro``; or ``.rows``, written by `streaml1.training.convert`), ``-`` for standard input,
+        or a name with one of the prefixes in `SOURCES`, such as ``river:Phishing`` or
+        ``kafka://host:port/topic``.
         A list of files, a directory or a pattern such as ``part-*.csv`` is read as one source; the
         files of a directory and of a pattern are sorted by name.
     options : SourceOptions, optional
@@ -245,10 +251,10 @@ def _open_file(name: str, options: SourceOptions) -> Source:
         parser: Any = _csv_parser(name, texts, options)
     else:
         parser = line_parser(
-            "events" if options.events else kind, options.require_label, texts=texts,
-            roles=json_roles(options), name=name,
+            "events" if options.events else "jsonl" if kind == AVRO else kind,
+            options.require_label, texts=texts, roles=json_roles(options), name=name,
         )  # fmt: skip
-    return TextSource(name, parser, codec)
+    return TextSource(name, parser, codec, kind == AVRO)
 
 
 def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOptions) -> None:
@@ -261,14 +267,16 @@ def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOpt
             f"column options (such as {option}) apply to CSV files only, not to {name} ({kind})"
         )
     for option in ("id", "at"):
-        if getattr(options, option) is not None and kind != "jsonl":
-            raise SourceError(f"--{option} applies to JSON lines only, not to {name} ({kind})")
+        if getattr(options, option) is not None and kind not in JSON_FORMATS:
+            raise SourceError(
+                f"--{option} applies to JSON lines and Avro only, not to {name} ({kind})"
+            )
     if given is not None and options.events:
         raise SourceError(
             f"{given} cannot be combined with delayed labels: an event has the members id, x and y"
         )
-    if options.events and kind != "jsonl":
-        raise SourceError(f"delayed labels need JSON lines or a topic, got {name} ({kind})")
+    if options.events and kind not in JSON_FORMATS:
+        raise SourceError(f"delayed labels need JSON lines, Avro or a topic, got {name} ({kind})")
     if texts and kind not in TEXT_FORMATS:
         remedy = "; use the file it was converted from" if kind == "rows" else ""
         raise SourceError(f"text features need CSV, JSON lines or VW, got {name} ({kind}){remedy}")
@@ -321,11 +329,13 @@ def _file_format(name: str, format: str | None) -> _FileFormat:
     """Return the format of a file and the program that its suffix says has compressed it."""
     if format is None and (found := arrow_format(name)) is not None:
         return _FileFormat(found, None)
+    if format is None and is_avro(name):
+        return _FileFormat(AVRO, None)
     uncompressed, codec = split_suffix(name if format is None else f".{format}")
     kind = FORMATS.get(uncompressed[uncompressed.rfind(".") :])
     if kind is not None:
         return _FileFormat(kind, codec or split_suffix(name)[1])
-    remedy = "use --format svmlight, vw, jsonl, csv or tsv"
+    remedy = "use --format svmlight, vw, jsonl, csv, tsv or avro"
     if format is not None:
         raise SourceError(f"unknown format {format!r}; {remedy}")
     if name == "-":

@@ -45,8 +45,8 @@ class SourceOptions:
 
     format: str | None = option(
         None,
-        "Format if the file name does not end in it: svmlight, vw, jsonl, csv or tsv. For "
-        "topics svmlight, vw or jsonl; by default detected for each record.",
+        "Format if the file name does not end in it: svmlight, vw, jsonl, csv, tsv or avro. "
+        "For topics svmlight, vw or jsonl; by default detected for each record.",
     )
     target: str | None = option(
         None,

@@ -52,6 +52,7 @@ _EXTRACT = "extract the files in it first"
 _EXPORT = "export it as CSV or JSON lines first"
 _COLUMNS = "read it as a data frame in Python, or export it as CSV"
 _ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
+_AVRO = "read it with --format avro"
 _DECODE = "convert it to UTF-8 first, as with iconv"
 
 _FOREIGN = [
@@ -72,7 +73,7 @@ _FOREIGN = [
     _Foreign("an encrypted Parquet file", _COLUMNS, b"PARE"),
     _Foreign("an Arrow file", _ARROW, b"ARROW1\x00"),
     _Foreign("an Arrow stream", _COLUMNS, b"\xff\xff\xff\xff"),
-    _Foreign("an Avro file", _EXPORT, b"Obj\x01"),
+    _Foreign("an Avro file", _AVRO, b"Obj\x01"),
     _Foreign("an HDF5 file", _COLUMNS, b"\x89HDF\r\n\x1a\n"),
     _Foreign("a Hadoop sequence file", _EXPORT, b"SEQ\x06"),
     _Foreign("an SQLite database", _EXPORT, b"SQLite format 3\x00"),

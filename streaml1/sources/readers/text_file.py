@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from streaml1.core.types import Bytes, Ints, SourcePosition
+from streaml1.sources.readers.avro import avro_lines
 from streaml1.sources.readers.background import cores, read_ahead
 from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
 from streaml1.sources.readers.csv import CsvParser
@@ -64,12 +65,17 @@ class TextSource:
         The program that must have compressed the bytes, such as ``gzip``, since the name or the
         format ends in its suffix. Bytes that were compressed by another one, or without such a
         suffix, are decompressed, too.
+    is_avro
+        Whether the file is an Avro container file, whose records are read as JSON lines.
     """
 
     block = 4096
 
-    def __init__(self, name: str, parser: Parser, codec: str | None = None) -> None:
+    def __init__(
+        self, name: str, parser: Parser, codec: str | None = None, is_avro: bool = False
+    ) -> None:
         self.name = name
+        self._is_avro = is_avro
         self._parser = parser
         self._codec = codec
         self._was_read = False
@@ -216,6 +222,8 @@ class TextSource:
     def _chunk_reader(self, file: BinaryIO) -> ChunkReader:
         is_stream, wait = self._is_stream(), self._blocking_wait()
         file, codec = decompressed(file, self.name, self._codec, is_stream, wait)
+        if self._is_avro:
+            file = avro_lines(file, self.name)
         return ChunkReader(file, self.name, MAX_LINE, wait, codec=codec, fill=not is_stream)
 
     def _skip_lines(self, chunk: Chunk, n: int, chunks: ChunkReader) -> tuple[Chunk, int]:
