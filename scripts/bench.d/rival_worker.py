@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import rival_clicks
+
 DIRECTORY = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 _CACHE: dict[str, Any] = {}
 
@@ -173,7 +175,8 @@ def versions() -> dict[str, str]:
 COMMANDS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (vw_cached, sklearn_fit, sklearn_parts, river_rows, examples_until_nonzero,
-                     both_penalties, across_calls, versions)
+                     both_penalties, across_calls, versions, rival_clicks.clicks_vw,
+                     rival_clicks.clicks_sklearn, rival_clicks.clicks_river)
 }  # fmt: skip
 
 

@@ -1,0 +1,74 @@
+"""The pages of the documentation: their links, the README, and the order of the site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+README = (ROOT / "README.md").read_text()
+
+LINK = re.compile(r"\]\(([^()\s]+(?:\([^()]*\))?)\)")
+
+
+def without_code(text: str) -> str:
+    """Return the text without fenced blocks and code spans, in which brackets are no links."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```$", "", text)
+    return re.sub(r"(`+).+?\1", "", text)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+    found: dict[str, int] = {}
+    names = set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+    for heading in re.findall(r"(?m)^#{1,6} +(.+?) *#*$", text):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        name = re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
+        repeat = found.get(name, 0)
+        found[name] = repeat + 1
+        names.add(f"{name}-{repeat}" if repeat else name)
+    return names
+
+
+def broken_links(page: Path) -> list[str]:
+    """Return the relative links of a page whose file or anchor does not exist."""
+    broken = []
+    for link in LINK.findall(without_code(page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = unquote(link).partition("#")
+        target = (page.parent / name).resolve() if name else page
+        known = target.suffix != ".md" or not anchor or anchor in anchors(target)
+        if not target.exists() or not known:
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_and_anchors(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# A `b`, c\n\n## A\n\n## A\n\n```\n# not a heading\n```\n")
+    page = tmp_path / "page.md"
+    good = "[a](other.md) [b](other.md#a-b-c) [c](other.md#a-1) [d](#page) `[e](code.md)`"
+    page.write_text(f"# Page\n\n{good}\n[f](https://example.org/x)\n```\n[g](fenced.md)\n```\n")
+    assert broken_links(page) == []
+    bad = ["none.md", "other.md#b", "other.md#not-a-heading", "#nowhere"]
+    page.write_text("# Page\n\n" + " ".join(f"[x]({link})" for link in bad))
+    assert broken_links(page) == bad
+
+
+def test_readme_is_a_landing_page() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 120
+    assert max(map(len, lines)) <= 160
+    assert len(LINK.findall(without_code(README))) <= 14
+    for command in ("pip install streaml1", "scripts/demo", "scripts/test"):
+        assert command in README
