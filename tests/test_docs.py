@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -72,3 +75,63 @@ def test_readme_is_a_landing_page() -> None:
     assert len(LINK.findall(without_code(README))) <= 14
     for command in ("pip install streaml1", "scripts/demo", "scripts/test"):
         assert command in README
+
+
+GENERATED = {"command-line.md", "CHANGELOG.md", "CONTRIBUTING.md"}  # by scripts/docs.d/stage.py
+WITHOUT_EXAMPLE = {
+    "ARCHITECTURE.md": "a map of the code",
+    "BENCHMARKS-avx2.md": "written by scripts/bench",
+    "BENCHMARKS.md": "written by scripts/bench",
+    "PAPERS.md": "names the test or the demo of each result",
+    "comparison.md": "names the command of each table",
+    "from-vowpal-wabbit.md": "a table of options of both programs",
+    "glossary.md": "definitions",
+    "internals/*": "explain the code",
+}
+"""Pages without anything to run, and why."""
+
+
+class SiteLoader(yaml.SafeLoader):
+    """Reads mkdocs.yml without calling the functions that it names."""
+
+
+SiteLoader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+
+def pages_in(nav: Any) -> list[str]:
+    """Return the pages of a part of the navigation, in order."""
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    return [page for part in parts for page in pages_in(part)]
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    settings = yaml.load((ROOT / "mkdocs.yml").read_text(), SiteLoader)
+    existing = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    assert sorted(pages_in(settings["nav"])) == sorted(existing | GENERATED)
+
+
+def has_example(text: str) -> bool:
+    """Return whether a block of a page has Python code or a command."""
+    fenced = re.findall(r"(?ms)^```.*?^```$", text)
+    indented = re.findall(r"(?m)(?:^    \S[^\n]*\n)+", text)
+    start = r"(?m)^(?:\$ |    )?(?:streaml1 \w+ \S|python \S+\.py|scripts/\w|from streaml1|>>> )"
+    return any("```python" in block or re.search(start, block) for block in [*fenced, *indented])
+
+
+def test_examples_are_found() -> None:
+    prose = "Run streaml1 learn x.\nstreaml1 learn x\n\n```\nstreaml1\n```\n"
+    assert not has_example(prose)
+    assert has_example(prose + "\n    streaml1 learn x\n")
+    assert has_example("```\n$ streaml1 learn x\n```\n")
+    assert has_example("```python\n1 + 1\n```\n")
+
+
+@pytest.mark.parametrize(
+    "page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_page_has_a_runnable_example(page: Path) -> None:
+    name = str(page.relative_to(ROOT / "docs"))
+    listed = any(fnmatch(name, pattern) for pattern in WITHOUT_EXAMPLE)
+    assert has_example(page.read_text()) != listed
