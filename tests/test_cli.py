@@ -700,7 +700,7 @@ def test_warm_compiles_the_named_models() -> None:
 
 @pytest.mark.parametrize("command", ["learn", "predict", "evaluate", "convert"])
 def test_help_lists_only_options_of_the_command(command: str) -> None:
-    out = run(command, "--help").stdout
+    out = run(command, "--help-all").stdout
     assert ("(of each pass)" in out) == (command == "learn")
     assert ("dead-letter]" in out) == (command in ("learn", "predict"))
 
@@ -949,11 +949,12 @@ def test_module_is_executable(python: Callable[..., str]) -> None:
     assert python("-m", "streaml1", "--version").startswith("streaml1 ")
 
 
-def test_help_imports_nothing_heavy(python: Callable[..., str]) -> None:
+@pytest.mark.parametrize("args", [["--help"], ["--help-model", "ftrl"]])
+def test_help_imports_nothing_heavy(python: Callable[..., str], args: list[str]) -> None:
     script = (
         "import sys; before = set(sys.modules); import streaml1; package = set(sys.modules)\n"
         "from streaml1.cli import cli\n"
-        "try: cli.main(['learn', '--help'])\n"
+        f"try: cli.main(['learn', *{args}])\n"
         "except SystemExit: pass\n"
         "new = set(sys.modules) - package\n"
         "print(sorted(new & {'river', 'numba', 'scipy', 'numpy', 'rich', 'matplotlib', 'pandas'}))"

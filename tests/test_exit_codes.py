@@ -68,7 +68,7 @@ def test_docs_and_help_list_every_exit_code() -> None:
     own_codes = {exits.SUCCESS, exits.USAGE_ERROR, exits.DATA_ERROR, exits.TEMPORARY_FAILURE}
     signals = {128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
     assert documented == {*own_codes, *signals, 1}  # 1 is Python's code after a traceback
-    help_text = CliRunner().invoke(cli, ["learn", "--help"]).output
+    help_text = CliRunner().invoke(cli, ["learn", "--help-all"]).output
     codes = help_text.partition("Exit codes:")[2].partition("Example")[0]
     assert {int(number) for number in re.findall(r"\d+", codes)} == documented - {1, 141}
 

@@ -540,5 +540,5 @@ def test_command_line(folder: Path, topic: str, tmp_path: Path) -> None:
     output = run("learn", *source, "--kafka-password-file", str(tmp_path / "p"), code=2)
     assert "rejects user 'alice'" in output and "qqz" not in output
     assert "password" not in {parameter.name for parameter in cli.commands["learn"].params}
-    help_text = run("learn", "--help")
+    help_text = run("learn", "--help-all")
     assert "--kafka-password-file" in help_text and "--kafka-password " not in help_text

@@ -159,7 +159,7 @@ def test_it_learns_from_the_command_line(run: Run, tmp_path: Path) -> None:
     data, model = tmp_path / "data.jsonl", str(tmp_path / "a.model")
     lines = ('{"x": {"cheap": 1, "pills": 1}, "y": 1}\n', '{"x": {"minutes": 1}, "y": 0}\n')
     data.write_text("".join(lines) * 50)
-    learners = run("-m", "streaml1", "learn", "--help").split("Learners:")[1]
+    learners = run("-m", "streaml1", "learn", "--help-all").split("Learners:")[1]
     assert re.search(r"(?m)^ +rda +dual averaging$", learners)
     out = run(
         "-m", "streaml1", "learn", str(data), "--model", NAME, "--l1", "0.01", "--save", model

@@ -23,7 +23,10 @@ from streaml1.cli.termination import watchdog
 __all__ = ["convert"]
 
 
-@cli.command(epilog="Example: streaml1 convert clicks.csv.gz clicks.rows --target clicked")
+@cli.command(
+    basics=("target", "categorical", "format", "bad", "limit", "unlabelled"),
+    epilog="Example: streaml1 convert clicks.csv.gz clicks.rows --target clicked",
+)
 @source_argument
 @click.argument("file", type=output, metavar="FILE.rows")
 @source_options()

@@ -30,7 +30,11 @@ from streaml1.cli.sink_options import share_observers
 __all__ = ["evaluate"]
 
 
-@cli.command(epilog="Example: streaml1 evaluate clicks.model tomorrow.svm.gz")
+@cli.command(
+    basics=("target", "categorical", "format", "bad", "limit", "every", "report", "plot",
+            "reliability", "until_end"),
+    epilog="Example: streaml1 evaluate clicks.model tomorrow.svm.gz",
+)  # fmt: skip
 @click.argument("model", type=model_path)
 @source_argument
 @source_options()

@@ -37,7 +37,7 @@ from streaml1.cli.options import (
     source_options,
 )
 from streaml1.cli.output_files import require_outputs, write_all, write_page
-from streaml1.cli.parameter_options import list_of_learners, parameter_options
+from streaml1.cli.parameter_options import list_of_learners, options_of, parameter_options
 from streaml1.cli.partitions import (
     GROUP_OPTION_NAMES,
     group_options,
@@ -64,6 +64,7 @@ from streaml1.cli.sink_options import (
 )
 from streaml1.cli.text_tables import extreme_weights_table
 from streaml1.core import exit_codes as exits
+from streaml1.models.registry import LEARNERS
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
@@ -79,12 +80,19 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
 
 
 @cli.command(
+    basics=(
+        "target", "categorical", "format", "model", "l1", "passes", "bad", "save", "load", "every",
+        "report", "checkpoint", "until_end",
+    ),
+    paragraphs=2,
+    options_of=options_of,
+    learners=LEARNERS,
     epilog=f"{list_of_learners()}"
     f"\n\nExit codes: {exits.SUCCESS} done; {exits.USAGE_ERROR} usage error; "
     f"{exits.DATA_ERROR} invalid data; {exits.TEMPORARY_FAILURE} temporarily unavailable, retry; "
     "129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM, with everything saved."
-    "\n\nExample: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
-)
+    "\n\nExample: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model",
+)  # fmt: skip
 @source_argument
 @parameter_options
 @source_options(passes=True, dead_letters=True)

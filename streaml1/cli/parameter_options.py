@@ -9,19 +9,21 @@ import click
 from streaml1.cli.options import Decorator, split_names, together
 from streaml1.models.hyperparameters import ClassifierParameters, RegressorParameters
 from streaml1.models.parameters import (
+    AUTO,
     SHARED_ORDER,
     Boolean,
     Choice,
     Integer,
     Number,
     Parameter,
+    Parameterized,
     parameters_of,
     text_of_default,
 )
 from streaml1.models.registry import LEARNERS
 from streaml1.optim.tasks import PARAMETERS
 
-__all__ = ["declared_options", "list_of_learners", "parameter_options"]
+__all__ = ["declared_options", "list_of_learners", "options_of", "parameter_options"]
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg]
@@ -114,7 +116,13 @@ def declared_options() -> dict[str, dict[str, Parameter]]:
 
 
 def _model_option(name: str, declared: dict[str, Parameter]) -> Decorator:
-    """Return the option of a hyperparameter: type, range, default and help are declared."""
+    """Return the decorator that adds the option of a hyperparameter."""
+    names, settings = _settings(name, declared)
+    return click.option(names, name, **settings)
+
+
+def _settings(name: str, declared: dict[str, Parameter]) -> tuple[str, dict[str, Any]]:
+    """Return the names and settings of an option: type, range, default and help are declared."""
     extra = MODEL_OPTIONS.get(name, ModelOption())
     flag = name.replace("_", "-")
     default = extra.default or _defaults(declared)
@@ -129,7 +137,7 @@ def _model_option(name: str, declared: dict[str, Parameter]) -> Decorator:
         settings |= {"type": given, "metavar": extra.metavar, "callback": extra.callback}
     if extra.multiple:
         settings["multiple"] = True
-    return click.option(names, name, **settings)
+    return names, settings
 
 
 def _type(declared: dict[str, Parameter]) -> Any:
@@ -179,10 +187,42 @@ def _text_of(param: Parameter) -> str:
     return value if isinstance(value, str) else text_of_default(value)
 
 
+TASKS: dict[str, type[Parameterized]] = {
+    "classification": ClassifierParameters, "regression": RegressorParameters
+}  # fmt: skip
+
+
+def options_of(learner: str) -> list[click.Option]:
+    """Return the options of one learner, its own ones first, described without the others."""
+    entry = LEARNERS[learner]
+    own = {name: {learner: param} for name, param in parameters_of(entry.parameters).items()}
+    for task in entry.classes:
+        for name, param in parameters_of(TASKS[task]).items():
+            if learner not in own.setdefault(name, {}):
+                own[name][task] = param
+    order = [name for name in own if name not in SHARED_ORDER]
+    order += [name for name in SHARED_ORDER if name in own]
+    return [_single_option(name, own[name]) for name in order]
+
+
+def _single_option(name: str, declared: dict[str, Parameter]) -> click.Option:
+    names, settings = _settings(name, declared)
+    first = next(iter(declared.values()))
+    extra = MODEL_OPTIONS.get(name, ModelOption())
+    default = extra.default or _defaults(declared)
+    if name == "lr" and first.default != AUTO:  # the option as a whole is described for all
+        default, extra = _text_of(first), ModelOption()
+        settings["metavar"] = "FLOAT"
+    elif name == "lr":
+        default = "auto without --schedule, --stamps explicit and --average; else 0.1"
+    text = " ".join(filter(None, (first.doc, extra.help))).replace("`", "")
+    return click.Option([names, name], **settings | {"help": f"{text}  [default: {default}]"})
+
+
 # Options that are not given keep the default of a new model or the value of a loaded one.
 parameter_options = together(
     click.option("--model", type=click.Choice(list(LEARNERS)), metavar="LEARNER",
-                 help="See the list below.  [default: elastic-net]"),
+                 help=f"Learning method: {', '.join(LEARNERS)}.  [default: elastic-net]"),
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a data set of river; else classification]"),
     *(_model_option(name, declared) for name, declared in declared_options().items()

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 
-@cli.command(epilog="Example: zcat new.jsonl.gz | streaml1 predict clicks.model - --format jsonl")
+@cli.command(
+    basics=("format", "categorical", "bad", "limit", "as_json", "explain", "until_end",
+            "predictions"),
+    epilog="Example: zcat new.jsonl.gz | streaml1 predict clicks.model - --format jsonl",
+)  # fmt: skip
 @click.argument("model", type=model_path)
 @source_argument
 @source_options(dead_letters=True)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from streaml1.cli.help_pages import Command
 from streaml1.cli.messages import (
     PROGRAM,
     abandon_output,
@@ -77,6 +78,8 @@ class Program(click.Group):
 
     Exceptions with an attribute `exit_code` are expected errors and end the command with it.
     """
+
+    command_class = Command
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""

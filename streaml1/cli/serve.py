@@ -21,7 +21,10 @@ DEFAULT_PORT = 8500
 SECONDS = click.FloatRange(min=0.0, min_open=True)
 
 
-@cli.command(epilog="Example: streaml1 serve clicks.model --listen 8500")
+@cli.command(
+    basics=("listen", "workers", "max_age", "to", "kafka_properties", "log"),
+    epilog="Example: streaml1 serve clicks.model --listen 8500",
+)
 @click.argument("models", nargs=-1, required=True, metavar="[NAME=]MODEL...")
 @click.option(
     "--listen",

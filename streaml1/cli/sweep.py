@@ -21,10 +21,11 @@ from streaml1.cli.options import (
     source_options,
 )
 from streaml1.cli.output_files import require_outputs, unwritable
-from streaml1.cli.parameter_options import list_of_learners, parameter_options
+from streaml1.cli.parameter_options import list_of_learners, options_of, parameter_options
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.sink_options import share_observers
 from streaml1.cli.text_tables import text_table
+from streaml1.models.registry import LEARNERS
 
 if TYPE_CHECKING:
     from streaml1.distributed import Executor, Swept
@@ -71,8 +72,22 @@ def _swept_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cli.command(
-    epilog="Example: streaml1 sweep clicks.rows --l1 1e-7,1e-6,1e-5 --workers 2 --save best.model"
-    f"\n\n{list_of_learners()}"
+    basics=(
+        "target",
+        "categorical",
+        "format",
+        "bad",
+        "model",
+        "l1",
+        "passes",
+        "workers",
+        "save",
+        "report",
+    ),
+    options_of=options_of,
+    learners=LEARNERS,
+    epilog="Example: streaml1 sweep clicks.rows --l1 1e-7,1e-6,1e-5 --save best.model"
+    f"\n\n{list_of_learners()}",
 )
 @source_argument
 @source_options(passes=True)

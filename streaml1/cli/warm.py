@@ -28,7 +28,9 @@ SOLVERS = "solvers"
 
 @cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
 @click.option("--model", "chosen", type=click.Choice(list(LEARNERS)), multiple=True,
-              help="Compile this learner only. Repeatable.  [default: all]")  # fmt: skip
+              metavar="LEARNER",
+              help=f"Compile this learner only: {', '.join(LEARNERS)}. Repeatable.  "
+              "[default: all]")  # fmt: skip
 @click.option("--with", "extras", type=click.Choice([*EXTRAS, SOLVERS]), multiple=True,
               help="Also compile dict kernels for interactions (crosses) or raw text (text), or "
               "the batch solvers that --regret uses (solvers). Repeatable.")  # fmt: skip
