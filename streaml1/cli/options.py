@@ -114,7 +114,7 @@ class NonEmptyPath(click.Path):
 _columns = together(
     click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv, tsv or avro. "
                  "Required for standard input and for file names without such a suffix. "
-                 "Kafka: svmlight, vw or jsonl, for records without a format header."),
+                 "Kafka: json, svmlight, vw, avro or auto.  [Kafka: auto]"),
     click.option("--target", metavar="NAME",
                  help="Label: a column of CSV, by name or by number from 0, or a member of flat "
                  "JSON lines, such as clicked or user.clicked."),
@@ -148,6 +148,12 @@ _columns = together(
                  help="CSV: character between groups of digits, such as the comma in 1,234.5."),
 )  # fmt: skip
 _order = together(
+    click.option("--schema-registry", metavar="URL",
+                 help="Kafka: registry of the schemas of records that begin with a schema id: "
+                 "Avro or JSON. Credentials come from STREAML1_REGISTRY_USER and "
+                 "STREAML1_REGISTRY_PASSWORD."),
+    click.option("--schema", type=click.Path(dir_okay=False), metavar="FILE",
+                 help="Kafka: schema of all records, for --format avro, instead of a registry."),
     click.option("--seed", type=int,
                  help="Seed of the order of examples in stdlib and data:...  [default: 0]"),
     click.option("--from", "start", metavar="WHERE",

@@ -160,6 +160,11 @@ def _check_seed(name: str, prefix: str, options: SourceOptions) -> None:
 
 def _reject_topic_options(name: str, options: SourceOptions) -> None:
     given = (options.start, options.partitions, options.group, options.labels, options.kafka)
+    if options.schema is not None or options.schema_registry is not None:
+        raise SourceError(
+            "--schema and --schema-registry apply to the records of kafka://... only, not to "
+            f"{name}"
+        )
     if options.until_end or any(option is not None for option in given):
         raise SourceError(
             f"start, end, partition, group and broker options apply to kafka://... only, not to "
@@ -181,6 +186,7 @@ def _open_topic(name: str, options: SourceOptions) -> Source:
         partitions=options.partitions, group=options.group, require_label=options.require_label,
         kafka=options.kafka, events=options.events, labels=options.labels,
         text=tuple(options.text or ()), roles=json_roles(options),
+        schema=options.schema, registry=options.schema_registry,
     )  # fmt: skip
     if options.csv_only:
         option = next(iter(options.csv_only))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from streaml1.core.option_fields import (
@@ -46,7 +47,7 @@ class SourceOptions:
     format: str | None = option(
         None,
         "Format if the file name does not end in it: svmlight, vw, jsonl, csv, tsv or avro. "
-        "For topics svmlight, vw or jsonl; by default detected for each record.",
+        "For topics svmlight, vw, jsonl or avro; by default (auto) detected for each record.",
     )
     target: str | None = option(
         None,
@@ -95,6 +96,15 @@ class SourceOptions:
     )
     thousands: str | None = option(
         None, "CSV: character between groups of digits, such as the comma in 1,234.5."
+    )
+    schema: str | Path | None = option(
+        None,
+        "Topics: file of the schema of all records, for format avro: the schema as JSON (.avsc).",
+    )
+    schema_registry: str | None = option(
+        None,
+        "Topics: URL of the schema registry of records with a header. Credentials come from the "
+        "environment variables STREAML1_REGISTRY_USER and STREAML1_REGISTRY_PASSWORD.",
     )
     seed: int | None = option(
         None, "Seed of the order of the examples, for sources that shuffle: stdlib and data:..."

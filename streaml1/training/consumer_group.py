@@ -51,7 +51,7 @@ def partition_directory(directory: str | Path, topic: str, partition: int) -> Pa
 ACCEPTS = ("every", "bad", "on_drift")
 SOURCE_ACCEPTS = (
     *("format", "target", "weight", "ignore", "categorical", "id", "at"),
-    *("start", "group", "kafka"),
+    *("start", "group", "kafka", "schema", "schema_registry"),
 )
 
 
@@ -117,7 +117,10 @@ class Group:
         self._model, self._group, self._session = model, source.group, session
         self._seconds = seconds
         self._roles = json_roles(source)
-        self._parser = record_parser(source.format, True, model.text or (), self._roles)
+        self._parser = record_parser(
+            source.format, True, model.text or (), self._roles, source.schema,
+            source.schema_registry,
+        )  # fmt: skip
         self._start = parse_start(source.start)
         self._on_line, self._observers = on_line, observers
         self._runs: dict[int, _PartitionRun] = {}

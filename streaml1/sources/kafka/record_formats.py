@@ -5,6 +5,7 @@ The format of a value is decided for the whole of it, so that no fragment of a v
 - JSON is one document, indented or not; an array of objects, each an example; or lines, each a
   whole object. A value that is none of these is rejected as a whole.
 - svmlight and Vowpal Wabbit text has one example per line.
+- Values in the wire format of schema registries are decoded to JSON; see `wire_format`.
 
 Most records have one line. `RecordReader` parses these without a look at the single records, and
 asks for the pieces of values only if there are more lines than records.
@@ -13,11 +14,13 @@ asks for the pieces of values only if there are more lines than records.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from streaml1.sources.kafka.wire_format import HEADER, SCHEMA_FORMATS, WireFormat, wire_format
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.jsonl import decode_strict
@@ -29,7 +32,7 @@ __all__ = ["Parser", "Piece", "RecordParser", "event_parser", "record_parser"]
 MAX_PIECES = 100_000
 """Lines of a value that is parsed, or elements of its array."""
 
-FORMATS = ("jsonl", "svmlight", "vw")
+FORMATS = ("jsonl", "svmlight", "vw", *SCHEMA_FORMATS)
 
 ALIASES = {"svm": "svmlight", "json": "jsonl", "ndjson": "jsonl"}
 
@@ -59,15 +62,24 @@ class RecordParser:
         Parses lines separated by newlines.
     is_json
         Whether values are JSON; None decides for each value.
+    wire
+        Decodes values to JSON, if they have schemas.
     """
 
-    def __init__(self, parse: Parser, is_json: bool | None) -> None:
+    def __init__(self, parse: Parser, is_json: bool | None, wire: WireFormat | None = None) -> None:
         self._parse = parse
         self._is_json = is_json
+        self._wire = wire
 
     def __call__(self, text: bytes) -> ParsedChunk:
         """Parse lines separated by newlines."""
         return self._parse(text)
+
+    def has_headers(self, values: Iterable[bytes | None]) -> bool:
+        """Return whether values have to be split: what to parse is only a part of them."""
+        if self._wire is not None:
+            return True
+        return self._is_json is not False and any(v is not None and v[:1] == b"\0" for v in values)
 
     def is_array(self, value: bytes | None) -> bool:
         """Return whether a value looks like a JSON array."""
@@ -86,7 +98,26 @@ class RecordParser:
             The bytes of the record.
         broken
             Whether some of its lines are no whole JSON objects.
+
+        Raises
+        ------
+        SourceError
+            If a schema registry does not answer.
         """
+        try:
+            json_value = self._without_header(value)
+        except SourceError:
+            raise
+        except ValueError as error:
+            return [Piece(b"", value, str(error))]
+        if json_value is not None:
+            pieces = _split_json(json_value, broken)
+            if len(pieces) > 1:
+                return pieces
+            [piece] = pieces
+            if isinstance(piece, bytes):
+                return [Piece(piece, value)]
+            return [piece._replace(value=value)]
         if self._starts_json(value):
             return _split_json(value, broken)
         lines = value.removesuffix(b"\n").split(b"\n")
@@ -98,6 +129,17 @@ class RecordParser:
                 for line in lines
             ]
         return lines
+
+    def _without_header(self, value: bytes) -> bytes | None:
+        """Return a value with a header as JSON; None if it has none."""
+        if not value:
+            return None
+        if self._wire is not None:
+            return self._wire.decode(value)
+        is_json = self._is_json is not False and value[:1] == b"\0"
+        if is_json and value[HEADER:].lstrip().startswith((b"{", b"[")):
+            return value[HEADER:]
+        return None
 
     def _starts_json(self, value: bytes) -> bool:
         if self._is_json is not None:
@@ -186,58 +228,84 @@ def record_parser(
     require_label: bool,
     texts: Collection[str] = (),
     roles: JsonRoles = NO_ROLES,
+    schema: str | Path | None = None,
+    registry: str | None = None,
 ) -> RecordParser:
     """Return the parser of a format; None detects JSON or svmlight for each record.
 
     Parameters
     ----------
     format
-        ``jsonl``, ``svmlight`` or ``vw``.
+        ``jsonl``, ``svmlight``, ``vw`` or ``avro``; ``auto`` is None.
     require_label
         Whether examples without a label are rejected.
     texts
         VW namespaces that are raw text.
     roles
         Roles of the members of flat JSON; if there are any, all records are JSON.
+    schema, registry
+        File or registry of the schemas of records.
 
     Raises
     ------
     SourceError
         If records cannot have the format.
     """
-    if format is None and roles == NO_ROLES:
-        return RecordParser(_JsonOrSvmlight(require_label).read, None)
-    name = "jsonl" if format is None else ALIASES.get(format.lower(), format.lower())
-    if name not in FORMATS:
-        raise SourceError(
-            f"the format of a topic must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got "
-            f"{format!r}"
-        )
+    given = format_name(format)
+    wire = wire_format(given, schema, registry)
+    if given is None and roles == NO_ROLES:
+        return RecordParser(_JsonOrSvmlight(require_label).read, None, wire)
+    name = "jsonl" if given is None or given in SCHEMA_FORMATS else given
     if name != "jsonl" and roles != NO_ROLES:
         raise SourceError(
             f"options that name members (--target, --ignore, ...) need JSON records, not {name}"
         )
     return RecordParser(
-        line_parser(name, require_label, "record", texts, roles).read, name == "jsonl"
+        line_parser(name, require_label, "record", texts, roles).read, name == "jsonl", wire
     )
 
 
-def event_parser(format: str | None, roles: JsonRoles = NO_ROLES) -> RecordParser:
-    """Return the parser of events, whose labels are delayed.
+def format_name(format: str | None) -> str | None:
+    """Return the name of a format in `FORMATS`; None if it is detected.
 
     Raises
     ------
     SourceError
-        If the format is not JSON, or members have roles.
+        If records cannot have the format.
     """
-    if format is not None and ALIASES.get(format.lower(), format) != "jsonl":
+    if format is None or format.lower() == "auto":
+        return None
+    name = ALIASES.get(format.lower(), format.lower())
+    if name not in FORMATS:
+        raise SourceError(
+            f"the format of a topic must be {', '.join(FORMATS)} or auto, got {format!r}"
+        )
+    return name
+
+
+def event_parser(
+    format: str | None,
+    roles: JsonRoles = NO_ROLES,
+    schema: str | Path | None = None,
+    registry: str | None = None,
+) -> RecordParser:
+    """Return the parser of events, whose labels are delayed; parameters as for `record_parser`.
+
+    Raises
+    ------
+    SourceError
+        If the format has no objects, or members have roles.
+    """
+    name = format_name(format)
+    if name not in (None, "jsonl", *SCHEMA_FORMATS):
         raise SourceError(f"delayed labels need format jsonl, got {format!r}")
     if roles != NO_ROLES:
         raise SourceError(
             "options that name members (--target, --ignore, ...) cannot be combined with delayed "
             "labels: an event has the members id, x and y"
         )
-    return RecordParser(line_parser("untimed events", what="record").read, True)
+    wire = wire_format(name, schema, registry)
+    return RecordParser(line_parser("untimed events", what="record").read, True, wire)
 
 
 class _JsonOrSvmlight:
@@ -267,6 +335,9 @@ def _prefix_reason(value: bytes) -> str:
     """Return why a value is rejected that starts with bytes that some producers add to JSON."""
     if value.startswith(b"\xef\xbb\xbf"):
         return "the record starts with a byte order mark; write it without one"
-    if value.startswith(b"\0") and value[5:].lstrip().startswith(JSON_STARTS):
-        return "the record starts with a schema registry header of five bytes; write it without one"
+    if value.startswith(b"\0"):
+        return (
+            "the record starts with the byte 0, as those of schema registries do: use "
+            "--schema-registry URL"
+        )
     return ""

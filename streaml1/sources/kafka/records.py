@@ -362,9 +362,13 @@ class RecordReader:
     def _parse(self, lines: RecordLines) -> ParsedChunk:
         """Parse records, first as if each was one line, which it usually is."""
         parser = self._parser
-        parsed = parser(lines.text)
-        has_more_lines = parsed.n_lines > lines.n_lines
-        if has_more_lines or any(parser.is_array(lines.origin(k).value) for k, _ in parsed.faults):
+        must_split = parser.has_headers(record.value for record in lines.records)
+        if not must_split:
+            parsed = parser(lines.text)
+            must_split = parsed.n_lines > lines.n_lines or any(
+                parser.is_array(lines.origin(k).value) for k, _ in parsed.faults
+            )
+        if must_split:
             lines.split_records(parser)
             parsed = parser(lines.text)
             broken = lines.broken_records(parser, parsed.faults)

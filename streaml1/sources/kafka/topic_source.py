@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaml1.core.logging import event
@@ -76,8 +77,8 @@ class KafkaSource:
         ``kafka://host:port/topic``; separate several brokers with commas. For a broker that does
         not report its version, append for example ``?api_version=2.3``.
     format
-        ``jsonl``, ``svmlight`` or ``vw``; by default values that start like JSON are JSON, others
-        are svmlight.
+        ``jsonl``, ``svmlight``, ``vw`` or ``avro``; by default, or with ``auto``, values that start
+        like JSON are JSON, others are svmlight.
     start
         ``earliest``, ``latest``, ``checkpoint``, or a time: records from that time on. A time is
         ISO 8601, in UTC if it has no zone, or milliseconds since 1970.
@@ -101,6 +102,8 @@ class KafkaSource:
         VW namespaces that are raw text.
     roles
         Roles of the members of flat JSON.
+    schema, registry
+        File of the schema of the records, or URL of a schema registry; see `wire_format`.
 
     Raises
     ------
@@ -129,6 +132,8 @@ class KafkaSource:
         labels: str | None = None,
         text: Sequence[str] | None = None,
         roles: JsonRoles = NO_ROLES,
+        schema: str | Path | None = None,
+        registry: str | None = None,
     ) -> None:
         self._topic = Topic(spec, kafka)
         self.name = spec
@@ -136,9 +141,9 @@ class KafkaSource:
         self._labels = _labels_topic(self._topic, labels)
         self._roles = roles
         if events:
-            self._parser = event_parser(format, roles)
+            self._parser = event_parser(format, roles, schema, registry)
         else:
-            self._parser = record_parser(format, require_label, text or (), roles)
+            self._parser = record_parser(format, require_label, text or (), roles, schema, registry)
         self._reader = self._new_reader()
         self._start = parse_start(start)
         self._until_end = until_end

@@ -8,7 +8,7 @@ few bytes could crash the process or fill its memory.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -74,6 +74,8 @@ class AvroSchema:
         The schema as decoded JSON.
     name
         What has the schema, for errors.
+    references
+        Schemas of named types that it uses, each before those that need it.
 
     Raises
     ------
@@ -89,11 +91,14 @@ class AvroSchema:
     {'site': 'news', 'hour': 9}
     """
 
-    def __init__(self, schema: Any, name: str) -> None:
+    def __init__(self, schema: Any, name: str, references: Iterable[Any] = ()) -> None:
         fastavro = require_fastavro(name)
+        names: dict[str, Any] = {}
         try:
-            self._schema = fastavro.parse_schema(_without_logical_types(schema))
-            smallest = _min_size(self._schema, self._schema_names(), (), 0)
+            for other in references:
+                fastavro.parse_schema(_without_logical_types(other), names)
+            self._schema = fastavro.parse_schema(_without_logical_types(schema), names)
+            smallest = _min_size(self._schema, names, (), 0)
         except _Unsupported as error:
             raise SourceError(f"{name} has an Avro schema that is not supported: {error}") from None
         except Exception as error:
@@ -101,11 +106,6 @@ class AvroSchema:
         if not smallest:
             raise SourceError(f"{name} has an Avro schema without fields: it holds no examples")
         self._read = fastavro.schemaless_reader
-
-    def _schema_names(self) -> dict[str, Any]:
-        if not isinstance(self._schema, dict):
-            return {}
-        return dict(self._schema.get("__named_schemas", {}))
 
     def read(self, file: BytesIO) -> Any:
         """Read a record from a file; many exceptions say that it is damaged."""

@@ -1,0 +1,174 @@
+"""Kafka values in the wire format of schema registries, as JSON.
+
+A value begins with the byte 0 and the id of its schema in four bytes. Each value is decoded with
+the schema that it was written with, so a schema may change: the names of fields decide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from streaml1.sources.kafka.schema_registry import RegisteredSchema, SchemaRegistry
+from streaml1.sources.readers.avro import AvroSchema, require_fastavro
+from streaml1.sources.readers.decoded_records import json_line
+from streaml1.sources.source import SourceError, shown
+
+__all__ = ["HEADER", "SCHEMA_FORMATS", "WireFormat", "wire_format"]
+
+HEADER = 5
+"""Bytes before the record: 0, and the id of the schema."""
+
+MAX_SCHEMAS = 1000
+"""Schemas that are cached."""
+
+KINDS = {"jsonl": "JSON", "avro": "AVRO"}
+"""Name of each format in registries."""
+
+SCHEMA_FORMATS = ("avro",)
+"""Formats that cannot be read without a schema."""
+
+NAMES = {"JSON": "JSON", "AVRO": "Avro", "PROTOBUF": "Protobuf"}
+
+Decoder = Callable[[bytes], bytes]
+"""Returns a record as JSON. Raises ValueError with one sentence if it is invalid."""
+
+
+class WireFormat:
+    """Decodes values.
+
+    Parameters
+    ----------
+    format
+        ``avro`` or ``jsonl``; None for any, also for values without a header.
+    schema
+        File of the schema of all records.
+    registry
+        Registry of the schemas, if there is no file.
+    """
+
+    def __init__(
+        self, format: str | None, schema: str | Path | None, registry: SchemaRegistry | None
+    ) -> None:
+        self._kind = None if format is None else KINDS[format]
+        self._registry = registry
+        self._decoders: dict[int, Decoder | str] = {}  # a decoder, or why there is none
+        if format == "avro":
+            require_fastavro("--format avro")
+        self._of_file = None if schema is None else _file_decoder(str(format), str(schema))
+
+    def decode(self, value: bytes) -> bytes | None:
+        """Return a value as JSON; None if it has no header, and needs none.
+
+        Raises
+        ------
+        ValueError
+            If the value is invalid, or its schema unknown; the text is one sentence.
+        SourceError
+            If the registry does not answer.
+        """
+        if not value.startswith(b"\0"):
+            if self._kind is None:
+                return None
+            raise ValueError(
+                f"the record begins with the byte 0x{value[0]:02x}, not with the 0 before the id "
+                "of a schema"
+            )
+        if len(value) < HEADER:
+            raise ValueError(
+                f"the record has {len(value)} bytes, fewer than the {HEADER} of a schema registry "
+                "header"
+            )
+        decoder = self._of_file or self._decoder(int.from_bytes(value[1:HEADER], "big"))
+        return decoder(value[HEADER:])
+
+    def _decoder(self, id: int) -> Decoder:
+        found = self._decoders.get(id)
+        if found is None:
+            assert self._registry is not None
+            found = self._new_decoder(id, self._registry.schema(id))
+            if len(self._decoders) >= MAX_SCHEMAS:
+                del self._decoders[next(iter(self._decoders))]
+            self._decoders[id] = found
+        if isinstance(found, str):
+            raise ValueError(found)
+        return found
+
+    def _new_decoder(self, id: int, schema: RegisteredSchema) -> Decoder | str:
+        if self._kind is not None and schema.kind != self._kind:
+            return (
+                f"schema {id} of the record is {NAMES.get(schema.kind, shown(schema.kind))}, not "
+                f"{NAMES[self._kind]}"
+            )
+        name = f"schema {id}"
+        if schema.kind == "JSON":
+            return bytes
+        if schema.kind == "AVRO":
+            require_fastavro(name)
+            try:
+                return _avro_decoder(schema.text, name, schema.references)
+            except SourceError as error:  # a record cannot be read, but others may be
+                return str(error)
+        return f"{name} of the record has the type {shown(schema.kind)}, which is not supported"
+
+
+def _avro_decoder(text: str, name: str, references: Mapping[str, str]) -> Decoder:
+    try:
+        schema = json.loads(text)
+        others = [json.loads(other) for other in references.values()]
+    except (ValueError, RecursionError):
+        raise SourceError(f"{name} is not an Avro schema: it is not JSON") from None
+    decode = AvroSchema(schema, name, others).decode
+    return lambda record: json_line(decode(record))
+
+
+def _file_decoder(format: str, name: str) -> Decoder:
+    """Return the decoder with the schema in a file."""
+    try:
+        content = Path(name).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SourceError(f"the schema {name} cannot be read: {reason}") from None
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise SourceError(f"{name} is not an Avro schema: it is not JSON") from None
+    return _avro_decoder(text, name, {})
+
+
+def wire_format(
+    format: str | None, schema: str | Path | None, registry: str | None
+) -> WireFormat | None:
+    """Return what decodes values with a header; None if they need no schema.
+
+    Parameters
+    ----------
+    format
+        The format of the records; None detects it.
+    schema
+        File of the schema, or None.
+    registry
+        URL of the registry, or None.
+
+    Raises
+    ------
+    SourceError
+        If the options do not fit together, or the schema is invalid.
+    """
+    needs_schema = format in SCHEMA_FORMATS
+    if schema is not None and registry is not None:
+        raise SourceError("--schema cannot be combined with --schema-registry: give one of them")
+    if schema is not None and not needs_schema:
+        raise SourceError(f"--schema needs --format {' or '.join(SCHEMA_FORMATS)}")
+    if registry is not None:
+        if format is not None and format not in KINDS:
+            raise SourceError(f"--schema-registry cannot be combined with --format {format}")
+        return WireFormat(format, None, SchemaRegistry(registry))
+    if schema is not None:
+        return WireFormat(format, schema, None)
+    if needs_schema:
+        raise SourceError(
+            f"--format {format} needs the schema: give --schema-registry URL or --schema FILE"
+        )
+    return None
