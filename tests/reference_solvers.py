@@ -179,3 +179,24 @@ def projected(
                 w = ball(np.maximum(v, 0.0) if nonnegative else v, z)
         after_epochs.append(w)
     return after_epochs
+
+
+def frank_wolfe(name: str, X: Matrix, y: Vector, radius: float, steps: int) -> list[Vector]:
+    """Return the weights after each greedy step in the l1 ball.
+
+    The step size minimises the quadratic with the largest second derivative of the loss.
+    """
+    n, d = X.shape
+    beta = {"logistic": 0.25, "squared": 1.0, "smoothed_hinge": 1.0}[name]
+    w, path = np.zeros(d), []
+    for _ in range(steps):
+        slopes = np.array([loss(name, float(x @ w), t)[1] for x, t in zip(X, y, strict=True)])
+        g = X.T @ slopes / n
+        j = int(np.argmax(np.abs(g)))
+        s = np.zeros(d)
+        s[j] = -radius * np.sign(g[j])
+        descent = float(g @ (w - s))
+        share = min(1.0, descent / (beta * float(np.mean((X @ (s - w)) ** 2))))
+        w = w + share * (s - w)
+        path.append(w)
+    return path

@@ -346,8 +346,10 @@ def test_warm_leaves_no_solver_to_compile(monkeypatch: pytest.MonkeyPatch) -> No
                 solvers.prox_sdca(matrix, y, loss, 0.01, **options)
                 solvers.prox_sdca(matrix, y, loss, 0.01, 0.1, **options)
                 solvers.sdca(matrix, y, loss, l2=0.01, **options)
+                solvers.sdca(matrix, y, loss, l2=0.01, shards=2, **options)
                 solvers.accelerated_sdca(matrix, y, loss, l2=0.01, **options)
                 solvers.projected_gradient(matrix, y, loss=loss, radius=2.0, **options)
+                solvers.frank_wolfe(matrix, y, loss=loss, radius=2.0, **options)
                 for solver in (solvers.scd, solvers.detcd):
                     solver(matrix, y, loss, 0.01, fit_intercept=True, **options)
                     solver(matrix, y, loss, 0.01, upper=1.0, **options)

@@ -15,13 +15,14 @@ from scipy.sparse import csr_matrix, hstack
 import streaml1
 import streaml1.datasets
 from streaml1.core.jit import kernel
-from streaml1.solvers import NotConverged, detcd, scd
+from streaml1.solvers import NotConverged, detcd, frank_wolfe, scd
 
 RATES = tuple(10.0**k for k in range(-6, 0))  # the paper's
 LARGER_RATES = (1.0, 10.0)
 ONLINE = ("SMIDAS", "TruncGrad")
 ALGORITHMS = ("SCD", "DETCD", *ONLINE)
 PRINTED, RECOMPUTED = "SCD, step as printed", "DETCD, slopes recomputed"
+CONSTRAINED = "Frank-Wolfe"
 BATCH, SEED = 200_000, 2009
 
 
@@ -184,6 +185,21 @@ def run_printed(p: Problem, horizon: float) -> Curve:
     return Curve(*map(np.array, zip(*points, strict=True)), time.thread_time() - begin)
 
 
+def run_constrained(p: Problem, horizon: float, weights: Any) -> Curve:
+    """Run greedy steps in the ball that has the optimum on its surface."""
+    points = []
+
+    def record_point(record: Any, w: Any) -> bool:
+        penalty = p.l1 * np.abs(w).sum()
+        points.append((record.accesses, record.objective + penalty, record.n_nonzero))
+        return bool(record.accesses >= horizon)
+
+    begin = time.thread_time()
+    radius = float(np.abs(weights).sum())
+    frank_wolfe(p.X, p.y, radius=radius, tol=0.0, max_epochs=10**9, callback=record_point)
+    return Curve(*map(np.array, zip(*points, strict=True)), time.thread_time() - begin)
+
+
 def make_learner(name: str, p: Problem, rate: float) -> Any:
     shared: dict[str, Any] = {"lr": rate, "schedule": "constant", "intercept_lr": 0.0}
     if name == "SMIDAS":
@@ -245,6 +261,7 @@ def run(p: Problem, most_accesses: float) -> Result:
     for name in ONLINE:
         curves[name] = min((rates[name][r] for r in RATES), key=lambda c: c.objective[-1])
     curves[PRINTED] = run_printed(p, horizon)
+    curves[CONSTRAINED] = run_constrained(p, horizon, best.weights)
     greedy = curves["DETCD"]
     passes = steps * np.arange(len(greedy.objective)) * p.X.nnz
     curves[RECOMPUTED] = greedy._replace(accesses=passes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from streaml1.solvers.accelerated_sdca import accelerated_sdca
 from streaml1.solvers.fista import fista
+from streaml1.solvers.frank_wolfe import frank_wolfe
 from streaml1.solvers.projected_gradient import projected_gradient
 from streaml1.solvers.projection import project_l1_ball, project_simplex
 from streaml1.solvers.prox_sdca import prox_sdca
@@ -24,6 +25,7 @@ __all__ = [
     "accelerated_sdca",
     "detcd",
     "fista",
+    "frank_wolfe",
     "project_l1_ball",
     "project_simplex",
     "projected_gradient",
