@@ -4,8 +4,8 @@
 
 1. `index_csv` writes all delimiters (stage 1, `structural_index.py`).
 2. The loop of `parse_records` steps through the cells of each record. Runs of short category cells
-   are read eight at a time (`_read_categories_x8`), other cells one by one (`_quoted_cell`,
-   `_read_category`, `_read_number`).
+   are read eight at a time (`_read_categories_x8`), other cells one by one (`_read_category`, and
+   the functions of `csv_cells.py`).
 3. `hash_pending_names` completes the names of a record (`feature_spans.py`).
 
 At an irregular record the kernel stops, and Python reads this record
@@ -16,8 +16,7 @@ cells may contain doubled quotes, delimiters and newlines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,6 @@ from streaml1.core.simd import (
     splat,
     splat_u64,
     store_f64x8,
-    store_u64,
     store_u64x8,
 )
 from streaml1.text.byte_names import (
@@ -48,7 +46,28 @@ from streaml1.text.byte_names import (
     murmur_x8_of_joined,
     write_names_x8,
 )
-from streaml1.text.feature_spans import hash_pending_names, read_value
+from streaml1.text.csv_cells import (
+    ALL_ONES,
+    LAST_ASCII,
+    MISSING,
+    PRESENT,
+    QUOTE,
+    SIX_BITS,
+    SLACK,
+    WORDS_FIRST,
+    WORDS_HEADER,
+    WORDS_SECOND,
+    begins_visibly,
+    copy_undoubled,
+    is_blank,
+    may_be_header,
+    missing_state,
+    quoted_cell,
+    read_boolean,
+    read_number,
+    word_at,
+)
+from streaml1.text.feature_spans import hash_pending_names
 from streaml1.text.structural_index import (
     CR,
     NEWLINE,
@@ -59,11 +78,10 @@ from streaml1.text.structural_index import (
 )
 
 __all__ = [
-    "CATEGORY", "DONE", "IGNORED", "IRREGULAR", "LABEL", "N_STATE", "N_WORDS", "OPEN",
-    "STATE_DELIMITERS", "STATE_FEATURE", "STATE_HAS_LARGE", "STATE_INDEXED", "STATE_LINE",
-    "STATE_NAME_BYTES", "STATE_NEXT", "STATE_OFFSET", "STATE_ROW", "UTF8_NEEDED", "WEIGHT",
-    "WORDS_COMPLETE", "WORDS_DECIMAL", "WORDS_FIRST", "WORDS_HEADER", "WORDS_LIST",
-    "WORDS_SECOND", "encode_short_texts", "parse_records", "word_filter",
+    "CATEGORY", "DONE", "IGNORED", "IRREGULAR", "LABEL", "N_STATE", "OPEN", "STATE_DELIMITERS",
+    "STATE_FEATURE", "STATE_HAS_LARGE", "STATE_INDEXED", "STATE_LINE", "STATE_NAME_BYTES",
+    "STATE_NEXT", "STATE_OFFSET", "STATE_ROW", "UTF8_NEEDED", "WEIGHT", "encode_short_texts",
+    "parse_records",
 ]  # fmt: skip
 
 (
@@ -82,47 +100,15 @@ DONE, IRREGULAR, OPEN, UTF8_NEEDED = range(4)
 """Why `parse_records` returns: all records are read; the next record is irregular; the next record
 may continue after the chunk; the caller must tell whether the text is valid UTF-8."""
 
-WORDS_FIRST, WORDS_SECOND, WORDS_COMPLETE, WORDS_DECIMAL, WORDS_HEADER = range(5)
-WORDS_LIST = 8
-N_WORDS = 24
-"""Entries of `words`: the `word_filter` of the missing words; whether all of them are listed; the
-decimal mark; the first bytes of a repeated header, 0 if there is none. From WORDS_LIST on: up to
-sixteen missing words of up to eight bytes, padded with zeros."""
-
 _KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))  # rows of `columns`
 
 _ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 3, 4, 7, 8))
 _OFFSET_BITS = np.uint64(32)
-_QUOTE, _EQUALS, _DOT = map(np.uint64, b'"=.')
-_BYTE_ORDER_MARK = np.uint64(0xEF)  # its first byte
-_SIX_BITS = np.uint64(63)
-_TRUE, _FALSE = (
-    tuple(np.uint64(int.from_bytes(word, "little")) for word in texts)
-    for texts in ((b"true", b"True", b"TRUE"), (b"false", b"False", b"FALSE"))
-)
-_MAX_REWRITTEN = np.uint64(64)  # bytes of a number with another decimal mark
+_EQUALS = np.uint64(ord("="))
 _BYTE_ONES = np.uint64(0x0101010101010101)
-_ALL_ONES, _BYTE = map(np.uint64, (2**64 - 1, 2**8 - 1))
+_BYTE = np.uint64(2**8 - 1)
 _FIRST_VISIBLE, _N_VISIBLE = map(np.uint64, (0x21, 0x7F - 0x21))
-_LAST_ASCII = np.uint64(127)
 _MAX_CELL = np.uint64(131_000)  # Python's csv module rejects longer cells
-_SLACK = np.uint64(32)  # bytes that copies may write after a name
-# The UTF-8 of white space in other scripts begins with C2, E1, E2 or E3.
-_LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))
-
-
-def word_filter(words: Iterable[bytes]) -> tuple[np.uint64, np.uint64]:
-    """Return two sets of bits which tell that most cells are none of some words.
-
-    Bit b of the first one stands for all first bytes whose last six bits are b. The second one
-    combines two bytes and the size in the same way; a word of one byte is followed by a zero. This
-    combination tells the default words from `no`, `No`, `none`, `new`, `NY` and the like.
-    """
-    first = second = 0
-    for word in words:
-        first |= 1 << (word[0] & 63)
-        second |= 1 << ((word[0] ^ (word[1:2] or b"\0")[0] ^ (len(word) << 3)) & 63)
-    return np.uint64(first), np.uint64(second)
 
 
 @kernel
@@ -233,7 +219,7 @@ def parse_records(
             line += _ONE
             continue
         status = IRREGULAR
-        if (header_bytes >> (load_u8(pos) & _SIX_BITS)) & _ONE and _may_be_header(
+        if (header_bytes >> (load_u8(pos) & SIX_BITS)) & _ONE and may_be_header(
             pos, start + columns[_BEGIN, 0], first_size, delimiter
         ):
             break
@@ -265,9 +251,9 @@ def parse_records(
                     break
             in_run = _ZERO
             doubled = False
-            if load_u8(pos) == _QUOTE:
+            if load_u8(pos) == QUOTE:
                 first = pos + _ONE
-                i, stop, more_lines, doubled = _quoted_cell(
+                i, stop, more_lines, doubled = quoted_cell(
                     start, delimiter, positions_at, i, n, end
                 )
                 line += more_lines
@@ -276,7 +262,7 @@ def parse_records(
                     break
                 pos = stop + _ONE
                 d = start + position_of(positions_at, i)
-                if load_u8(stop) != _QUOTE or d != pos:
+                if load_u8(stop) != QUOTE or d != pos:
                     break
             else:
                 first = pos
@@ -295,21 +281,21 @@ def parse_records(
                     break
             elif kind == LABEL:
                 label_begin, label_end = first, stop
-                is_text = _begins_visibly(first, stop) and load_u8(stop - _ONE) > SPACE
+                is_text = begins_visibly(first, stop) and load_u8(stop - _ONE) > SPACE
                 is_empty = first == stop and not require_label
-                if doubled or not (is_empty or (is_text and load_u8(stop - _ONE) <= _LAST_ASCII)):
+                if doubled or not (is_empty or (is_text and load_u8(stop - _ONE) <= LAST_ASCII)):
                     break
                 # Elsewhere the label is left out when the labels are encoded.
-                if require_label and _missing_state(first, stop, words_at) != _PRESENT:
+                if require_label and missing_state(first, stop, words_at) != PRESENT:
                     break
             elif kind == WEIGHT:
-                weight = _read_number(first, stop, powers, words_at, name_pos, names_end, np.nan)
+                weight = read_number(first, stop, powers, words_at, name_pos, names_end, np.nan)
                 if not weight >= 0.0:
                     break
-            elif kind != IGNORED and first < stop and not _is_blank(first, stop):
-                v = _read_number(first, stop, powers, words_at, name_pos, names_end, 0.0)
+            elif kind != IGNORED and first < stop and not is_blank(first, stop):
+                v = read_number(first, stop, powers, words_at, name_pos, names_end, 0.0)
                 if v != v:
-                    v = _read_boolean(first, stop)
+                    v = read_boolean(first, stop)
                 if v != v:
                     break
                 if not abs(v) < VALUE_LIMIT:
@@ -391,10 +377,10 @@ def _read_categories_x8(
     first_byte = cells & _BYTE
     irregular_mask = ((size - _ONE) > _SEVEN) | ((first_byte - _FIRST_VISIBLE) > _N_VISIBLE)
     # Cells that may be missing words are read one by one.
-    text = cells & (_ALL_ONES >> (((_EIGHT - size) * _EIGHT) & _SIX_BITS))
-    second = ((text >> _EIGHT) ^ cells ^ (size << _THREE)) & _SIX_BITS
-    word_mask = splat_u64(_word(words, WORDS_FIRST)) >> (cells & _SIX_BITS)
-    word_mask &= (splat_u64(_word(words, WORDS_SECOND)) >> second) & _ONE
+    text = cells & (ALL_ONES >> (((_EIGHT - size) * _EIGHT) & SIX_BITS))
+    second = ((text >> _EIGHT) ^ cells ^ (size << _THREE)) & SIX_BITS
+    word_mask = splat_u64(word_at(words, WORDS_FIRST)) >> (cells & SIX_BITS)
+    word_mask &= (splat_u64(word_at(words, WORDS_SECOND)) >> second) & _ONE
     if movemask(irregular_mask | word_mask) or name_pos + NAMES_X8_BYTES > names_end:
         return _ZERO, _ZERO, name_pos
     columns_at = np.uint64(columns.ctypes.data) + _EIGHT * first
@@ -421,195 +407,25 @@ def _read_category(
     -------
     The end of the features, where the next name goes, and whether the cell is regular.
     """
-    if not _begins_visibly(first, stop):
-        return k, name_pos, _is_blank(first, stop)
-    missing = _missing_state(first, stop, words)
-    if missing != _PRESENT:
-        return k, name_pos, missing == _MISSING
+    if not begins_visibly(first, stop):
+        return k, name_pos, is_blank(first, stop)
+    missing = missing_state(first, stop, words)
+    if missing != PRESENT:
+        return k, name_pos, missing == MISSING
     size = columns[_SIZE, column]
-    if name_pos + size + (stop - first) + _SLACK > names_end:
+    if name_pos + size + (stop - first) + SLACK > names_end:
         return k, name_pos, False
     name = name_pos
     prefix = start + columns[_BEGIN, column]
     name_pos = copy_bytes(prefix, prefix + size, name_pos)
     if doubled:
-        name_pos = _copy_undoubled(first, stop, name_pos)
+        name_pos = copy_undoubled(first, stop, name_pos)
     else:
         name_pos = copy_short_bytes(first, stop, name_pos)
     hashes[k] = UNHASHED
     values[k] = 1.0
     spans[k] = ((name - start) << _OFFSET_BITS) | (name_pos - name)
     return k + _ONE, name_pos, True
-
-
-class _Quoted(NamedTuple):
-    """A quoted cell."""
-
-    i: Any
-    """The delimiter after its closing quote."""
-    stop: Any
-    """The address of the closing quote; the end of the chunk if there is none."""
-    lines: Any
-    """How many newlines are inside."""
-    doubled: Any
-    """Whether a doubled quote is inside."""
-
-
-@inlined
-def _quoted_cell(start: Any, delimiter: Any, positions: Any, i: Any, n: Any, end: Any) -> Any:
-    """Find the end of a cell whose opening quote is the i-th of n delimiters. Returns a `_Quoted`.
-
-    A control character inside the cell is taken for its end, so that the record is irregular.
-    """
-    lines, doubled = _ZERO, False
-    i += _ONE
-    # Invariant: the delimiters up to i are inside the cell.
-    while i < n:
-        stop = start + position_of(positions, i)
-        c = load_u8(stop)
-        i += _ONE
-        if c == _QUOTE:
-            if load_u8(stop + _ONE) != _QUOTE:
-                return _Quoted(i, stop, lines, doubled)
-            doubled = True
-            i += _ONE
-        elif c == NEWLINE:
-            lines += _ONE
-        elif c != delimiter and c != CR:
-            return _Quoted(i, stop, lines, doubled)
-    return _Quoted(i, end, lines, doubled)
-
-
-@inlined
-def _copy_undoubled(start: Any, end: Any, destination: Any) -> Any:
-    """Copy a text with one quote for each doubled quote; return the address after the copy."""
-    while start < end:
-        c = load_u8(start)
-        store_u64(destination, c)
-        destination += _ONE
-        start += _ONE
-        start += np.uint64(c == _QUOTE)
-    return destination
-
-
-@inlined
-def _read_number(
-    pos: Any, end: Any, powers: Any, words: Any, scratch: Any, scratch_end: Any, missing: Any
-) -> Any:
-    """Return the number of a cell, without spaces around it, or NaN.
-
-    Parameters
-    ----------
-    scratch, scratch_end
-        Addresses between which a number with another decimal mark is written with a point.
-    missing
-        What to return for a missing word, which may be a number such as -999.
-    """
-    while pos < end and load_u8(pos) == SPACE:
-        pos += _ONE
-    while pos < end and load_u8(end - _ONE) == SPACE:
-        end -= _ONE
-    # Few numbers begin as a missing word does, so this branch is predictable.
-    if (_word(words, WORDS_FIRST) >> (load_u8(pos) & _SIX_BITS)) & _ONE:
-        state = _missing_state(pos, end, words)
-        if state != _PRESENT:
-            return missing if state == _MISSING else np.nan
-    decimal = _word(words, WORDS_DECIMAL)
-    if decimal != _DOT:
-        size = end - pos
-        if size > _MAX_REWRITTEN or scratch + size + _SLACK > scratch_end:
-            return np.nan
-        for j in range(size):
-            c = load_u8(pos + j)
-            if c == _DOT:
-                return np.nan
-            store_u64(scratch + j, _DOT if c == decimal else c)
-        pos, end = scratch, scratch + size
-    return read_value(pos, end, powers, False)
-
-
-@inlined
-def _word(words: Any, k: Any) -> Any:
-    """Return an entry of `words`.
-
-    Functions take the address of `words`: an array would be counted as a reference in each call.
-    """
-    return loadu_u64(words + _EIGHT * np.uint64(k))
-
-
-@inlined
-def _may_be_header(pos: Any, name: Any, size: Any, delimiter: Any) -> bool:
-    """Return whether the first cell of a record may be a name of `size` bytes.
-
-    Python decides. The name may be quoted, and a part of a file may begin with a byte order mark.
-    """
-    if load_u8(pos) == _BYTE_ORDER_MARK:
-        return True
-    if load_u8(pos) == _QUOTE:
-        pos += _ONE
-    j = _ZERO
-    # A quote inside of a name is doubled in the text: it ends the comparison.
-    while j < size and load_u8(name + j) != _QUOTE:
-        if load_u8(pos + j) != load_u8(name + j):
-            return False
-        j += _ONE
-    c = load_u8(pos + j)
-    return bool(c in (delimiter, _QUOTE, NEWLINE, CR))
-
-
-_PRESENT, _MISSING, _UNSURE = range(3)
-
-
-@inlined
-def _missing_state(first: Any, stop: Any, words: Any) -> Any:
-    """Return _MISSING if a text is a missing word, _UNSURE if Python must decide, else _PRESENT."""
-    size = stop - first
-    text = loadu_u64(first)
-    second = ((text >> _EIGHT) ^ text ^ (size << _THREE)) & _SIX_BITS
-    # The byte after a word of one byte is not zero here.
-    found = (_word(words, WORDS_SECOND) >> second) | np.uint64(size == _ONE)
-    found &= _word(words, WORDS_FIRST) >> (text & _SIX_BITS)
-    if found & _ONE == _ZERO or size == _ZERO:
-        return _PRESENT
-    if size <= _EIGHT:
-        text &= _ALL_ONES >> (_EIGHT * (_EIGHT - size))
-        listed = words + _EIGHT * np.uint64(WORDS_LIST)
-        wanted = splat_u64(text)
-        equal_mask = wanted == loadu_u64x8(listed)
-        equal_mask |= wanted == loadu_u64x8(listed + _EIGHT * _EIGHT)
-        if movemask(equal_mask):
-            return _MISSING
-    return _PRESENT if _word(words, WORDS_COMPLETE) else _UNSURE
-
-
-@inlined
-def _read_boolean(first: Any, stop: Any) -> Any:
-    """Return 1 or 0 if a text is true or false in one of three spellings, else NaN."""
-    size = stop - first
-    if size == _ZERO or size > _EIGHT:
-        return np.nan
-    text = loadu_u64(first) & (_ALL_ONES >> (_EIGHT * (_EIGHT - size)))
-    lower, title, upper = _TRUE
-    if text in (lower, title, upper):
-        return 1.0
-    lower, title, upper = _FALSE
-    return 0.0 if text in (lower, title, upper) else np.nan
-
-
-@inlined
-def _begins_visibly(pos: Any, end: Any) -> bool:
-    """Return True only if a text certainly does not begin with white space of any script."""
-    c = load_u8(pos)
-    low, lo, hi = _LEADS
-    other_script = c >= low and (c < lo or c > hi)
-    return bool(pos < end and ((c > SPACE and c <= _LAST_ASCII) or other_script))
-
-
-@inlined
-def _is_blank(pos: Any, end: Any) -> bool:
-    while pos < end and load_u8(pos) == SPACE:
-        pos += _ONE
-    return bool(pos == end)
 
 
 @kernel
@@ -638,7 +454,7 @@ def encode_short_texts(start: Any, bounds: Any, distinct: Any, codes: Any) -> An
             return max_distinct + _ONE
         word = _ZERO
         if size:
-            word = loadu_u64(start + begin) & (_ALL_ONES >> (_EIGHT * (_EIGHT - size)))
+            word = loadu_u64(start + begin) & (ALL_ONES >> (_EIGHT * (_EIGHT - size)))
             if not word >> (_EIGHT * (size - _ONE)):  # padding would hide a zero byte at the end
                 return max_distinct + _ONE
         k = _ZERO

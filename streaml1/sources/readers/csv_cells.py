@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.sources.source import SourceError, read_number, read_weight, shown
-from streaml1.text import csv
+from streaml1.text import csv_cells
 
 __all__ = ["BOOLEANS", "MISSING_WORDS", "CellRules"]
 
@@ -193,11 +193,12 @@ class CellRules:
     def kernel_words(self) -> NDArray[np.uint64]:
         """Return the argument `words` of `streaml1.text.csv.parse_records`, without a header."""
         raw = [word.encode() for word in self.missing if word]
-        listed = [word for word in raw if len(word) <= 8][: csv.N_WORDS - csv.WORDS_LIST]
-        words = np.zeros(csv.N_WORDS, np.uint64)
-        words[csv.WORDS_FIRST], words[csv.WORDS_SECOND] = csv.word_filter(raw)
-        words[csv.WORDS_COMPLETE] = len(listed) == len(raw)
-        words[csv.WORDS_DECIMAL] = ord(self.decimal)
-        for k, word in enumerate(listed, csv.WORDS_LIST):
+        space = csv_cells.N_WORDS - csv_cells.WORDS_LIST
+        listed = [word for word in raw if len(word) <= 8][:space]
+        words = np.zeros(csv_cells.N_WORDS, np.uint64)
+        words[csv_cells.WORDS_FIRST], words[csv_cells.WORDS_SECOND] = csv_cells.word_filter(raw)
+        words[csv_cells.WORDS_COMPLETE] = len(listed) == len(raw)
+        words[csv_cells.WORDS_DECIMAL] = ord(self.decimal)
+        for k, word in enumerate(listed, csv_cells.WORDS_LIST):
             words[k] = int.from_bytes(word, "little")
         return words

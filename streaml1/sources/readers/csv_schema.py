@@ -19,7 +19,7 @@ from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_header import Roles
 from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.source import SourceError, shown
-from streaml1.text import csv
+from streaml1.text import csv, csv_cells
 
 __all__ = [
     "Columns", "IncompleteRecord", "Records", "RepeatedHeader", "TextLines", "delimiter_of",
@@ -216,7 +216,7 @@ class Columns:
         if self._skips_header:
             # The first byte of the name, of its opening quote, or of a byte order mark.
             first = self.header[0].encode()[:1] or self._delimiter.encode()
-            self.words[csv.WORDS_HEADER], _ = csv.word_filter([first, b'"', b"\xef"])
+            self.words[csv_cells.WORDS_HEADER], _ = csv_cells.word_filter([first, b'"', b"\xef"])
 
     def kernel_columns(self, names_offset: int) -> NDArray[np.uint64]:
         """Return the argument `columns` of `streaml1.text.csv.parse_records`.
