@@ -119,7 +119,7 @@ def draw(bars: list[Bar], title: str, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 0.42 * len(bars) + 1.15), layout="constrained")
+    figure = Figure(figsize=(7.5, 0.42 * len(bars) + 1.0), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, sharey=True)
     colours = [OURS if bar.name.startswith("streaml1") else OTHERS for bar in bars]
@@ -127,8 +127,8 @@ def draw(bars: list[Bar], title: str, path: Path) -> None:
     speeds = [bar.per_second / 1000 for bar in bars]
     sizes = [bar.size / 1024 for bar in bars]
     for axes, widths, heading in (
-        (left, speeds, "thousand examples per second, CSV to model"),
-        (right, sizes, "saved model, KiB (smaller is better)"),
+        (left, speeds, "1,000 examples per second"),
+        (right, sizes, "saved model, KiB (less is better)"),
     ):
         drawn = axes.barh(places, widths, color=colours, height=0.7)
         axes.bar_label(drawn, [f"{w:,.0f}" for w in widths], padding=4, fontsize=10)
@@ -140,4 +140,4 @@ def draw(bars: list[Bar], title: str, path: Path) -> None:
     left.set_yticks(places, [bar.name for bar in bars])
     figure.supxlabel(f"{title}; one pass, one core", fontsize=9, color="#555555")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=140)

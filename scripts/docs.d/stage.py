@@ -18,6 +18,7 @@ import streaml1
 from streaml1.cli import cli
 
 ROOT = Path(__file__).parent.parent.parent
+BASES = ("OnlineModel", "OnlineClassifier", "OnlineRegressor")
 TOP_LEVEL = ("CHANGELOG.md", "CONTRIBUTING.md")
 
 
@@ -53,8 +54,13 @@ def command_line() -> str:
 
 def api() -> str:
     """Return the directives from which the builder writes the docstrings of the public names."""
-    groups: dict[str, list[str]] = {"Models": [], "Runs and files": [], "Errors": []}
-    for name in sorted(vars(streaml1).get("__all__") or streaml1.__all__):
+    groups: dict[str, list[str]] = {
+        "Models": [],
+        "Methods of all models": [f"::: streaml1.models.base.{name}\n" for name in BASES],
+        "Runs and files": [],
+        "Errors": [],
+    }
+    for name in streaml1.__all__:
         value = getattr(streaml1, name)
         if not hasattr(value, "__module__"):
             continue
