@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,9 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
+
+import streaml1
+from streaml1.cli import cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -89,6 +94,37 @@ WITHOUT_EXAMPLE = {
     "internals/*": "explain the code",
 }
 """Pages without anything to run, and why."""
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Import a module of scripts/docs.d by its name."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "docs.d"))
+    return importlib.import_module
+
+
+def test_staged_pages(script: Callable[[str], Any], tmp_path: Path) -> None:
+    script("stage").main(tmp_path / "pages")
+    staged = sorted((tmp_path / "pages").rglob("*.md"))
+    assert [link for page in staged for link in broken_links(page)] == []
+    commands = (tmp_path / "pages" / "command-line.md").read_text()
+    assert re.findall(r"(?m)^## (\w+)$", commands) == sorted(cli.commands)
+    assert "--l1" in commands and "Usage: streaml1 learn [OPTIONS] SOURCE..." in commands
+    api = (tmp_path / "pages" / "api.md").read_text()
+    missing = [name for name in streaml1.__all__ if not re.search(rf"\b{name}\b", api)]
+    assert missing == []
+
+
+def test_pages_load_nothing_from_other_hosts(script: Callable[[str], Any], tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    page = tmp_path / "a" / "b.html"
+    shim = '<script src="https://unpkg.com/iframe-worker/shim" type="text/javascript"></script>'
+    page.write_text(f'{shim}<a href="https://example.org/">x</a><img src="x.png">')
+    script("localize").main(tmp_path)
+    assert '<script src="../local_worker.js"></script>' in page.read_text()
+    page.write_text('<script src="https://example.org/x.js"></script>')
+    with pytest.raises(SystemExit, match=r"a/b\.html: .*example\.org/x\.js"):
+        script("localize").main(tmp_path)
 
 
 class SiteLoader(yaml.SafeLoader):
