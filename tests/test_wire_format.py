@@ -290,9 +290,12 @@ def test_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"format": "avro"}, "needs the schema: give --schema-registry URL or --schema FILE"),
         ({"format": "svm", "schema_registry": "http://a"}, "cannot be combined with --format svm"),
-        ({"schema": "a"}, "--schema needs --format avro"),
+        ({"schema": "a"}, "--schema needs --format avro or protobuf"),
         ({"format": "avro", "schema": "a", "schema_registry": "http://a"}, "give one of them"),
-        ({"format": "parquet"}, "must be jsonl, svmlight, vw, avro.* or auto, got 'parquet'"),
+        (
+            {"format": "parquet"},
+            "must be jsonl, svmlight, vw, avro, protobuf or auto, got 'parquet'",
+        ),
     ]
     for options, message in cases:
         with pytest.raises(SourceError, match=message):

@@ -114,7 +114,7 @@ class NonEmptyPath(click.Path):
 _columns = together(
     click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv, tsv or avro. "
                  "Required for standard input and for file names without such a suffix. "
-                 "Kafka: json, svmlight, vw, avro or auto.  [Kafka: auto]"),
+                 "Kafka: json, svmlight, vw, avro, protobuf or auto.  [Kafka: auto]"),
     click.option("--target", metavar="NAME",
                  help="Label: a column of CSV, by name or by number from 0, or a member of flat "
                  "JSON lines, such as clicked or user.clicked."),
@@ -150,10 +150,11 @@ _columns = together(
 _order = together(
     click.option("--schema-registry", metavar="URL",
                  help="Kafka: registry of the schemas of records that begin with a schema id: "
-                 "Avro or JSON. Credentials come from STREAML1_REGISTRY_USER and "
+                 "Avro, Protobuf or JSON. Credentials come from STREAML1_REGISTRY_USER and "
                  "STREAML1_REGISTRY_PASSWORD."),
     click.option("--schema", type=click.Path(dir_okay=False), metavar="FILE",
-                 help="Kafka: schema of all records, for --format avro, instead of a registry."),
+                 help="Kafka: schema of all records, instead of a registry: .avsc for --format "
+                 "avro, the output of protoc --descriptor_set_out for --format protobuf."),
     click.option("--seed", type=int,
                  help="Seed of the order of examples in stdlib and data:...  [default: 0]"),
     click.option("--from", "start", metavar="WHERE",

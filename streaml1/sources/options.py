@@ -47,7 +47,8 @@ class SourceOptions:
     format: str | None = option(
         None,
         "Format if the file name does not end in it: svmlight, vw, jsonl, csv, tsv or avro. "
-        "For topics svmlight, vw, jsonl or avro; by default (auto) detected for each record.",
+        "For topics svmlight, vw, jsonl, avro or protobuf; by default (auto) detected for each "
+        "record.",
     )
     target: str | None = option(
         None,
@@ -99,7 +100,8 @@ class SourceOptions:
     )
     schema: str | Path | None = option(
         None,
-        "Topics: file of the schema of all records, for format avro: the schema as JSON (.avsc).",
+        "Topics: file of the schema of all records. Format avro: the schema as JSON (.avsc). "
+        "Format protobuf: what protoc --include_imports --descriptor_set_out writes.",
     )
     schema_registry: str | None = option(
         None,

@@ -236,7 +236,7 @@ def record_parser(
     Parameters
     ----------
     format
-        ``jsonl``, ``svmlight``, ``vw`` or ``avro``; ``auto`` is None.
+        ``jsonl``, ``svmlight``, ``vw``, ``avro`` or ``protobuf``; ``auto`` is None.
     require_label
         Whether examples without a label are rejected.
     texts

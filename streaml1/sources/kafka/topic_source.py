@@ -77,8 +77,8 @@ class KafkaSource:
         ``kafka://host:port/topic``; separate several brokers with commas. For a broker that does
         not report its version, append for example ``?api_version=2.3``.
     format
-        ``jsonl``, ``svmlight``, ``vw`` or ``avro``; by default, or with ``auto``, values that start
-        like JSON are JSON, others are svmlight.
+        ``jsonl``, ``svmlight``, ``vw``, ``avro`` or ``protobuf``; by default, or with ``auto``,
+        values that start like JSON are JSON, others are svmlight.
     start
         ``earliest``, ``latest``, ``checkpoint``, or a time: records from that time on. A time is
         ISO 8601, in UTC if it has no zone, or milliseconds since 1970.

@@ -6,13 +6,19 @@ the schema that it was written with, so a schema may change: the names of fields
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from streaml1.sources.kafka.schema_registry import RegisteredSchema, SchemaRegistry
 from streaml1.sources.readers.avro import AvroSchema, require_fastavro
 from streaml1.sources.readers.decoded_records import json_line
+from streaml1.sources.readers.protobuf import (
+    ProtobufSchema,
+    read_descriptors,
+    require_protobuf,
+)
 from streaml1.sources.source import SourceError, shown
 
 __all__ = ["HEADER", "SCHEMA_FORMATS", "WireFormat", "wire_format"]
@@ -23,10 +29,10 @@ HEADER = 5
 MAX_SCHEMAS = 1000
 """Schemas that are cached."""
 
-KINDS = {"jsonl": "JSON", "avro": "AVRO"}
+KINDS = {"jsonl": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 """Name of each format in registries."""
 
-SCHEMA_FORMATS = ("avro",)
+SCHEMA_FORMATS = ("avro", "protobuf")
 """Formats that cannot be read without a schema."""
 
 NAMES = {"JSON": "JSON", "AVRO": "Avro", "PROTOBUF": "Protobuf"}
@@ -41,7 +47,7 @@ class WireFormat:
     Parameters
     ----------
     format
-        ``avro`` or ``jsonl``; None for any, also for values without a header.
+        ``avro``, ``protobuf`` or ``jsonl``; None for any, also for values without a header.
     schema
         File of the schema of all records.
     registry
@@ -56,6 +62,8 @@ class WireFormat:
         self._decoders: dict[int, Decoder | str] = {}  # a decoder, or why there is none
         if format == "avro":
             require_fastavro("--format avro")
+        if format == "protobuf":
+            require_protobuf("--format protobuf")
         self._of_file = None if schema is None else _file_decoder(str(format), str(schema))
 
     def decode(self, value: bytes) -> bytes | None:
@@ -110,6 +118,13 @@ class WireFormat:
                 return _avro_decoder(schema.text, name, schema.references)
             except SourceError as error:  # a record cannot be read, but others may be
                 return str(error)
+        if schema.kind == "PROTOBUF":
+            require_protobuf(name)
+            try:
+                files = [*schema.references.values(), schema.text]
+                return _protobuf_decoder(files, name)
+            except SourceError as error:
+                return str(error)
         return f"{name} of the record has the type {shown(schema.kind)}, which is not supported"
 
 
@@ -123,6 +138,21 @@ def _avro_decoder(text: str, name: str, references: Mapping[str, str]) -> Decode
     return lambda record: json_line(decode(record))
 
 
+def _protobuf_decoder(files: Sequence[str], name: str) -> Decoder:
+    """Return the decoder with descriptors of files in base64; the last has the messages."""
+    descriptors = []
+    for file in files:
+        try:
+            content = base64.b64decode(file, validate=True)
+        except ValueError:
+            raise SourceError(
+                f"{name} has a Protobuf schema that is not a serialized descriptor: the registry "
+                "must support ?format=serialized"
+            ) from None
+        descriptors += read_descriptors(content, name)
+    return ProtobufSchema(descriptors, name).decode
+
+
 def _file_decoder(format: str, name: str) -> Decoder:
     """Return the decoder with the schema in a file."""
     try:
@@ -130,6 +160,8 @@ def _file_decoder(format: str, name: str) -> Decoder:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"the schema {name} cannot be read: {reason}") from None
+    if format == "protobuf":
+        return ProtobufSchema(read_descriptors(content, name), name).decode
     try:
         text = content.decode()
     except UnicodeDecodeError:
