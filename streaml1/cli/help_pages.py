@@ -34,6 +34,7 @@ SECTIONS = {
     "Report": ("every", "top", "watch", "cumulative", "report", "plot", "reliability", "regret"),
     "Output": ("save", "as_json", "explain", "predictions", "unlabelled"),
     "Checkpoints and recovery": ("load", "checkpoint", "checkpoint_every"),
+    "Schemas": ("schema_registry", "schema"),
     "Kafka": ("start", "until_end", "partitions", "group", "per_partition", "session_timeout"),
     "Kafka connection": (
         "kafka_properties", "kafka_bootstrap", "kafka_security", "kafka_mechanism", "kafka_user",
