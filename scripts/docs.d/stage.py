@@ -16,6 +16,7 @@ import click
 
 import streaml1
 from streaml1.cli import cli
+from streaml1.cli.help_pages import Command
 
 ROOT = Path(__file__).parent.parent.parent
 BASES = ("OnlineModel", "OnlineClassifier", "OnlineRegressor")
@@ -41,14 +42,17 @@ def main(directory: Path) -> None:
 
 
 def command_line() -> str:
-    """Return the page of all commands, from their help."""
-    parts = ["# Command line\n\nThe output of `streaml1 COMMAND --help`, for each command.\n"]
+    """Return the page of all commands and options, from their help."""
+    parts = ["# Command line\n\nAll options, as `--help` or `--help-all` shows them.\n"]
     context = click.Context(cli, info_name="streaml1", max_content_width=100)
     for name in sorted(cli.list_commands(context)):
         command = cli.get_command(context, name)
         assert command is not None
         child = click.Context(command, parent=context, info_name=name, max_content_width=100)
-        parts.append(f"## {name}\n\n```text\n{command.get_help(child)}\n```\n")
+        page = child.make_formatter()
+        write = command.write_all if isinstance(command, Command) else command.format_help
+        write(child, page)
+        parts.append(f"## {name}\n\n```text\n{page.getvalue().rstrip()}\n```\n")
     return "\n".join(parts)
 
 
