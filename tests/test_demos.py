@@ -126,3 +126,13 @@ def test_regret_demo(
     assert output.startswith("synthetic rows: 150 examples, 200 features")
     assert all(name in output for name in ("elastic net", "EG+-", "Pegasos", "bound"))
     assert (tmp_path / "out" / "regret.png").stat().st_size > 10_000
+
+
+def test_one_versus_rest_demo(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["one_versus_rest.py", "iris"])
+    runpy.run_path(str(ROOT / "demos" / "one_versus_rest.py"), run_name="__main__")
+    rest, softmax = capsys.readouterr().out.splitlines()
+    assert rest == "iris         one-vs-rest  accuracy 0.967, log-loss 0.346"
+    assert softmax == "iris         softmax      accuracy 0.920, log-loss 0.463"

@@ -9,9 +9,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _check_y,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from streaml1.core.rows import shown
+from streaml1.features.batch import is_frame, to_narwhals
+from streaml1.features.matrices import as_csr
+from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.output_buffer import predict_output_rows
 from streaml1.models.parameters import Integer
@@ -20,6 +29,7 @@ from streaml1.models.softmax import SoftmaxClassifier
 __all__ = ["StreamClassifier", "StreamRegressor"]
 
 EPOCHS = Integer(1, 2**31)
+NESTED = "model__"
 
 
 class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
@@ -27,6 +37,8 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         model: Any = None,
         *,
+        loss: str | None = None,
+        lr: Any = None,
         l1: float | None = None,
         l2: float | None = None,
         epochs: int = 1,
@@ -34,6 +46,8 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
     ) -> None:
         self.model = model
+        self.loss = loss
+        self.lr = lr
         self.l1 = l1
         self.l2 = l2
         self.epochs = epochs
@@ -45,63 +59,146 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Any, Any]:
-        numeric = isinstance(self, RegressorMixin)
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, y_numeric=numeric
-        )
-        w = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        return X, y, w
+    # Parameters
 
-    def _matrix(self, X: Any) -> Any:
-        check_is_fitted(self, "model_")
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; with `deep`, those of the model too, as `model__l1`."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep and isinstance(self.model, OnlineModel):
+            params |= {NESTED + name: value for name, value in self.model._parameters().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; `model__l1=...` replaces the model by a copy with another `l1`."""
+        nested = {
+            name.removeprefix(NESTED): params.pop(name)
+            for name in [*params]
+            if name.startswith(NESTED)
+        }
+        super().set_params(**params)
+        if nested:
+            self.model = _with(self.model, nested, NESTED)
+        return self
 
     def _new_model(self, default: Any) -> Any:
         """Return an untrained learner with the parameters of this estimator."""
         model = default if self.model is None else self.model
-        names = {"l1": "strength"} if isinstance(model, SoftmaxClassifier) else {}
-        given = {"l1": self.l1, "l2": self.l2}
-        params = {
-            names.get(name, name): value for name, value in given.items() if value is not None
-        }
-        for name in params:
-            if name not in model._parameters():
-                raise ValueError(f"{type(model).__name__} has no parameter {name}; leave it None")
-        return model.clone(params or None)
+        l1 = "strength" if isinstance(model, SoftmaxClassifier) else "l1"
+        given = {"loss": self.loss, "lr": self.lr, l1: self.l1, "l2": self.l2}
+        return _with(model, {name: value for name, value in given.items() if value is not None})
+
+    # Input: matrices, whose columns are the features, or frames that are learnt by column name
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Any, Any]:
+        numeric = isinstance(self, RegressorMixin)
+        if reset:
+            self._reads_names = self._needs_names(X)
+        if self._reads_names:
+            X = self._frame(X, reset)
+            y = _check_y(y, y_numeric=numeric, estimator=self)
+            check_consistent_length(X, y)
+        else:
+            X, y = validate_data(
+                self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, y_numeric=numeric
+            )
+        return X, y, _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+
+    def _input(self, X: Any) -> Any:
+        check_is_fitted(self, "models_")
+        if self._reads_names:
+            return self._frame(X, False)
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+    def _needs_names(self, X: Any) -> bool:
+        if not is_frame(X):
+            return False
+        if getattr(self.model, "cross", None) or getattr(self.model, "text", None):
+            return True
+        dtypes = to_narwhals(X).schema.values()
+        # The type of a sparse column of pandas is unknown to narwhals.
+        return not all(t.is_numeric() or str(t) in ("Boolean", "Unknown") for t in dtypes)
+
+    def _frame(self, X: Any, reset: bool) -> Any:
+        if not is_frame(X):
+            raise ValueError(f"X must be a data frame, as in fit, got a {type(X).__name__}")
+        return validate_data(self, X, skip_check_array=True, reset=reset)
+
+    # Learners
+
+    @property
+    def model_(self) -> Any:
+        """The trained learner, if it is a single one."""
+        check_is_fitted(self, "models_")
+        if len(self.models_) > 1:
+            raise AttributeError("there is one learner for each class; use models_")
+        return self.models_[0]
+
+    def _learn(self, X: Any, y: Any, w: Any) -> None:
+        self.models_[0].learn_many(X, y, w)
+
+    def _learn_epochs(self, X: Any, y: Any, w: Any) -> None:
+        epochs, n = EPOCHS("epochs", self.epochs), len(y)
+        rng = check_random_state(self.random_state)
+        rows = to_narwhals(X) if self._reads_names else X
+        for _ in range(epochs):
+            order = rng.permutation(n) if self.shuffle else np.arange(n)
+            part = rows[order]
+            self._learn(part.to_native() if self._reads_names else part, y[order], w[order])
+        self.n_iter_ = epochs
 
     def _weights(self) -> tuple[Any, Any]:
         """Return the weights of the columns and the intercepts: shapes (k, d) and (k,)."""
-        check_is_fitted(self, "model_")
-        model, d = self.model_, self.n_features_in_
-        slots = [*(range(d) if model.hash_bits is None else map(model.slot, range(d)))]
-        weights = model.weights
-        if not isinstance(model, SoftmaxClassifier):
-            row = np.array([weights.get(slot, 0.0) for slot in slots])
-            return row[None], np.array([model.intercept])
-        labels = model.classes_met
-        rows = [[weights.get(slot, {}).get(label, 0.0) for slot in slots] for label in labels]
-        return np.array(rows), np.array([*model.intercept.values()])
+        check_is_fitted(self, "models_")
+        if self._reads_names:
+            raise AttributeError("coef_ requires numeric columns; use `weights` of models_")
+        first, columns = self.models_[0], range(self.n_features_in_)
+        slots = [*(columns if first.hash_bits is None else map(first.slot, columns))]
+        if isinstance(first, SoftmaxClassifier):
+            rows = first.weights
+            coef = [
+                [rows.get(slot, {}).get(label, 0.0) for slot in slots]
+                for label in first.classes_met
+            ]
+            return np.array(coef), np.array([*first.intercept.values()])
+        weights = [model.weights for model in self.models_]
+        coef = [[row.get(slot, 0.0) for slot in slots] for row in weights]
+        return np.array(coef), np.array([model.intercept for model in self.models_])
 
-    def _learn_epochs(self, X: Any, y: Any, w: Any) -> None:
-        epochs, n = EPOCHS("epochs", self.epochs), X.shape[0]
-        rng = check_random_state(self.random_state)
-        for _ in range(epochs):
-            order = rng.permutation(n) if self.shuffle else np.arange(n)
-            self.model_.learn_many(X[order], y[order], w[order])
-        self.n_iter_ = epochs
+
+def _with(model: Any, params: dict[str, Any], prefix: str = "") -> Any:
+    """Return an untrained copy of a learner with other parameters."""
+    if not isinstance(model, OnlineModel):
+        purpose = f" to set {prefix}{next(iter(params))}" if prefix else ""
+        raise ValueError(f"model must be a learner of streaml1{purpose}, got {shown(model)}")
+    for name in params:
+        if name not in model._parameters():
+            raise ValueError(f"{type(model).__name__} has no parameter {name}; leave it out")
+    return model.clone(params or None)
+
+
+def _outputs(model: Any, X: Any, proba: bool) -> Any:
+    """Return margins or probabilities: shape (n,), and (n, k) for softmax."""
+    if not isinstance(model, SoftmaxClassifier):
+        return model._margins(X, proba)
+    state = model._state
+    with state.exclusive():
+        return predict_output_rows(state, state.batch(X), margins=not proba)[1]
 
 
 class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
     """A classifier of scikit-learn that learns online.
 
+    For more than two classes, one learner per class separates it from the rest, unless the model is
+    a `SoftmaxClassifier`.
+
     Parameters
     ----------
     model
         A classifier of streaml1, whose parameters are used; it is never trained itself. None means
-        `ElasticNetClassifier()` for two classes and `SoftmaxClassifier(strength=0)` for more.
-    l1, l2
-        Strength of the penalties; None leaves those of the model.
+        `ElasticNetClassifier()`.
+    loss, lr, l1, l2
+        Parameters of the model that replace its own unless None. `l1` is the `strength` of softmax.
+        Any other is set as `model__name` by `set_params` and in grids.
     epochs
         Number of passes of `fit`.
     shuffle
@@ -111,10 +208,14 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    model_
-        The trained learner.
+    models_
+        The trained learners: one, or one per class.
     classes_
         The labels, sorted.
+    n_features_in_
+        Number of columns.
+    feature_names_in_
+        Names of the columns, if X was a data frame.
     n_iter_
         Number of passes.
 
@@ -128,18 +229,14 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
     """
 
     def _start(self, classes: Any) -> None:
-        if len(classes) < 2:
+        k = len(classes)
+        if k < 2:
             raise ValueError(f"y must have at least 2 classes, got 1 class: {classes[0]!r}")
-        many = len(classes) > 2
-        model = self._new_model(SoftmaxClassifier(strength=0.0) if many else ElasticNetClassifier())
+        model = self._new_model(ElasticNetClassifier())
         if isinstance(model, SoftmaxClassifier):
-            model = model.clone({"classes": range(len(classes))})
-        elif many:
-            raise ValueError(
-                f"{type(model).__name__} supports 2 classes, got {len(classes)}; use "
-                "model=SoftmaxClassifier()"
-            )
-        self.model_ = model
+            self.models_ = [model.clone({"classes": range(k)})]
+        else:
+            self.models_ = [model.clone() for _ in range(k if k > 2 else 1)]
 
     def _positions(self, y: Any) -> Any:
         known = np.isin(y, self.classes_)
@@ -147,8 +244,16 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
             raise ValueError(f"y has the label {shown(y[~known][0])}, which is not in classes")
         return np.searchsorted(self.classes_, y)
 
+    def _learn(self, X: Any, y: Any, w: Any) -> None:
+        if len(self.models_) == 1:
+            return super()._learn(X, y, w)
+        if not self._reads_names:
+            X = as_csr(X)  # once for all learners
+        for position, model in enumerate(self.models_):
+            model.learn_many(X, y == position, w)
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn a matrix from scratch."""
+        """Learn a matrix or a data frame from scratch."""
         X, y, w = self._checked(X, y, sample_weight, True)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
@@ -158,12 +263,11 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows, in their order; the first call needs the list of all classes."""
-        first = not hasattr(self, "model_")
-        X, y, w = self._checked(X, y, sample_weight, first)
+        X, y, w = self._checked(X, y, sample_weight, not hasattr(self, "models_"))
         check_classification_targets(y)
         if _check_partial_fit_first_call(self, classes):
             self._start(self.classes_)
-        self.model_.learn_many(X, self._positions(y), w)
+        self._learn(X, self._positions(y), w)
         self.n_iter_ = 1
         return self
 
@@ -171,8 +275,8 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
     def coef_(self) -> Any:
         """The weights of the columns, shape (1, d) for two classes and (k, d) for more.
 
-        With `lr="auto"`, the default for two classes, they are those of the published model, which
-        only approximate `decision_function`: the margins that are mixed there are clipped.
+        With `lr="auto"`, the default, they are those of the published model, which only approximate
+        `decision_function`: the margins that are mixed there are clipped.
         """
         coef = self._weights()[0]
         return coef[1:] - coef[:1] if len(coef) == 2 else coef
@@ -183,15 +287,19 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
         intercept = self._weights()[1]
         return intercept[1:] - intercept[:1] if len(intercept) == 2 else intercept
 
+    def _class_outputs(self, X: Any, proba: bool) -> Any:
+        """Return margins or probabilities that are not normalised: (n,) if there is one."""
+        X = self._input(X)
+        if len(self.models_) == 1:
+            return _outputs(self.models_[0], X, proba)
+        if not self._reads_names:
+            X = as_csr(X)
+        return np.stack([_outputs(model, X, proba) for model in self.models_], axis=1)
+
     def decision_function(self, X: Any) -> Any:
         """Return margins, shape (n,) for two classes and (n, k) for more."""
-        X = self._matrix(X)
-        if not isinstance(self.model_, SoftmaxClassifier):
-            return self.model_._margins(X)
-        state = self.model_._state
-        with state.exclusive():
-            margins = predict_output_rows(state, state.batch(X), margins=True)[1]
-        return margins[:, 1] - margins[:, 0] if len(self.classes_) == 2 else margins
+        margins = self._class_outputs(X, False)
+        return margins[:, 1] - margins[:, 0] if margins.shape[1:] == (2,) else margins
 
     def predict(self, X: Any) -> Any:
         """Return the label of each row."""
@@ -200,16 +308,26 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
         return self.classes_[best]
 
     def _is_logistic(self) -> bool:
-        model = getattr(self, "model_", self.model)
-        if model is not None and model.loss != "logistic":
+        if hasattr(self, "models_"):
+            loss: Any = self.models_[0].loss
+        else:
+            loss = self.loss or getattr(self.model, "loss", "logistic")
+        if loss != "logistic":
             raise AttributeError("probabilities require the logistic loss")
         return True
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each class, shape (n, k)."""
-        X = self._matrix(X)
-        return self.model_.predict_proba_many(X)
+        """Return the probability of each class, shape (n, k).
+
+        Those of one learner per class are divided by their sum.
+        """
+        p = self._class_outputs(X, True)
+        if p.ndim == 1:
+            return np.stack([1.0 - p, p], axis=1)
+        if len(self.models_) > 1:
+            p /= np.maximum(p.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        return p
 
 
 class StreamRegressor(RegressorMixin, _StreamEstimator):  # type: ignore[misc]
@@ -220,38 +338,38 @@ class StreamRegressor(RegressorMixin, _StreamEstimator):  # type: ignore[misc]
     model
         A regressor of streaml1, whose parameters are used; it is never trained itself. None means
         `ElasticNetRegressor()`.
-    l1, l2, epochs, shuffle, random_state
+    loss, lr, l1, l2, epochs, shuffle, random_state
         See `StreamClassifier`.
 
     Attributes
     ----------
-    model_
-        The trained learner.
-    n_iter_
-        Number of passes.
+    models_
+        A list of the trained learner.
+    n_features_in_, feature_names_in_, n_iter_
+        See `StreamClassifier`.
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn a matrix from scratch."""
+        """Learn a matrix or a data frame from scratch."""
         X, y, w = self._checked(X, y, sample_weight, True)
-        self.model_ = self._new_model(ElasticNetRegressor())
+        self.models_ = [self._new_model(ElasticNetRegressor())]
         self._learn_epochs(X, y, w)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn more rows, in their order."""
-        first = not hasattr(self, "model_")
+        first = not hasattr(self, "models_")
         X, y, w = self._checked(X, y, sample_weight, first)
         if first:
-            self.model_ = self._new_model(ElasticNetRegressor())
-        self.model_.learn_many(X, y, w)
+            self.models_ = [self._new_model(ElasticNetRegressor())]
+        self._learn(X, y, w)
         self.n_iter_ = 1
         return self
 
     def predict(self, X: Any) -> Any:
         """Return the predicted value of each row."""
-        X = self._matrix(X)
-        return self.model_.predict_many(X)
+        X = self._input(X)
+        return np.asarray(self.models_[0].predict_many(X))
 
     @property
     def coef_(self) -> Any:
