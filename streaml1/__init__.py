@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streaml1.models.serialization import ModelFileError as ModelFileError
     from streaml1.training import Consumer as Consumer
     from streaml1.training import progressive as progressive
+    from streaml1.training.merge import merge as merge
     from streaml1.training.model_registry import load as load
     from streaml1.training.regret import regret as regret
 
@@ -22,6 +23,7 @@ _HOMES = {
     "Consumer": "training",
     "ModelFileError": "models.serialization",
     "load": "training.model_registry",
+    "merge": "training.merge",
     "progressive": "training",
     "regret": "training.regret",
 }

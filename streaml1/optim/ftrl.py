@@ -23,6 +23,7 @@ per slot.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,8 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Records
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
-from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.structures.joined_sums import joined_sums
+from streaml1.optim.structures.slot_arrays import scratch_for, zeros
 
 __all__ = ["FTRL"]
 
@@ -145,6 +147,14 @@ class FTRL(RuleState, FTRLState):
             ensure(0.0 <= c[name] < math.inf, f"{name} is out of range")
         ensure(np.all(np.abs(z) < MAX_NUMBER), "a z is out of range")
         ensure(np.all((n >= 0.0) & (n < MAX_NUMBER)), "an n is out of range")
+
+    def candidates(self, parts: Sequence[FTRL]) -> Iterator[tuple[str, FTRL]]:
+        """Yield the candidates of `structures.joined_sums`."""
+        sums = [(part.slots["z"], part.slots["n"]) for part in parts]
+        for name, z, n in joined_sums(self.slots["z"], self.slots["n"], sums):
+            slots = zeros(self.size, self.slots)
+            slots["z"], slots["n"] = np.where(z == 0.0, MARK, z), n
+            yield name, self._replace(slots=slots)
 
     @staticmethod
     def start(d: int, alpha: float, beta: float, l1: float, l2: float) -> FTRL:

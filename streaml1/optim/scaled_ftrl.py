@@ -26,6 +26,7 @@ per slot.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from streaml1.core.types import Floats, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import add_size, scaled
+from streaml1.optim.structures.joined_sums import add_growth, joined_sums
 from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.update_rule import margin
 
@@ -65,6 +67,7 @@ CLOCK = np.dtype(
     ],
     align=True,
 )
+SLOT_COUNTS, CLOCK_COUNTS = ("count", "total"), ("examples", "labels", "squares")
 AUTO_ALPHA = 3.0
 MIN_MEAN = 1e-150
 
@@ -237,6 +240,29 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         ensure(np.all((total >= 0.0) & (total < MAX_NUMBER)), "a sum of sizes is out of range")
         ensure(np.array_equal(count > 0.0, total > 0.0), "a count and a sum of sizes disagree")
         ensure(np.all(total[total > 0.0] / count[total > 0.0] > 0.0), "a mean size is 0")
+
+    def candidates(self, parts: Sequence[ScaledFTRL]) -> Iterator[tuple[str, ScaledFTRL]]:
+        """Yield the candidates of `structures.joined_sums`; the sums of scales are added."""
+        slots, clock = self.slots.copy(), self.clock.copy()
+        add_growth(slots, [part.slots for part in parts], SLOT_COUNTS)
+        add_growth(clock, [part.clock for part in parts], CLOCK_COUNTS)
+        c = clock[0]
+        if c.examples > 0.0:
+            size = max(c.labels / c.examples, MIN_MEAN)
+            computed = math.sqrt(c.squares / c.examples) / (AUTO_ALPHA * size)
+            c.over_alpha = 1.0 / c.alpha if c.alpha > 0.0 else computed
+            c.beta_now = c.beta * size
+        # The last coordinate is the intercept.
+        for name, theta, n in joined_sums(*self._sums(), [part._sums() for part in parts]):
+            joined, ledger = slots.copy(), clock.copy()
+            joined["theta"], joined["n"] = theta[:-1], n[:-1]
+            ledger["theta"], ledger["n"] = theta[-1], n[-1]
+            yield name, self._replace(slots=joined, clock=ledger)
+
+    def _sums(self) -> tuple[Floats, Floats]:
+        """Return theta and n of each slot, then those of the intercept."""
+        slots, clock = self.slots, self.clock
+        return np.append(slots["theta"], clock["theta"]), np.append(slots["n"], clock["n"])
 
     @staticmethod
     def start(d: int, alpha: float, beta: float, l1: float, l2: float) -> ScaledFTRL:

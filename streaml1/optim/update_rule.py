@@ -61,8 +61,10 @@ class UpdateRule(Protocol):
 
     `rule_state.RuleState` provides `seen_mask`, and everything from `drop` on, for rules whose
     fields are declared. Optional are the verbs of this module that have a default, and in Python
-    `intercept(online)`, `features_left`, `unknown_slot`, `publish` and `published_view`, and
-    `without_intercept`.
+    `intercept(online)`, `features_left`, `unknown_slot`, `publish` and `published_view`,
+    `without_intercept`, and `candidates(parts)`. The last is a method of a base: it yields names
+    and rules that continue it by what rules that have learnt on from it have learnt since. All have
+    the same slots.
     """
 
     # Compiled, called once for each row or step.

@@ -1,0 +1,69 @@
+r"""Candidates for the sums of FTRL-Proximal after several models have learnt parts of a stream.
+
+For each coordinate there are the sums $z_0, n_0$ of a base and $z_k, n_k$ of K parts that have learnt on from it.
+With $n = n_0 + \sum_k (n_k - n_0)$ and $\Delta = \sum_k (z_k - z_0)$:
+
+| candidate | z | n |
+|---|---|---|
+| `sum` | $z_0 + \Delta$ | $n$ |
+| `rho` | $z_0 + \rho\Delta$ | $n$ |
+| `half` | $z_0 + \rho\Delta / 2$ | $n$ |
+| `mean` | $z_0 + \Delta / K$ | $n_0 + (n - n_0) / K$ |
+
+where $\rho = (\sqrt n - \sqrt{n_0}) / \sum_k (\sqrt{n_k} - \sqrt{n_0})$. The sum counts every gradient in full, although each part took
+its own gradients without knowledge of those of the others: where several parts have met a feature, it moves the
+weight too far. $\rho$ is 1 where one part has met it, which gives the z of that part, and falls to $1/\sqrt K$ where K
+parts have met it equally often from $n_0 = 0$. Since l1 is compared with z, none of them makes the model dense.
+
+A part with $n_k < n_0$ has dropped the weight (`max_features`) and started again: its move and its growth are those
+from 0.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from streaml1.core.types import Floats, Records
+
+__all__ = ["JoinedSums", "add_growth", "joined_sums"]
+
+
+class JoinedSums(NamedTuple):
+    """A candidate: its name and its sums."""
+
+    name: str
+    z: Floats
+    n: Floats
+
+
+def joined_sums(
+    z: Floats, n: Floats, parts: Sequence[tuple[Floats, Floats]]
+) -> Iterator[JoinedSums]:
+    """Yield the candidates for the sums z and n of a base and those of parts.
+
+    Parts are added in their order, so that the bits of the result follow from it.
+    """
+    root = np.sqrt(n)
+    moved, squares, roots = np.zeros(len(z)), np.zeros(len(z)), np.zeros(len(z))
+    for z_part, n_part in parts:
+        continued = n_part >= n
+        moved += z_part - np.where(continued, z, 0.0)
+        squares += n_part - np.where(continued, n, 0.0)
+        roots += np.sqrt(n_part) - np.where(continued, root, 0.0)
+    whole = n + squares
+    yield JoinedSums("sum", z + moved, whole)
+    share = np.divide(np.sqrt(whole) - root, roots, out=np.ones(len(z)), where=roots > 0.0)
+    yield JoinedSums("rho", z + share * moved, whole)
+    yield JoinedSums("half", z + 0.5 * share * moved, whole)
+    yield JoinedSums("mean", z + moved / len(parts), n + squares / len(parts))
+
+
+def add_growth(sums: Records, parts: Sequence[Records], fields: Sequence[str]) -> None:
+    """Add to fields of a base what they have grown by in each part."""
+    for field in fields:
+        base = sums[field].copy()
+        for part in parts:
+            sums[field] += np.maximum(part[field] - base, 0.0)

@@ -1,0 +1,331 @@
+"""Merged models against their twins, and the choice between the candidates."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streaml1
+from streaml1 import FTRLClassifier, FTRLRegressor
+from streaml1.datasets import Drifting
+from streaml1.models.merging import merge_candidates
+from streaml1.optim.structures.joined_sums import joined_sums
+from streaml1.training import evaluate
+from streaml1.training.merge import compare
+from tests import reference_merge
+
+Part = list[tuple[dict[Any, float], bool]]
+
+STRINGS = st.sampled_from(["a", "b", "site=x", "site=y", "é"])
+INTS = st.integers(0, 5)
+MIXED = st.one_of(STRINGS, INTS, st.sampled_from([(1, "t"), -3, 2**40, 1.5, None]))
+VALUES = st.sampled_from([-2.0, -1.0, 0.5, 1.0, 3.0])
+
+
+def parts_of(names: Any) -> Any:
+    """Return a strategy of lists of examples: those of the base, then those of each part."""
+    example = st.tuples(st.dictionaries(names, VALUES, max_size=4), st.booleans())
+    return st.lists(st.lists(example, max_size=6), min_size=2, max_size=4)
+
+
+ALL_PARTS = st.one_of(parts_of(STRINGS), parts_of(INTS), parts_of(MIXED))
+
+
+def learnt(model: Any, part: Part) -> Any:
+    model = copy.deepcopy(model)
+    for x, y in part:
+        model.learn_one(x, y)
+    return model
+
+
+def columns(model: Any, *fields: str) -> dict[Hashable, tuple[float, ...]]:
+    """Return some fields of the live slots of a model by name."""
+    rule, vocabulary = model._state.rule, model._state.vocabulary
+    slots = np.flatnonzero(rule.live_mask())
+    values = zip(*(rule.slots[field][slots].tolist() for field in fields), strict=True)
+    return dict(zip(vocabulary.names_at(slots), values, strict=True))
+
+
+def assert_weights(model: Any, expected: dict[Hashable, float]) -> None:
+    """Compare weights, and the support except for weights within rounding of zero."""
+    got = model.weights
+    for name in {*got, *expected}:
+        w = expected.get(name, 0.0)
+        assert got.get(name, 0.0) == pytest.approx(w, rel=1e-9, abs=1e-9)
+    assert {n for n, w in got.items() if abs(w) > 1e-9} == {
+        n for n, w in expected.items() if abs(w) > 1e-9
+    }
+
+
+def assert_learns_on(model: Any) -> None:
+    model._state.check()
+    x = {name: 1.0 for name in list(model.weights)[:3]}
+    model.learn_one(x, True)
+    assert math.isfinite(model.predict_proba_one(x)[True])
+
+
+@pytest.mark.parametrize("hash_bits", [None, 2])
+@given(ALL_PARTS)
+def test_ftrl_equals_its_twin(hash_bits: int | None, examples: list[Part]) -> None:
+    params = {"alpha": 0.5, "l1": 0.3, "l2": 0.1}
+    base = learnt(FTRLClassifier(**params, intercept_init=0.2, hash_bits=hash_bits), examples[0])
+    parts = [learnt(base, part) for part in examples[1:]]
+    expected = reference_merge.ftrl(
+        columns(base, "z", "n"),  # type: ignore[arg-type]
+        [columns(part, "z", "n") for part in parts],  # type: ignore[misc]
+    )
+    got = dict(merge_candidates(parts, base))
+    assert list(got) == ["sum", "rho", "half", "mean"]
+    for name, model in got.items():
+        assert_weights(model, reference_merge.ftrl_weights(expected[name], **params))
+        assert model.n_iterations == sum(map(len, examples))
+        if hash_bits is None:
+            assert model.n_features_seen == len(expected[name])
+        b = reference_merge.intercept(
+            (base.n_iterations, base.intercept),
+            [(part.n_iterations, part.intercept) for part in parts],
+        )
+        assert model.intercept == pytest.approx(b, abs=1e-12)
+        assert_learns_on(model)
+
+
+@given(ALL_PARTS)
+def test_scaled_ftrl_equals_its_twin(examples: list[Part]) -> None:
+    base = learnt(FTRLClassifier(l1=0.3, l2=0.1), examples[0])
+    parts = [learnt(base, part) for part in examples[1:]]
+
+    def sums(model: Any) -> Any:
+        c = model._state.rule.clock[0]
+        return {**columns(model, "theta", "n"), "intercept": (float(c.theta), float(c.n))}
+
+    def sizes(model: Any) -> Any:
+        c = model._state.rule.clock[0]
+        ledger = tuple(float(c[field]) for field in ("examples", "labels", "squares"))
+        return {**columns(model, "count", "total"), "ledger": ledger[:2], "squares": ledger[1:]}
+
+    expected = reference_merge.ftrl(sums(base), [sums(part) for part in parts])
+    scales = reference_merge.counts(sizes(base), [sizes(part) for part in parts])
+    n, labels = scales.pop("ledger")
+    _, squares = scales.pop("squares")
+    size = labels / n if n else 1.0
+    alpha = 3.0 * size / math.sqrt(squares / n) if n else 1.0
+    for name, model in merge_candidates(parts, base):
+        z = {key: value for key, value in expected[name].items() if key != "intercept"}
+        w = reference_merge.ftrl_weights(z, alpha, beta=size, l1=0.3, l2=0.1)
+        per_unit = {key: value * scales[key][0] / scales[key][1] for key, value in w.items()}
+        assert_weights(model, per_unit)
+        theta, n_b = expected[name]["intercept"]
+        b = -theta / ((size + math.sqrt(n_b)) / alpha)
+        assert model.intercept == pytest.approx(b, abs=1e-9)
+        assert model.n_features_seen == len(z)
+        assert_learns_on(model)
+
+
+SUMS = st.dictionaries(
+    st.sampled_from("abc"), st.tuples(st.floats(-9.0, 9.0), st.sampled_from([0.0, 0.5, 2.0, 9.0]))
+)
+
+
+@given(SUMS, st.lists(SUMS, min_size=1, max_size=4))
+def test_joined_sums_equal_their_twin(base: Any, parts: list[Any]) -> None:
+    """Sums of any size: those of parts that have dropped a weight are smaller than the base's."""
+    names = "abc"
+    z, n = (np.array([base.get(name, (0.0, 0.0))[i] for name in names]) for i in (0, 1))
+    arrays = [
+        tuple(np.array([part.get(name, (0.0, 0.0))[i] for name in names]) for i in (0, 1))
+        for part in parts
+    ]
+    expected = reference_merge.ftrl(base, parts)
+    for candidate in joined_sums(z, n, arrays):  # type: ignore[arg-type]
+        for k, name in enumerate(names):
+            sums = expected[candidate.name].get(name, (0.0, 0.0))
+            assert (candidate.z[k], candidate.n[k]) == pytest.approx(sums, rel=1e-9, abs=1e-12)
+            assert candidate.n[k] >= 0.0
+
+
+def test_rho_of_disjoint_parts_has_their_weights() -> None:
+    parts = [learnt(FTRLClassifier(alpha=1.0, l1=0.1), [({name: 1.0}, True)] * 5) for name in "abc"]
+    merged = dict(merge_candidates(parts))["rho"]
+    expected = {name: w for part in parts for name, w in part.weights.items()}
+    assert merged.weights == pytest.approx(expected, rel=1e-12) and len(expected) == 3
+
+
+def test_all_kinds_of_names_are_united() -> None:
+    """Names that one model has as categories, bytes of a file or crosses, another as strings."""
+    params: dict[str, Any] = {"alpha": 1.0, "l1": 0.0, "cross": [("s", "t")]}
+    one, two, three = (FTRLClassifier(**params) for _ in range(3))
+    one.learn_many([{"s": "x", "t": "y", "n": 2.0}], [True])
+    two.learn_many([{"s=x": 1.0, "t=y": 1.0}, {"s": "z", "t": "y"}], [False, True])
+    three.learn_many([{"u": 1.0, "n": 1.0}], [True])
+    merged = dict(merge_candidates([one, two, three]))["sum"]
+    names = {"s=x", "t=y", "n", "s=z", "u", "s=x x t=y", "s=z x t=y"}
+    assert set(columns(merged, "n")) == names
+    n = columns(merged, "n")
+    assert n["s=x"][0] == sum(columns(model, "n")["s=x"][0] for model in (one, two))
+    assert n["s=x x t=y"][0] == sum(columns(m, "n")["s=x x t=y"][0] for m in (one, two))
+    both_ways = [{"s": "x", "t": "y"}, {"s=x": 1.0, "t=y": 1.0}]
+    (_, a), (_, b) = merged.predict_proba_many(both_ways)
+    assert a == b
+
+
+def streams(k: int, n: int = 300) -> tuple[list[Any], Any]:
+    """Return k trained parts and a probe."""
+    X, y = Drifting(n=(k + 1) * n, d=60, change="none", seed=k).matrix()
+    parts = [FTRLClassifier(l1=0.5) for _ in range(k)]
+    for i, part in enumerate(parts):
+        part.learn_many(X[i * n : (i + 1) * n], y[i * n : (i + 1) * n])
+    return parts, (X[k * n :], y[k * n :])
+
+
+def test_bits_depend_on_the_order_of_the_parts_alone(tmp_path: Path) -> None:
+    """Parts that were saved, loaded or pickled, and a different probe, change no bit."""
+    parts, probe = streams(3)
+    expected = dict(merge_candidates(parts))
+    moved = []
+    for k, part in enumerate(parts):
+        part.save(tmp_path / f"{k}.model")
+        loaded = streaml1.load(tmp_path / f"{k}.model")
+        moved.append(pickle.loads(pickle.dumps(loaded)) if k else loaded)
+    for name, model in merge_candidates(moved):
+        assert model._encode() == expected[name]._encode()
+    merged = compare(parts, probe=probe)
+    assert merged.model._encode() == expected[merged.chosen]._encode()
+
+
+def test_takes_the_least_loss_on_the_probe() -> None:
+    parts, probe = streams(3)
+    before = [part._encode() for part in parts]
+    merged = compare(parts, parts[0].clone(), probe=iter(list(rows(probe))))
+    losses = {candidate.name: candidate.loss for candidate in merged.candidates}
+    part_losses = [evaluate(part, probe).lines[-1].loss or 0.0 for part in parts]
+    best = part_losses.index(min(part_losses)) + 1
+    assert list(losses) == ["sum", "rho", "half", "mean", f"model {best}", "base"]
+    assert losses[f"model {best}"] == pytest.approx(min(part_losses))
+    assert losses[merged.chosen] == min(losses.values()) < min(part_losses)
+    assert evaluate(merged.model, probe).lines[-1].loss == pytest.approx(min(losses.values()))
+    assert merged.loss_name == "log-loss"
+    assert losses["base"] == pytest.approx(math.log(2.0))
+    assert [part._encode() for part in parts] == before
+    merged.model.learn_one({0: 1.0}, True)
+    assert [part._encode() for part in parts] == before
+
+
+def rows(probe: Any) -> Any:
+    X, y = probe
+    for i in range(X.shape[0]):
+        yield dict(zip(X[i].indices.tolist(), X[i].data.tolist(), strict=True)), bool(y[i])
+
+
+def test_a_part_that_is_best_is_copied() -> None:
+    good = learnt(FTRLClassifier(l1=0.0), [({"a": 1.0}, True), ({"a": -1.0}, False)] * 50)
+    bad = learnt(FTRLClassifier(l1=0.0), [({"a": 1.0}, False), ({"a": -1.0}, True)] * 50)
+    merged = compare([bad, good], probe=[({"a": 1.0}, True)] * 5)
+    assert merged.chosen == "model 2" and merged.model is not good
+    assert merged.model._encode() == good._encode()
+
+
+def test_at_most_max_features_weights() -> None:
+    X, y = Drifting(n=600, d=60, change="none", seed=3).matrix()
+    parts = [FTRLClassifier(alpha=1.0, l1=0.01, max_features=16) for _ in range(2)]
+    for k, part in enumerate(parts):
+        part.learn_many(X[300 * k : 300 * (k + 1)], y[300 * k : 300 * (k + 1)])
+    for _, model in merge_candidates(parts):
+        assert 0 < model.n_nonzero <= 16 and model.max_features == 16
+        assert model.n_cut > sum(part.n_cut for part in parts)
+        assert_learns_on(model)
+        assert model.n_nonzero <= 16
+
+
+def test_released_names_count_as_seen() -> None:
+    X, y = Drifting(n=600, d=60, change="none", seed=3).matrix()
+    parts = [FTRLClassifier(alpha=1.0, l1=0.01, max_features=8) for _ in range(2)]
+    for k, part in enumerate(parts):
+        part.learn_many(X[300 * k : 300 * (k + 1)], y[300 * k : 300 * (k + 1)])
+    seen = len(np.unique(X.indices))
+    for _, model in merge_candidates(parts):
+        assert len(columns(model, "n")) < seen
+        assert model.n_features_seen == pytest.approx(seen, rel=0.05)
+
+
+A = {"a": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("models", "base", "error", "message"),
+    [
+        ([], None, ValueError, "models must hold at least one model, got none"),
+        ([FTRLClassifier(), 3], None, TypeError, "model 2 must be a model of streaml1, got int"),
+        (
+            [FTRLClassifier() | FTRLClassifier()],
+            None,
+            TypeError,
+            "model 1 must be a model of streaml1, got Pipeline",
+        ),
+        (
+            [streaml1.SMIDASClassifier()],
+            None,
+            ValueError,
+            "model 1 cannot be merged: SMIDASClassifier does not support it; ",
+        ),
+        (
+            [FTRLClassifier(), FTRLRegressor()],
+            None,
+            ValueError,
+            "model 2 is a FTRLRegressor and model 1 a FTRLClassifier; merge models of one class",
+        ),
+        (
+            [FTRLClassifier(), FTRLClassifier(l1=0.5)],
+            None,
+            ValueError,
+            "model 2 has l1=0.5 and model 1 1.0; merge models with the same parameters",
+        ),
+        (
+            [FTRLClassifier(), FTRLClassifier(loss="hinge")],
+            None,
+            ValueError,
+            "model 2 has loss='hinge' and model 1 'logistic'; merge models with the same",
+        ),
+        (
+            [FTRLClassifier(hash_bits=5)],
+            FTRLClassifier(hash_bits=6),
+            ValueError,
+            "the base has hash_bits=6 and model 1 5; merge models with the same parameters",
+        ),
+        (
+            [FTRLClassifier()],
+            learnt(FTRLClassifier(), [(A, True)]),
+            ValueError,
+            "model 1 has learnt 0 examples and the base 1; give the base that all models started",
+        ),
+    ],
+)  # fmt: skip
+def test_models_that_cannot_be_merged(
+    models: list[Any], base: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        streaml1.merge(models, base, probe=[(A, True)])
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+def test_an_empty_probe_is_rejected() -> None:
+    with pytest.raises(ValueError, match="the probe has no example"):
+        streaml1.merge([FTRLClassifier()], probe=[])
+
+
+def test_every_learner_merges_or_is_rejected_by_name() -> None:
+    for name in (name for name in streaml1.__all__ if name.endswith(("Classifier", "Regressor"))):
+        model = getattr(streaml1, name)()
+        if hasattr(model._state.rule, "candidates"):
+            assert dict(merge_candidates([model, model.clone()]))
+        else:
+            with pytest.raises(ValueError, match=f"model 1 cannot be merged: {name} does not"):
+                list(merge_candidates([model]))
