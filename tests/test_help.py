@@ -57,7 +57,7 @@ def test_help_of_learn_has_what_a_first_run_needs() -> None:
     page = help_of("learn", "--help")
     assert options_in(page) >= {
         "--target", "--model", "--l1", "--save", "--load", "--report", "--every", "--bad",
-        "--checkpoint",
+        "--checkpoint", "--config",
     }  # fmt: skip
     assert "kafka://HOST:PORT/TOPIC" in page and "SOURCE is a file" in page
     assert all(name in " ".join(page.split()) for name in LEARNERS)
@@ -104,5 +104,5 @@ def test_a_new_option_is_listed_without_a_section() -> None:
         epilog="Example: try",
     )  # fmt: skip
     page = CliRunner().invoke(command, ["--help-all"]).output
-    assert options_in(page) == {"--l1", "--new", "--help", "--help-all"}
+    assert options_in(page) == {"--l1", "--new", "--config", "--help", "--help-all"}
     assert options_in(page.split(f"{OTHER}:")[1].split("\n\n")[0]) == {"--new"}

@@ -56,7 +56,7 @@ def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOp
 
 def _is_given(option: str) -> bool:
     source = click.get_current_context().get_parameter_source(option)
-    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+    return source is not None and source.name != "DEFAULT"
 
 
 def _features(name: str, reading: SourceOptions) -> list[ColumnSummary]:

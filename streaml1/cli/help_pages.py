@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from streaml1.cli.messages import report_problem
+from streaml1.cli.settings import config_option, read_settings
+
 __all__ = ["SECTIONS", "Command"]
 
 OTHER = "Other options"
@@ -47,6 +50,7 @@ SECTIONS = {
         "listen", "max_age", "check_every", "max_body", "max_examples", "max_connections", "to",
     ),
     "Monitoring": ("metrics", "stalled", "page", "log"),
+    "Settings": ("config",),
 }  # fmt: skip
 """Titles of `--help-all`, in order, and the names of the options below each."""
 
@@ -87,10 +91,30 @@ class Command(click.Command):
                 help="Show the options of this learner and exit.",
             ))  # fmt: skip
         if basics:
+            self.params.append(config_option())
             self.params.append(click.Option(
                 ["--help-all"], is_flag=True, is_eager=True, expose_value=False,
                 callback=_show_all, help="Show all options and exit.",
             ))  # fmt: skip
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; options that are missing come from settings."""
+        if not self.basics or ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        settings = read_settings(ctx, given.get("config"))
+        ctx.default_map = settings.values
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            name = None if error.param is None else error.param.name
+            if name not in settings.places or name in given:
+                raise
+            message = f"{error.message.rstrip('.')} ({settings.places[name]})"
+            raise click.BadParameter(message, error.ctx, error.param) from None
+        for sentence in settings.warnings:
+            report_problem(sentence)
+        return rest
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the page of --help."""

@@ -81,8 +81,8 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
 
 @cli.command(
     basics=(
-        "target", "categorical", "format", "model", "l1", "passes", "bad", "save", "load", "every",
-        "report", "checkpoint", "until_end",
+        "target", "categorical", "format", "model", "l1", "bad", "save", "load", "every",
+        "report", "checkpoint", "until_end", "config",
     ),
     paragraphs=2,
     options_of=options_of,

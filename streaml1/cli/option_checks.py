@@ -85,7 +85,8 @@ def require_needed() -> None:
     """Reject options in `_NEEDS` without an option they need."""
     context = click.get_current_context()
     for name, needed in _NEEDS.items():
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        origin = context.get_parameter_source(name)
+        given = origin in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
         if given and not any(context.params[other] for other in needed):
             option, *required = (f"--{other.replace('_', '-')}" for other in (name, *needed))
             raise CommandError(f"{option} requires {' or '.join(required)}")

@@ -1,0 +1,163 @@
+"""Options from a configuration file (`--config`) and from environment variables.
+
+The command line beats the environment, which beats the file. Both are given to click as the defaults
+of the command, so that their values are converted and checked like those of the command line.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from datetime import date, time
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+__all__ = ["Settings", "config_option", "read_settings"]
+
+PREFIX = "STREAML1"
+
+
+class Settings(NamedTuple):
+    """Values of options that the command line did not give.
+
+    Attributes
+    ----------
+    values
+        The values by the name of the parameter.
+    places
+        Where each value comes from.
+    warnings
+        Sentences about environment variables that are no options.
+    """
+
+    values: dict[str, Any]
+    places: dict[str, str]
+    warnings: list[str]
+
+
+def config_option() -> click.Option:
+    """Return the option --config."""
+    return click.Option(
+        ["--config"], type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.toml",
+        expose_value=False, help="Read options from this file. Those of the command line and of "
+        "STREAML1_... environment variables take precedence.",
+    )  # fmt: skip
+
+
+def read_settings(ctx: click.Context, path: str | None) -> Settings:
+    """Return the options of a command in a file and in the environment.
+
+    Parameters
+    ----------
+    ctx
+        The context of the command.
+    path
+        The value of --config.
+
+    Raises
+    ------
+    click.UsageError
+        If the file cannot be read, or has a key or a table that is unknown.
+    """
+    command = ctx.info_name or ""
+    prefix = f"{PREFIX}_{command.upper()}_"
+    path = path or os.environ.get(f"{prefix}CONFIG") or None
+    settings = Settings({}, {}, [])
+    options = _options(ctx)
+    for key, value in {} if path is None else _table(ctx, path, command).items():
+        name = key.replace("_", "-")
+        if name not in options:
+            raise click.UsageError(
+                f"{path} has an unknown key {key!r} in [{command}]{_nearest(name, options)}", ctx
+            )
+        _add(settings, options[name], value, f"{key} in {path}")
+    names = {name.replace("-", "_").upper(): name for name in options}
+    for variable in sorted(os.environ):
+        if not variable.startswith(prefix) or variable == f"{prefix}CONFIG":
+            continue
+        name = variable.removeprefix(prefix)
+        if name in names:
+            _add(settings, options[names[name]], os.environ[variable], variable)
+        else:
+            settings.warnings.append(
+                f"the environment variable {variable} is ignored, because {command} has no such "
+                f"option{_nearest(name, names, prefix + '{}')}"
+            )
+    return settings
+
+
+class _Target(NamedTuple):
+    """An option, and whether its name negates it, as in --no-header."""
+
+    option: click.Option
+    negated: bool
+
+
+def _options(ctx: click.Context) -> dict[str, _Target]:
+    """Return the options that settings can give, by name without dashes."""
+    found: dict[str, _Target] = {}
+    for param in ctx.command.params:
+        if isinstance(param, click.Option) and (param.expose_value or param.name == "log"):
+            found |= {name.lstrip("-"): _Target(param, False) for name in param.opts}
+            found |= {name.lstrip("-"): _Target(param, True) for name in param.secondary_opts}
+    return found
+
+
+def _table(ctx: click.Context, path: str, command: str) -> dict[str, Any]:
+    """Return the table of a command in a file."""
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise click.UsageError(
+            f"--config {path} cannot be read: {(error.strerror or str(error)).lower()}", ctx
+        ) from None
+    except ValueError as error:  # invalid TOML or UTF-8
+        raise click.UsageError(f"--config {path} is not valid TOML: {error}", ctx) from None
+    group = ctx.find_root().command
+    known = list(group.commands) if isinstance(group, click.Group) else [command]
+    for name, table in content.items():
+        if name not in known or not isinstance(table, dict):
+            hint = _nearest(name, known, "[{}]") or f": put the options of {command} in [{command}]"
+            raise click.UsageError(
+                f"{path} has {name!r}, which is not the table of a command{hint}", ctx
+            )
+    table = content.get(command, {})
+    assert isinstance(table, dict)
+    return table
+
+
+def _add(settings: Settings, target: _Target, value: Any, place: str) -> None:
+    option = target.option
+    assert option.name is not None
+    settings.values[option.name] = _converted(target, value, place)
+    settings.places[option.name] = place
+
+
+def _converted(target: _Target, value: Any, place: str) -> Any:
+    """Return a value as the command line would give it."""
+    option = target.option
+    if isinstance(value, Mapping):
+        raise click.UsageError(f"{place} is a table; give a value")
+    if option.is_flag:
+        try:
+            flag: bool = click.BOOL.convert(value, None, None)
+        except click.BadParameter:
+            raise click.UsageError(f"{place} must be true or false, got {value!r}") from None
+        return flag != target.negated
+    if value is True and option.flag_value is not None:  # as --metrics without a value
+        value = option.flag_value
+    values = [_text(item) for item in (value if isinstance(value, list) else [value])]
+    return values if option.multiple else ",".join(values)
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def _nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
+    found = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {form.format(found[0])}?)" if found else ""
