@@ -43,7 +43,9 @@ def bench_chart() -> None:
         columns = write_clicks(Path(directory))
         rivals = Rivals(Path(directory))
         contestants = {
-            "streaml1": lambda: ours(Path(directory), columns, lr=RATE, schedule="constant"),
+            f"streaml1, lr={RATE}": lambda: ours(
+                Path(directory), columns, lr=RATE, schedule="constant"
+            ),
             'streaml1, lr="auto"': lambda: ours(Path(directory), columns),
             "Vowpal Wabbit, own format": lambda: rivals.ask("clicks_vw", directory, "vw", RATE, L1),
             "Vowpal Wabbit, CSV": lambda: rivals.ask("clicks_vw", directory, "csv", RATE, L1),
