@@ -125,7 +125,8 @@ _columns = together(
     click.option("--ignore", metavar="NAME,...", multiple=True, callback=split_names,
                  help="Columns or members to ignore."),
     click.option("--id", metavar="NAME",
-                 help="JSON: member of the id, which is written with predictions."),
+                 help="Column or member of the id, which is written with predictions. It is not a "
+                 "feature."),
     click.option("--at", metavar="PATH",
                  help="JSON: the object that holds the example, such as payload.after. An example "
                  "whose object is null is skipped."),

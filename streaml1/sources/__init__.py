@@ -272,11 +272,10 @@ def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOpt
         raise SourceError(
             f"column options (such as {option}) apply to CSV files only, not to {name} ({kind})"
         )
-    for option in ("id", "at"):
-        if getattr(options, option) is not None and kind not in JSON_FORMATS:
-            raise SourceError(
-                f"--{option} applies to JSON lines and Avro only, not to {name} ({kind})"
-            )
+    if options.id is not None and kind not in ("csv", *JSON_FORMATS):
+        raise SourceError(f"--id applies to CSV, JSON lines and Avro only, not to {name} ({kind})")
+    if options.at is not None and kind not in JSON_FORMATS:
+        raise SourceError(f"--at applies to JSON lines and Avro only, not to {name} ({kind})")
     if given is not None and options.events:
         raise SourceError(
             f"{given} cannot be combined with delayed labels: an event has the members id, x and y"
@@ -306,7 +305,7 @@ def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> Cs
     return CsvParser(
         name, options.target, list(options.categorical), options.weight, options.require_label,
         list(options.ignore), csv_delimiter(name, options), texts, cell_rules(options),
-        options.header, options.column_names,
+        options.header, options.column_names, options.id,
     )  # fmt: skip
 
 

@@ -92,6 +92,8 @@ class CsvParser:
         data, which is an error.
     column_names
         The names of the columns of a file without a header. By default their numbers from 0.
+    id
+        The column of the id, which is not a feature. An empty cell is None.
     """
 
     compiled = COMPILED
@@ -109,12 +111,13 @@ class CsvParser:
         rules: CellRules | None = None,
         header: bool | None = None,
         column_names: Iterable[str] | None = None,
+        id: str | None = None,
     ) -> None:
         self.name = name
         self._rules = rules or CellRules()
         ngrams, categorical = tuple(dict.fromkeys(text)), tuple(dict.fromkeys(categorical))
         ignored = tuple(dict.fromkeys(ignore))
-        self._requested = RequestedRoles(target, weight, categorical, ngrams, ignored)
+        self._requested = RequestedRoles(target, weight, categorical, ngrams, ignored, id)
         self.texts: tuple[str, ...] | None = tuple(dict.fromkeys([*categorical, *ngrams]))
         self.require_label = require_label
         self._given_names = None if column_names is None else list(column_names)
@@ -126,6 +129,7 @@ class CsvParser:
             "ignore": sorted(ignored), "delimiter": delimiter, **self._rules.roles,
             **({} if self._has_header in (None, True) else {"header": False}),
             **({} if self._given_names is None else {"columns": self._given_names}),
+            **({} if id is None else {"id": id}),
         }  # fmt: skip
         self.on_header: Callable[[list[str]], None] | None = None  # gets the header of each file
         self.reset()
@@ -320,6 +324,7 @@ class _PythonReading:
     def parse(self) -> ParsedChunk:
         """Parse the records."""
         examples: list[tuple[Any, ...]] = []
+        ids: list[int | str | None] = []
         faults: list[tuple[int, str]] = []
         positions: list[tuple[int, int, int]] = []
         lines = TextLines(self._text, self.offset, self._number + self.line, self._at_end)
@@ -328,6 +333,8 @@ class _PythonReading:
                 first = number - self._number - 1
                 try:
                     examples.append(self._columns.example(record))
+                    if self._columns.id is not None and isinstance(record, list):
+                        ids.append(self._columns.id_of(record))
                     positions.append((first, lines.offset, lines.number - self._number))
                 except RepeatedHeader:
                     self._parser.count_repeated(number)
@@ -343,7 +350,7 @@ class _PythonReading:
         first_lines, ends, lines_after = np.array(positions, np.int64).reshape(-1, 3).T
         text = np.frombuffer(self._text[: self.offset], np.uint8)
         return ParsedChunk(
-            x, y, weights, first_lines, ends, faults, self.line, None, text, lines_after
+            x, y, weights, first_lines, ends, faults, self.line, ids or None, text, lines_after
         )
 
 
@@ -498,8 +505,21 @@ class _KernelReading:
         weights = None if (w == 1.0).all() else w
         text = self._text[: self.offset]
         return ParsedChunk(
-            x, y, weights, lines, ends, irregular.faults, self.line, None, text, lines_after
-        )
+            x, y, weights, lines, ends, irregular.faults, self.line, self._ids(a.begins[:n], ends),
+            text, lines_after,
+        )  # fmt: skip
+
+    def _ids(self, begins: Ints, ends: Ints) -> list[int | str | None] | None:
+        """Return the ids of the records between pairs of offsets, which the kernel skips."""
+        if self._columns.id is None:
+            return None
+        raw = self._text.tobytes() if self._raw is None else self._raw
+        ids: list[int | str | None] = []
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            _, record = next(iter(self._parser.records(TextLines(raw[begin:end]))))
+            assert isinstance(record, list)
+            ids.append(self._columns.id_of(record))
+        return ids
 
 
 def _replace_labels(y: LabelTexts, labels: dict[int, str | None]) -> LabelTexts:

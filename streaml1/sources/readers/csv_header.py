@@ -29,6 +29,7 @@ class Roles(NamedTuple):
     weight: int | None = None
     text: frozenset[int] = frozenset()
     ignored: frozenset[int] = frozenset()
+    id: int | None = None
 
 
 class RequestedRoles(NamedTuple):
@@ -42,6 +43,8 @@ class RequestedRoles(NamedTuple):
         The columns of categories, and of raw text from which a model makes n-grams.
     ignored
         The columns to ignore.
+    id
+        The column of the id, or None.
     """
 
     target: str | None = None
@@ -49,10 +52,11 @@ class RequestedRoles(NamedTuple):
     categorical: Sequence[str] = ()
     ngrams: Sequence[str] = ()
     ignored: Sequence[str] = ()
+    id: str | None = None
 
     def _listed(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of role and column; a column of text may have been requested twice."""
-        single = ("target", self.target), ("weight", self.weight)
+        single = ("target", self.target), ("weight", self.weight), ("id", self.id)
         yield from ((role, column) for role, column in single if column is not None)
         yield from (("text", column) for column in self.ngrams)
         more = (column for column in self.categorical if column not in self.ngrams)
@@ -81,7 +85,7 @@ class RequestedRoles(NamedTuple):
         --------
         >>> from streaml1.sources.readers.csv_header import RequestedRoles
         >>> RequestedRoles("click", categorical=["2"]).resolve(["click", "n", "site"], "a.csv")
-        Roles(target=0, weight=None, text=frozenset({2}), ignored=frozenset())
+        Roles(target=0, weight=None, text=frozenset({2}), ignored=frozenset(), id=None)
         """
         listed = [(role, column, self._positions(header, role, column))
                   for role, column in self._listed()]  # fmt: skip
@@ -108,10 +112,11 @@ class RequestedRoles(NamedTuple):
             clauses = [f"{name}{first}", *(clause.removeprefix(":").strip() for clause in rest)]
             raise SourceError("; ".join([*clauses, list_columns(header)]))
         found = {role: {p for r, _, positions in listed if r == role for p in positions}
-                 for role in ("target", "weight", "text", "categorical")}  # fmt: skip
+                 for role in ("target", "weight", "text", "categorical", "id")}  # fmt: skip
         return Roles(
             next(iter(found["target"]), None), next(iter(found["weight"]), None),
             frozenset(found["text"] | found["categorical"]), frozenset(ignored),
+            next(iter(found["id"]), None),
         )  # fmt: skip
 
     def _positions(self, header: Sequence[str], role: str, column: str) -> list[int]:

@@ -163,6 +163,8 @@ class Columns:
         Their mean length.
     words : ndarray
         Argument of the kernel: the missing words.
+    id : int or None
+        The position of the column of the id.
     """
 
     def __init__(
@@ -178,7 +180,8 @@ class Columns:
         self._rules = rules or CellRules()
         self._width = len(header)
         self._target, self._weight = roles.target, roles.weight
-        special = {roles.target, roles.weight, *roles.ignored}
+        self.id = roles.id
+        special = {roles.target, roles.weight, roles.id, *roles.ignored}
         self._features = [
             _Feature(position, column, position in roles.text)
             for position, column in enumerate(header)
@@ -284,6 +287,12 @@ class Columns:
             found = f"is {shown(cell.strip())}" if cell.strip() else "is empty"
             raise ValueError(f"the label is missing: column {column!r} {found}")
         return y
+
+    def id_of(self, record: list[str]) -> str | None:
+        """Return the id of a valid record; None if it is missing."""
+        assert self.id is not None
+        cell = record[self.id]
+        return None if self._rules.is_missing(cell) else cell
 
     def labels(self, cells: list[str]) -> Sequence[str | None]:
         """Return the labels of distinct cells that the kernel accepts; None if one is missing."""
