@@ -13,19 +13,22 @@ NEW = (0.0, 0.0)
 
 def ftrl(base: Sums, parts: Sequence[Sums]) -> dict[str, Sums]:
     """Return the candidates by name."""
-    joined: dict[str, Sums] = {"sum": {}, "rho": {}, "half": {}, "mean": {}}
+    joined: dict[str, Sums] = {"sum": {}, "rho": {}, "half": {}, "blend": {}, "mean": {}}
     for name in {name for sums in (base, *parts) for name in sums}:
         z, n = base.get(name, NEW)
-        move = growth = steps = 0.0
+        move = growth = steps = blend = 0.0
         for z_k, n_k in (part.get(name, NEW) for part in parts):
             z_0, n_0 = (z, n) if n_k >= n else NEW  # else the part has dropped it since
             move += z_k - z_0
             growth += n_k - n_0
             steps += math.sqrt(n_k) - math.sqrt(n_0)
+            blend += (n_k - n_0) * z_k / math.sqrt(n_k) if n_k > 0.0 else 0.0
         rho = (math.sqrt(n + growth) - math.sqrt(n)) / steps if steps > 0.0 else 1.0
         joined["sum"][name] = z + move, n + growth
         joined["rho"][name] = z + rho * move, n + growth
         joined["half"][name] = z + rho * move / 2, n + growth
+        blend = math.sqrt(n + growth) * blend / growth if growth > 0.0 else z
+        joined["blend"][name] = blend, n + growth
         joined["mean"][name] = z + move / len(parts), n + growth / len(parts)
     return joined
 

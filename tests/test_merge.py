@@ -84,7 +84,7 @@ def test_ftrl_equals_its_twin(hash_bits: int | None, examples: list[Part]) -> No
         [columns(part, "z", "n") for part in parts],  # type: ignore[misc]
     )
     got = dict(merge_candidates(parts, base))
-    assert list(got) == ["sum", "rho", "half", "mean"]
+    assert list(got) == ["sum", "rho", "half", "blend", "mean"]
     for name, model in got.items():
         assert_weights(model, reference_merge.ftrl_weights(expected[name], **params))
         assert model.n_iterations == sum(map(len, examples))
@@ -208,7 +208,7 @@ def test_takes_the_least_loss_on_the_probe() -> None:
     losses = {candidate.name: candidate.loss for candidate in merged.candidates}
     part_losses = [evaluate(part, probe).lines[-1].loss or 0.0 for part in parts]
     best = part_losses.index(min(part_losses)) + 1
-    assert list(losses) == ["sum", "rho", "half", "mean", f"model {best}", "base"]
+    assert list(losses) == ["sum", "rho", "half", "blend", "mean", f"model {best}", "base"]
     assert losses[f"model {best}"] == pytest.approx(min(part_losses))
     assert losses[merged.chosen] == min(losses.values()) < min(part_losses)
     assert evaluate(merged.model, probe).lines[-1].loss == pytest.approx(min(losses.values()))

@@ -8,12 +8,15 @@ With $n = n_0 + \sum_k (n_k - n_0)$ and $\Delta = \sum_k (z_k - z_0)$:
 | `sum` | $z_0 + \Delta$ | $n$ |
 | `rho` | $z_0 + \rho\Delta$ | $n$ |
 | `half` | $z_0 + \rho\Delta / 2$ | $n$ |
+| `blend` | $\sqrt n \sum_k v_k z_k / \sqrt{n_k}$, with $v_k = (n_k - n_0) / (n - n_0)$ | $n$ |
 | `mean` | $z_0 + \Delta / K$ | $n_0 + (n - n_0) / K$ |
 
 where $\rho = (\sqrt n - \sqrt{n_0}) / \sum_k (\sqrt{n_k} - \sqrt{n_0})$. The sum counts every gradient in full, although each part took
 its own gradients without knowledge of those of the others: where several parts have met a feature, it moves the
 weight too far. $\rho$ is 1 where one part has met it, which gives the z of that part, and falls to $1/\sqrt K$ where K
-parts have met it equally often from $n_0 = 0$. Since l1 is compared with z, none of them makes the model dense.
+parts have met it equally often from $n_0 = 0$. After a base that has moved far, each part corrects the same error of the
+base, and sums of these corrections go too far. `blend` is about the mean of the parts' weights, in proportion to what
+each has seen; from $n_0 = 0$ and equal parts it is `rho`. Since l1 is compared with z, none of them makes the model dense.
 
 A part with $n_k < n_0$ has dropped the weight (`max_features`) and started again: its move and its growth are those
 from 0.
@@ -47,18 +50,27 @@ def joined_sums(
     Parts are added in their order, so that the bits of the result follow from it.
     """
     root = np.sqrt(n)
-    moved, squares, roots = np.zeros(len(z)), np.zeros(len(z)), np.zeros(len(z))
+    moved, squares, roots, blended = (np.zeros(len(z)) for _ in range(4))
     for z_part, n_part in parts:
         continued = n_part >= n
         moved += z_part - np.where(continued, z, 0.0)
-        squares += n_part - np.where(continued, n, 0.0)
-        roots += np.sqrt(n_part) - np.where(continued, root, 0.0)
+        growth, root_part = n_part - np.where(continued, n, 0.0), np.sqrt(n_part)
+        squares += growth
+        roots += root_part - np.where(continued, root, 0.0)
+        blended += _quotients(growth * z_part, root_part, 0.0)
     whole = n + squares
     yield JoinedSums("sum", z + moved, whole)
-    share = np.divide(np.sqrt(whole) - root, roots, out=np.ones(len(z)), where=roots > 0.0)
+    share = _quotients(np.sqrt(whole) - root, roots, 1.0)
     yield JoinedSums("rho", z + share * moved, whole)
     yield JoinedSums("half", z + 0.5 * share * moved, whole)
+    mean = _quotients(np.sqrt(whole) * blended, squares, 0.0)
+    yield JoinedSums("blend", np.where(squares > 0.0, mean, z), whole)
     yield JoinedSums("mean", z + moved / len(parts), n + squares / len(parts))
+
+
+def _quotients(a: Floats, b: Floats, otherwise: float) -> Floats:
+    """Return a / b, and `otherwise` where b is 0."""
+    return np.divide(a, b, out=np.full(len(a), otherwise), where=b > 0.0)
 
 
 def add_growth(sums: Records, parts: Sequence[Records], fields: Sequence[str]) -> None:
