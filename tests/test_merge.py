@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
 from streaml1 import FTRLClassifier, FTRLRegressor
+from streaml1.cli import cli
+from streaml1.cli.merge import _partitions as partition_directories
 from streaml1.datasets import Drifting
 from streaml1.models.merging import merge_candidates
 from streaml1.optim.structures.joined_sums import joined_sums
@@ -329,3 +332,86 @@ def test_every_learner_merges_or_is_rejected_by_name() -> None:
         else:
             with pytest.raises(ValueError, match=f"model 1 cannot be merged: {name} does not"):
                 list(merge_candidates([model]))
+
+
+# The command
+
+
+def as_svmlight(n: int, first: int) -> str:
+    rows = (f"{k % 2} {k % 2 + 1}:1 {k % 3 + 10}:{k % 5 + 1}" for k in range(first, first + n))
+    return "\n".join(rows) + "\n"
+
+
+def invoke(*args: object) -> Any:
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> list[Path]:
+    """Write three models, of which the last has learnt nothing, and a probe."""
+    paths = []
+    for k in range(3):
+        model = FTRLClassifier()
+        for x, y in [({2: 1.0, k + 10: 2.0}, True), ({1: 1.0, k + 10: 1.0}, False)] * 20 * (k < 2):
+            model.learn_one(x, y)
+        paths.append(tmp_path / f"{k}.model")
+        model.save(paths[-1])
+    (tmp_path / "probe.svm").write_text(as_svmlight(60, 5))
+    return paths
+
+
+def test_command_prints_candidates_and_writes_the_best(saved: list[Path], tmp_path: Path) -> None:
+    probe, target = tmp_path / "probe.svm", tmp_path / "merged.model"
+    result = invoke("merge", *saved, "-o", target, "--probe", probe)
+    assert result.exit_code == 0, result.output
+    merged = compare([streaml1.load(path) for path in saved], probe=probe)
+    lines = result.stdout.splitlines()  # a compilation may be announced on standard error
+    assert lines[0].split() == ["candidate", "log-loss", "non-zeros"]
+    n_rows = len(merged.candidates)
+    for line, candidate in zip(lines[1 : n_rows + 1], merged.candidates, strict=True):
+        cells = [*candidate.name.split(), f"{candidate.loss:.4f}", str(candidate.n_nonzero)]
+        assert line.split() == [*cells, *["*"] * (candidate.name == merged.chosen)]
+    part = merged.candidates[-1].name
+    path = saved[int(part.removeprefix("model ")) - 1]
+    assert lines[n_rows + 1 :] == ["* smallest loss", f"{part}: {path}", str(target)]
+    assert streaml1.load(target)._encode() == merged.model._encode()
+
+
+def test_command_merges_the_partitions_of_a_group(saved: list[Path], tmp_path: Path) -> None:
+    """Directories of partitions are sorted by number; other files and directories are ignored."""
+    kept = tmp_path / "kept"
+    for k, partition in enumerate((10, 9)):
+        report = streaml1.progressive(
+            FTRLClassifier(), tmp_path / "probe.svm", limit=20 + k,
+            checkpoint=kept / f"clicks-{partition}",
+        )  # fmt: skip
+        assert report.examples == 20 + k
+    (kept / "clicks.partitions").write_text("")
+    (kept / "other").mkdir()
+    assert [path.name for path in partition_directories(kept)] == ["clicks-9", "clicks-10"]
+    target = tmp_path / "merged.model"
+    result = invoke("merge", kept, "-o", target, "--probe", tmp_path / "probe.svm")
+    assert result.exit_code == 0, result.output
+    parts = [streaml1.load(kept / f"clicks-{k}") for k in (9, 10)]
+    expected = compare(parts, probe=tmp_path / "probe.svm").model
+    assert streaml1.load(target)._encode() == expected._encode()
+
+
+def test_command_with_a_base(saved: list[Path], tmp_path: Path) -> None:
+    target = tmp_path / "merged.model"
+    probe = tmp_path / "probe.svm"
+    result = invoke("merge", *saved[:2], "--base", saved[2], "-o", target, "--probe", probe)
+    assert result.exit_code == 0 and "base " in result.output
+    assert streaml1.load(target).n_iterations == 80
+
+
+def test_command_names_the_file_at_fault(saved: list[Path], tmp_path: Path) -> None:
+    FTRLClassifier(l1=0.5).save(saved[1])
+    probe, target = tmp_path / "probe.svm", tmp_path / "merged.model"
+    result = invoke("merge", *saved, "-o", target, "--probe", probe)
+    assert result.exit_code == 2 and not target.exists()
+    assert f"{saved[1]} has l1=0.5 and {saved[0]} 1.0; merge models with the same" in result.output
+    result = invoke("merge", saved[0], "-o", target, "--probe", "-")
+    assert result.exit_code == 2 and "--probe is read once for each candidate" in result.output
+    result = invoke("merge", saved[0], "-o", probe, "--probe", probe)
+    assert result.exit_code == 2 and "is also SOURCE" in result.output

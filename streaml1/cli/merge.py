@@ -1,0 +1,122 @@
+"""``streaml1 merge``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.model_factory import loaded
+from streaml1.cli.options import NonEmptyPath, model_path, output, reading_of, source_options
+from streaml1.cli.output_files import require_outputs
+from streaml1.cli.program import CommandError, cli
+from streaml1.cli.sink_options import share_observers
+from streaml1.cli.text_tables import text_table
+
+if TYPE_CHECKING:
+    from streaml1.training.merge import Merged
+
+__all__ = ["merge"]
+
+
+@cli.command(epilog="Example: streaml1 merge monday.model tuesday.model -o clicks.model "
+             "--probe wednesday.svm --limit 5000")  # fmt: skip
+@click.argument("models", type=model_path, nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "--output", "-o", "target_model", type=output, required=True, metavar="MODEL",
+    help="Where to write the merged model.",
+)  # fmt: skip
+@click.option(
+    "--probe", type=NonEmptyPath(), required=True, metavar="SOURCE",
+    help="Labelled examples that no model has learnt, as SOURCE of learn. They are read once for "
+    "each candidate.",
+)  # fmt: skip
+@click.option(
+    "--base", type=model_path, metavar="MODEL", help="The model that all models started from."
+)
+@source_options()
+@kafka_options
+def merge(
+    models: Sequence[str | Path],
+    target_model: Path,
+    probe: str,
+    base: str | Path | None,
+    limit: int | None,
+    bad: str,
+    most_bad: float | None,
+    **options: Any,
+) -> None:
+    """Merge several MODELs that have learnt parts of a stream into one.
+
+    Each is a file written by learn --save, a directory of learn --checkpoint or of learn
+    --per-partition (all its partitions), or a topic of learn --publish. They are joined in this
+    order, partitions by number.
+
+    Several ways to join them are tried. The candidate with the least loss on the examples of
+    --probe is written; the best of the MODELs is a candidate, too.
+    """
+    from streaml1.training.merge import compare
+
+    if probe == "-":
+        raise CommandError(
+            "--probe is read once for each candidate; write standard input to a file"
+        )
+    if not isinstance(base, str) and base is not None and _partitions(base):
+        raise CommandError(f"--base {base} holds models per partition; give one model")
+    named = [part for path in models for part in _parts(path, options["kafka"])]
+    names, parts = [name for name, _ in named], [model for _, model in named]
+    require_outputs(probe, {"--output": target_model})
+    try:
+        merged = compare(
+            parts, None if base is None else loaded(base, options["kafka"]), probe=probe,
+            limit=limit, bad=bad, observers=share_observers(bad, most_bad),
+            source_options=reading_of(probe, options, text=getattr(parts[0], "text", None)),
+        )  # fmt: skip
+    except ValueError as error:
+        if type(error) is not ValueError:  # of the probe: it has an exit code
+            raise
+        sentence = re.sub(r"\bmodel (\d+)", lambda k: names[int(k[1]) - 1], str(error))
+        raise CommandError(sentence) from None
+    merged.model.save(target_model)
+    click.echo(_table(merged, names))
+    click.echo(str(target_model))
+
+
+def _parts(path: str | Path, kafka: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the model of a file or topic, or of each partition of a directory."""
+    partitions = [] if isinstance(path, str) else _partitions(path)
+    places: Sequence[str | Path] = partitions or [path]
+    for directory in places:
+        yield str(directory), loaded(directory, kafka)
+
+
+def _partitions(path: Path) -> list[Path]:
+    """Return the directories of the partitions in a directory, by topic and number."""
+    from streaml1.training.checkpoint.ownership import list_files
+
+    found = []
+    for directory in path.iterdir() if path.is_dir() and not list_files(path) else ():
+        topic, _, number = directory.name.rpartition("-")
+        if topic and number.isdecimal() and directory.is_dir() and list_files(directory):
+            found.append((topic, int(number), directory))
+    return [directory for _, _, directory in sorted(found)]
+
+
+def _table(merged: Merged, names: Sequence[str]) -> str:
+    """Lay out the candidates, and name the part among them below: tables cut long paths."""
+    paths = {f"model {k}": name for k, name in enumerate(names, start=1)}
+    rows = [
+        (
+            candidate.name,
+            f"{candidate.loss:.4f}",
+            f"{candidate.n_nonzero:,}" + (" *" if candidate.name == merged.chosen else ""),
+        )
+        for candidate in merged.candidates
+    ]
+    table = text_table(("candidate", merged.loss_name, "non-zeros"), rows)
+    best = [f"{one.name}: {paths[one.name]}" for one in merged.candidates if one.name in paths]
+    return "\n".join([table, "* smallest loss", *best])
