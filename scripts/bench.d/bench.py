@@ -43,6 +43,7 @@ PARTS = {
     "frames": "bench_frames.bench_frames",
     "cross": "bench_cross.bench_cross",
     "chart": "bench_chart.bench_chart",
+    "merge": "bench_merge.bench_merge",
 }
 """Module and function of each part; a module is imported only when its part runs."""
 
