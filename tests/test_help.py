@@ -15,7 +15,7 @@ from streaml1.models.parameters import SHARED_ORDER, parameters_of
 from streaml1.models.registry import LEARNERS
 
 SCREEN = 45  # lines
-LONG = ("learn", "sweep", "predict", "evaluate", "convert", "serve")
+LONG = ("learn", "sweep", "predict", "evaluate", "convert", "serve", "merge")
 
 
 def help_of(*args: str) -> str:
@@ -26,7 +26,7 @@ def help_of(*args: str) -> str:
 
 
 def options_in(page: str) -> set[str]:
-    return set(re.findall(r"^  (?:-h, )?(--[a-z0-9-]+)", page, re.M))
+    return set(re.findall(r"^  (?:-[a-z], )?(--[a-z0-9-]+)", page, re.M))
 
 
 @pytest.mark.parametrize("command", ["", *cli.commands])
@@ -39,7 +39,7 @@ def test_help_fits_one_screen(command: str) -> None:
 @pytest.mark.parametrize("command", LONG)
 def test_help_all_lists_every_option_once(command: str) -> None:
     page = help_of(command, "--help-all")
-    listed = re.findall(r"^  (?:-h, )?(--[a-z0-9-]+)", page, re.M)
+    listed = re.findall(r"^  (?:-[a-z], )?(--[a-z0-9-]+)", page, re.M)
     options = [p for p in cli.commands[command].params if isinstance(p, click.Option)]
     assert sorted(listed) == sorted(["--help", *(p.opts[0] for p in options)])
     assert f"\n{OTHER}:" not in page, "add the new option to SECTIONS"

@@ -17,6 +17,7 @@ OTHER = "Other options"
 SINGLE = "Options of single learners"
 
 SECTIONS = {
+    "Merging": ("target_model", "probe", "base"),
     "Source and format": (
         "format", "target", "categorical", "weight", "ignore", "id", "at", "delimiter", "missing",
         "header", "column_names", "positive", "decimal", "thousands", "limit", "seed",

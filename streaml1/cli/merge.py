@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["merge"]
 
 
-@cli.command(epilog="Example: streaml1 merge monday.model tuesday.model -o clicks.model "
-             "--probe wednesday.svm --limit 5000")  # fmt: skip
+@cli.command(
+    basics=("target_model", "probe", "base", "target", "categorical", "format", "bad", "limit"),
+    epilog="Example: streaml1 merge mon.model tue.model -o clicks.model --probe wed.svm",
+)
 @click.argument("models", type=model_path, nargs=-1, required=True, metavar="MODEL...")
 @click.option(
     "--output", "-o", "target_model", type=output, required=True, metavar="MODEL",
