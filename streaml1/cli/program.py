@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import click
@@ -20,6 +22,7 @@ from streaml1.cli.messages import (
     set_log_format,
 )
 from streaml1.cli.termination import Terminated, terminate_by_exception, watchdog
+from streaml1.cli.vw_options import remedy_of
 from streaml1.core import exit_codes as exits
 from streaml1.core.logging import wants_json
 
@@ -112,7 +115,7 @@ class Program(click.Group):
                 set_log_format("json")
             where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
             code = error.exit_code
-            report_problem(error.format_message().rstrip(".") + where, "error", exit_code=code)
+            report_problem(_usage_message(error, given) + where, "error", exit_code=code)
         except click.ClickException as error:
             code = error.exit_code
             report_problem(error.format_message(), "error", exit_code=code)
@@ -157,6 +160,18 @@ class Program(click.Group):
             if code is None:
                 raise
             raise CommandError(str(error), code) from None
+
+
+def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
+    """Return the message of an error; for an unknown name with the most similar known one."""
+    if isinstance(error, click.NoSuchOption) and (remedy := remedy_of(error.option_name, args)):
+        return remedy
+    similar = getattr(error, "possibilities", None)
+    if not similar:
+        return error.format_message().rstrip(".")
+    name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
+    (nearest,) = get_close_matches(name, similar, n=1, cutoff=0.0)
+    return f"{error.message.rstrip('.')} (did you mean {nearest}?)"
 
 
 def _no_room(error: OSError) -> CommandError:

@@ -1,0 +1,97 @@
+"""Options of Vowpal Wabbit and mistyped names are rejected with what to use instead."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1.cli import cli
+from streaml1.cli.vw_options import REMEDIES, remedy_of
+
+
+def error_of(line: str) -> str:
+    result = CliRunner().invoke(cli, shlex.split(line), prog_name="streaml1")
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.output
+    return result.stderr.removeprefix("streaml1: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("learn a.vw -q ab", "-q is an option of Vowpal Wabbit: use --cross a,b, with whole"),
+        ("learn a.vw -qab", "use --cross a,b, with"),
+        ("learn a.vw -q ::", "use --cross NAME,NAME, with"),
+        ("learn a.vw --cubic abc", "use --cross a,b,c, with"),
+        ("learn a.vw --interactions ab", "use --cross a,b, with"),
+        ("learn a.vw -b 22", "use --hash-bits 22, or omit it"),
+        ("learn a.vw -b22", "use --hash-bits 22, or omit it"),
+        ("learn a.vw -b", "use --hash-bits N, or omit it"),
+        ("learn a.vw --passes 2 --loss_function logistic", "use --loss logistic;"),
+        ("learn a.vw --loss_function=classic", "use --loss squared;"),
+        ("learn a.vw -f my.model", "use --save my.model;"),
+        ("learn a.vw -f 'my model'", "use --save 'my model';"),
+        ("learn a.vw -f --l1 1", "use --save FILE;"),
+        ("learn a.vw -i my.model", "use --load my.model;"),
+        ("learn a.vw -t -i my.model", "use streaml1 evaluate MODEL SOURCE, or streaml1 predict"),
+        ("learn -d a.vw", "use streaml1 learn a.vw;"),
+        ("-d a.vw --l1 1", "use streaml1 learn a.vw; see streaml1 --help"),
+        ("learn a.vw -c", "omit it, or use streaml1 convert SOURCE FILE.rows"),
+        ("learn a.vw --cache", "omit it, or use streaml1 convert SOURCE FILE.rows"),
+        ("learn a.vw -k", "omit it, or use streaml1 convert SOURCE FILE.rows"),
+        ("learn a.vw --ftrl", "use --model ftrl;"),
+        ("learn a.vw --coin", "use --model coin;"),
+        ("learn a.vw --oaa 10", "use --model softmax, which adds labels"),
+        ("learn a.vw --holdout_off", "use --holdout 0;"),
+        ("learn a.vw --ngram 2", "use --text NAMESPACE --ngrams 2;"),
+        ("learn a.vw --power_t 0.5", "use --schedule invsqrt with a numeric --lr;"),
+        ("learn a.vw --power_t 0", "use --schedule constant with"),
+        ("learn a.vw -l 0.5", "use --lr 0.5, or omit it"),
+        ("predict m a.vw -p out", "use streaml1 predict MODEL SOURCE > out;"),
+    ],
+)
+def test_options_of_vowpal_wabbit(line: str, remedy: str) -> None:
+    message = error_of(line)
+    assert remedy in message and re.search(r"; see streaml1.* --help$", message)
+
+
+def test_remedies_use_options_that_exist() -> None:
+    known = {name for command in cli.commands.values() for param in command.params
+             for name in (*param.opts, *param.secondary_opts)}  # fmt: skip
+    for option, remedy in REMEDIES.items():
+        assert option not in known, "reachable only if it is unknown here"
+        assert set(re.findall(r"--[a-z][a-z0-9-]*", remedy.text)) <= known
+        assert set(re.findall(r"streaml1 ([a-z]+)", remedy.text)) <= set(cli.commands)
+        assert remedy.has_value or "{}" not in remedy.text
+    models = {m for r in REMEDIES.values() for m in re.findall(r"--model ([a-z]+)", r.text)}
+    (choice,) = (p.type for p in cli.commands["learn"].params if p.name == "model")
+    assert isinstance(choice, click.Choice) and models <= {*choice.choices}
+
+
+@given(st.sampled_from(sorted(REMEDIES)), st.lists(st.text("-=ab{} 1'\\", max_size=5), max_size=4))
+def test_any_arguments_have_a_remedy(option: str, args: list[str]) -> None:
+    remedy = remedy_of(option, [*args, option, *args])
+    assert remedy is not None
+    assert remedy.startswith(f"{option} is an option of Vowpal Wabbit: ")
+
+
+def test_other_options_have_none() -> None:
+    assert remedy_of("--nosuch", ["--nosuch", "-b"]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("learn a.svm --taget y", "No such option '--taget' (did you mean --target?); see "),
+        ("learn a.svm --los x", "No such option '--los' (did you mean --loss?);"),
+        ("lern a.svm", "No such command 'lern' (did you mean learn?); see streaml1 --help"),
+        ("learn a.svm --zzzzz", "No such option '--zzzzz'; see streaml1 learn --help"),
+    ],
+)
+def test_mistyped_names(line: str, message: str) -> None:
+    assert message in error_of(line)
