@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from random import Random
@@ -207,14 +208,16 @@ def test_evaluate_command() -> None:
     report = evaluate(streaml1.load("m"), "new.vw", every=300)
     assert [line["loss"] for line in lines] == [line.loss for line in report.lines]
     written = ["r.jsonl", "p.svg", "bins.jsonl"]
-    assert result.stdout.splitlines()[-4:] == [report.summary(), *written]
+    closing = [*report.summary_lines(), *written]
+    assert result.stdout.splitlines()[-len(closing) :] == closing
     bins = [json.loads(line) for line in Path("bins.jsonl").read_text().splitlines()]
     assert bins == [b._asdict() for b in report.reliability()] and len(bins) == 10
     assert sum(b["examples"] for b in bins) == 700
     assert reliability_table(report.reliability()) in result.stdout
     assert Path("p.svg").stat().st_size > 1000 and Path("m").read_bytes() == before
-    assert run("evaluate", "kept", "new.vw").stdout.splitlines()[-1] == report.summary()
-    assert run("evaluate", "m", "new.vw", "--limit", "9").stdout.splitlines()[-1].startswith("9 ex")
+    assert run("evaluate", "kept", "new.vw").stdout.endswith("\n".join(closing[:-3]) + "\n")
+    first_nine = run("evaluate", "m", "new.vw", "--limit", "9").stdout
+    assert re.search(r"^examples +9$", first_nine, re.M)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -502,7 +503,7 @@ def test_learn_and_predict(broker: Broker, tmp_path: Path, monkeypatch: pytest.M
     expected = trained_on_file(tmp_path / "a.svm", lines)
     out = run("learn", "--lr=0.1", broker.url(topic), "--until-end", "--l1", "1e-4", "--l2", "1e-4",
               "--from", "earliest", "--partitions", "0", "--save", "m").stdout  # fmt: skip
-    assert "300 examples: log-loss" in out
+    assert re.search(r"^examples +300\nlog-loss  ", out, re.M)
     assert streaml1.load(tmp_path / "m").weights == expected.weights
     broker.send(queries, ["3:1", "junk junk", "4:1 5:1\n6:2"])
     args = ("predict", "m", broker.url(queries), "--until-end", "--bad", "skip")

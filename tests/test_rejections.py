@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,7 +123,8 @@ def test_reasons_are_counted_in_the_summary(write: Write) -> None:
     ]
     for command in ("learn", "evaluate"):
         lines = run(command, "--bad", "skip").stdout.splitlines()
-        first = next(k for k, line in enumerate(lines) if line.startswith("500 examples: "))
+        assert any(re.fullmatch("examples +500", line) for line in lines)
+        first = next(k for k, line in enumerate(lines) if re.fullmatch("rejected +8", line))
         for line, reason in zip(lines[first + 1 :], reasons, strict=False):
             assert line.startswith(reason)
         assert len(lines) >= first + 1 + len(reasons)

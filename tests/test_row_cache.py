@@ -628,7 +628,8 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = [run(cli, ["learn", name, "--passes", "2", "--save", f"{name}.m"]).output
               for name in ("a.vw", "a.rows")]  # fmt: skip
     assert Path("a.vw.m").read_bytes() == Path("a.rows.m").read_bytes()
-    assert outputs[0].splitlines()[-2] == outputs[1].splitlines()[-2]
+    closing = [text[text.index("\nexamples  ") : text.index("\nmodel: ")] for text in outputs]
+    assert closing[0] == closing[1]
     predicted = [
         run(cli, ["predict", "a.vw.m", name, "--json"]).output for name in ("a.vw", "a.rows")
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import runpy
 from collections import Counter
 from collections.abc import Iterable
@@ -342,9 +343,8 @@ def test_learn_show_and_predict(files: Path) -> None:
     for source in (["a.csv", "--target", "y"], ["a.svm"], ["a.jsonl"]):
         output = run("learn", *source, *SOFTMAX, "--every", "100", "--save", "a.model")
         assert "features" in output and "label" in output and "log-loss" in output
-        summaries.append(
-            next(line for line in output.splitlines() if line.startswith("300 examples"))
-        )
+        summaries.append(output[output.index("\nexamples  ") : output.index("\nmodel: ")])
+        assert re.match(r"\nexamples +300\n", summaries[-1])
         model = streaml1.load("a.model")
         labels = ["1", "2", "3", "4"] if source[0] == "a.svm" else NAMES
         shown = run("show", "a.model", "--top", "3")

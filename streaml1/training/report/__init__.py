@@ -8,6 +8,7 @@
 | `reliability` | observed rates by predicted probability |
 | `line` | one line of the report |
 | `text_table`, `notebook`, `plot` | the lines as text, as HTML and as a picture |
+| `summary` | the last line as a sentence, and as a table of names and figures |
 | `report` | all of it, for one run |
 """
 

@@ -31,10 +31,10 @@ from streaml1.training.report.losses import (
 from streaml1.training.report.plot import figure, ignoring_missing_glyphs, require_plotting
 from streaml1.training.report.reliability import N_BINS, ReliabilityBin, reliability_bins
 from streaml1.training.report.running_quantile import RunningQuantile
+from streaml1.training.report.summary import describe_line, render_summary, summary_rows
 from streaml1.training.report.sums import LabelCounts, Sums, accumulate, as_floats, prefix_sums
 from streaml1.training.report.text_table import (
     ReportColumn,
-    describe_line,
     format_four,
     render_lines,
     report_columns,
@@ -708,8 +708,21 @@ class Report:
         return render_lines(columns, lines, show_header=show_header)
 
     def summary_lines(self) -> list[str]:
-        """Return the summary, and a line for each of the reasons why examples were rejected."""
-        return [self.summary(), *self.reasons.lines()]
+        """Return the figures of the last line, one a line, and the reasons of rejections.
+
+        The names of the figures and their values are aligned.
+        """
+        if self.lines:
+            rows = summary_rows(self.lines[-1], self.loss, self.d)
+        else:
+            rows = [("examples", "0")]
+            rows += [("rejected", f"{self.rejected:,}")] if self.rejected else []
+        if self.lines and self.kept is not None:
+            number, n_passes, loss = self.kept
+            text = f"pass {number} of {n_passes} (held-out {self.loss_name} {format_four(loss)})"
+            rows.append(("kept the model of", text))
+        rows += [(name.replace("_", " "), f"{n:,.0f}") for name, n in self.numbers.items() if n]
+        return [*render_summary(rows).split("\n"), *self.reasons.lines()]
 
     def _columns(self, **shape: bool) -> list[ReportColumn]:
         return report_columns(self.loss, show_changes=self._tracker is not None, **shape)

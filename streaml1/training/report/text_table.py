@@ -1,4 +1,4 @@
-"""A report as text: the columns of its table, and its last line as a sentence."""
+"""The table of a report as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from streaml1.training.report.line import Line
 from streaml1.training.report.losses import NAMES
 from streaml1.training.report.window import WINDOW_NAME
 
-__all__ = ["ReportColumn", "describe_line", "format_four", "render_lines", "report_columns"]
+__all__ = [
+    "ReportColumn",
+    "format_four",
+    "format_number",
+    "format_percent",
+    "format_ratio",
+    "render_lines",
+    "report_columns",
+]
 
 
 class ReportColumn(NamedTuple):
@@ -62,7 +70,7 @@ def report_columns(
     """
     name = NAMES[loss].replace("smoothed hinge", "smoothed\nhinge")
     is_regression = loss in REGRESSION
-    number = _number if is_regression else format_four
+    number = format_number if is_regression else format_four
     if held_out:
         name = f"held-out\n{name}"
     columns = [
@@ -77,12 +85,14 @@ def report_columns(
         ReportColumn("baseline", 9, lambda line: number(line.constant_loss)),
         ReportColumn("mean abs.\nerror", 6, lambda line: number(line.error))
         if is_regression
-        else ReportColumn("error", 6, lambda line: _percent(line.error)),
+        else ReportColumn("error", 6, lambda line: format_percent(line.error)),
     ]
     if loss in ("logistic", "softmax"):
         columns += [
-            ReportColumn("calibr.\n(recent)", 8, lambda line: _ratio(line.recent_calibration)),
-            ReportColumn("calibr.\n(all)", 7, lambda line: _ratio(line.calibration)),
+            ReportColumn(
+                "calibr.\n(recent)", 8, lambda line: format_ratio(line.recent_calibration)
+            ),
+            ReportColumn("calibr.\n(all)", 7, lambda line: format_ratio(line.calibration)),
         ]
     columns += [
         ReportColumn("non-\nzeros", 8, lambda line: _count(line.n_nonzero)),
@@ -93,7 +103,7 @@ def report_columns(
         )
     columns += [
         ReportColumn("features\nseen", 8, lambda line: _count(line.n_features_seen)),
-        ReportColumn("sparsity", 8, lambda line: _percent(line.sparsity)),
+        ReportColumn("sparsity", 8, lambda line: format_percent(line.sparsity)),
     ]
     if show_changes:
         columns += [
@@ -109,8 +119,8 @@ def report_columns(
         )
     if show_skewed and loss == "logistic":
         columns += [
-            ReportColumn("mean\nprediction", 10, lambda line: _number(line.mean_prediction)),
-            ReportColumn("observed\nrate", 8, lambda line: _number(line.rate)),
+            ReportColumn("mean\nprediction", 10, lambda line: format_number(line.mean_prediction)),
+            ReportColumn("observed\nrate", 8, lambda line: format_number(line.rate)),
             ReportColumn(
                 "normalised\nentropy", 10, lambda line: format_four(line.normalised_entropy)
             ),
@@ -126,55 +136,13 @@ def render_lines(
     return render_table([column.layout for column in columns], cells, show_header=show_header)
 
 
-def describe_line(line: Line, loss: str, d: int | None) -> list[str]:
-    """Describe a line as parts of a sentence; `d` is the number of features, if known."""
-    is_regression = loss in REGRESSION
-    number = _number if is_regression else format_four
-    parts = [
-        f"{line.examples:,} example{'s' * (line.examples != 1)}: "
-        f"{'held-out ' * line.held_out}{NAMES[loss]} {number(line.loss)} "
-        f"(baseline {number(line.constant_loss)})",
-        f"mean absolute error {number(line.error)}"
-        if is_regression
-        else f"error {_percent(line.error)}",
-    ]
-    if line.calibration is not None:
-        parts.append(f"calibration {_ratio(line.calibration)}")
-    if line.n_nonzero is not None:
-        parts.append(_describe_nonzeros(line, line.n_nonzero, d))
-    if line.cut:
-        parts.append(f"{line.cut:,} weights dropped by max_features")
-    if line.auc is not None:
-        parts.append(f"ROC AUC {format_four(line.auc)} ({WINDOW_NAME} examples)")
-    if line.skewed and line.mean_prediction is not None:
-        parts.append(
-            f"mean prediction {_number(line.mean_prediction)} "
-            f"at an observed rate of {_number(line.rate)}"
-        )
-    if line.normalised_entropy is not None:
-        parts.append(f"normalised entropy {format_four(line.normalised_entropy)}")
-    if line.refused:
-        parts.append(f"{line.refused:,} rejected")
-    return parts
-
-
-def _describe_nonzeros(line: Line, n_nonzero: int, d: int | None) -> str:
-    text = f"{n_nonzero:,} non-zero weights"
-    if line.n_nonzero_rows is not None:
-        text += f" in the rows of {line.n_nonzero_rows:,}"
-    if line.n_features_seen:
-        text += f" of {line.n_features_seen:,} features seen, {_percent(line.sparsity)} sparse"
-    if line.share_of_d is not None:
-        text += f" ({line.share_of_d:.2%} of all {d:,} features)"
-    return text
-
-
 def format_four(value: float | None) -> str:
     """Format a number with four decimals, or with four digits if it is 1,000 or more."""
     return "-" if value is None else f"{value:.4f}" if abs(value) < 1000.0 else f"{value:.4g}"
 
 
-def _number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
+    """Format a number with four digits."""
     return "-" if value is None else f"{value:.4g}"
 
 
@@ -182,11 +150,13 @@ def _sum(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}" if abs(value) < 1e9 else f"{value:.4g}"
 
 
-def _ratio(value: float | None) -> str:
+def format_ratio(value: float | None) -> str:
+    """Format a ratio with three decimals, or with four digits if it is 1,000 or more."""
     return "-" if value is None else f"{value:.3f}" if abs(value) < 1000.0 else f"{value:.4g}"
 
 
-def _percent(value: float | None) -> str:
+def format_percent(value: float | None) -> str:
+    """Format a share as a percentage."""
     return "-" if value is None else f"{value:.1%}"
 
 
