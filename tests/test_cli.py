@@ -95,7 +95,8 @@ def test_averages_are_reported_and_saved(svm: str, name: str) -> None:
     assert "--average cannot change from False to True for last.model: omit it" in message
 
 
-def test_learn_prints_a_table_and_writes_outputs(svm: str) -> None:
+def test_learn_prints_a_table_and_writes_outputs(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "112")  # the width of all columns of the default
     result = run(*LEARN, svm, "--every", "40", "--plot", "a.png", "--report", "a.jsonl")
     assert result.stderr == ""
     lines = result.stdout.split("\n")
@@ -289,9 +290,11 @@ def test_control_characters_in_names_are_escaped() -> None:
     assert "\x1b" not in result.stdout and ":smile:" in result.stdout
 
 
-def test_skewed_labels_add_columns(cwd: Path) -> None:
+def test_skewed_labels_add_columns(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"{int(i % 25 == 0)} {i % 7}:1" for i in range(300)]
     (cwd / "a.svm").write_text("\n".join(rows) + "\n")
+    assert "ROC AUC" in run("learn", "a.svm").stdout.split("\n")[0]
+    monkeypatch.setenv("COLUMNS", "150")
     out = run("learn", "a.svm").stdout
     assert "normalised" in out.split("\n")[0] and "ROC AUC" in out
     assert re.search(r"^normalised entropy +\d\.\d{4}$", out, re.M)

@@ -53,6 +53,7 @@ def evaluate(
     most_bad: float | None,
     every: int | None,
     cumulative: bool,
+    table: list[str] | None,
     report: Path | None,
     plot: Path | None,
     reliability: Path | None,
@@ -66,6 +67,7 @@ def evaluate(
     from streaml1.training import RunConfig
     from streaml1.training.evaluate import evaluate
     from streaml1.training.report import reliability_table
+    from streaml1.training.report.columns import MODEL_COLUMNS
     from streaml1.training.run import Unfinished
 
     observers = share_observers(bad, most_bad)
@@ -79,7 +81,9 @@ def evaluate(
         logged(),
         signals.handled(),
         signal_before_broker(signals),
-        Screen(signals, limit, cumulative=cumulative) as screen,
+        Screen(
+            signals, limit, cumulative=cumulative, columns=table, without=MODEL_COLUMNS
+        ) as screen,
     ):
         missed: Unfinished | None = None
         try:

@@ -35,7 +35,9 @@ SECTIONS = {
         "period", "threshold", "norm",
     ),
     SINGLE: (),  # the other hyperparameters
-    "Report": ("every", "top", "watch", "cumulative", "report", "plot", "reliability", "regret"),
+    "Report": (
+        "every", "top", "watch", "table", "cumulative", "report", "plot", "reliability", "regret",
+    ),
     "Output": ("save", "as_json", "explain", "predictions", "unlabelled"),
     "Checkpoints and recovery": ("load", "checkpoint", "checkpoint_every"),
     "Schemas": ("schema_registry", "schema"),

@@ -143,6 +143,7 @@ def learn(
     every: int | None,
     watch: int,
     cumulative: bool,
+    table: list[str] | None,
     report: Path | None,
     plot: Path | None,
     save: Path | None,
@@ -184,7 +185,7 @@ def learn(
             alone={
                 "limit": limit, "passes": passes, "holdout": holdout,
                 "save": save, "load": load, "report": report,
-                "plot": plot, "watch": watch, "cumulative": cumulative,
+                "plot": plot, "watch": watch, "cumulative": cumulative, "table": table,
                 "partitions": options["partitions"], "until_end": options["until_end"],
                 "publish": options["publish"],
                 "label_within": None if late is None else late.within, "regret": regret,
@@ -223,7 +224,7 @@ def learn(
         signal_before_broker(signals),
         watching(metrics, stalled, pages) as (log, watchers, shown),
         sink_observers(examples, bad, options) as sinks,
-        Screen(signals, total, watch, cumulative) as screen,
+        Screen(signals, total, watch, cumulative, table) as screen,
     ):
         learner = learner_of(_resumed(store, load, first))
         regret_of = regret_observer(regret, learner)

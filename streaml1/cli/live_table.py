@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,15 @@ from streaml1.core import exit_codes as exits
 if TYPE_CHECKING:
     from streaml1.training.report import Line, Report
 
-__all__ = ["Screen"]
+__all__ = ["Screen", "table_width"]
+
+
+def table_width() -> int:
+    """Return how many characters a line of a table may have.
+
+    The variable COLUMNS takes precedence over the terminal; a pipe or a file has 80.
+    """
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 class Screen:
@@ -34,17 +43,29 @@ class Screen:
         Maximum number of added and of dropped features to print after each line.
     cumulative
         Whether to print the cumulative loss.
+    columns
+        The names of the columns of the table. None: as many as fit the terminal.
+    without
+        Names of columns that are left out then.
     """
 
     def __init__(
-        self, signals: Signals, total: int | None, watch: int = 0, cumulative: bool = False
+        self,
+        signals: Signals,
+        total: int | None,
+        watch: int = 0,
+        cumulative: bool = False,
+        columns: Sequence[str] | None = None,
+        without: Collection[str] = (),
     ) -> None:
         self._signals = signals
         self._total = total
         self._watch = watch
         self._cumulative = cumulative
         self._report: Report | None = None
-        self._columns: dict[str, bool] = {}
+        self._chosen = columns
+        self._without = without
+        self._columns: Sequence[str] = ()
         self._held_out = False
         self._progress: Any = None
 
@@ -85,13 +106,11 @@ class Screen:
         assert self._report is not None
         if not self._columns or line.held_out != self._held_out:
             self._held_out = line.held_out
-            self._columns = {
-                "rejected": self._report.skips,
-                "skewed": line.skewed,
-                "cumulative": self._cumulative,
-            }
-            self._print(self._report.header(**self._columns, held_out=line.held_out))
-        self._print(self._report.row(line, **self._columns))
+            self._columns = self._chosen or self._report.column_names(
+                self._report.skips, line.skewed, self._cumulative, table_width(), self._without
+            )
+            self._print(self._report.header(columns=self._columns, held_out=line.held_out))
+        self._print(self._report.row(line, columns=self._columns))
         if self._watch and self._report.changes is not None:
             added, dropped = self._report.changes
             for sign, features in (("+", added), ("-", dropped)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,12 +220,35 @@ def source_options(passes: bool = False, dead_letters: bool = False) -> Decorato
 
 output = NonEmptyPath(dir_okay=False, readable=False, path_type=Path)
 
+
+def _table_columns(
+    ctx: click.Context, param: click.Parameter, listed: str | None
+) -> list[str] | None:
+    """Return the names of columns of the table of a report, or None for those that fit."""
+    if listed is None:
+        return None
+    from streaml1.training.report.columns import COLUMN_NAMES
+
+    names = [name.strip() for name in listed.split(",")]
+    if names == ["all"]:
+        return list(COLUMN_NAMES)
+    for name in names:
+        if name not in COLUMN_NAMES:
+            close = get_close_matches(name, COLUMN_NAMES, 1)
+            hint = f"did you mean {close[0]}?" if close else f"use {', '.join(COLUMN_NAMES)} or all"
+            raise click.BadParameter(f"{name!r} is not a column of the table; {hint}", ctx, param)
+    return names
+
+
 every_option = click.option(
     "--every", type=positive, metavar="N",
     help="Report every N examples."
     "  [default: 1000 up to 10,000 examples, 10,000 up to 100,000, and so on]",
 )  # fmt: skip
 report_options = together(
+    click.option("--table", metavar="COLUMN,...", callback=_table_columns,
+                 help="Columns of the table, such as examples,loss,non-zeros, or all.  [default: "
+                 "those that fit the terminal, or 80 characters]"),
     click.option("--cumulative", is_flag=True,
                  help="Add a column with the cumulative loss: the sum, not the mean."),
     click.option("--report", type=output, metavar="FILE.jsonl",

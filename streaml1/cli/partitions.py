@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from streaml1.cli.live_table import table_width
 from streaml1.cli.messages import logged, report_problem
 from streaml1.cli.model_factory import new_learner
 from streaml1.cli.option_checks import require_prefixes
@@ -31,7 +32,7 @@ GROUP_OPTION_NAMES = ("per_partition", "session_timeout")
 SINGLE_MODEL_DEFAULTS = {
     "limit": None, "passes": 1, "holdout": None, "save": None, "load": None, "report": None,
     "plot": None, "partitions": None, "until_end": False, "watch": 0, "cumulative": False,
-    "publish": None, "label_within": None, "regret": False, "page": (),
+    "table": None, "publish": None, "label_within": None, "regret": False, "page": (),
 }  # fmt: skip
 """Options that require a single model, with their defaults."""
 
@@ -155,17 +156,17 @@ class _Lines:
     """The report lines of all partitions in one table, each prefixed by its partition."""
 
     def __init__(self) -> None:
-        self._has_header = False
+        self._columns: list[str] = []
 
     def show(self, partition: int, report: Report, line: Line) -> None:
-        shape = {"rejected": report.skips, "skewed": False}
-        if not self._has_header:
-            self._has_header = True
-            heads = report.header(**shape).split("\n")
+        if not self._columns:
+            width = table_width() - len("partition ")
+            self._columns = report.column_names(rejected=report.skips, width=width)
+            heads = report.header(columns=self._columns).split("\n")
             click.echo(
                 "\n".join(f"{'partition' * (head is heads[-1]):>9} {head}" for head in heads)
             )
-        click.echo(f"{partition:>9} {report.row(line, **shape)}")
+        click.echo(f"{partition:>9} {report.row(line, columns=self._columns)}")
 
 
 def together(reports: list[Report]) -> str:

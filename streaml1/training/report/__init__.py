@@ -7,6 +7,7 @@
 | `window` | ROC AUC of the last examples |
 | `reliability` | observed rates by predicted probability |
 | `line` | one line of the report |
+| `columns` | the columns of the table, and those that fit a width |
 | `text_table`, `notebook`, `plot` | the lines as text, as HTML and as a picture |
 | `summary` | the last line as a sentence, and as a table of names and figures |
 | `report` | all of it, for one run |

@@ -8,9 +8,9 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from streaml1.training.report.columns import ReportColumn
 from streaml1.training.report.line import Line
 from streaml1.training.report.plot import ignoring_missing_glyphs
-from streaml1.training.report.text_table import ReportColumn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

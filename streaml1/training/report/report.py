@@ -7,7 +7,7 @@ import io
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from streaml1.core.types import Bools, Floats
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.drift import Drift, DriftDetector
 from streaml1.training.rejection_reasons import RejectionReasons
+from streaml1.training.report.columns import default_names, fit, report_columns
 from streaml1.training.report.line import LINE_TYPES, Line, thinned
 from streaml1.training.report.losses import (
     NAMES,
@@ -33,12 +34,7 @@ from streaml1.training.report.reliability import N_BINS, ReliabilityBin, reliabi
 from streaml1.training.report.running_quantile import RunningQuantile
 from streaml1.training.report.summary import describe_line, render_summary, summary_rows
 from streaml1.training.report.sums import LabelCounts, Sums, accumulate, as_floats, prefix_sums
-from streaml1.training.report.text_table import (
-    ReportColumn,
-    format_four,
-    render_lines,
-    report_columns,
-)
+from streaml1.training.report.text_table import format_four, render_lines
 from streaml1.training.report.window import WINDOW, Window
 from streaml1.training.saved_state import require_like, require_type
 
@@ -645,12 +641,46 @@ class Report:
 
     # Text
 
+    def column_names(
+        self,
+        rejected: bool = False,
+        skewed: bool = False,
+        cumulative: bool = False,
+        width: int | None = None,
+        without: Collection[str] = (),
+    ) -> list[str]:
+        """Return the names of the columns of the table.
+
+        Parameters
+        ----------
+        rejected
+            Whether to include the number of rejected examples.
+        skewed
+            Whether to include the figures for skewed labels.
+        cumulative
+            Whether to include the cumulative loss.
+        width
+            Leave out the least important columns until lines have at most so many characters.
+        without
+            Names of columns to leave out.
+        """
+        names = default_names(
+            self.loss,
+            show_rejected=rejected,
+            show_skewed=skewed,
+            show_changes=self._tracker is not None,
+            show_cumulative=cumulative,
+        )
+        names = [name for name in names if name not in without]
+        return names if width is None else fit(names, report_columns(self.loss), width)
+
     def header(
         self,
         rejected: bool = False,
         skewed: bool = False,
         held_out: bool = False,
         cumulative: bool = False,
+        columns: Sequence[str] | None = None,
     ) -> str:
         """Return the heads of the columns.
 
@@ -664,14 +694,23 @@ class Report:
             Whether the lines are those of held-out rows.
         cumulative
             Whether to include the cumulative loss.
+        columns
+            The names of the columns, instead.
         """
-        return self._render([], rejected, skewed, held_out, cumulative, show_header=True)
+        names = columns or self.column_names(rejected, skewed, cumulative)
+        return self._render([], names, held_out, show_header=True)
 
     def row(
-        self, line: Line, rejected: bool = False, skewed: bool = False, cumulative: bool = False
+        self,
+        line: Line,
+        rejected: bool = False,
+        skewed: bool = False,
+        cumulative: bool = False,
+        columns: Sequence[str] | None = None,
     ) -> str:
         """Return one line as text, in columns as wide as those of `header`."""
-        return self._render([line], rejected, skewed, line.held_out, cumulative, show_header=False)
+        names = columns or self.column_names(rejected, skewed, cumulative)
+        return self._render([line], names, line.held_out, show_header=False)
 
     def table(self, cumulative: bool = False) -> str:
         """Return all lines as a text table; lines of held-out rows have heads of their own.
@@ -683,29 +722,19 @@ class Report:
         """
         rejected = any(line.refused for line in self.lines)
         skewed = any(line.skewed for line in self.lines)
+        names = self.column_names(rejected, skewed, cumulative)
         first = [line for line in self.lines if not line.held_out]
-        parts = [self._render(first, rejected, skewed, False, cumulative, show_header=True)]
+        parts = [self._render(first, names, False, show_header=True)]
         if len(first) < len(self.lines):
             later = [line for line in self.lines if line.held_out]
-            parts.append(self._render(later, rejected, skewed, True, cumulative, show_header=True))
+            parts.append(self._render(later, names, True, show_header=True))
         return "\n".join(parts)
 
     def _render(
-        self,
-        lines: list[Line],
-        rejected: bool,
-        skewed: bool,
-        held_out: bool,
-        cumulative: bool,
-        show_header: bool,
+        self, lines: list[Line], names: Sequence[str], held_out: bool, show_header: bool
     ) -> str:
-        columns = self._columns(
-            show_rejected=rejected,
-            show_skewed=skewed,
-            show_cumulative=cumulative,
-            held_out=held_out,
-        )
-        return render_lines(columns, lines, show_header=show_header)
+        columns = report_columns(self.loss, held_out)
+        return render_lines([columns[name] for name in names], lines, show_header=show_header)
 
     def summary_lines(self) -> list[str]:
         """Return the figures of the last line, one a line, and the reasons of rejections.
@@ -723,9 +752,6 @@ class Report:
             rows.append(("kept the model of", text))
         rows += [(name.replace("_", " "), f"{n:,.0f}") for name, n in self.numbers.items() if n]
         return [*render_summary(rows).split("\n"), *self.reasons.lines()]
-
-    def _columns(self, **shape: bool) -> list[ReportColumn]:
-        return report_columns(self.loss, show_changes=self._tracker is not None, **shape)
 
     def summary(self) -> str:
         """Return the last line as a sentence."""
@@ -829,14 +855,13 @@ class Report:
         from streaml1.training.report.notebook import figure_as_html, lines_as_html
 
         parts = [f"<p>{html.escape(self.title)}</p>"] if self.title else []
-        shape = {
-            "show_rejected": any(line.refused for line in self.lines),
-            "show_skewed": any(line.skewed for line in self.lines),
-        }
+        rejected = any(line.refused for line in self.lines)
+        names = self.column_names(rejected, any(line.skewed for line in self.lines))
         for held_out in (False, True):
             lines = [line for line in self.lines if line.held_out == held_out]
             if lines:
-                parts.append(lines_as_html(self._columns(**shape, held_out=held_out), lines))
+                columns = report_columns(self.loss, held_out)
+                parts.append(lines_as_html([columns[name] for name in names], lines))
         parts.append(f"<p>{html.escape(self.summary())}</p>")
         with suppress(RuntimeError):  # matplotlib is not installed
             if self.lines:
