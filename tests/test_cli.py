@@ -950,7 +950,7 @@ def test_terminal_shows_progress(cwd: Path, svm: str) -> None:
         output += chunk
     os.close(parent)
     assert process.wait(30) == 0
-    assert b"\x1b[" in output and b"examples " in output
+    assert b"\x1b[2K" in output and re.search(rb"\d examples  \d+%  [\d,]+ per second", output)
     assert len(re.findall(rb" [\d,]+ +0\.\d{4} +0\.\d{4}", output)) == 40
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.live_table import Screen
+from streaml1.cli.live_table import Screen, total_examples
 from streaml1.cli.messages import logged
 from streaml1.cli.model_factory import published
 from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
@@ -82,7 +82,12 @@ def evaluate(
         signals.handled(),
         signal_before_broker(signals),
         Screen(
-            signals, limit, cumulative=cumulative, columns=table, without=MODEL_COLUMNS
+            signals,
+            total_examples(examples, limit),
+            cumulative=cumulative,
+            columns=table,
+            without=MODEL_COLUMNS,
+            source=examples,
         ) as screen,
     ):
         missed: Unfinished | None = None

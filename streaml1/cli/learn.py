@@ -12,7 +12,7 @@ import click
 
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
-from streaml1.cli.live_table import Screen
+from streaml1.cli.live_table import Screen, total_examples
 from streaml1.cli.messages import advise, logged, report_problem
 from streaml1.cli.model_factory import change, loaded, new_learner
 from streaml1.cli.option_checks import (
@@ -211,7 +211,7 @@ def learn(
         "--label-within": late is not None,
     })  # fmt: skip
     require_sinks(examples, bad, options)
-    total = _total(examples, limit, passes)
+    total = total_examples(examples, limit, passes)
     learner_of = partial(_learner, source, options["format"], model, task, given, late, passes)
     if load is None and checkpoint is not None and not checkpoint.exists():
         learner_of(None)  # rejects invalid options before the directory is created
@@ -224,7 +224,7 @@ def learn(
         signal_before_broker(signals),
         watching(metrics, stalled, pages) as (log, watchers, shown),
         sink_observers(examples, bad, options) as sinks,
-        Screen(signals, total, watch, cumulative, table) as screen,
+        Screen(signals, total, watch, cumulative, table, source=examples, passes=passes) as screen,
     ):
         learner = learner_of(_resumed(store, load, first))
         regret_of = regret_observer(regret, learner)
@@ -236,7 +236,7 @@ def learn(
         try:
             done = progressive(
                 learner,
-                Interruptible(examples, signals, screen.advance),
+                Interruptible(examples, signals, screen.advance, screen.begin_pass),
                 RunConfig(
                     every=every,
                     limit=limit,
@@ -405,8 +405,3 @@ def _store(directory: Path | None, seconds: float) -> AbstractContextManager[Che
     from streaml1.training.checkpoint import Checkpoints
 
     return Checkpoints(directory, seconds=seconds)
-
-
-def _total(examples: Any, limit: int | None, passes: int) -> int | None:
-    known = [n for n in (len(examples) if hasattr(examples, "__len__") else None, limit) if n]
-    return min(known) * passes if known else None

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.messages import abandon_output
+from streaml1.cli.messages import abandon_output, above_progress, is_json
+from streaml1.cli.progress_line import ProgressLine
 from streaml1.cli.signals import Signals
 from streaml1.cli.text_tables import printable, weight_text
 from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
+    from streaml1.sources import Source
     from streaml1.training.report import Line, Report
 
-__all__ = ["Screen", "table_width"]
+__all__ = ["Screen", "table_width", "total_examples"]
 
 
 def table_width() -> int:
@@ -30,8 +33,19 @@ def table_width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
+def total_examples(examples: Any, limit: int | None, passes: int = 1) -> int | None:
+    """Return how many examples a run reads, if that is known."""
+    known = [n for n in (len(examples) if hasattr(examples, "__len__") else None, limit) if n]
+    return min(known) * passes if known else None
+
+
+def _shows_progress() -> bool:
+    """Return whether standard error is a terminal that can erase a line, and is not JSON."""
+    return not is_json() and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
 class Screen:
-    """Print the report line by line; on a terminal, above a progress bar.
+    """Print the report line by line, and the progress on standard error if it is a terminal.
 
     Parameters
     ----------
@@ -47,6 +61,10 @@ class Screen:
         The names of the columns of the table. None: as many as fit the terminal.
     without
         Names of columns that are left out then.
+    source
+        The source, which may know how much of it was read.
+    passes
+        The number of passes over the source.
     """
 
     def __init__(
@@ -57,9 +75,10 @@ class Screen:
         cumulative: bool = False,
         columns: Sequence[str] | None = None,
         without: Collection[str] = (),
+        source: Source | None = None,
+        passes: int = 1,
     ) -> None:
         self._signals = signals
-        self._total = total
         self._watch = watch
         self._cumulative = cumulative
         self._report: Report | None = None
@@ -67,28 +86,19 @@ class Screen:
         self._without = without
         self._columns: Sequence[str] = ()
         self._held_out = False
-        self._progress: Any = None
+        self._progress: ProgressLine | None = None
+        if _shows_progress():
+            fraction_read = getattr(source, "fraction_read", lambda: None)
+            self._progress = ProgressLine(total, passes, fraction_read)
+        self._cleanup = ExitStack()
 
     def __enter__(self) -> Screen:
-        if sys.stdout.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self._progress = Progress(
-                TextColumn("{task.completed:,.0f} examples"),
-                BarColumn(),
-                TimeElapsedColumn(),
-                console=Console(file=sys.stdout, force_jupyter=False),
-                transient=True,
-            )
-            self._progress.start()
-            self._task = self._progress.add_task("", total=self._total)
+        if self._progress is not None:
+            self._cleanup.enter_context(above_progress(self._progress.clear))
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._progress is not None:
-            with self._signalling_lost_output():
-                self._progress.stop()
+        self._cleanup.close()
 
     def start(self, report: Report) -> None:
         """Set the report whose lines follow."""
@@ -96,10 +106,14 @@ class Screen:
         report.header()  # imports the table library before the clock starts
 
     def advance(self, examples: int) -> None:
-        """Advance the progress bar by a number of examples."""
+        """Advance the progress by a number of examples."""
         if self._progress is not None:
-            with self._signalling_lost_output():
-                self._progress.advance(self._task, examples)
+            self._progress.advance(examples)
+
+    def begin_pass(self) -> None:
+        """Count a pass of the progress that begins."""
+        if self._progress is not None:
+            self._progress.begin_pass()
 
     def line(self, line: Line) -> None:
         """Print a line, the first one below the column headers."""
@@ -120,10 +134,9 @@ class Screen:
     def _print(self, text: str) -> None:
         with self._signalling_lost_output():
             if self._progress is not None:
-                self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
-            else:
-                click.echo(text)
-                sys.stdout.flush()
+                self._progress.clear()
+            click.echo(text)
+            sys.stdout.flush()
 
     @contextmanager
     def _signalling_lost_output(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,7 +21,9 @@ __all__ = [
     "PROGRAM",
     "abandon_output",
     "abandon_unwritten",
+    "above_progress",
     "advise",
+    "is_json",
     "logged",
     "report_problem",
     "set_log_format",
@@ -43,11 +45,28 @@ class _Format:
     """The format of standard error in this process."""
 
     json = False
+    clear_progress: Callable[[], None] | None = None
 
 
 def set_log_format(form: str) -> None:
     """Set the format of standard error: "text" or "json"."""
     _Format.json = form == "json"
+
+
+def is_json() -> bool:
+    """Return whether standard error is JSON."""
+    return _Format.json
+
+
+@contextmanager
+def above_progress(clear: Callable[[], None]) -> Iterator[None]:
+    """Call `clear` before messages, so that they do not continue the line of the progress."""
+    before, _Format.clear_progress = _Format.clear_progress, clear
+    try:
+        yield
+    finally:
+        _Format.clear_progress = before
+        clear()
 
 
 def report_problem(sentence: str, name: str = "advice", **fields: Any) -> None:
@@ -73,6 +92,8 @@ def report_problem(sentence: str, name: str = "advice", **fields: Any) -> None:
 
 def _to_standard_error(line: str) -> None:
     """Write a line; a failure to write is not an error."""
+    if _Format.clear_progress is not None:
+        _Format.clear_progress()
     with suppress(OSError, ValueError):
         click.echo(line, err=True)
 

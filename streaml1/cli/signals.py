@@ -112,13 +112,22 @@ class Interruptible:
         Its `number` ends the source.
     advance
         Called with the number of examples of each block once it is learnt.
+    begin_pass
+        Called before each pass.
     """
 
-    def __init__(self, source: Source, signals: Signals, advance: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        signals: Signals,
+        advance: Callable[[int], None],
+        begin_pass: Callable[[], None] = lambda: None,
+    ) -> None:
         self.name = source.name
         self._source = source
         self._signals = signals
         self._advance = advance
+        self._begin_pass = begin_pass
         # Such a source polls `signals.number`, so that it is not interrupted at any point.
         self._polls = hasattr(source, "set_stop")
         if hasattr(source, "set_stop"):
@@ -136,6 +145,7 @@ class Interruptible:
         return self._watched(self._source.blocks(size, reject))
 
     def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        self._begin_pass()  # not in `blocks`: a run calls it for two passes at once
         while (block := self._signals.next_block(blocks, self._polls)) is not None:
             watchdog.stand_down()
             yield block

@@ -250,6 +250,7 @@ class ManyFiles:
         self._start: SourcePosition | None = None
         self._tracks = False  # whether positions are needed
         self._was_read = False
+        self._total: int | None = None  # bytes of all files, once it is needed
         self._stop: tuple[Callable[[], bool], Wait | None] | None = None
         self._columns: list[str] | None = None  # of the CSV header of the first part, sorted
         # The part that is read, and the position in it if nothing of it was read yet.
@@ -266,6 +267,16 @@ class ManyFiles:
         part = self._open_part(name)
         part.set_header_check(lambda header: self._check_header(name, header))
         return part
+
+    def fraction_read(self) -> float | None:
+        """Return the share of the bytes of all files that was read; None if it is not known."""
+        if self._total is None:
+            self._total = sum(map(_file_size, self.files))
+        read: float | None = getattr(self._part, "fraction_read", lambda: None)()
+        if read is None or not self._total:
+            return None
+        here = _file_size(self._part.name)
+        return min(1.0, (self._before.size + read * here) / self._total)
 
     def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples, from the position that `begin` has set.

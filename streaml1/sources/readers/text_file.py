@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import math
+import os
 import re
 import time
 from collections import deque
@@ -79,6 +80,7 @@ class TextSource:
         self._parser = parser
         self._codec = codec
         self._was_read = False
+        self._file: BinaryIO | None = None  # the one that is being read, or was read
         self._start: dict[str, Any] = {"line": 0}
         self._stopped: Callable[[], bool] | None = None
         self._wait: Wait | None = None
@@ -112,6 +114,20 @@ class TextSource:
         """Return whether it is a file of no bytes, without a suffix of compressed files."""
         path = Path(self.name)
         return self._codec is None and path.is_file() and path.stat().st_size == 0
+
+    def fraction_read(self) -> float | None:
+        """Return the share of its bytes that was read; None of a stream, or before it is opened."""
+        if self._file is None or self._is_stream():
+            return None
+        try:
+            # A background thread may read, or close the file meanwhile.
+            number = self._file.fileno()
+            size = os.fstat(number).st_size
+            return min(1.0, os.lseek(number, 0, os.SEEK_CUR) / size) if size else None
+        except ValueError:  # it is closed
+            return 1.0
+        except OSError:
+            return None
 
     def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
         """Yield blocks of at most `size` examples, from the position that `begin` has set.
@@ -197,6 +213,7 @@ class TextSource:
             self._digest = hashlib.sha256()
         self._parser.reset()
         with open_file(self.name, self._blocking_wait()) as file:
+            self._file = file
             chunks = self._chunk_reader(file)
             for chunk in chunks:
                 self._check_stop()
