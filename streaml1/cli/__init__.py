@@ -6,6 +6,7 @@ Modules that are slow to import are imported by the commands that need them.
 from __future__ import annotations
 
 from streaml1.cli import (
+    completion,
     convert,
     diff,
     evaluate,
@@ -25,6 +26,7 @@ from streaml1.cli.program import cli, main
 
 __all__ = [
     "cli",
+    "completion",
     "convert",
     "diff",
     "evaluate",

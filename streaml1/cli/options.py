@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from streaml1.sources import Source, SourceOptions
 
 __all__ = [
@@ -86,6 +88,9 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 
 
 positive = click.IntRange(min=1)
+
+PREFIXES = ("river:", "data:", "stdlib", "kafka://")
+"""Sources that are no files, or how their names begin."""
 
 MAX_BAD_SHARE = 0.05
 """Share of rejected examples that --bad skip and dead-letter accept by default."""
@@ -184,8 +189,28 @@ class _Sources(click.Argument):
         return "'SOURCE'"
 
 
+def _complete_source(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete a SOURCE: a file, which the shell completes, or a prefix of other sources."""
+    from glob import escape, iglob
+
+    from click.shell_completion import CompletionItem
+
+    prefixes = [name for name in PREFIXES if name.startswith(incomplete)] if incomplete else []
+    # bash completes either files or the values it is given.
+    if prefixes and next(iglob(f"{escape(incomplete)}*"), None) is None:
+        return [CompletionItem(name) for name in prefixes]
+    return [CompletionItem(incomplete, type="file")]
+
+
 source_argument = click.argument(
-    "source", cls=_Sources, nargs=-1, required=True, callback=_one_or_many
+    "source",
+    cls=_Sources,
+    nargs=-1,
+    required=True,
+    callback=_one_or_many,
+    shell_complete=_complete_source,
 )
 """SOURCE...: a name, or a list of names if several are given."""
 csv_options = _columns
