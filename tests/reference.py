@@ -915,7 +915,8 @@ class Pegasos(Online):
         eta = 1.0 / (self.l2 * (self.t + 1))
         g = self.gradient(x, y, w)
         self.w = (1.0 - eta * self.l2) * self.w - eta * g * x
-        norm, radius = np.linalg.norm(self.w), 1.0 / np.sqrt(self.l2)
+        squared = 1.0 if self.loss == "hinge" else 2.0 * np.log(2.0)
+        norm, radius = np.linalg.norm(self.w), np.sqrt(squared / self.l2)
         if self.project and norm > radius:
             self.w = self.w * (radius / norm)
         self.b -= self.intercept_lr * g

@@ -16,6 +16,7 @@ from scipy.sparse import csr_matrix
 
 from streaml1 import PegasosClassifier
 from streaml1.optim.pegasos import Pegasos, _sum_of_squares
+from streaml1.solvers import fista
 from tests import kit, reference
 from tests.test_elastic_net import D, as_dict, assert_equal_twins
 
@@ -24,6 +25,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "strong": {"l2": 0.3},
     "mild": {"l2": 1e-2, "intercept_lr": 0.1},
     "unprojected": {"l2": 1e-2, "project": False},
+    "logistic": {"l2": 1e-2, "loss": "logistic"},
+    "strong logistic": {"l2": 3.0, "loss": "logistic"},
+    "unprojected logistic": {"l2": 0.3, "loss": "logistic", "project": False},
     "clipped": {"l2": 1e-3, "clip_gradient": 0.25, "intercept_init": -0.3},
 }
 
@@ -43,6 +47,32 @@ def test_equals_the_dense_twin(setting: str) -> None:
     kit.assert_matches_twin(
         make_model(**params), reference.Pegasos(D, **params), kit.data_of("hinge")
     )
+
+
+def test_logistic_ball_holds_the_optimum() -> None:
+    """And the projection acts: without it the first steps leave the ball."""
+    model = PegasosClassifier(l2=0.5, loss="logistic", intercept_lr=0.0)
+    model.learn_one({"x": 30.0, "y": 40.0}, True)  # v = x has norm 50
+    radius = math.sqrt(2.0 * math.log(2.0) / 0.5)
+    assert model.weights == pytest.approx({"x": 0.6 * radius, "y": 0.8 * radius}, rel=1e-12)
+    X, y = np.random.default_rng(0).normal(size=(300, 5)), np.arange(300) % 3 > 0
+    for l2 in (1e-3, 0.1, 10.0):
+        best = fista(X, y, l2=l2, tol=1e-9).weights
+        assert np.linalg.norm(best) <= math.sqrt(2.0 * math.log(2.0) / l2)
+
+
+def test_probabilities_of_the_logistic_loss_approach_the_optimum() -> None:
+    random = np.random.default_rng(1)
+    X = random.normal(size=(2_000, 6))
+    y = random.random(2_000) < 1.0 / (1.0 + np.exp(-(X @ random.normal(size=6))))
+    model = PegasosClassifier(l2=0.05, loss="logistic", intercept_lr=0.0)
+    for _ in range(20):
+        model.learn_many(csr_matrix(X), y)
+    best = fista(X, y, l2=0.05, tol=1e-9).weights
+    weights = np.array([model.weights[k] for k in range(6)])
+    np.testing.assert_allclose(weights, best, atol=0.02)
+    probability = model.predict_proba_one(dict(enumerate(X[0])))[True]
+    assert probability == pytest.approx(1.0 / (1.0 + math.exp(-float(X[0] @ weights))), abs=1e-12)
 
 
 def test_first_steps_by_hand() -> None:
@@ -149,7 +179,9 @@ def test_changed_parameters_act_from_the_next_step() -> None:
         {"project": False},
         {"l2": 1e-3},
         {"project": True},
+        {"loss": "logistic"},
         {"l2": 0.5},
+        {"loss": "hinge"},
         {"l2": 0.02, "clip_gradient": 0.1, "intercept_lr": 0.2},
     ]
     kit.assert_changes_match_twin(make_model(), reference.Pegasos(D), changes, "hinge")
@@ -209,7 +241,7 @@ def test_parameters_out_of_range_are_rejected() -> None:
             ({"l2": math.inf}, "l2 must be a number from 1e-10 to 1e+10, got inf"),
             ({"project": 1}, "project must be a bool, got 1"),
             ({"project": None}, "project must be a bool, got None"),
-            ({"loss": "logistic"}, "loss must be \"hinge\", got 'logistic'"),
+            ({"loss": "squared"}, 'loss must be one of "hinge", "logistic", got \'squared\''),
         ],
     )
 

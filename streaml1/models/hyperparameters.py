@@ -316,7 +316,7 @@ class TruncatedGradientParameters(LearningRateParameters, AveragingParameters):
 class PegasosParameters(AveragingParameters):
     """Parameters of Pegasos."""
 
-    loss: str = parameter(default="hinge", check=Choice("hinge"), doc="Loss function.")
+    loss: str = parameter(default="hinge", check=Choice("hinge", "logistic"), doc="Loss function.")
     schedule: str = parameter(default="inverse", check=Fixed("inverse"), init=False)
     l2: float = parameter(
         default=1e-4,
@@ -327,7 +327,8 @@ class PegasosParameters(AveragingParameters):
     project: bool = parameter(
         default=True,
         check=boolean,
-        doc="Scale the weights into the ball of radius 1 / sqrt(l2) after each step.",
+        doc="Scale the weights into a ball that holds the optimum after each step.",
+        details="Its radius is 1 / sqrt(l2), or sqrt(2 log(2) / l2) for the logistic loss.",
     )
     average: bool = parameter(
         default=False,

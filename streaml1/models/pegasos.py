@@ -9,13 +9,13 @@ from streaml1.models.base import OnlineClassifier
 from streaml1.models.comparator import ComparatorSpec, elastic_net_weights
 from streaml1.models.hyperparameters import PegasosParameters
 from streaml1.optim.averaged_pegasos import AveragedPegasos
-from streaml1.optim.pegasos import Pegasos
+from streaml1.optim.pegasos import HINGE_BALL, LOGISTIC_BALL, NO_BALL, Pegasos
 
 __all__ = ["PegasosClassifier"]
 
 
 class PegasosClassifier(PegasosParameters, OnlineClassifier):
-    """Online linear SVM by Pegasos.
+    """Online linear SVM, or logistic regression, by Pegasos.
 
     The dense baseline. Its only parameter is the strength of the penalty, which also determines the
     learning rate, `1 / (l2 * t)` in the t-th step. It sets no weight to zero.
@@ -37,11 +37,16 @@ class PegasosClassifier(PegasosParameters, OnlineClassifier):
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
         clock = self._engine.rule.clock[0]
-        clock.l2, clock.project = float(self.l2), bool(self.project)
+        clock.l2, clock.project = float(self.l2), self._ball()
 
     def _rule(self) -> Any:
         kind = AveragedPegasos if self.average else Pegasos
-        return kind.start(0, float(self.l2), bool(self.project))
+        return kind.start(0, float(self.l2), self._ball())
+
+    def _ball(self) -> int:
+        if not self.project:
+            return NO_BALL
+        return HINGE_BALL if self.loss == "hinge" else LOGISTIC_BALL
 
     def _comparator(self) -> ComparatorSpec:
         return elastic_net_weights(0.0, self.l2)
@@ -51,3 +56,4 @@ class PegasosClassifier(PegasosParameters, OnlineClassifier):
         yield {}
         yield {"l2": 1e-2, "project": False}
         yield {"l2": 1e-2, "average": True}
+        yield {"l2": 1e-2, "loss": "logistic"}

@@ -102,7 +102,7 @@ class AveragedPegasos(Averaged, AveragedPegasosState):
         ensure(m.t == c.t, f"the mean counts {m.t} steps of {c.t}")
 
     @staticmethod
-    def start(d: int, l2: float, project: bool) -> AveragedPegasos:
+    def start(d: int, l2: float, project: int) -> AveragedPegasos:
         """Return a rule with `d` zero weights."""
         rule = new_state(AveragedPegasos, d)
         rule.clock[0] = (1.0, 0.0, 0.0, 0.0, 0, l2, project)

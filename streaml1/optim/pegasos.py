@@ -11,7 +11,9 @@ and $N = \|u\|_2^2$, which changes by what the entries of the row change.
 
 Differences from the paper:
 
-a) The projection is optional, as in its later version.
+a) The projection is optional, as in its later version. With the logistic loss, as in Duchi & Singer
+   (2009), Section 6, the radius is $\sqrt{2 \log 2 / \lambda}$: the optimum is inside, because
+   $\frac\lambda2 \|w\|^2$ is at most the loss of zero weights, $\log 2$.
 b) g is the derivative of the loss, clipped and weighted. The intercept is part of the margin, but not
    of the decay or the norm.
 c) N is a running total that must not drift. It is a Kahan sum with an error bound, `drift`. Before the
@@ -56,7 +58,16 @@ from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, new_state
 from streaml1.optim.update_rule import renormalize
 
-__all__ = ["CLOCK", "MARK", "Pegasos", "advance", "is_stale"]
+__all__ = [
+    "CLOCK",
+    "HINGE_BALL",
+    "LOGISTIC_BALL",
+    "MARK",
+    "NO_BALL",
+    "Pegasos",
+    "advance",
+    "is_stale",
+]
 
 CLOCK = np.dtype(
     [
@@ -66,10 +77,13 @@ CLOCK = np.dtype(
         ("drift", "f8"),  # bound on the error of N by the rounding of its summands
         ("t", "i8"),
         ("l2", "f8"),
-        ("project", "i8"),
+        ("project", "i8"),  # NO_BALL, HINGE_BALL or LOGISTIC_BALL
     ],
     align=True,
 )
+
+NO_BALL, HINGE_BALL, LOGISTIC_BALL = range(3)
+"""Balls that the weights are scaled into: none, or that of a loss, which holds the optimum."""
 
 MARK = -0.0  # the u of a touched slot is never +0.0: see `rule_state`
 # With |w| < 1e75 (see core.rows.VALUE_LIMIT and the range of l2), no square of w / s overflows.
@@ -78,6 +92,8 @@ MAX_NUMBER = 1e150
 MAX_DRIFT = 1e-11  # relative to the squared radius; half of it is the relative error of a weight
 EPSILON = 2.0**-52
 DIGITS = 2.0**30
+
+SQUARED_RADIUS = 2.0 * math.log(2.0)  # of LOGISTIC_BALL, times l2
 
 LANE, ONE = np.uint64(LANES), np.uint64(1)
 
@@ -102,7 +118,7 @@ def advance(c: Any) -> bool:
     c.t += 1
     drifted = False
     if c.project:
-        squared_radius = 1.0 / c.l2
+        squared_radius = (1.0 if c.project == HINGE_BALL else SQUARED_RADIUS) / c.l2
         norm = c.N * c.s * c.s
         if norm > squared_radius:
             c.s *= math.sqrt(squared_radius / norm)
@@ -237,14 +253,15 @@ class Pegasos(RuleState, PegasosState):
         ensure(np.all(np.abs(self.u) < MAX_NUMBER), "an entry of u is out of range")
         ensure(MIN_S <= c.s <= 1.0, f"s={c.s} is out of range")
         ensure(0 <= c.t < MAX_STEPS and 0.0 < c.l2 < math.inf, "t or l2 is out of range")
-        ensure(c.project in (0, 1) and c.drift >= 0.0, "project or the drift is out of range")
+        ensure(c.project in (NO_BALL, HINGE_BALL, LOGISTIC_BALL), "project is no ball")
+        ensure(c.drift >= 0.0, "the drift is out of range")
         N = math.fsum((self.u * self.u).tolist())
         ensure(abs(c.N - N) <= c.drift + 1e-11 * N, f"N={c.N} should be {N}")
         ensure(abs(c.N_low) <= c.drift + 1e-11 * N, f"N_low={c.N_low} is no rounding error")
 
     @staticmethod
-    def start(d: int, l2: float, project: bool) -> Pegasos:
-        """Return a rule with `d` zero weights."""
+    def start(d: int, l2: float, project: int) -> Pegasos:
+        """Return a rule with `d` zero weights; `project` is NO_BALL or the ball of a loss."""
         rule = new_state(Pegasos, d)
         rule.clock[0] = (1.0, 0.0, 0.0, 0.0, 0, l2, project)
         return rule
