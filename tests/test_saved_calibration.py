@@ -76,12 +76,12 @@ def test_learn_prints_the_calibration_of_the_saved_model(
     Path("a.svm").write_text(rows)
     result = CliRunner().invoke(cli, ["learn", "a.svm", "--save", "m"])
     assert result.exit_code == 0 and result.stderr == ""
-    (line,) = [line for line in result.stdout.splitlines() if "calibration on the last" in line]
+    (line,) = [line for line in result.stdout.splitlines() if "calibration (last" in line]
     saved, run = (
         float(line.split(": ")[1].split(" of")[0]),
         float(line.split(", ")[-1].split()[0]),
     )
-    assert line.startswith("calibration on the last 2,000 examples: ")
+    assert line.startswith("calibration (last 2,000): ")
     assert 0.9 < saved / run < 1.1
 
     # A saved model that predicts far too much.

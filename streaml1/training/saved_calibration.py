@@ -43,7 +43,7 @@ class SavedCalibration(NamedTuple):
     def sentence(self) -> str:
         """Return one line that compares them."""
         return (
-            f"calibration on the last {self.n:,} examples: {self.saved:.3f} of the saved model, "
+            f"calibration (last {self.n:,}): {self.saved:.3f} of the saved model, "
             f"{self.run:.3f} while learning"
         )
 
