@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -206,3 +207,51 @@ def test_the_first_of_several_files_decides_and_resumes_agree() -> None:
     assert resumed == whole and "site=7" in whole
     Path("parts/2.csv").write_text("click,site,ad,n,ts\n1,x,1,1,1\n")
     assert run("predict", "kept", "parts/2.csv", "--target", "click").exit_code == 0
+
+
+# JSON lines
+
+
+def test_members_of_json_lines() -> None:
+    rows = [
+        {
+            "label": "spam" if k % 3 else "ham",
+            "user": {"age": 20 + k % 30, "zip": f"0{k % 5}"},
+            "text": f"this is the {k}th message of many",
+            "tags": ["a", "b"],
+            "id": f"m{k}",
+            "at": f"2026-01-31T06:00:{k % 60:02d}Z",
+        }
+        for k in range(50)
+    ]
+    lines = [json.dumps(row) for row in rows]
+    Path("a.jsonl").write_text("\n".join([*lines[:20], "{", "[1]", *lines[20:]]) + "\n")
+    out = run("inspect", "a.jsonl").stdout.splitlines()
+    kinds = {line[8:].split()[0]: line[8:].split()[1] for line in out[1:8]}
+    assert kinds == {
+        "label": "category", "user.age": "number", "user.zip": "category", "text": "text",
+        "tags": "array", "id": "id-like", "at": "time-like",
+    }  # fmt: skip
+    assert "first 50 examples, 7 members, 2 invalid" in out
+    assert out[-1] == (
+        "streaml1 learn a.jsonl --target label --positive spam --text text --ignore id,at"
+    )
+    learn = shlex.split(out[-1])[1:]
+    assert "examples" in run(*learn, "--bad", "skip", "--most-bad", "0.5").stdout
+
+
+def test_json_lines_in_an_envelope_and_a_given_target() -> None:
+    lines = [{"after": {"a": k % 4, "b": k % 2}, "op": "c"} for k in range(30)]
+    Path("a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = run("inspect", "a.jsonl", "--at", "after", "--target", "a").stdout
+    assert out.splitlines()[-1] == (
+        "streaml1 learn a.jsonl --at after --target a --task regression"
+    )
+    assert "no member 'c'" in error_of("inspect", "a.jsonl", "--at", "after", "--target", "c")
+    Path("b.jsonl").write_text("nothing\n")
+    assert "has no JSON object in its first lines" in error_of("inspect", "b.jsonl")
+
+
+def test_json_lines_with_x_have_no_columns() -> None:
+    Path("a.jsonl").write_text('{"x": {"a": 1}, "y": 1}\n' * 3)
+    assert "1 features, 1.0 in an example" in run("inspect", "a.jsonl").stdout

@@ -16,6 +16,7 @@ from streaml1.cli.program import CommandError, cli
 from streaml1.core.text_table import TableColumn, printable, render_table
 
 if TYPE_CHECKING:
+    from streaml1.sources.json_samples import JsonSample
     from streaml1.sources.readers.csv_kinds import ColumnSummary
     from streaml1.sources.samples import CsvSample
 
@@ -32,8 +33,8 @@ YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "cl
 def inspect(source: str, **options: Any) -> None:
     """Show what the columns of SOURCE hold, and a command that learns from it.
 
-    SOURCE is a CSV or TSV file, of which the first 1,000 examples are read. Other files have no
-    columns: their features and labels are counted.
+    SOURCE is a file of CSV, TSV or flat JSON lines, of which the first 1,000 examples are read.
+    Other files have no columns: their features and labels are counted.
     """
     from streaml1.sources import format_of
 
@@ -42,6 +43,8 @@ def inspect(source: str, **options: Any) -> None:
         raise CommandError(f"inspect applies to files, not to {source}")
     if kind == "csv":
         _inspect_csv(source, options)
+    elif kind == "jsonl" and source != "-" and not _has_x(source, options):
+        _inspect_json(source, options)
     else:
         _inspect_examples(source, options)
 
@@ -78,7 +81,68 @@ def _inspect_csv(source: str, options: dict[str, Any]) -> None:
     click.echo(_command(source, options | shown, sample, target))
 
 
-def _table(columns: list[ColumnSummary], target: ColumnSummary | None) -> str:
+def _has_x(source: str, options: dict[str, Any]) -> bool:
+    """Return whether the features of JSON lines are in an object ``x``."""
+    return _sample_json(source, options) is None
+
+
+def _sample_json(source: str, options: dict[str, Any]) -> JsonSample | None:
+    from streaml1.sources.json_samples import sample_json
+    from streaml1.sources.readers.opening import require_readable
+    from streaml1.sources.samples import N_SAMPLED, sample_text
+
+    require_readable(source)
+    return sample_json(sample_text(source, N_SAMPLED)[0], options.get("at"))
+
+
+def _inspect_json(source: str, options: dict[str, Any]) -> None:
+    from streaml1.sources.readers.csv_kinds import guess_target
+
+    sample = _sample_json(source, options)
+    if sample is None or not sample.n_rows:
+        raise CommandError(f"{source} has no JSON object in its first lines")
+    target = guess_target(sample.columns)
+    if options.get("target") is not None:
+        by_name = {column.name: column for column in sample.columns}
+        if (target := by_name.get(options["target"])) is None:
+            raise CommandError(f"{source} has no member {options['target']!r}")
+    click.echo(_table(sample.columns, target, "member"))
+    invalid = f", {sample.n_invalid:,} invalid" if sample.n_invalid else ""
+    examples = f"{sample.n_rows:,} example{'s' * (sample.n_rows != 1)}"
+    click.echo(f"\nfirst {examples}, {len(sample.columns)} members{invalid}\n")
+    click.echo(_json_command(source, options, sample.columns, target))
+
+
+def _json_command(
+    source: str,
+    options: dict[str, Any],
+    columns: list[ColumnSummary],
+    target: ColumnSummary | None,
+) -> str:
+    """Return a command that learns from flat JSON lines, quoted for a shell."""
+    words = ["streaml1", "learn", source]
+    for name in ("format", "at", "positive", "weight", "id"):
+        if options.get(name) is not None:
+            words += [f"--{name}", options[name]]
+    words += ["--target", "MEMBER" if target is None else target.name]
+    if target is not None:
+        words += _label_options(target, options)
+    others = [
+        column
+        for column in columns
+        if column is not target and column.name not in (options.get("weight"), options.get("id"))
+    ]
+    by_kind = {
+        "--text": [c.name for c in others if c.kind == "text"],
+        "--ignore": [c.name for c in others if c.kind in ("id-like", "time-like")],
+    }
+    for option, names in by_kind.items():
+        if names:
+            words += [option, _list_of(names)]
+    return " ".join(map(shlex.quote, words))
+
+
+def _table(columns: list[ColumnSummary], target: ColumnSummary | None, head: str = "column") -> str:
     rows = []
     for column in columns:
         kind = f"{column.kind} (label)" if column is target else column.kind
@@ -91,7 +155,7 @@ def _table(columns: list[ColumnSummary], target: ColumnSummary | None) -> str:
             values + (f" and {more:,} more" if more > 0 else ""),
         ))  # fmt: skip
     table = [
-        TableColumn("number", "right"), TableColumn("column", "left", max_width=30),
+        TableColumn("number", "right"), TableColumn(head, "left", max_width=30),
         TableColumn("kind", "left"), TableColumn("missing", "right"), TableColumn("values", "left"),
     ]  # fmt: skip
     return render_table(table, rows, gap=2)

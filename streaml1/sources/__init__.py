@@ -176,6 +176,8 @@ def _column_options_text(options: SourceOptions) -> str | None:
     """Return how an error names the column options that were given; None if there are none."""
     if options.columns:
         return f"column options (such as {options.columns[0]!r})"
+    if options.positive is not None:
+        return "--positive and column options"
     given = options.csv_only
     return f"column options (such as {next(iter(given))})" if given else None
 
@@ -200,7 +202,7 @@ def json_roles(options: SourceOptions) -> JsonRoles:
     """Return the roles of the members of flat JSON lines."""
     return JsonRoles(
         options.target, options.weight, options.id, frozenset(options.ignore),
-        frozenset(options.categorical), options.at,
+        frozenset(options.categorical), options.at, options.positive,
     )  # fmt: skip
 
 
@@ -272,6 +274,8 @@ def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOpt
         raise SourceError(
             f"column options (such as {option}) apply to CSV files only, not to {name} ({kind})"
         )
+    if options.positive is not None and kind not in ROLE_FORMATS:
+        raise SourceError(f"--positive applies to CSV and JSON lines only, not to {name} ({kind})")
     if options.id is not None and kind not in ("csv", *JSON_FORMATS):
         raise SourceError(f"--id applies to CSV, JSON lines and Avro only, not to {name} ({kind})")
     if options.at is not None and kind not in JSON_FORMATS:
@@ -296,6 +300,7 @@ def _open_arrow(
     return ArrowFile(
         name, kind, text=texts, target=options.target, categorical=options.categorical,
         weight=options.weight, require_label=options.require_label, ignore=options.ignore,
+        positive=options.positive,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from streaml1.core.option_fields import (
 __all__ = ["CSV_OPTIONS", "SOURCE_PARAMETERS", "SourceOptions", "source_options"]
 
 
-CSV_OPTIONS = ("delimiter", "missing", "header", "column_names", "positive", "decimal", "thousands")
+CSV_OPTIONS = ("delimiter", "missing", "header", "column_names", "decimal", "thousands")
 """Options of CSV files alone, which are None unless they are given."""
 
 
@@ -90,7 +90,7 @@ class SourceOptions:
         None, "CSV: names of the columns of a file without a header.", convert=_column_names
     )
     positive: str | None = option(
-        None, "CSV: the label that is 1, such as Yes; any other label is then 0."
+        None, "The label that is 1, such as Yes; any other label is then 0."
     )
     decimal: str | None = option(
         None, "CSV: decimal mark of numbers, a point (the default) or a comma."

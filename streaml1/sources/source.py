@@ -367,9 +367,14 @@ def binary_label(y: Any) -> bool:
             value = word
     if isinstance(value, Hashable) and value in _BINARY:
         return _BINARY[value]
+    remedy = (
+        "name the label that is 1 by --positive"
+        if isinstance(value, str)
+        else "use --task regression for numbers"
+    )
     rule = (
-        "it must be 0 or 1, -1 or 1, or true or false; use --task regression for numbers, or "
-        "--model softmax for any labels"
+        f"it must be 0 or 1, -1 or 1, or true or false; {remedy}, or use --model softmax for any "
+        "labels"
     )
     if equals_itself(value) and value == 2:
         rule = "recode files with labels 1/2 to 0/1 or -1/1"

@@ -47,7 +47,7 @@ class ArrowFile(Numbered):
         The path.
     format
         `PARQUET` or `ARROW`.
-    target, categorical, weight, require_label, ignore, text
+    target, categorical, weight, require_label, ignore, text, positive
         As for `TableReader`.
 
     Raises

@@ -14,6 +14,7 @@ from streaml1.core.types import Floats
 from streaml1.features.arrow_frames import table_dicts, table_rows
 from streaml1.sources.readers.csv_header import RequestedRoles
 from streaml1.sources.readers.label_texts import LabelTexts
+from streaml1.sources.readers.positive_label import positive_labels
 from streaml1.sources.source import Block, Reject, SourceError, read_weight
 
 __all__ = ["TableReader", "require_pyarrow"]
@@ -54,6 +55,8 @@ class TableReader:
         The roles of columns, as for `CsvParser`.
     require_label
         Whether the target is required. Otherwise labels are None.
+    positive
+        The label that is 1; any other label is then 0.
 
     Raises
     ------
@@ -71,8 +74,10 @@ class TableReader:
         require_label: bool = True,
         ignore: Iterable[str] = (),
         text: Iterable[str] = (),
+        positive: str | None = None,
     ) -> None:
         self.name = name
+        self._positive = positive
         self._require_label = require_label
         header = list(schema.names)
         ignored = tuple(dict.fromkeys(ignore))
@@ -95,7 +100,7 @@ class TableReader:
         self.columns = [column for column in header if column in used]
         self.roles = {
             "target": target, "weight": weight, "categorical": sorted(categorical),
-            "ignore": sorted(ignored),
+            "ignore": sorted(ignored), **({} if positive is None else {"positive": positive}),
         }  # fmt: skip
 
     def _require_readable(self, column: str, kind: Any) -> None:
@@ -137,7 +142,7 @@ class TableReader:
         x: Any = table_rows(features, self._categorical) if COMPILED else None
         if x is None:
             x = table_dicts(features, self._categorical)
-        y = [None] * n if self._target is None else _labels(table[self._target])
+        y = [None] * n if self._target is None else self._labels(table)
         w: Floats | None = None
         faults: dict[int, str] = {}
         if self._weight is not None:
@@ -151,6 +156,9 @@ class TableReader:
             if hi in faults:
                 reject(f"{self.name}:{lines[hi]}", faults[hi], lines[hi], None)
             lo = hi + 1
+
+    def _labels(self, table: Any) -> Any:
+        return positive_labels(_labels(table[self._target]), self._positive)
 
 
 def _weights(column: Any) -> tuple[Floats, dict[int, str]]:

@@ -20,9 +20,11 @@ from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 
 from streaml1.core.jit import COMPILED
+from streaml1.core.types import Floats
 from streaml1.sources.readers.jsonl import (
     EXACT,
     STRICT_HOOKS,
@@ -39,6 +41,7 @@ from streaml1.sources.readers.jsonl import (
     without_features,
 )
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
+from streaml1.sources.readers.positive_label import is_positive, positive_labels
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, WEIGHT
 
@@ -67,6 +70,8 @@ class JsonRoles:
         Members whose numbers and bools are categories, spelled as in the line: ``zip=94110``.
     at
         Path of the object that holds the example, in an envelope.
+    positive
+        The label that is 1; any other label is then 0.
 
     Raises
     ------
@@ -80,6 +85,7 @@ class JsonRoles:
     ignore: frozenset[str] = frozenset()
     categorical: frozenset[str] = frozenset()
     at: str | None = None
+    positive: str | None = None
 
     def __post_init__(self) -> None:
         roles = self._named()
@@ -112,12 +118,18 @@ class JsonRoles:
     @property
     def identity(self) -> dict[str, Any]:
         """The roles as JSON values; a checkpoint resumes only with the same ones."""
+        positive = {} if self.positive is None else {"positive": self.positive}
         if not self.named and self.at is None:
-            return {}
+            return positive
         return {
             "target": self.target, "weight": self.weight, "id": self.id,
             "ignore": sorted(self.ignore), "categorical": sorted(self.categorical), "at": self.at,
+            **positive,
         }  # fmt: skip
+
+    def label(self, y: Label) -> Label:
+        """Return a label as it is learnt."""
+        return y if y is None or self.positive is None else float(is_positive(y, self.positive))
 
 
 NO_ROLES = JsonRoles()
@@ -261,7 +273,8 @@ def _read_flat(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> J
         if weight is None:
             raise ValueError(f"the weight {roles.weight!r} is missing: {list_members(line)}")
         w = read_weight(_plain_tree(weight.value))
-    return _example(flattened.x, label_of(_plain_tree(y)), w, named and _plain(named.value))
+    label_value = roles.label(label_of(_plain_tree(y)))
+    return _example(flattened.x, label_value, w, named and _plain(named.value))
 
 
 def _example(x: dict[str, Any], y: Label, w: float, example_id: Any) -> JsonExample:
@@ -300,7 +313,7 @@ def _read_with_x(line: dict[str, Any], roles: JsonRoles, require_label: bool) ->
         if name not in roles.ignore
     ]
     line["x"] = dict(pairs) if isinstance(x, dict) else DuplicateNames(pairs)
-    features, y = read_features(line), read_label(line, require_label)
+    features, y = read_features(line), roles.label(read_label(line, require_label))
     w = read_weight(line.get("w" if roles.weight is None else roles.weight, 1.0))
     return _example(features, y, w, line.get("id" if roles.id is None else roles.id))
 
@@ -494,6 +507,16 @@ class FlatJsonParser(JsonParser):
 
     def _is_flat(self) -> bool:
         return self._flat
+
+    def _convert_labels(self, y: Floats, labels: dict[int, Any]) -> dict[int, Any]:
+        if self._json_roles.positive is None:
+            return labels
+        rest = {row: label for row, label in labels.items() if label is None}
+        numbers = ~np.isnan(y)
+        y[numbers] = positive_labels(y[numbers], self._json_roles.positive)
+        texts = [row for row in labels if row not in rest]
+        y[texts] = positive_labels([labels[row] for row in texts], self._json_roles.positive)
+        return rest
 
 
 def _starts_with_x(chunk: Chunk) -> bool:

@@ -399,6 +399,10 @@ class NamedLineParser(LineParser):
         """Return by row the labels that are not floats, and the ids."""
         return {}, {}
 
+    def _convert_labels(self, y: Floats, labels: dict[int, Any]) -> dict[int, Any]:
+        """Return the labels that are not floats as they are learnt; change the floats in `y`."""
+        return labels
+
     def _complete(
         self, x: NamedRows, rows: _RowArrays, irregular: list[int], n_lines: int
     ) -> ParsedChunk:
@@ -407,6 +411,7 @@ class NamedLineParser(LineParser):
         y, w = rows.y[:n], rows.w[:n]
         lines, ends = rows.lines[:n], rows.ends[:n]
         labels, ids = self._labels_and_ids(x)
+        labels = self._convert_labels(y, labels)
         faults: list[tuple[int, str]] = []
         found: list[RowFeatures] = []
         retained = np.ones(n, bool) if irregular else _NONE

@@ -1,0 +1,107 @@
+"""The members of the first JSON lines of a file, to look at before it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from streaml1.sources.readers.csv_cells import CellRules
+from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
+from streaml1.sources.samples import N_SAMPLED
+
+__all__ = ["JsonSample", "sample_json"]
+
+MAX_DEPTH = 64
+"""Objects inside each other; `flat_json` rejects deeper ones."""
+
+ARRAY = "array"
+"""The kind of a member that is an array, of words or of numbers."""
+
+
+class JsonSample(NamedTuple):
+    """The members of the first lines.
+
+    Parameters
+    ----------
+    columns
+        The members, named by their paths.
+    n_rows
+        How many lines there are.
+    n_invalid
+        How many others are not JSON objects.
+    """
+
+    columns: list[ColumnSummary]
+    n_rows: int
+    n_invalid: int
+
+
+def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
+    """Summarize the members of the first lines; None if their features are in an object ``x``.
+
+    Parameters
+    ----------
+    text
+        The first lines of the file.
+    at
+        Path of the object that holds the example, in an envelope.
+
+    Examples
+    --------
+    >>> from streaml1.sources.json_samples import sample_json
+    >>> sample = sample_json(b'{"clicked": "no", "user": {"age": 31}, "tags": ["a", "b"]}')
+    >>> [(column.name, column.kind) for column in sample.columns]
+    [('clicked', 'constant'), ('user.age', 'constant'), ('tags', 'array')]
+    """
+    rows: list[dict[str, Any]] = []
+    n_invalid = 0
+    for line in text.split(b"\n"):
+        if not line.strip() or len(rows) == N_SAMPLED:
+            continue
+        try:
+            value = orjson.loads(line)
+            for name in at.split(".") if at else ():
+                value = value[name]
+            rows.append(dict(_members(value)))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            n_invalid += 1
+    if rows and all(isinstance(row.get("x"), dict) for row in rows):
+        return None
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    columns = summarize_columns(names, cells, CellRules(missing=()))
+    found = [_as_member(column, [row.get(column.name) for row in rows]) for column in columns]
+    return JsonSample(found, len(rows), n_invalid)
+
+
+def _members(value: dict[str, Any], prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+    """Yield the members of an object with their paths; ``x`` of an example stays whole."""
+    for name, member in value.items():
+        is_example = not prefix and name == "x" and "y" in value
+        if isinstance(member, dict) and not is_example and depth < MAX_DEPTH:
+            yield from _members(member, f"{prefix}{name}.", depth + 1)
+        else:
+            yield prefix + name, member
+
+
+def _cell(value: Any) -> str:
+    """Return a value as the cell of a CSV file."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _as_member(column: ColumnSummary, values: list[Any]) -> ColumnSummary:
+    """Return the summary of a member: strings are categories even if they look like numbers."""
+    present = [value for value in values if value is not None]
+    if any(isinstance(value, list) for value in present):
+        return replace(column, kind=ARRAY, words=(), is_category=False, holds_text=False)
+    are_words = any(isinstance(value, str) for value in present)
+    if are_words and column.kind in ("number", "boolean"):
+        return replace(column, kind="category", words=(), is_category=True)
+    return column

@@ -1,0 +1,74 @@
+"""Labels of two classes, of which one is named: the option `positive`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.types import Floats
+from streaml1.sources.readers.label_texts import LabelTexts
+
+__all__ = ["is_positive", "positive_labels"]
+
+
+def is_positive(label: Any, positive: str) -> bool:
+    """Return whether a label is the positive one, which is spelled as in the data.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.positive_label import is_positive
+    >>> is_positive("Yes", "Yes"), is_positive(2.0, "2"), is_positive(True, "true")
+    (True, True, True)
+    >>> is_positive("yes", "Yes")
+    False
+    """
+    spelling = positive.strip()
+    if isinstance(label, str):
+        return label.strip() == spelling
+    if isinstance(label, bool | np.bool_) and spelling.lower() in ("true", "false"):
+        return bool(label) == (spelling.lower() == "true")
+    try:
+        return bool(label == float(spelling))
+    except ValueError:
+        return False
+
+
+def positive_labels(labels: Any, positive: str | None) -> Any:
+    """Return labels with 1.0 for the positive one and 0.0 for all others.
+
+    Parameters
+    ----------
+    labels
+        An array, `LabelTexts`, or a list, where None means a missing label.
+    positive
+        The positive label; None returns `labels`.
+
+    Returns
+    -------
+    An array of floats; a list if a label is missing.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.positive_label import positive_labels
+    >>> positive_labels(["ham", "spam", None], "spam")
+    [0.0, 1.0, None]
+    """
+    if positive is None:
+        return labels
+    if isinstance(labels, LabelTexts):
+        known = [text is not None and is_positive(text, positive) for text in labels.texts]
+        missing = np.array([text is None for text in labels.texts], bool)[labels.codes]
+        return _with_missing(np.array(known, np.float64)[labels.codes], missing)
+    if isinstance(labels, np.ndarray):
+        distinct, codes = np.unique(labels, return_inverse=True)
+        known = [is_positive(label, positive) for label in distinct.tolist()]
+        return np.array(known, np.float64)[codes.reshape(-1)]
+    known = [label is not None and is_positive(label, positive) for label in labels]
+    return _with_missing(np.array(known, np.float64), np.array([v is None for v in labels], bool))
+
+
+def _with_missing(y: Floats, missing: Any) -> Any:
+    if not missing.any():
+        return y
+    return [None if absent else label for label, absent in zip(y.tolist(), missing, strict=True)]
