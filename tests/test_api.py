@@ -34,7 +34,7 @@ METHODS = [
     ),
     *("n_cut", "watch", "slot", "collisions"),
     *("explain_one", "explain_many", "debug_one"),
-    *("freeze", "save", "mutate"),
+    *("freeze", "save", "mutate", "reset_rates", "has_decaying_rates"),
 ]
 PROBABILITIES = ["predict_proba_one", "predict_proba_many"]
 

@@ -58,6 +58,7 @@ from streaml1.cli.signals import Interruptible, Signals, end_early
 from streaml1.cli.sink_options import (
     SINK_OPTION_NAMES,
     publish_options,
+    require_decaying_rates,
     require_sinks,
     sink_observers,
     sink_options,
@@ -212,7 +213,8 @@ def learn(
     })  # fmt: skip
     require_sinks(examples, bad, options)
     total = total_examples(examples, limit, passes)
-    learner_of = partial(_learner, source, options["format"], model, task, given, late, passes)
+    learner_of = partial(_learner, source, options["format"], model, task, given, late, passes,
+                         options["on_drift"])  # fmt: skip
     if load is None and checkpoint is not None and not checkpoint.exists():
         learner_of(None)  # rejects invalid options before the directory is created
 
@@ -299,6 +301,7 @@ def _learner(
     given: dict[str, Any],
     late: DelayedLabels | None,
     passes: int,
+    on_drift: str,
     resumed: tuple[Any, str, str] | None,
 ) -> Any:
     """Return the model to learn with: that of `_resumed`, changed by the options, or a new one.
@@ -316,6 +319,7 @@ def _learner(
     require_prefixes(source, format, learner.cross, MODEL_REMEDY)
     if late is not None:
         require_late(late, learner, passes)
+    require_decaying_rates(on_drift, learner, late is not None)
     return learner
 
 

@@ -19,7 +19,7 @@ from streaml1.cli.options import Finite, NonEmptyPath, is_topic, reading_options
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import signal_before_broker, watching
 from streaml1.cli.signals import Signals
-from streaml1.cli.sink_options import sink_observers
+from streaml1.cli.sink_options import require_decaying_rates, sink_observers
 from streaml1.cli.termination import watchdog
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def learn_group(
         signal_before_broker(signals),
     ):
         learner = new_learner(source, model, task, given)
+        require_decaying_rates(options["on_drift"], learner)
         with signals.compiling():
             prepare(learner)
         watchdog.stand_down()

@@ -20,6 +20,7 @@ __all__ = [
     "sink_options",
     "sink_observers",
     "publish_options",
+    "require_decaying_rates",
     "require_sinks",
     "require_skipping",
     "share_observers",
@@ -43,9 +44,10 @@ publish_options = together(
                  help="Publish the model to this topic, for show, predict and streaml1.load."),
     click.option("--publish-every", type=Finite(min=0, min_open=True), metavar="SECONDS",
                  help="Interval of publishing; also at the end.  [default: 60]"),
-    click.option("--on-drift", type=click.Choice(["log", "publish", "ignore"]), default="log",
-                 show_default=True, help="What to do when the loss rises by more than chance "
-                 "allows: log it, publish the model at once, too, or do not look."),
+    click.option("--on-drift", type=click.Choice(["log", "publish", "reset-rates", "ignore"]),
+                 default="log", show_default=True,
+                 help="What to do when the loss rises by more than chance allows: log it, publish "
+                 "the model at once, too, let the learning rates start anew, or do not look."),
 )  # fmt: skip
 
 
@@ -105,6 +107,18 @@ def require_skipping(bad: str, max_share: float | None) -> None:
     """Reject --most-bad for a run that ends at the first rejected example."""
     if max_share is not None and bad == "fail":
         raise CommandError("--most-bad requires --bad dead-letter or skip")
+
+
+def require_decaying_rates(on_drift: str, learner: Any, late: bool = False) -> None:
+    """Raise CommandError if there are no rates that `--on-drift reset-rates` could reset."""
+    if on_drift != "reset-rates":
+        return
+    if late:
+        raise CommandError("--on-drift reset-rates cannot be combined with --label-within")
+    if not learner.has_decaying_rates:
+        raise CommandError(
+            f"--on-drift reset-rates requires a model whose learning rates decay, got {learner!r}"
+        )
 
 
 def require_sinks(

@@ -172,7 +172,7 @@ class OnlineModel(SharedParameters, base.Base):
         attributes = self.__dict__  # bypasses the descriptors, which are slower
         engine: ModelState = attributes["_engine"]
         try:
-            eta = rate_of_step(attributes["lr"], attributes["schedule"], engine.clock[0])
+            eta = rate_of_step(attributes["lr"], attributes["schedule"], engine.rate_step)
             engine.learn(x, label, w, eta)
         except (AttributeError, TypeError):
             require_mapping(x)
@@ -228,8 +228,48 @@ class OnlineModel(SharedParameters, base.Base):
         labels = self._labels(y, n)
         w = weights(w, n)
         engine = self._state
-        eta = rates_of_steps(self.lr, self.schedule, engine.t, n)
+        eta = rates_of_steps(self.lr, self.schedule, engine.rate_step, n)
         return engine.progressive(batch, labels, w, eta)
+
+    def reset_rates(self) -> None:
+        """Start the learning rates anew, as at the first example; weights stay.
+
+        For use when the stream has changed: rates that have decayed follow it slowly.
+
+        Raises
+        ------
+        ValueError
+            If the rates of the model do not decay.
+
+        Examples
+        --------
+        >>> from streaml1 import ElasticNetClassifier
+        >>> model = ElasticNetClassifier(lr=0.5)
+        >>> for _ in range(10_000):
+        ...     model.learn_one({"a": 1}, True)
+        >>> model.learn_one({"b": 1}, True)
+        >>> model.reset_rates()
+        >>> model.learn_one({"c": 1}, True)
+        >>> model.weights["c"] > 50 * model.weights["b"] > 0
+        True
+        """
+        engine = self._state
+        with engine.exclusive():
+            if hasattr(engine.rule, "reset_rates"):
+                engine.rule.reset_rates()
+            elif self.has_decaying_rates:
+                engine.online[0].rates_from = engine.t
+            else:
+                raise ValueError(f"{self!r} has no learning rate that decays, so none to reset")
+
+    @property
+    def has_decaying_rates(self) -> bool:
+        """Whether `reset_rates` has an effect: whether the model learns ever more slowly."""
+        if hasattr(self._state.rule, "reset_rates"):
+            return True
+        if "lr" not in self._parameters():  # the rule has rates of its own
+            return False
+        return self.schedule != "constant" or not isinstance(self.lr, int | float)
 
     def _margins(self, X: RowsLike, proba: bool = False) -> Any:
         return self._state.margins(self._state.batch(X), proba)

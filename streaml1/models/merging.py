@@ -136,6 +136,7 @@ def _joined_records(records: Sequence[Any]) -> Any:
     learnt = [int(part["t"] - base["t"]) for part in parts]
     total = sum(learnt)
     joined["t"] = base["t"] + total
+    joined["rates_from"] = base["rates_from"]
     joined["cut"] = base["cut"] + sum(max(0, int(part["cut"] - base["cut"])) for part in parts)
     moves = [n * float(part["b"] - base["b"]) for n, part in zip(learnt, parts, strict=True)]
     joined["b"] = base["b"] + (sum(moves) / total if total else 0.0)

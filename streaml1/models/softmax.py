@@ -215,7 +215,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         with self._adding_labels():
             labels, w = self._labels(y, n), weights(w, n)
             engine, k = self._state, len(self._classes) if predict else 1
-            eta = rates_of_steps(self.lr, self.schedule, engine.t, n)
+            eta = rates_of_steps(self.lr, self.schedule, engine.rate_step, n)
             return engine.progressive(batch, labels, w, eta, k).reshape(n, k)
 
     # Predicting

@@ -171,6 +171,13 @@ class AdaptiveElasticNet(RuleState, AdaptiveElasticNetState):
         live: Bools = (self.slots["v"] != 0.0) | (self.slots["n"] > 0.0)
         return live
 
+    def reset_rates(self) -> None:
+        """Set all n to 0, once the pending steps are taken at the rates that they had."""
+        w = self.weights()
+        self.slots["v"] = np.where((w == 0.0) & self.seen_mask(), MARK, w)
+        self.slots["n"] = 0.0
+        self.slots["t"] = np.where(self.slots["v"] == 0.0, self.slots["t"], self.clock[0].t)
+
     def reserve(self, nnz: int) -> AdaptiveElasticNet:
         return self._replace(scratch=scratch_for(nnz, self.scratch))
 

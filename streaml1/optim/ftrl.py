@@ -35,6 +35,7 @@ from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Records
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.joined_sums import joined_sums
+from streaml1.optim.structures.restarted_sums import restarted_sums
 from streaml1.optim.structures.slot_arrays import scratch_for, zeros
 
 __all__ = ["FTRL"]
@@ -147,6 +148,14 @@ class FTRL(RuleState, FTRLState):
             ensure(0.0 <= c[name] < math.inf, f"{name} is out of range")
         ensure(np.all(np.abs(z) < MAX_NUMBER), "a z is out of range")
         ensure(np.all((n >= 0.0) & (n < MAX_NUMBER)), "an n is out of range")
+
+    def reset_rates(self) -> None:
+        """Set all n to 0, and each z such that its weight stays."""
+        c = self.clock[0]
+        denominator = c.beta_now * c.over_alpha + c.l2_now
+        z = self.slots["z"]
+        self.slots["z"] = restarted_sums(z, self.weights(), c.l1_now, denominator, MARK)
+        self.slots["n"] = 0.0
 
     def candidates(self, parts: Sequence[FTRL]) -> Iterator[tuple[str, FTRL]]:
         """Yield the candidates of `structures.joined_sums`."""

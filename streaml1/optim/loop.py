@@ -63,6 +63,7 @@ ONLINE = np.dtype(
         ("cut", "i8"),  # weights dropped for the cap
         ("loss_parameter", "f8"),  # see `losses`
         ("positive_weight", "f8"),  # factor of the sample weights of positive labels
+        ("rates_from", "i8"),  # examples learnt when the schedule of the rates last started
         ("offset", "f8"),  # added to the margin of the next row to learn; 0 after it
     ],
     align=True,
@@ -73,7 +74,7 @@ def _first_fields(n: int) -> np.dtype[Any]:
     return np.dtype([(name, ONLINE[name]) for name in (ONLINE.names or ())[:n]], align=True)
 
 
-STORED_LAYOUTS = (_first_fields(10), _first_fields(9), _first_fields(8))
+STORED_LAYOUTS = tuple(_first_fields(n) for n in (11, 10, 9, 8))
 """The layouts of `ONLINE` in model files: today's without the offset, then those of the past."""
 
 

@@ -40,6 +40,7 @@ from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import add_size, scaled
 from streaml1.optim.structures.joined_sums import add_growth, joined_sums
+from streaml1.optim.structures.restarted_sums import restarted_sums
 from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.update_rule import margin
 
@@ -240,6 +241,17 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         ensure(np.all((total >= 0.0) & (total < MAX_NUMBER)), "a sum of sizes is out of range")
         ensure(np.array_equal(count > 0.0, total > 0.0), "a count and a sum of sizes disagree")
         ensure(np.all(total[total > 0.0] / count[total > 0.0] > 0.0), "a mean size is 0")
+
+    def reset_rates(self) -> None:
+        """Set all n to 0, and each theta such that its weight stays."""
+        c, theta = self.clock[0], self.slots["theta"]
+        rates = (c.beta_now + np.sqrt(self.slots["n"])) * c.over_alpha + c.l2_now
+        w = (np.clip(theta, -c.l1_now, c.l1_now) - theta) / rates
+        denominator = c.beta_now * c.over_alpha
+        self.slots["theta"] = restarted_sums(theta, w, c.l1_now, denominator + c.l2_now, 0.0)
+        self.slots["n"] = 0.0
+        c.theta *= c.beta_now / (c.beta_now + math.sqrt(c.n))
+        c.n = 0.0
 
     def candidates(self, parts: Sequence[ScaledFTRL]) -> Iterator[tuple[str, ScaledFTRL]]:
         """Yield the candidates of `structures.joined_sums`; the sums of scales are added."""

@@ -185,8 +185,9 @@ class RunConfig:
         "log",
         'What to do when the loss rises by more than chance allows (a drift): "log" it and keep '
         'it in the report; "publish" the model at once, too, with a `ModelPublisher` among the '
-        'observers; "ignore" does not look for drifts.',
-        check=_one_of("log", "publish", "ignore"),
+        'observers; "reset-rates" lets the learning rates start anew; "ignore" does not look for '
+        "drifts.",
+        check=_one_of("log", "publish", "reset-rates", "ignore"),
     )
     source_options: SourceOptions = option(
         SourceOptions(),
@@ -199,6 +200,8 @@ class RunConfig:
             raise ValueError(
                 f"passes must be 1 with delayed labels, got {self.passes}: labels arrive once"
             )
+        if self.label_within is not None and self.on_drift == "reset-rates":
+            raise ValueError('on_drift must not be "reset-rates" with delayed labels')
         if self.label_within is not None and self.holdout:
             raise ValueError(f"holdout must be 0 with delayed labels, got {self.holdout}")
         if self.label_within is None and self.source_options.labels is not None:

@@ -127,7 +127,7 @@ class Run:
         self._on_line = GuardedCallback("on_line", config.on_line)
         self._stopped: Callable[[], bool] = _never
         self._broker_errors: list[SourceError] = []
-        self._drift_alarm = DriftAlarm(self.report, self.observers, config.on_drift)
+        self._drift_alarm = DriftAlarm(self.report, self.observers, config.on_drift, self.learner)
         self._examples_before_pass = 0
         self.pass_index = 0
 
@@ -218,6 +218,7 @@ class Run:
         """
         until_line = line_after(self.report.examples, self._config.every) - self.report.examples
         rows = min(self._max_rows, until_line, self.observers.max_rows())
+        rows = self._drift_alarm.max_rows(rows)
         limit = self._config.limit
         # A resumed run may have learnt more than its limit already.
         return rows if limit is None else min(rows, max(0, limit - self._learnt))
@@ -290,6 +291,7 @@ class Run:
         next_line = line_after(self.report.examples, self._config.every)
         self._add(batch)
         self.report.rejected = self._policy.count
+        self._drift_alarm.after_batch()
         self.observers.on_batch(batch)
         if self.report.examples == next_line:
             self._emit_line()

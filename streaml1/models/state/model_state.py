@@ -78,7 +78,7 @@ class ModelState(BatchLearner):
     ) -> None:
         record = np.zeros(1, loop.ONLINE)
         start = (0, intercept, intercept_lr, clip_gradient, loss, 0, 0, 0)
-        record[0] = (*start, loss_parameter, positive_weight, 0.0)
+        record[0] = (*start, loss_parameter, positive_weight, 0, 0.0)
         names = IntVocabulary() if hash_bits is None else HashedVocabulary(hash_bits)
         size = predictor.MIN_SLOTS if hash_bits is None else 1 << hash_bits
         super().__init__(rule.grow(size), record, names, crosses, words, offset)
@@ -389,6 +389,7 @@ class ModelState(BatchLearner):
         )
         o = self.online[0]
         ensure(0 <= o.t < MAX_STEPS, f"t={o.t} is out of range")
+        ensure(0 <= o.rates_from <= o.t, f"rates_from={o.rates_from} is out of range")
         ensure(abs(o.b) < 1e150, f"the intercept is {o.b}")
         ensure(o.most >= 0 and o.cut >= 0, "most and cut must be >= 0")
         ensure(o.most or not o.held, "held is set without a limit")

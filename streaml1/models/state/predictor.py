@@ -58,6 +58,7 @@ MIN_SLOTS = 1024  # slots
 MAX_DICT_FEATURES = (
     2**18
 )  # features of a dict, crossed ones among them, that buffers are allocated for
+RATES_FROM = loop.ONLINE.fields["rates_from"][1] // 8  # type: ignore[index]  # place in the clock
 LENGTH = 256  # initial capacity of the buffers for a dict, in features
 
 
@@ -111,7 +112,7 @@ class Predictor:
         self.online = record.view(np.recarray)
         # Compiled kernels learn the type of a plain array at an eighth of the cost.
         self._record = record.view(np.ndarray) if COMPILED else self.online
-        # The first field, t, as a memoryview: read at a fifth of the cost of an array's.
+        # The fields as a memoryview: read at a fifth of the cost of an array's.
         self.clock = memoryview(record.view(np.int64))
 
     # Copies, without zero weights
@@ -155,6 +156,11 @@ class Predictor:
     def t(self) -> int:
         """Number of examples learnt."""
         return self.clock[0]
+
+    @property
+    def rate_step(self) -> int:
+        """Number of examples learnt since the schedule of the learning rate last started."""
+        return self.clock[0] - self.clock[RATES_FROM]
 
     @property
     def intercept(self) -> float:

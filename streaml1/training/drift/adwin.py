@@ -121,6 +121,11 @@ class AdaptiveWindow:
         """Number of examples in the window."""
         return int(self.open[0] + self.bucket * (self.counts << np.arange(ROWS)).sum())
 
+    @property
+    def until_test(self) -> int:
+        """Number of examples until the next test, at least 1."""
+        return int(CLOCK - self.bucket * self.open[5] - self.open[0])
+
     def live_buckets(self) -> Floats:
         """Return a copy of the sums of all buckets, row by row."""
         return self.buckets.reshape(ROWS, WIDTH, SUMS)[self._is_live()].ravel()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from streaml1.core.logging import event
 from streaml1.training.observers import Observers
@@ -25,13 +27,25 @@ class DriftAlarm:
     action
         `RunConfig.on_drift`.
 
+    learner
+        What learns: its rates start anew after a drift if the action is "reset-rates".
+
     Raises
     ------
     ValueError
-        If the action is "publish" and no observer publishes models.
+        If the action is "publish" and no observer publishes models, or "reset-rates" and the
+        learner has no rate that decays.
     """
 
-    def __init__(self, report: Report, observers: Observers, action: str) -> None:
+    def __init__(self, report: Report, observers: Observers, action: str, learner: Any) -> None:
+        self._reset_rates: Callable[[], None] | None = None
+        if action == "reset-rates":
+            if not getattr(learner, "has_decaying_rates", False):
+                raise ValueError(
+                    f'on_drift="reset-rates" requires a model whose learning rates decay, got '
+                    f"{learner!r}"
+                )
+            self._reset_rates = learner.reset_rates
         if action == "publish" and not any(getattr(o, "publishes", False) for o in observers):
             raise ValueError(
                 'on_drift="publish" requires a ModelPublisher among the observers; add one, or use '
@@ -52,7 +66,22 @@ class DriftAlarm:
                 "%s", drift.sentence(self._report.loss_name),
                 extra=event("drift", **drift._asdict()),
             )  # fmt: skip
+            if self._reset_rates is not None:
+                self._reset_rates()
             self._observers.on_drift(drift, self._action)
+
+    def max_rows(self, rows: int) -> int:
+        """Return the most of `rows` rows that a batch may have.
+
+        If a drift changes the model, it does so at the example where it is noticed, so that the
+        weights do not depend on the blocks of the source.
+        """
+        return rows if self._reset_rates is None else min(rows, self._report.until_drift_test)
+
+    def after_batch(self) -> None:
+        """Announce drifts at once if they change the model."""
+        if self._reset_rates is not None:
+            self.announce()
 
     def metrics(self) -> dict[str, float]:
         """Return the number of drifts that this process has found."""
