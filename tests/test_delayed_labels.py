@@ -732,7 +732,7 @@ def test_events_in_a_file(tmp_path: Path) -> None:
     expected = progressive(from_events, events, label_within=20)
     assert state(from_file) == state(from_events) and report.numbers == expected.numbers
     assert "1 answered" in report.summary()
-    with pytest.raises(SourceError, match="JSON lines or a topic, got .*svm .svmlight"):
+    with pytest.raises(SourceError, match="need JSON lines, Avro or a topic, got .*svm .svmlight"):
         (tmp_path / "a.svm").write_text("1 1:1\n")
         progressive(model(), tmp_path / "a.svm", label_within=20)
 

@@ -215,7 +215,7 @@ def test_topic_urls() -> None:
         (
             "kafka://h/t",
             {"format": "csv"},
-            "the format of a topic must be jsonl, svmlight or vw, got 'csv'",
+            "the format of a topic must be jsonl, svmlight, vw, avro, protobuf or auto, got 'csv'",
         ),
         ("kafka://h/t", {"target": "y", "format": "vw"}, "(--target, --ignore, ...) need JSON"),
         ("kafka://h/t", {"target": "y", "weight": "y"}, "only one role, got target and weight"),

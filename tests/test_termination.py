@@ -21,6 +21,8 @@ ROOT = Path(__file__).parent.parent
 AT_AN_IMPORT = """
 import os, signal, sys, threading, time
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
+
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
