@@ -29,8 +29,8 @@ def main() -> None:
     def show(line: Line) -> None:
         report = reports[0]
         if len(report) == 1:
-            print(report.header())
-        print(report.row(line), flush=True)
+            print(report.header(columns=report.column_names(width=80)))
+        print(report.row(line, columns=report.column_names(width=80)), flush=True)
 
     report = streaml1.progressive(
         model, functions, every=1000, on_start=reports.append, on_line=show
@@ -44,7 +44,12 @@ def main() -> None:
     for (word, w), (negative_word, v) in zip(positive, negative, strict=True):
         print(f"  {w:+.2f}  {word:<25}{v:+.2f}  {negative_word}")
 
-    print(f"\n{report.summary()}\n")
+    print("\n" + "\n".join(report.summary_lines()))
+    print("\nEach function was predicted before it was learnt, so this is a loss on unseen data.")
+    print("The baseline knows only the share of functions with a docstring. Most weights are zero:")
+    print("the model needs those of a few thousand words.")
+    print("\nNext: scripts/tutorial learns to find spam, with Kafka, a server and a live page;")
+    print("docs/get-started.md begins with your own file. The plot of this run:\n")
     PICTURE.parent.mkdir(exist_ok=True)
     report.plot(PICTURE)
     print(PICTURE)

@@ -1054,7 +1054,7 @@ def test_demo_of_the_standard_library(python: Callable[..., str], cwd: Path) -> 
     ).stdout
     assert out.splitlines()[-1] == "out/stdlib_stream.png"
     assert (cwd / "out" / "stdlib_stream.png").stat().st_size > 10_000
-    loss, baseline = map(float, re.findall(r"log-loss ([\d.]+) \(baseline ([\d.]+)", out)[0])
+    loss, baseline = map(float, re.findall(r"log-loss +([\d.]+), baseline ([\d.]+)", out)[0])
     assert loss < baseline - 0.1
 
 
