@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
+from streaml1.core import exit_codes
 from streaml1.sources.readers.background import cores
 
 __all__ = [
@@ -30,7 +31,22 @@ MAX_ATTEMPTS = 3
 
 
 class TaskFailed(RuntimeError):
-    """The worker of a task died each time it was tried."""
+    """The worker of a task died each time it was tried.
+
+    Attributes
+    ----------
+    index
+        The index of the task among those that were gathered.
+    """
+
+    exit_code = exit_codes.TEMPORARY_FAILURE
+
+    def __init__(self, task: str, index: int) -> None:
+        super().__init__(
+            f"{task} was tried {MAX_ATTEMPTS} times, and its worker died each time: check the "
+            'memory, and that the script starts workers under if __name__ == "__main__"'
+        )
+        self.index = index
 
 
 class Executor(Protocol):
@@ -134,35 +150,35 @@ class ProcessExecutor:
             If the worker of a task died `MAX_ATTEMPTS` times.
         """
         for k, handle in enumerate(handles):
-            while True:
-                try:
-                    if handle.future is None:
-                        raise BrokenProcessPool
-                    result = handle.future.result()
-                    break
-                except BrokenProcessPool:
-                    self._restart(handles[k:])
-            yield result
+            while not handle.ends():
+                self._repeat(handles[k:], k)
+            yield handle.result()
 
-    def _restart(self, handles: Sequence[_Started]) -> None:
-        """Start a new pool and all tasks without a result.
-
-        Which of the running tasks has killed its worker is unknown, so an attempt counts for each
-        that could have started.
-        """
+    def _restart(self) -> None:
+        """Replace the pool, whose processes were stopped when one of them died."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = self._new_pool()
-        for handle in handles:
-            if handle.has_result():
-                continue
+
+    def _repeat(self, handles: Sequence[_Started], first: int) -> None:
+        """Start all tasks without a result again; the first of `handles` has the index `first`.
+
+        Which of the running tasks has killed its worker is unknown, so an attempt counts for each
+        that could have started. The last attempt of a task is made alone: a death is then its own.
+        """
+        self._restart()
+        numbered = enumerate(handles, first)
+        waiting = [(k, handle) for k, handle in numbered if not handle.has_result()]
+        for _, handle in waiting:
             handle.attempts += 1
-            if handle.attempts > MAX_ATTEMPTS:
-                raise TaskFailed(
-                    f"{handle.call.task.__name__} was tried {MAX_ATTEMPTS} times, and its worker "
-                    "died each time: check the memory, and that the script starts workers under "
-                    'if __name__ == "__main__"'
-                )
+        alone = any(handle.attempts == MAX_ATTEMPTS for _, handle in waiting)
+        for k, handle in waiting:
             handle.future = self._start(handle.call)
+            while alone and not handle.ends():
+                if handle.attempts >= MAX_ATTEMPTS:
+                    raise TaskFailed(handle.call.task.__name__, k)
+                handle.attempts += 1
+                self._restart()
+                handle.future = self._start(handle.call)
 
     def __enter__(self) -> Self:
         """Return the executor."""
@@ -178,6 +194,17 @@ class _Started:
 
     def __init__(self, call: _Call, future: Future[Any] | None) -> None:
         self.call, self.future, self.attempts = call, future, 1
+
+    def ends(self) -> bool:
+        """Wait for the task, and return whether it has ended by itself."""
+        if self.future is not None:
+            wait([self.future])
+        return self.has_result()
+
+    def result(self) -> Any:
+        """Return the result of a task that has ended by itself, or raise its error."""
+        assert self.future is not None
+        return self.future.result()
 
     def has_result(self) -> bool:
         """Return whether the task has ended by itself, with a result or an error."""
@@ -205,13 +232,17 @@ class DaskExecutor:
             raise ModuleNotFoundError(
                 "Dask is not installed: pip install 'streaml1[dask]'", name=error.name
             ) from None
-        dask: Any = distributed
+        engine: Any = distributed
+        self._killed: type[Exception] = engine.scheduler.KilledWorker
         self._cluster: Any = None
         if address is None:
-            self._cluster = dask.LocalCluster(
-                n_workers=workers or cores(), threads_per_worker=1, dashboard_address=None
-            )
-        self._client: Any = dask.Client(address or self._cluster)
+            import dask.config
+
+            with dask.config.set({"distributed.scheduler.allowed-failures": MAX_ATTEMPTS - 1}):
+                self._cluster = engine.LocalCluster(
+                    n_workers=workers or cores(), threads_per_worker=1, dashboard_address=None
+                )
+        self._client: Any = engine.Client(address or self._cluster)
 
     def submit(self, task: Callable[..., Any], *args: Any) -> Any:
         """Start a task; Dask runs it again if its worker dies."""
@@ -219,9 +250,19 @@ class DaskExecutor:
         return self._client.submit(task, *args, pure=False, retries=0)
 
     def gather(self, handles: Sequence[Any]) -> Iterator[Any]:
-        """Yield the results of tasks in order."""
-        for handle in handles:
-            yield handle.result()
+        """Yield the results of tasks in order.
+
+        Raises
+        ------
+        TaskFailed
+            If the worker of a task died as often as the scheduler allows.
+        """
+        for k, handle in enumerate(handles):
+            try:
+                result = handle.result()
+            except self._killed:
+                raise TaskFailed(str(handle.key), k) from None
+            yield result
 
     def __enter__(self) -> Self:
         """Return the executor."""
