@@ -48,7 +48,7 @@ SECTIONS = {
     ),
     "Publishing": ("publish", "publish_every", "on_drift"),
     "Delayed labels": ("label_within", "labels", "waiting", "unanswered"),
-    "Workers": ("workers", "dask", "ray"),
+    "Workers": ("workers", "dask", "ray", "shards", "rounds", "warm", "probe_rows"),
     "Server": (
         "listen", "max_age", "check_every", "max_body", "max_examples", "max_connections", "to",
     ),

@@ -54,6 +54,7 @@ from streaml1.cli.run_options import (
     signal_before_broker,
     watching,
 )
+from streaml1.cli.sharded import SHARD_OPTION_NAMES, is_sharded, learn_in_shards, shard_options
 from streaml1.cli.signals import Interruptible, Signals, end_early
 from streaml1.cli.sink_options import (
     SINK_OPTION_NAMES,
@@ -124,6 +125,7 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
                  "tools that monitor the lag. They are never read back.")  # fmt: skip
 @regret_option
 @group_options
+@shard_options
 @metrics_options
 @page_option
 @log_option
@@ -176,9 +178,18 @@ def learn(
     from streaml1.training.run import Unfinished
     from streaml1.training.saved_calibration import RecentExamples
 
-    not_of_model = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *SINK_OPTION_NAMES)
+    not_of_model = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *SINK_OPTION_NAMES,
+                    *SHARD_OPTION_NAMES)  # fmt: skip
     late = late_labels(options)
     given = {k: v for k, v in options.items() if k not in not_of_model and v is not None}
+    first = None if load is None else cache(partial(loaded, load, options["kafka"]))
+    if is_sharded(options):
+        learn_in_shards(
+            source, lambda: _learner(source, None, model, task, given, None, 1,
+                                     _resumed(None, load, first)), given,
+            load=load, checkpoint=checkpoint, save=save, report=report, top=top, options=options,
+        )  # fmt: skip
+        return
     if options["per_partition"]:
         learn_group(
             source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
@@ -199,7 +210,6 @@ def learn(
         require_one_model(checkpoint)
     require_text(options, resumes=checkpoint is not None or load is not None)
     require_needed()
-    first = None if load is None else cache(partial(loaded, load, options["kafka"]))
     text = texts_of(source, options, first, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_prefixes(source, options["format"], options["cross"])

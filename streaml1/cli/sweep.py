@@ -25,10 +25,11 @@ from streaml1.cli.parameter_options import list_of_learners, options_of, paramet
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.sink_options import share_observers
 from streaml1.cli.text_tables import text_table
+from streaml1.cli.worker_options import new_executor, require_one_engine, worker_options
 from streaml1.models.registry import LEARNERS
 
 if TYPE_CHECKING:
-    from streaml1.distributed import Executor, Swept
+    from streaml1.distributed import Swept
 
 __all__ = ["sweep"]
 
@@ -100,13 +101,7 @@ def _swept_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="N",
     help="Number of passes over the source.",
 )
-@click.option(
-    "--workers", type=positive, metavar="N", help="Number of processes.  [default: one per core]"
-)
-@click.option(
-    "--dask", metavar="tcp://HOST:PORT", help="Run on the workers of this Dask scheduler."
-)
-@click.option("--ray", metavar="ADDRESS", help="Run on this Ray cluster.")
+@worker_options
 @click.option("--save", type=output, metavar="MODEL", help="Save the model with the smallest loss.")
 @click.option(
     "--report",
@@ -140,15 +135,14 @@ def sweep(
 
     if "-" in ([source] if isinstance(source, str) else source):
         raise CommandError("standard input cannot be read by several runs; write it to a file")
-    if dask is not None and ray is not None:
-        raise CommandError("--dask cannot be combined with --ray")
+    require_one_engine(dask, ray)
     require_outputs(source, {"--save": save, "--report": report})
     given = {"model": model, "task": task, **_hyperparameters(options)}
     settings = list(_settings(given))
     models = [_new_model(source, given, setting) for setting in settings]
     reading = reading_of(source, options, text=models[0].text)
     open_source(source, reading)  # rejects wrong options before workers start
-    with _executor(workers, dask, ray, len(models)) as executor:
+    with new_executor(workers, dask, ray) as executor:
         results = sweep(
             models, source, executor=executor, progress=_show_progress, limit=limit, bad=bad,
             passes=passes, source_options=reading, observers=share_observers(bad, most_bad),
@@ -186,17 +180,6 @@ def _new_model(source: str | list[str], given: dict[str, Any], setting: Setting)
     chosen = {**single, **setting}
     model, task = chosen.pop("model"), chosen.pop("task")
     return new_learner(source, model, task, chosen)
-
-
-def _executor(workers: int | None, dask: str | None, ray: str | None, n: int) -> Executor:
-    from streaml1.distributed import DaskExecutor, ProcessExecutor, RayExecutor
-
-    try:
-        if dask is not None:
-            return DaskExecutor(dask)
-        return ProcessExecutor(workers) if ray is None else RayExecutor(ray)
-    except ModuleNotFoundError as error:
-        raise CommandError(str(error)) from None
 
 
 def _show_progress(done: int, total: int) -> None:

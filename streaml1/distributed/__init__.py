@@ -1,4 +1,4 @@
-"""Scale out over processes or machines: the same bits as one process."""
+"""Scale out over processes or machines: results do not depend on the executor."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from streaml1.distributed.executors import (
     TaskFailed,
 )
 from streaml1.distributed.fan_out import Swept, convert, evaluate, predict, sweep
+from streaml1.distributed.round_report import Round, Trained
+from streaml1.distributed.rounds import train
 
 __all__ = [
     "DaskExecutor",
@@ -18,10 +20,13 @@ __all__ = [
     "InlineExecutor",
     "ProcessExecutor",
     "RayExecutor",
+    "Round",
     "Swept",
     "TaskFailed",
+    "Trained",
     "convert",
     "evaluate",
     "predict",
     "sweep",
+    "train",
 ]

@@ -24,7 +24,7 @@ import numpy as np
 from streaml1.features.vocabulary.joined_names import join_names
 from streaml1.models.base import OnlineModel
 
-__all__ = ["merge_candidates", "require_mergeable"]
+__all__ = ["merge_candidates", "require_mergeable", "set_clock"]
 
 
 def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
@@ -71,6 +71,12 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
                 f"{name} has learnt {model.n_iterations:,} examples and the base "
                 f"{base.n_iterations:,}; give the base that all models started from"
             )
+
+
+def set_clock(model: OnlineModel, n: int) -> None:
+    """Set the number of examples that a model has learnt, which learning rates may fall with."""
+    with model._state.exclusive():
+        model._state.online[0].t = n
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -30,6 +30,7 @@ from streaml1.sources import (
 )
 from streaml1.sources.kafka.records import Origin
 from streaml1.sources.row_cache.row_file import RowsFile
+from streaml1.sources.row_cache.row_range import RowRange
 from streaml1.sources.source import Example, blocks_of, read_weight
 from streaml1.training.frame_source import (
     FrameSource,
@@ -154,7 +155,7 @@ def _require_texts(source: Any, wanted: Sequence[str]) -> None:
     missing = [] if known is None else [name for name in wanted if name not in known]
     if missing:
         remedy = f"open it by open_source(..., text={list(wanted)!r}), or give its name"
-        if isinstance(source, RowsFile):
+        if isinstance(source, RowsFile | RowRange):
             remedy = "use the file it was converted from"
         raise SourceError(
             f"the model reads {missing[0]!r} as text, but {source.name} was opened without it; "

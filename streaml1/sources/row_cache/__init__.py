@@ -8,6 +8,7 @@ module            what it does
 `writer`          writes a file
 `row_file`        reads a file as a source
 `file_rows`       the rows of a file whose features have names
+`row_range`       several files as one stream, of which any range can be read
 `validation`      checks what a file says about itself
 ================= ==================================================================================
 """

@@ -51,7 +51,7 @@ from streaml1.sources.source import (
 )
 from streaml1.text.parsed_rows import IntRows
 
-__all__ = ["RowsFile"]
+__all__ = ["RowsFile", "slice_block"]
 
 REMEDY = "create it again with streaml1 convert"
 
@@ -120,13 +120,13 @@ class RowsFile:
         """Return the number of examples."""
         return int(self.about["rows"])
 
-    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Reject) -> Iterator[RowsBlock]:
         """Yield blocks of at most `size` examples, from the position that `begin` has set."""
         check_block_size(size)
         skipped, self._skipped = self._skipped, 0
         return self._read_blocks(size, skipped)
 
-    def _read_blocks(self, size: int, skipped: int) -> Iterator[Block]:
+    def _read_blocks(self, size: int, skipped: int) -> Iterator[RowsBlock]:
         if self._open()[0] != self._digest:
             raise Lost(f"{self.name} was replaced while it was read; start again")
         ends = np.cumsum(self._parts[:-3, 2]).tolist()
@@ -136,7 +136,7 @@ class RowsFile:
             n, lo = len(block), max(0, skipped - block.first)
             while lo < n:
                 hi = min(n, lo + size)
-                yield block if (lo, hi) == (0, n) else _slice_block(block, lo, hi)
+                yield block if (lo, hi) == (0, n) else slice_block(block, lo, hi)
                 lo = hi
 
     # Ints
@@ -295,7 +295,7 @@ class RowsFile:
         return ends, text
 
 
-def _slice_block(block: RowsBlock, lo: int, hi: int) -> RowsBlock:
+def slice_block(block: RowsBlock, lo: int, hi: int) -> RowsBlock:
     """Return some rows of a block."""
     w, ids, places = block.w, block.ids, block.places
     return RowsBlock(
