@@ -63,6 +63,14 @@ def broker() -> Iterator[Broker]:
     broker.close()
 
 
+@pytest.fixture(params=["kafka-python", "confluent"])
+def kafka_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test with both Kafka clients."""
+    client: str = request.param
+    monkeypatch.setenv("STREAML1_KAFKA_CLIENT", client)
+    return client
+
+
 @pytest.fixture
 def no_leaked_threads() -> Iterator[None]:
     """Assert that the threads of Kafka clients and background checkpoints end with the test."""

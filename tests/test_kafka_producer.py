@@ -34,6 +34,7 @@ ROOT = Path(__file__).parent.parent
 TOPIC = Topic("kafka://a:1,b:2/clicks?api_version=2.3")
 
 pytestmark = pytest.mark.usefixtures("no_leaked_threads")
+both_clients = pytest.mark.usefixtures("kafka_client")
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +80,7 @@ def test_write_errors_state_the_reason(error: Exception, message: str) -> None:
         raise described
 
 
+@both_clients
 @pytest.mark.kafka
 def test_all_records_are_written(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the records in flight, and send batches larger than the topic accepts."""
@@ -104,6 +106,7 @@ def test_all_records_are_written(broker: Broker, monkeypatch: pytest.MonkeyPatch
         assert [stored.partition for stored in added] == [0] * 4 + [1] * 3 + [2] * 3
 
 
+@both_clients
 @pytest.mark.kafka
 def test_first_failed_record_is_reported(broker: Broker) -> None:
     topic = as_topic(broker.url(broker.topic(**{"max.message.bytes": "1000"})))
@@ -125,6 +128,7 @@ def test_first_failed_record_is_reported(broker: Broker) -> None:
         writer.send("huge", bytes(producer.MAX_RECORD_BYTES + 1))
 
 
+@both_clients
 @pytest.mark.kafka
 def test_deleted_topic_is_not_recreated(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "DELIVERY_SECONDS", 3.0)
@@ -205,6 +209,7 @@ class FreezableBroker:
         subprocess.run([*self.command, "down"], check=True)
 
 
+@both_clients
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_temporary_outage_is_waited_out(

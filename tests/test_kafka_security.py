@@ -181,6 +181,7 @@ def test_protocol_is_inferred_from_the_settings() -> None:
         ({"properties": "inline"}, "inline: ssl.keystore.key is not supported; write it to a file"),
         ({"properties": "jaas"}, "jaas: sasl.jaas.config has no username="),
         ({"bootstrap": f"u:{PASSWORD}@a"}, "--kafka-bootstrap must be a list of brokers such as"),
+        ({"client": "x"}, "--kafka-client must be one of kafka-python, confluent, got 'x'"),
         ({"passwort": PASSWORD}, "unknown Kafka setting passwort; use one of bootstrap"),
         (
             {"security": "SSL", "check_hostname": "x"},
@@ -203,6 +204,18 @@ def test_invalid_settings_are_rejected(
         resolve_security(settings)
     assert str(error.value).startswith(message), error.value
     assert "qqz" not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaml1.sources.kafka.security.find_spec", lambda name: None)
+    monkeypatch.setenv("STREAML1_KAFKA_CLIENT", "confluent")
+    with pytest.raises(SourceError) as error:
+        resolve_security()
+    assert str(error.value) == (
+        "STREAML1_KAFKA_CLIENT confluent needs the package confluent-kafka: pip install "
+        "'streaml1[confluent]'"
+    )
+    assert resolve_security({"client": "kafka-python"}).client == "kafka-python"
 
 
 @pytest.mark.parametrize(
@@ -327,8 +340,10 @@ LOGINS = (
 )  # fmt: skip
 
 kafka_test = pytest.mark.kafka
+both_clients = pytest.mark.usefixtures("kafka_client")
 
 
+@both_clients
 @kafka_test
 @pytest.mark.parametrize("login", LOGINS)
 def test_every_login_works(login: str, folder: Path, topic: str) -> None:

@@ -35,6 +35,7 @@ PARTS = {
     "memory": "bench_process.bench_memory",
     "softmax": "bench_softmax.bench_softmax",
     "kafka": "bench_kafka.bench_kafka",
+    "kafka-clients": "bench_kafka_clients.bench_kafka_clients",
     "serve": "bench_serve.bench_serve",
     "projection": "bench_projection.bench_projection",
     "solvers": "bench_solvers.bench_solvers",

@@ -45,6 +45,7 @@ SECTIONS = {
     "Kafka connection": (
         "kafka_properties", "kafka_bootstrap", "kafka_security", "kafka_mechanism", "kafka_user",
         "kafka_password_file", "kafka_ca", "kafka_certificate", "kafka_key",
+        "kafka_client",
     ),
     "Publishing": ("publish", "publish_every", "on_drift"),
     "Delayed labels": ("label_within", "labels", "waiting", "unanswered"),

@@ -53,4 +53,7 @@ _OPTIONS = [
     click.option("--kafka-key", type=FILE, metavar="FILE",
                  help="Kafka: key of the client certificate (PEM), if in another file. Its "
                  "password comes from STREAML1_KAFKA_KEY_PASSWORD."),
+    click.option("--kafka-client", metavar="NAME",
+                 help="Kafka: kafka-python, or confluent, which reads and writes records faster "
+                 "(pip install 'streaml1[confluent]').  [default: kafka-python]"),
 ]  # fmt: skip

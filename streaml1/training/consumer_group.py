@@ -23,6 +23,7 @@ from streaml1.sources import Reject, SourceError, SourceOptions, class_label, js
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.record_formats import record_parser
 from streaml1.sources.kafka.records import KafkaBlock, Position, RecordReader
+from streaml1.sources.kafka.security import CONFLUENT
 from streaml1.sources.kafka.topic import StopCheck, Topic
 from streaml1.sources.kafka.topic_source import parse_start
 from streaml1.training.checkpoint import Checkpoints, require_seconds
@@ -112,6 +113,11 @@ class Group:
         if source.group is None:
             raise TypeError("Group() needs the name of a consumer group; give group=")
         self.topic = Topic(url, source.kafka)
+        if self.topic.security.client == CONFLUENT:
+            raise SourceError(
+                "--kafka-client confluent reads no consumer groups; use kafka-python with "
+                "--per-partition"
+            )
         self.directory = Path(directory)
         self.reports: dict[int, Report] = {}
         self._model, self._group, self._session = model, source.group, session

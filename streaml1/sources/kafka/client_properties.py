@@ -17,7 +17,7 @@ from streaml1.sources.source import SourceError
 __all__ = ["SETTINGS", "Secret", "Setting", "parse_properties", "read_settings"]
 
 SETTINGS = ("bootstrap", "security", "mechanism", "user", "password", "password_file", "ca",
-            "certificate", "key", "key_password", "check_hostname")  # fmt: skip
+            "certificate", "key", "key_password", "check_hostname", "client")  # fmt: skip
 """Names of the settings; the environment variable of `bootstrap` is STREAML1_KAFKA_BOOTSTRAP."""
 
 ENV_PREFIX = "STREAML1_KAFKA_"

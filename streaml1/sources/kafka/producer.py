@@ -8,9 +8,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
+from streaml1.sources.kafka.confluent import ConfluentProducer
+from streaml1.sources.kafka.security import CONFLUENT
 from streaml1.sources.kafka.topic import STOPPED_SECONDS, Topic, error_text
 from streaml1.sources.source import Lost, SourceError, Unavailable, shown
 
@@ -131,23 +133,11 @@ class TopicWriter:
     """
 
     def __init__(self, topic: Topic, configs: Mapping[str, str] | None = None) -> None:
-        import kafka
-
         self.topic = topic
         if not topic_exists(topic):
             create_topic(topic, configs or {})
         try:
-            self._producer = kafka.KafkaProducer(
-                **topic.client_options(),
-                acks="all",
-                enable_idempotence=True,
-                linger_ms=LINGER_MS,
-                batch_size=BATCH_BYTES,
-                max_request_size=MAX_RECORD_BYTES,
-                delivery_timeout_ms=round(1000 * DELIVERY_SECONDS),
-                request_timeout_ms=round(1000 * REQUEST_SECONDS),
-                allow_auto_create_topics=False,
-            )
+            self._producer = _connect(topic)
         except Exception as error:
             raise write_error(topic, error) from None
         self._pending: deque[_Pending] = deque()
@@ -268,7 +258,8 @@ class TopicWriter:
             give_up = self._given_up is not None or self.stop_deadline.is_exhausted()
             self._producer.close(timeout=0.0 if give_up else CLOSE_SECONDS)
         except Exception:
-            # kafka-python's close raises, and leaves its threads, if records cannot be sent.
+            # kafka-python's close raises, and leaves its threads, if records cannot be sent;
+            # that of confluent-kafka does not raise.
             self._producer._sender.force_close()
             self._producer._sender.join(CLOSE_SECONDS)
             with contextlib.suppress(Exception):
@@ -304,6 +295,54 @@ class TopicWriter:
                 f"written, as no broker accepted any for {STOP_SECONDS:g} seconds"
             )
         return self._given_up
+
+
+def _connect(topic: Topic) -> Any:
+    """Connect a producer of kafka-python or of confluent-kafka."""
+    import kafka
+
+    timeouts = round(1000 * DELIVERY_SECONDS), round(1000 * REQUEST_SECONDS)
+    if topic.security.client == CONFLUENT:
+        batch_bytes = min(BATCH_BYTES, _topic_limit(topic))
+        client = kafka.KafkaConsumer(**topic.client_options(), group_id=None)
+        return ConfluentProducer(
+            client,
+            topic.name,
+            {
+                **topic.librdkafka_options(),
+                "acks": "all",
+                "linger.ms": LINGER_MS,
+                "batch.size": batch_bytes,
+                "message.max.bytes": MAX_RECORD_BYTES,
+                "delivery.timeout.ms": timeouts[0],
+                "request.timeout.ms": timeouts[1],
+            },
+        )
+    return kafka.KafkaProducer(
+        **topic.client_options(),
+        acks="all",
+        enable_idempotence=True,
+        linger_ms=LINGER_MS,
+        batch_size=BATCH_BYTES,
+        max_request_size=MAX_RECORD_BYTES,
+        delivery_timeout_ms=timeouts[0],
+        request_timeout_ms=timeouts[1],
+        allow_auto_create_topics=False,
+    )
+
+
+def _topic_limit(topic: Topic) -> int:
+    """Return the topic's max.message.bytes: librdkafka does not split a batch that is too large."""
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+    name = "max.message.bytes"
+    try:
+        with closing(KafkaAdminClient(**topic.client_options())) as admin:
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {name: None})
+            configs = admin.describe_configs([resource], config_filter="all")
+        return int(configs["topic"][topic.name][name]["value"])
+    except Exception:  # no permission to read it: most topics accept a batch of the usual size
+        return BATCH_BYTES
 
 
 class _GivenUp(Unavailable):

@@ -6,17 +6,21 @@ import logging
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from streaml1.sources.kafka.client_properties import Secret, Setting, read_settings
 from streaml1.sources.source import SourceError
 
-__all__ = ["Security", "SecurityOptions", "parse_brokers", "resolve_security"]
+__all__ = ["CONFLUENT", "Security", "SecurityOptions", "parse_brokers", "resolve_security"]
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+CLIENTS = ("kafka-python", "confluent")
+CONFLUENT = CLIENTS[1]
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+FILES = ("ca", "certificate", "key", "key_password")
 REQUEST_LOGGERS = ("kafka.net.connection", "kafka.protocol.parser")
 """Loggers of kafka-python that write whole requests, passwords included, at level DEBUG."""
 
@@ -39,6 +43,10 @@ class Security:
         TLS context with the trusted certificates and the client's certificate; None without TLS.
     brokers
         Bootstrap servers, used if a URL names none.
+    files
+        What librdkafka needs instead of `context`: `ca`, `certificate`, `key` and `key_password`.
+    client
+        ``kafka-python`` or ``confluent``.
     """
 
     protocol: str = "PLAINTEXT"
@@ -47,6 +55,8 @@ class Security:
     password: Secret | None = None
     context: ssl.SSLContext | None = None
     brokers: tuple[str, ...] = ()
+    files: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    client: str = "kafka-python"
 
     @property
     def has_sasl(self) -> bool:
@@ -70,6 +80,36 @@ class Security:
                 "sasl_plain_password": self.password,
             }
         return options
+
+    def librdkafka_options(self) -> dict[str, Any]:
+        """Return the settings for consumers and producers of confluent-kafka."""
+        options: dict[str, Any] = {"security.protocol": self.protocol}
+        if self.has_sasl and self.password is not None:
+            options |= {
+                "sasl.mechanism": self.mechanism,
+                "sasl.username": self.user,
+                "sasl.password": _reveal(self.password),
+            }
+        if self.context is None:
+            return options
+        check = "https" if self.context.check_hostname else "none"
+        options["ssl.endpoint.identification.algorithm"] = check
+        # librdkafka brings its own OpenSSL, which does not know where the system's CAs are.
+        system = ssl.get_default_verify_paths()
+        ca = self.files.get("ca") or system.cafile or system.capath
+        named = {"ssl.ca.location": ca}
+        if certificate := self.files.get("certificate"):
+            named["ssl.certificate.location"] = certificate
+            named["ssl.key.location"] = self.files.get("key", certificate)
+        options |= {name: str(path) for name, path in named.items() if path}
+        if password := self.files.get("key_password"):
+            options["ssl.key.password"] = _reveal(password)
+        return options
+
+
+def _reveal(secret: str) -> str:
+    """Return a secret as a plain string, which librdkafka needs."""
+    return secret.encode().decode()
 
 
 def _is_above_debug(record: logging.LogRecord) -> bool:
@@ -119,6 +159,8 @@ def resolve_security(given: SecurityOptions = None) -> Security:
         settings["password"].value if mechanism else None,
         _tls_context(settings) if protocol.endswith("SSL") else None,
         _bootstrap_brokers(bootstrap) if bootstrap else (),
+        {name: settings[name].value for name in FILES if name in settings},
+        _client(settings),
     )
 
 
@@ -143,6 +185,20 @@ def parse_brokers(text: str) -> list[str] | None:
             return None
         brokers.append(f"{match[1]}:{match[2] or 9092}")
     return brokers
+
+
+def _client(settings: Mapping[str, Setting]) -> str:
+    if "client" not in settings:
+        return CLIENTS[0]
+    value, place = settings["client"]
+    if value not in CLIENTS:
+        raise SourceError(f"{place} must be one of {', '.join(CLIENTS)}, got {value!r}")
+    if value == CONFLUENT and find_spec("confluent_kafka") is None:
+        raise SourceError(
+            f"{place} confluent needs the package confluent-kafka: pip install "
+            "'streaml1[confluent]'"
+        )
+    return str(value)
 
 
 def _bootstrap_brokers(setting: Setting) -> tuple[str, ...]:

@@ -12,8 +12,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from streaml1.sources.kafka.broker_diagnostics import NoAnswer, has_address, probe
+from streaml1.sources.kafka.confluent import ConfluentConsumer
 from streaml1.sources.kafka.partition_merge import POLL_MS
-from streaml1.sources.kafka.security import SecurityOptions, parse_brokers, resolve_security
+from streaml1.sources.kafka.security import (
+    CONFLUENT,
+    SecurityOptions,
+    parse_brokers,
+    resolve_security,
+)
 from streaml1.sources.kafka.topic_ids import is_missing, known_topic_id, refresh_metadata
 from streaml1.sources.source import Lost, SourceError, Unavailable, shown
 
@@ -114,7 +120,7 @@ class Topic:
         """Connect a consumer; return None if `stopped` becomes true first.
 
         The consumer joins no group, commits nothing by itself, and raises if an offset no longer
-        exists.
+        exists. With a group it is one of kafka-python, whichever client the options name.
 
         Parameters
         ----------
@@ -145,6 +151,11 @@ class Topic:
             consumer.bootstrap(timeout_ms=round(1000 * CONNECT_SECONDS))
         except Exception as error:
             raise self.read_error(error) from None
+        if self.security.client == CONFLUENT and group is None:
+            return ConfluentConsumer(
+                consumer, self.librdkafka_options(), MAX_POLL_RECORDS, METADATA_SECONDS,
+                FETCH_WAIT_SECONDS,
+            )  # fmt: skip
         return consumer
 
     def identity(self, stopped: StopCheck) -> dict[str, Any]:
@@ -335,6 +346,14 @@ class Topic:
             "bootstrap_timeout_ms": round(1000 * CONNECT_SECONDS),
             "kafka_client": _client_without_auto_create,
             **self.settings,
+        }
+
+    def librdkafka_options(self) -> dict[str, Any]:
+        """Return the settings that consumers and producers of confluent-kafka share."""
+        return {
+            "bootstrap.servers": ",".join(self._reachable_brokers),
+            "client.id": "streaml1",
+            **self.security.librdkafka_options(),
         }
 
     def wait_until_reachable(self, stopped: StopCheck) -> bool:

@@ -52,6 +52,7 @@ def refresh_metadata(client: KafkaConsumer | KafkaProducer, name: str, timeout: 
 
 def _cluster_metadata(client: Any) -> ClusterMetadata | None:
     """Return a private attribute of the client; None if this kafka-python does not have it."""
+    client = getattr(client, "metadata_client", client)  # of a client of confluent-kafka
     cluster = getattr(getattr(client, "_client", None), "cluster", None)
     cluster = getattr(client, "_metadata", None) if cluster is None else cluster
     return cluster if hasattr(cluster, "topic_id") else None
