@@ -37,11 +37,12 @@ def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOp
         How the source is read.
     """
     from streaml1.sources import SourceError, format_of, is_many, list_files
+    from streaml1.sources.readers.remote import is_remote
 
     if _is_given("categorical"):
         return replace(reading, categorical=[name for name in reading.categorical if name])
     name = list_files(source)[0] if is_many(source) else str(source)
-    if not Path(name).is_file() or format_of(name, reading.format) != "csv":
+    if not (is_remote(name) or Path(name).is_file()) or format_of(name, reading.format) != "csv":
         return reading
     try:
         columns = _features(name, reading)

@@ -18,6 +18,7 @@ from streaml1.sources.readers.flat_json import JsonRoles
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.many_files import ManyFiles, Part, is_many, list_files
 from streaml1.sources.readers.opening import require_readable
+from streaml1.sources.readers.remote import path_of
 from streaml1.sources.readers.signatures import split_suffix
 from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.river_datasets import RiverSet
@@ -98,7 +99,8 @@ def open_source(
     spec : str, Path or list of them
         Path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, ``.tsv``, each
         also compressed by gzip, zstd, bzip2 or xz; ``.parquet``, ``.arrow``, ``.feather``,
-        ``.avro``; or ``.rows``, written by `streaml1.training.convert`), ``-`` for standard input,
+        ``.avro``; or ``.rows``, written by `streaml1.training.convert`), a URL of a file, such as
+        ``s3://bucket/day.csv.gz`` (extra ``remote``), ``-`` for standard input,
         or a name with one of the prefixes in `SOURCES`, such as ``river:Phishing`` or
         ``kafka://host:port/topic``.
         A list of files, a directory or a pattern such as ``part-*.csv`` is read as one source; the
@@ -325,7 +327,7 @@ def csv_delimiter(name: str, options: SourceOptions) -> str:
     """Return the character between the cells of a CSV file."""
     if options.delimiter is not None:
         return delimiter_of(options.delimiter)
-    suffix, _ = split_suffix(options.format or name)
+    suffix, _ = split_suffix(options.format or path_of(name))
     return "\t" if suffix.endswith("tsv") else ","
 
 
@@ -341,10 +343,11 @@ def _file_format(name: str, format: str | None) -> _FileFormat:
         return _FileFormat(found, None)
     if format is None and is_avro(name):
         return _FileFormat(AVRO, None)
-    uncompressed, codec = split_suffix(name if format is None else f".{format}")
+    path = path_of(name)
+    uncompressed, codec = split_suffix(path if format is None else f".{format}")
     kind = FORMATS.get(uncompressed[uncompressed.rfind(".") :])
     if kind is not None:
-        return _FileFormat(kind, codec or split_suffix(name)[1])
+        return _FileFormat(kind, codec or split_suffix(path)[1])
     remedy = "use --format svmlight, vw, jsonl, csv, tsv or avro"
     if format is not None:
         raise SourceError(f"unknown format {format!r}; {remedy}")

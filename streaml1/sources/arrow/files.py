@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from streaml1.sources.arrow.tables import TableReader, require_pyarrow
 from streaml1.sources.readers.chunks import Wait
-from streaml1.sources.source import Block, Lost, Numbered, Reject, check_block_size
+from streaml1.sources.readers.remote import is_remote, open_remote
+from streaml1.sources.source import Block, Lost, Numbered, Reject, SourceError, check_block_size
 
 __all__ = ["ARROW", "PARQUET", "ArrowFile", "arrow_format", "tables_of"]
 
@@ -44,7 +46,7 @@ class ArrowFile(Numbered):
     Parameters
     ----------
     name
-        The path.
+        The path or URL.
     format
         `PARQUET` or `ARROW`.
     target, categorical, weight, require_label, ignore, text, positive
@@ -66,6 +68,8 @@ class ArrowFile(Numbered):
         try:
             with self._open() as file:
                 schema = file.schema_arrow if format == PARQUET else file.schema
+        except SourceError:
+            raise
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise Lost(f"{name} is not a valid {self._what} file: {_sentence(error)}") from None
         self._columns = list(schema.names)
@@ -79,19 +83,27 @@ class ArrowFile(Numbered):
     def _what(self) -> str:
         return "Parquet" if self._format == PARQUET else "Arrow IPC"
 
-    def _open(self) -> Any:
-        if self._format == PARQUET:
-            from pyarrow import parquet
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow
 
-            # A buffer for whole row groups would take memory by their size.
-            return parquet.ParquetFile(self.name, pre_buffer=False)
-        from pyarrow import ipc, memory_map
+        with ExitStack() as opened:
+            source: Any = self.name
+            if is_remote(self.name):
+                source = opened.enter_context(open_remote(self.name, seekable=True))
+            if self._format == PARQUET:
+                from pyarrow import parquet
 
-        return ipc.open_file(memory_map(self.name))
+                # A buffer for whole row groups would take memory by their size.
+                yield opened.enter_context(parquet.ParquetFile(source, pre_buffer=False))
+            else:
+                source = pyarrow.memory_map(source) if source is self.name else source
+                yield opened.enter_context(pyarrow.ipc.open_file(source))
 
     def _footer_digest(self) -> str:
-        size = os.path.getsize(self.name)
-        with open(self.name, "rb") as file:
+        name = self.name
+        with open_remote(name, seekable=True) if is_remote(name) else open(name, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - DIGESTED))
             return hashlib.sha256(file.read() + size.to_bytes(8, "little")).hexdigest()
 

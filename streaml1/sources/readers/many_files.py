@@ -12,6 +12,12 @@ from typing import Any, NamedTuple, Protocol
 from streaml1.core.types import SourcePosition
 from streaml1.sources.readers.chunks import Wait
 from streaml1.sources.readers.opening import require_readable
+from streaml1.sources.readers.remote import (
+    is_remote,
+    is_remote_pattern,
+    list_remote,
+    remote_size,
+)
 from streaml1.sources.source import (
     GROWING,
     SOURCES,
@@ -42,6 +48,8 @@ def is_many(spec: object) -> bool:
         return bool(spec) and all(isinstance(name, str | Path) for name in spec)
     if not isinstance(spec, str | Path) or not str(spec) or _is_registered(spec):
         return False
+    if is_remote(spec):
+        return is_remote_pattern(str(spec))
     try:
         return os.path.isdir(spec) or _is_pattern(str(spec))
     except ValueError:  # a name with a NUL
@@ -92,6 +100,8 @@ def list_files(spec: str | Path | Sequence[str | Path]) -> list[str]:
 
 def _expanded(name: str) -> list[str]:
     """Return the files that a name stands for."""
+    if is_remote(name):
+        return _remote_files(name) if is_remote_pattern(name) else [name]
     if not _is_pattern(name):
         require_readable(name, directory=True)
         return _files_in(name) if os.path.isdir(name) else [name]
@@ -107,6 +117,19 @@ def _expanded(name: str) -> list[str]:
     for match in sorted(matches, key=os.fsencode):
         files += _files_in(match) if os.path.isdir(match) else [match]
     return files
+
+
+def _remote_files(name: str) -> list[str]:
+    """Return the files of a directory, or of those that match a pattern, sorted by name."""
+    pattern = name.rpartition("/")[2]
+    files = [
+        file
+        for file in list_remote(name)
+        if pattern[:1] == "_" or pattern.endswith(".crc") or _may_be_data(file.rpartition("/")[2])
+    ]
+    if not files:
+        raise SourceError(f"no file matches {name!r}: check the pattern and the directory")
+    return sorted(files, key=os.fsencode)
 
 
 def _may_be_data(entry: str) -> bool:
@@ -432,6 +455,8 @@ def _before(position: SourcePosition) -> _Before:
 
 def _file_size(name: str) -> int:
     """Return the size of a file in bytes; 0 for a pipe."""
+    if is_remote(name):
+        return remote_size(name)
     try:
         return os.stat(name).st_size
     except OSError:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from streaml1.core import exit_codes as exits
 from streaml1.sources.readers.chunks import ReadingStopped, Wait
 from streaml1.sources.readers.decompression import decompress, identify
+from streaml1.sources.readers.remote import is_remote, open_remote, require_remote
 from streaml1.sources.readers.signatures import CODEC_OF_SUFFIX, may_be_compressed, split_suffix
 from streaml1.sources.source import SOURCES, SourceError, Unavailable
 
@@ -22,6 +23,8 @@ def require_readable(name: str, directory: bool = False) -> None:
     """Raise `SourceError` if there is no readable file, or `directory`, of this name."""
     if not name:  # as from an unset shell variable; Path("") is the current directory
         raise SourceError("the name of the source is empty: name a file, or - for standard input")
+    if is_remote(name):
+        return require_remote(name)
     path = Path(name)
     try:
         if path.is_dir() and not directory:
@@ -34,7 +37,7 @@ def require_readable(name: str, directory: bool = False) -> None:
 
 
 def open_file(name: str, wait: Wait | None = None) -> contextlib.AbstractContextManager[BinaryIO]:
-    """Return a context manager that opens a file, or standard input.
+    """Return a context manager that opens a file, a URL, or standard input.
 
     Raises
     ------
@@ -47,6 +50,9 @@ def open_file(name: str, wait: Wait | None = None) -> contextlib.AbstractContext
         if sys.stdin is None:
             raise SourceError("standard input is closed: redirect a file or a pipe to it")
         return contextlib.nullcontext(sys.stdin.buffer)
+
+    if is_remote(name):
+        return open_remote(name)
 
     def open_now(_: int) -> BinaryIO:
         return open(name, "rb")

@@ -23,6 +23,7 @@ from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.opening import decompressed, open_file
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, Parser
+from streaml1.sources.readers.remote import is_remote, remote_size
 from streaml1.sources.source import Block, Reject, SourceError, check_block_size, require_count
 from streaml1.text.parsed_rows import IntRows, NamedRows
 
@@ -59,7 +60,7 @@ class TextSource:
     Parameters
     ----------
     name
-        The path, or ``-`` for standard input.
+        The path or URL, or ``-`` for standard input.
     parser
         The parser of the format.
     codec
@@ -112,6 +113,8 @@ class TextSource:
 
     def is_empty(self) -> bool:
         """Return whether it is a file of no bytes, without a suffix of compressed files."""
+        if is_remote(self.name):
+            return self._codec is None and remote_size(self.name) == 0
         path = Path(self.name)
         return self._codec is None and path.is_file() and path.stat().st_size == 0
 
@@ -202,6 +205,8 @@ class TextSource:
         """Return whether the parser releases the interpreter lock, and has a core and work."""
         if not self._parser.compiled or self._is_stream() or cores() < 2:
             return False
+        if is_remote(self.name):
+            return True
         with contextlib.suppress(OSError):
             return Path(self.name).stat().st_size >= MIN_BACKGROUND_SIZE
         return False
