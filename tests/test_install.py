@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -79,15 +80,26 @@ def test_wheel_contents(distributions: Path) -> None:
     assert "License-Expression: BSD-3-Clause" in metadata
 
 
+CHECKOUT_ONLY = re.compile(r"\.(ci/|editorconfig$|pre-commit-config\.yaml$)")
+"""Files that only a checkout needs."""
+
+
 def test_source_archive_contents(distributions: Path) -> None:
+    """The archive has the files that git tracks, and nothing that lies around next to them."""
     [archive] = distributions.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "streaml1/py.typed"):
         assert name in names
     assert {"tests/reference.py", "tests/test_install.py", "streaml1/optim/update_rule.py"} <= names
-    unwanted = ("__pycache__", ".nbi", ".nbc", ".pyc", ".git/", ".venv", ".hypothesis")
-    assert not [name for name in names if any(pattern in name for pattern in unwanted)]
+    assert {"CITATION.cff", "SECURITY.md", "docs/index.md", "scripts/package"} <= names
+    if (ROOT / ".git").exists():
+        tracked = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT, check=True, capture_output=True, text=True,
+        ).stdout.split("\0")  # fmt: skip
+        expected = {name for name in tracked if name and not CHECKOUT_ONLY.match(name)}
+        assert names == expected | {"PKG-INFO"}
 
 
 def test_import_from_another_directory(site_directory: Path, tmp_path: Path) -> None:
