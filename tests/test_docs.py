@@ -87,11 +87,13 @@ WITHOUT_EXAMPLE = {
     "ARCHITECTURE.md": "a map of the code",
     "BENCHMARKS-avx2.md": "written by scripts/bench",
     "BENCHMARKS.md": "written by scripts/bench",
-    "PAPERS.md": "names the test or the demo of each result",
+    "PAPERS.md": "lists the pages of the papers",
     "comparison.md": "names the command of each table",
     "from-vowpal-wabbit.md": "a table of options of both programs",
     "glossary.md": "definitions",
     "internals/*": "explain the code",
+    "papers/*": "name the test or the demo of each result",
+    "papers/*": "name the test or the demo of each result",
 }
 """Pages without anything to run, and why."""
 
