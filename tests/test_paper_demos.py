@@ -120,3 +120,54 @@ def test_figure1_verdicts_follow_the_curves() -> None:
     assert bounds == [not holds for claim, holds in verdicts_last.items() if "bounds" in claim]
     missing = figure1.claims({keys[0]: synthetic_result(first, {})})
     assert sum(c.holds is None for c in missing) == 24
+
+
+@pytest.fixture
+def papers_script(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return runpy.run_path(str(FOLDER.parent.parent / "scripts" / "papers.d" / "run.py"))
+
+
+def test_papers_script_runs_every_demo(papers_script: dict[str, Any]) -> None:
+    demos = {
+        path.stem for path in FOLDER.glob("*.py") if "argument_parser(__doc__)" in path.read_text()
+    }
+    assert demos == set(papers_script["DEMOS"])
+
+
+def test_papers_script_prints_a_line_per_demo(
+    papers_script: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = {
+        "twice": "import sys; print('1 of 3 hold, 2 do not, 0 not run.', sys.argv[1:])\n"
+        "print('2 of 4 hold, 1 do not, 1 not run.')",
+        "broken": "print('1 of 3 hold, 2 do not, 0 not run.')\nraise SystemExit('no data')",
+        "silent": "",
+    }
+    for name, text in code.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    main = papers_script["main"]
+    main.__globals__.update(DIRECTORY=tmp_path, DEMOS=tuple(code))
+    out = tmp_path / "results"
+    assert main([str(out), "--quick"]) == 1
+    lines = [
+        line.rpartition("  (")[0].split(None, 1) for line in capsys.readouterr().out.split("\n")
+    ]
+    assert lines[:3] == [
+        ["twice", "3 of 7 hold, 3 do not, 1 not run"],
+        ["broken", "failed: no data"],
+        ["silent", "no verdict"],
+    ]
+    assert f"['--quick', '--out', '{out}']" in (out / "twice.txt").read_text()
+    main.__globals__.update(DEMOS=("twice",))
+    assert main([str(out)]) == 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_closing_line_says_what_a_verdict_is_about(
+    fails: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = importlib.import_module("common")
+    common.print_claims("Claims", [common.Claim("Figure 1", "is fast", "1 s", not fails)])
+    out = " ".join(capsys.readouterr().out.split())
+    assert ("It is no verdict on the method or its code" in out) == fails
+    assert f"{1 - fails} of 1 hold" in out

@@ -102,8 +102,15 @@ def print_claims(title: str, claims: Sequence[Claim]) -> None:
     verdicts = [verdict(claim.holds) for claim in claims]
     CONSOLE.print(
         f"{verdicts.count('holds')} of {len(verdicts)} hold, {verdicts.count('does not')} do not, "
-        f"{verdicts.count('not run')} not run.\n"
+        f"{verdicts.count('not run')} not run."
     )
+    if "does not" in verdicts:
+        CONSOLE.print(
+            '"Does not" means that a statement of the paper did not repeat with the data and '
+            "settings of this demo. It is no verdict on the method or its code: tests compare it "
+            "with slow implementations of the same equations."
+        )
+    CONSOLE.print()
 
 
 def save_figure(figure: Any, directory: Path, name: str) -> Path:
