@@ -641,6 +641,60 @@ def test_smidas_theorem_2() -> None:
         assert min_bound <= bound * (1 + 1e-12)
 
 
+def test_zinkevich_theorem_1() -> None:
+    X, y = unit_rows()
+    for radius, c in ((1.0, 0.3), (5.0, 3.0), (5.0, 30.0)):
+        model = streaml1.L1BallClassifier(radius=radius, lr=c, intercept_lr=0.0)
+        result = streaml1.regret(model, (X, y), first=50, tol=1e-8)
+        for point in result.points:
+            bound = bounds.gradient_regret(point.examples, 2.0 * radius, 1.0, c)
+            assert point.regret + point.error <= bound
+    assert bounds.gradient_regret(100, 2.0, 3.0) == pytest.approx(2.0 * 10.0 + 9.0 * 9.5)
+
+
+def test_bound_of_eg() -> None:
+    X, y = unit_rows()
+    n, d = X.shape
+    G = float(np.abs(X).max())
+    for factor in (0.3, 1.0, 3.0):
+        eta = factor * bounds.eg_rate(n, d, G)
+        model = streaml1.EGClassifier(
+            radius=5.0, lr=eta, schedule="constant", n_features=d, intercept_lr=0.0
+        )
+        result = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
+        assert result.regret + result.error <= bounds.eg_regret(n, 5.0, d, G, eta)
+        assert bounds.eg_regret(n, 5.0, d, G) <= bounds.eg_regret(n, 5.0, d, G, eta) * (1 + 1e-12)
+    # Two experts: the best rate against the worst gradients of size 1 loses at most this.
+    assert bounds.eg_regret(100, 1.0, 1, 1.0) == pytest.approx(math.sqrt(200.0 * math.log(2.0)))
+
+
+def test_logarithmic_bound() -> None:
+    X, y = unit_rows()
+    for l2 in (0.01, 0.1):
+        model = streaml1.PegasosClassifier(l2=l2, intercept_lr=0.0)
+        result = streaml1.regret(model, (X, y), first=50, tol=1e-8)
+        for point in result.points:
+            bound = bounds.logarithmic_regret(point.examples, l2, 1.0 + math.sqrt(l2))
+            assert point.regret + point.error <= bound
+
+
+def test_bound_of_truncated_gradient() -> None:
+    X, y = unit_rows()
+    n = len(y)
+    w2 = float(np.linalg.norm(fista(X, y, l1=1e-2, tol=1e-8).weights))
+    for eta in (0.03, 0.3, 3.0):
+        model = streaml1.TruncatedGradientClassifier(
+            gravity=1e-2, lr=eta, schedule="constant", intercept_lr=0.0
+        )
+        result = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
+        a, b = bounds.truncated_gradient_excess(n, w2, eta, 1.0)
+        assert b == 1.0 and result.regret + result.error <= n * a
+    a, b = bounds.truncated_gradient_excess(100, 2.0, 0.1, 0.0, A=2.0)
+    assert (a, b) == pytest.approx((4.0 / 20.0 / 0.9, 1.0 / 0.9))
+    with pytest.raises(ValueError, match="eta=1 is too large"):
+        bounds.truncated_gradient_excess(100, 2.0, 1.0, 0.0, A=2.0)
+
+
 def test_scd_and_sdca_bounds() -> None:
     X, y = unit_rows()
     n, d = X.shape

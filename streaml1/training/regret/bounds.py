@@ -4,10 +4,17 @@ The solvers and learners do not use them: they are for tests, demos and experime
 under the conditions in its docstring; docs/regret.md compares them with measurements. Sources:
 
 - Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting. NIPS.
+- Hazan, E., Agarwal, A. and Kale, S., 2007. Logarithmic regret algorithms for online convex
+  optimization. Machine Learning 69.
+- Kivinen, J. and Warmuth, M., 1997. Exponentiated gradient versus gradient descent for linear
+  predictors. Information and Computation 132.
+- Langford, J., Li, L. and Zhang, T., 2009. Sparse online learning via truncated gradient. JMLR 10.
 - Shalev-Shwartz, S. and Tewari, A., 2009. Stochastic methods for l1 regularized loss minimization.
   ICML.
 - Shalev-Shwartz, S. and Zhang, T., 2013. Stochastic dual coordinate ascent methods for regularized
   loss minimization. The talk "Optimization and Big Data", Edinburgh.
+- Zinkevich, M., 2003. Online convex programming and generalized infinitesimal gradient ascent.
+  ICML.
 """
 
 from __future__ import annotations
@@ -15,15 +22,132 @@ from __future__ import annotations
 import math
 
 __all__ = [
+    "eg_rate",
+    "eg_regret",
     "fobos_excess",
     "fobos_regret",
+    "gradient_regret",
+    "logarithmic_regret",
     "scd_excess",
     "sdca_dual",
     "sdca_gap",
     "sdca_steps",
     "smidas_rate",
     "smidas_regret",
+    "truncated_gradient_excess",
 ]
+
+
+def gradient_regret(T: int, D: float, G: float, c: float = 1.0) -> float:
+    r"""Return the regret bound of projected gradient steps, Zinkevich's Theorem 1.
+
+    It is $D^2 \sqrt T / 2c + c G^2 (\sqrt T - 1/2)$; the paper has c = 1. It holds for
+    `L1BallClassifier` without an intercept.
+
+    Parameters
+    ----------
+    T
+        Steps, with the learning rate $\eta_t = c / \sqrt t$.
+    D
+        Diameter of the set that is projected on (2 radius for an l1 ball), or another upper bound
+        on $|w_t - w^*|_2$.
+    G
+        Upper bound on the l2 norm of a subgradient.
+    c
+        Factor of the learning rate: `lr` of the schedule "invsqrt".
+
+    Examples
+    --------
+    >>> gradient_regret(10_000, D=2.0, G=1.0, c=2.0)
+    299.0
+    """
+    return D * D * math.sqrt(T) / (2.0 * c) + c * G * G * (math.sqrt(T) - 0.5)
+
+
+def logarithmic_regret(T: int, l2: float, G: float) -> float:
+    r"""Return the regret bound for strongly convex losses, Theorem 1 of Hazan et al.
+
+    It is $G^2 (1 + \log T) / 2 \lambda$ for steps $1 / (\lambda t)$ along subgradients of the loss
+    with its penalty $\lambda |w|^2 / 2$, as `PegasosClassifier` makes them without an intercept.
+
+    Parameters
+    ----------
+    T
+        Steps.
+    l2
+        Strength of the penalty, $\lambda$.
+    G
+        Upper bound on the l2 norm of those subgradients: $1 + \sqrt\lambda$ for the hinge, rows no
+        longer than 1 and weights in Pegasos's ball.
+    """
+    return G * G * (1.0 + math.log(T)) / (2.0 * l2)
+
+
+def eg_rate(T: int, d: int, G: float) -> float:
+    r"""Return the constant learning rate that minimises `eg_regret`.
+
+    It is $\sqrt{2 \log(2d) / T} / G$. Parameters are those of `eg_regret`.
+    """
+    return math.sqrt(2.0 * math.log(2.0 * d) / T) / G
+
+
+def eg_regret(T: int, radius: float, d: int, G: float, eta: float | None = None) -> float:
+    r"""Return the regret bound of EG+- for losses of bounded slope.
+
+    It is $U (\log(2d) / \eta + \eta T G^2 / 2)$. The first term is the relative entropy of Kivinen
+    & Warmuth's proofs, which is at most $\log 2d$ from equal weights; the second is Hoeffding's
+    inequality in each step. At the best learning rate the sum is $U G \sqrt{2 T \log 2d}$.
+
+    Parameters
+    ----------
+    T
+        Steps, all with the learning rate eta.
+    radius, d
+        U and the number of features: `radius` and `n_features` of `EGClassifier`.
+    G
+        Upper bound on the absolute values of a gradient.
+    eta
+        The constant learning rate; None: the best.
+
+    Examples
+    --------
+    >>> round(eg_regret(10_000, radius=10.0, d=1000, G=1.0), 1)
+    3898.9
+    """
+    eta = eg_rate(T, d, G) if eta is None else eta
+    return radius * (math.log(2.0 * d) / eta + 0.5 * eta * T * G * G)
+
+
+def truncated_gradient_excess(
+    T: int, w2: float, eta: float, B: float, A: float = 0.0
+) -> tuple[float, float]:
+    r"""Return the bound of truncated gradient, the theorem of sparse online regret, as (a, b).
+
+    The mean of the loss and of gravity times $|w_t|_1$ is at most a + b times that of any fixed w*,
+    without a threshold. Here $a = (\eta B / 2 + |w^*|_2^2 / 2 \eta T) / q$, $b = 1 / q$, and
+    $q = 1 - \eta A / 2$ must be positive. If A is 0, T a bounds the regret.
+
+    Parameters
+    ----------
+    T
+        Steps, all with the learning rate eta.
+    w2
+        $|w^*|_2$.
+    eta
+        The constant learning rate.
+    B, A
+        $|g|^2 \le A f(w) + B$ for all subgradients g of a loss f. A is 0 for losses of bounded
+        slope.
+
+    Raises
+    ------
+    ValueError
+        If eta is too large for q to be positive.
+    """
+    q = 1.0 - 0.5 * eta * A
+    if q <= 0.0:
+        raise ValueError(f"eta={eta:g} is too large for a bound: q must be > 0, got {q:.3g}")
+    return (0.5 * eta * B + w2 * w2 / (2.0 * eta * T)) / q, 1.0 / q
 
 
 def fobos_regret(T: int, D: float, G: float, c: float) -> float:
