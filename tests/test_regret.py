@@ -26,6 +26,7 @@ from streaml1.features.ngrams import NGrams
 from streaml1.features.vocabulary.crossed_name import JOINT, display_order
 from streaml1.solvers import fista, scd, sdca
 from streaml1.training.regret import Point, Regret, RegretError, RegretObserver, bounds
+from streaml1.training.regret.iterates import random_iterate
 from streaml1.training.regret.observer import marks
 
 N, D = 36, 3
@@ -693,6 +694,53 @@ def test_bound_of_truncated_gradient() -> None:
     assert (a, b) == pytest.approx((4.0 / 20.0 / 0.9, 1.0 / 0.9))
     with pytest.raises(ValueError, match="eta=1 is too large"):
         bounds.truncated_gradient_excess(100, 2.0, 1.0, 0.0, A=2.0)
+
+
+@pytest.mark.parametrize("name", ["SMIDAS", "l1 ball", "EG"])
+def test_random_iterate(name: str) -> None:
+    """Its mean objective is within the regret bound over T of the optimum."""
+    X, y = unit_rows()
+    n, d = X.shape
+    l1, radius = (1e-3, 0.0) if name == "SMIDAS" else (0.0, 5.0)
+    constraint = {"l1": l1} if l1 else {"penalty": "ball", "radius": radius}
+    best = fista(X, y, tol=1e-8, **constraint)
+    options = {"schedule": "constant", "intercept_lr": 0.0}
+    if name == "SMIDAS":
+        w1, p = float(np.abs(best.weights).sum()), 2.0 * math.log(d)
+        eta = bounds.smidas_rate(n, w1, p, d)
+        model: Any = streaml1.SMIDASClassifier(l1=l1, lr=eta, n_features=d, **options)
+        bound = bounds.smidas_regret(n, w1, p, d)
+    elif name == "EG":
+        G = float(np.abs(X).max())
+        eta = bounds.eg_rate(n, d, G)
+        model = streaml1.EGClassifier(radius=radius, lr=eta, n_features=d, **options)
+        bound = bounds.eg_regret(n, radius, d, G)
+    else:
+        model = streaml1.L1BallClassifier(radius=radius, lr=radius, intercept_lr=0.0)
+        bound = bounds.gradient_regret(n, 2.0 * radius, 1.0, radius)
+    excesses, steps = [], []
+    for seed in range(10):
+        drawn = np.random.default_rng(seed).integers(n, size=n)  # independent examples
+        learner = model.clone()
+        frozen, n_learnt = random_iterate(learner, X[drawn], y[drawn], seed)
+        w = np.zeros(d)
+        w[list(frozen.weights)] = list(frozen.weights.values())
+        objective = np.logaddexp(0.0, np.where(y, -1.0, 1.0) * (X @ w)).mean()
+        excesses.append(objective + l1 * np.abs(w).sum() - best.objective)
+        steps.append(n_learnt)
+        before, whole = model.clone(), model.clone()
+        before.learn_many(X[drawn[:n_learnt]], y[drawn[:n_learnt]])
+        whole.learn_many(X[drawn], y[drawn])
+        assert frozen.weights == before.weights and learner.weights == whole.weights
+    assert 0.0 <= np.mean(excesses) <= bound / n
+    assert len(set(steps)) > 5 and max(steps) < n
+
+
+def test_random_iterate_of_no_rows_is_rejected() -> None:
+    model = streaml1.EGClassifier()
+    for X, y in (([], []), ([{"a": 1.0}], [True, False])):
+        with pytest.raises(ValueError, match="a label for each of at least one row"):
+            random_iterate(model, X, y)
 
 
 def test_scd_and_sdca_bounds() -> None:
