@@ -93,7 +93,6 @@ WITHOUT_EXAMPLE = {
     "glossary.md": "definitions",
     "internals/*": "explain the code",
     "papers/*": "name the test or the demo of each result",
-    "papers/*": "name the test or the demo of each result",
 }
 """Pages without anything to run, and why."""
 

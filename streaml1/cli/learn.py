@@ -185,7 +185,7 @@ def learn(
     first = None if load is None else cache(partial(loaded, load, options["kafka"]))
     if is_sharded(options):
         learn_in_shards(
-            source, lambda: _learner(source, None, model, task, given, None, 1,
+            source, lambda: _learner(source, None, model, task, given, None, 1, "log",
                                      _resumed(None, load, first)), given,
             load=load, checkpoint=checkpoint, save=save, report=report, top=top, options=options,
         )  # fmt: skip
