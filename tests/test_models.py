@@ -843,7 +843,7 @@ def test_frozen_model_pickles_only_nonzero_weights() -> None:
     model = ElasticNetClassifier(l1=0.5, lr=0.5, schedule="constant")
     model.learn_many([{f"n{j}": 1.0 for j in range(k, k + 20)} for k in range(2000)], [True] * 2000)
     frozen = model.freeze()
-    assert len(pickle.dumps(frozen)) < 1000 + 40 * (model.n_nonzero + 1)
+    assert len(pickle.dumps(frozen)) < 1100 + 40 * model.n_nonzero
 
 
 def test_frozen_model_is_thread_safe() -> None:

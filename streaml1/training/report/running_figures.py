@@ -134,6 +134,7 @@ class RunningFigures:
 
         Examples
         --------
+        >>> from streaml1.training.report import Report
         >>> report = Report("logistic")
         >>> report.add([0.5, 0.8], [True, True])
         >>> round(report.cumulative_loss, 4)
@@ -184,6 +185,7 @@ class RunningFigures:
 
         Examples
         --------
+        >>> from streaml1.training.report import Report
         >>> report = Report("logistic")
         >>> report.add([0.25] * 4 + [0.75] * 4, [1, 0, 0, 0, 1, 1, 1, 0])
         >>> [(b.examples, b.mean_prediction, b.rate) for b in report.reliability()]
