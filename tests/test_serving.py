@@ -30,6 +30,7 @@ from streaml1.serving.bodies import RequestError, examples_of, flatten
 from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.model_source import open_source
 from streaml1.serving.service import Limits, Request, Response
+from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from tests.broker import Broker
 from tests.topics import records_of
 
@@ -97,6 +98,51 @@ def test_predictions_equal_those_of_the_frozen_model(tmp_path: Path) -> None:
         assert [json.loads(line)["p"] for line in response.body.splitlines()] == expected
     x = post(service, "/predict", {"x": EXAMPLES[0]})
     assert json.loads(x.body)["p"] == expected[0]
+
+
+def wait_for_kernels(service: Service) -> None:
+    loading = service._line_kernels._loading
+    assert loading is not None, "the first body of many lines loads the kernels"
+    loading.join(120)
+
+
+@pytest.mark.parametrize("kind", ["text/vw", "application/x-ndjson", "text/svmlight"])
+@pytest.mark.parametrize("task", [streaml1.ElasticNetClassifier, streaml1.ElasticNetRegressor])
+def test_kernels_answer_bodies_of_many_lines_with_the_same_bits(
+    tmp_path: Path, kind: str, task: Any
+) -> None:
+    model, rng = task(lr=0.1), random.Random(3)
+    is_numbered = kind == "text/svmlight"
+    names: list[Any] = list(range(9)) if is_numbered else [f"f{k}" for k in range(9)]
+    rows = [{k: rng.random() for k in sorted(rng.sample(names, 5))} for _ in range(40)]
+    for row in rows:
+        model.learn_one(row, rng.random() < 0.5)
+    lines = {
+        "text/vw": [" ".join(["|", *(f"{k}:{v}" for k, v in row.items())]) for row in rows],
+        "application/x-ndjson": [json.dumps(row) for row in rows],
+        "text/svmlight": [" ".join(f"{k}:{row[k]}" for k in sorted(row)) for row in rows],
+    }[kind]
+    body = "\n".join(lines).encode()
+    service = service_of(tmp_path, model)
+    by_python = post(service, "/predict", body, kind)
+    wait_for_kernels(service)
+    parse, used = service._line_kernels.parse, []
+    service._line_kernels.parse = lambda *a: used.append(parse(*a)) or used[-1]  # type: ignore[method-assign]
+    by_kernel = post(service, "/predict", body, kind)
+    assert by_kernel == by_python and by_kernel.status == 200
+    frozen = model.freeze()
+    number = "p" if task is streaml1.ElasticNetClassifier else "value"
+    expected = [
+        frozen.predict_proba_one(row)[True] if number == "p" else frozen.predict_one(row)
+        for row in rows
+    ]
+    assert [json.loads(line)[number] for line in by_kernel.body.splitlines()] == expected
+    assert used[0] is not None, "a kernel parsed it"
+    explained = post(service, "/predict?explain=2", body, kind)
+    assert [json.loads(line)[number] for line in explained.body.splitlines()] == expected
+    broken = post(service, "/predict", b"\n".join([body, b"{", b"|:"]), kind)
+    assert broken.status == 400 and b"line 41" in broken.body
+    assert post(service, "/predict", b"[\n" + b"{},\n" * 9 + b"]", kind).status == 400
 
 
 def test_text_formats(tmp_path: Path) -> None:
@@ -211,7 +257,7 @@ def test_metrics(tmp_path: Path) -> None:
         ("/predict", b"{}", "image/png", 415, "content type"),
         ("/predict?model=x", b"{}", "application/json", 404, "no model 'x'"),
         ("/predict", b"[" * 500, "application/json", 400, "JSON"),
-        ("/predict", b'{"a":' * 40 + b"1" + b"}" * 40, "application/json", 400, "32 deep"),
+        ("/predict", b'{"a":' * 80 + b"1" + b"}" * 80, "application/json", 400, "64 levels"),
         ("/predict", b"[{},{},{},{},{},{}]", "application/json", 413, "limit of 5"),
         ("/predict", b" " * 2000, "application/json", 413, "1,000 bytes"),
         ("/predict", b"1 nonsense", "text/vw", 400, "line 1"),
@@ -240,37 +286,24 @@ json_values = st.recursive(
 )
 
 
-def reference_flatten(value: Any) -> dict[str, Any]:
-    """Return the features of an object, defined by its leaves."""
-    leaves: list[tuple[str, Any]] = []
-
-    def visit(path: str, item: Any) -> None:
-        if isinstance(item, dict):
-            for name, inner in item.items():
-                visit(f"{path}.{name}" if path is not None else name, inner)
-        elif isinstance(item, list):
-            for k, inner in enumerate(item):
-                if isinstance(inner, str):
-                    leaves.append((f"{path}={inner}", 1))
-                else:
-                    visit(f"{path}[{k}]", inner)
-        else:
-            leaves.append((path, item))
-
-    for name, item in value.items():
-        visit(name, item)
-    x: dict[str, Any] = {}
-    for path, leaf in leaves:
-        numbers = isinstance(leaf, int | float) and isinstance(x.get(path), int | float)
-        x[path] = leaf + x[path] if numbers else leaf
-    return x
-
-
 @given(st.dictionaries(st.text(max_size=4), json_values, max_size=5))
-def test_nested_objects_are_flattened(value: dict[str, Any]) -> None:
+def test_features_are_named_as_those_of_json_lines(value: dict[str, Any]) -> None:
+    """A served model knows the names that it has learnt from a file."""
     if value.keys() == {"x"}:
         return
-    assert repr(flatten(value)) == repr(reference_flatten(value))
+    line = json.dumps({"the label": 1, **value})
+    try:
+        expected: Any = parse_flat(line, JsonRoles("the label"))[0]  # type: ignore[index]
+    except ValueError:
+        expected = None
+    try:
+        found = {name: v for name, v in flatten(value).items() if v is not None}
+    except RequestError:
+        found = None
+    if expected is None:  # what no file may hold, a prediction may reject as a value
+        assert found is None or {dict, list}.isdisjoint(map(type, value.values()))
+    else:
+        assert found == expected
 
 
 @given(st.binary(max_size=60), st.sampled_from(["", "text/vw", "text/svmlight"]))

@@ -209,7 +209,9 @@ def bench_versions(folder: Path) -> None:
         "Answers while the model is replaced",
         *("publications", "requests", "versions seen", "answers of another version"),
     )
-    table.add_row(f"{VERSIONS}", f"{sum(counts):,}", f"{len(seen)} of {len(expected)}", wrong[0])
+    table.add_row(
+        f"{VERSIONS}", f"{sum(counts):,}", f"{len(seen)} of {len(expected)}", str(wrong[0])
+    )
     CONSOLE.print(table)
 
 

@@ -7,10 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-__all__ = ["FORMATS", "Body", "RequestError", "examples_of", "flatten", "json_of"]
-
-MAX_DEPTH = 32
-"""Objects and arrays within each other."""
+__all__ = ["FORMATS", "Body", "RequestError", "examples_of", "flatten", "json_of", "kind_of"]
 
 Features = Mapping[Hashable, Any]
 
@@ -58,60 +55,33 @@ def json_of(body: bytes) -> Any:
 def flatten(value: Any) -> dict[Hashable, Any]:
     """Return the features of a JSON object.
 
-    Strings are categories, numbers and booleans values, null is absent. The member ``os`` of the
-    object ``user`` is ``user.os``; a string in the array ``tags`` is the category ``tags=string``,
-    the first number of the array ``v`` is ``v[0]``.
+    Names are those of flat JSON lines (see `streaml1.sources.readers.flat_json`), so that a model
+    learnt from a file knows them. Strings are categories, numbers and booleans values, null is
+    absent.
 
     Raises
     ------
     RequestError
-        If it is not an object, or objects are nested too deeply.
+        If it is not an object, or not one of features.
 
     Examples
     --------
     >>> flatten({"age": 31, "user": {"os": "mac"}, "tags": ["a", "b"], "v": [2, 0.5]})
-    {'age': 31, 'user.os': 'mac', 'tags=a': 1, 'tags=b': 1, 'v[0]': 2, 'v[1]': 0.5}
+    {'age': 31, 'user.os': 'mac', 'tags=a': 1.0, 'tags=b': 1.0, 'v.0': 2, 'v.1': 0.5}
     """
     if not isinstance(value, dict):
         raise RequestError(400, f"an example is an object of features, not {_kind(value)}")
     members: dict[Hashable, Any] = value
-    if value.keys() == {"x"} and isinstance(value["x"], dict):
+    if isinstance(value.get("x"), dict):  # as in files: a label and an id may be beside it
         members = value["x"]
-    if not {dict, list}.isdisjoint(map(type, members.values())):
-        x: dict[Hashable, Any] = {}
-        _add_members(x, "", members, 1)
-        return x
-    return members
+    if {dict, list}.isdisjoint(map(type, members.values())):
+        return members
+    from streaml1.sources.readers.flat_json import flatten_members
 
-
-def _add_members(
-    x: dict[Hashable, Any], prefix: str, members: dict[Hashable, Any], depth: int
-) -> None:
-    for name, item in members.items():
-        _add(x, f"{prefix}{name}", item, depth)
-
-
-def _add(x: dict[Hashable, Any], path: str, item: Any, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise RequestError(400, f"objects and arrays are nested more than {MAX_DEPTH} deep")
-    if isinstance(item, dict):
-        _add_members(x, f"{path}.", item, depth + 1)
-    elif isinstance(item, list):
-        for k, element in enumerate(item):
-            if isinstance(element, str):
-                _put(x, f"{path}={element}", 1)
-            else:
-                _add(x, f"{path}[{k}]", element, depth + 1)
-    else:
-        _put(x, path, item)
-
-
-def _put(x: dict[Hashable, Any], name: str, value: Any) -> None:
-    """Set a feature; numbers of one name count with their sum."""
-    before = x.get(name)
-    if isinstance(before, int | float) and isinstance(value, int | float):
-        value += before
-    x[name] = value
+    try:
+        return flatten_members(members)
+    except ValueError as error:
+        raise RequestError(400, str(error)) from None
 
 
 def _kind(value: Any) -> str:
@@ -182,6 +152,13 @@ FORMATS: dict[str, Reader] = {
 """Readers by content type."""
 
 
+def kind_of(content_type: str) -> str:
+    """Return the content type of a body without its parameters; JSON if there is none."""
+    kind = content_type.partition(";")[0].strip().lower() or "application/json"
+    is_default = kind in ("application/x-www-form-urlencoded", "text/plain")  # what clients send
+    return "application/json" if is_default else kind
+
+
 def examples_of(body: bytes, content_type: str, texts: Sequence[str] = ()) -> Body:
     """Return the examples of a body; without a content type it is JSON.
 
@@ -197,9 +174,7 @@ def examples_of(body: bytes, content_type: str, texts: Sequence[str] = ()) -> Bo
     RequestError
         If the content type is unknown, or the body is invalid.
     """
-    kind = content_type.partition(";")[0].strip().lower() or "application/json"
-    if kind in ("application/x-www-form-urlencoded", "text/plain"):  # what clients send by default
-        kind = "application/json"
+    kind = kind_of(content_type)
     if kind not in FORMATS:
         raise RequestError(415, f"the content type must be one of {', '.join(FORMATS)}, got {kind}")
     found = FORMATS[kind](body, texts)

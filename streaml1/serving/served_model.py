@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from streaml1.core.rows import BadExample
 from streaml1.models.frozen import Frozen, FrozenClasses
 from streaml1.optim.tasks import REGRESSION
 from streaml1.serving.model_source import LoadedModel
@@ -101,6 +102,34 @@ class ServedModel:
         best = max(p, key=p.__getitem__, default=None)
         pairs = [[to_json_label(class_text(y)), v] for y, v in p.items()]
         return {"label": to_json_label(class_text(best)), "p": pairs}
+
+    @property
+    def number(self) -> str | None:
+        """Name of the number that an answer is; None if it is more than one number."""
+        if isinstance(self.frozen, FrozenClasses):
+            return None
+        return "value" if self.loss in REGRESSION else "p"
+
+    def predict_many(self, rows: Any) -> list[float]:
+        """Return the `number` of each row, the same as that of `predict`.
+
+        Raises
+        ------
+        BadExample
+            If a value is invalid. `row` is the first such row.
+        """
+        if isinstance(rows, list):
+            return [self._number_of(row, x) for row, x in enumerate(rows)]
+        if self.loss in REGRESSION:
+            return self.frozen.predict_many(rows).tolist()  # type: ignore[no-any-return]
+        return self.frozen.predict_proba_many(rows)[:, 1].tolist()  # type: ignore[no-any-return]
+
+    def _number_of(self, row: int, x: Features) -> float:
+        try:
+            number: float = next(iter(self.predict(x).values()))
+        except BadExample as error:
+            raise BadExample(error.reason, row) from None
+        return number
 
     @property
     def predicts_probability(self) -> bool:

@@ -12,8 +12,9 @@ from urllib.parse import parse_qsl
 import orjson
 
 from streaml1.core.rows import BadExample
-from streaml1.serving.bodies import Body, RequestError, examples_of, flatten, json_of
+from streaml1.serving.bodies import Body, RequestError, examples_of, flatten, json_of, kind_of
 from streaml1.serving.example_log import ExampleLog
+from streaml1.serving.line_kernels import LineKernels
 from streaml1.serving.metrics import ServiceMetrics
 from streaml1.serving.model_store import ModelStore
 from streaml1.serving.openapi import description
@@ -103,6 +104,7 @@ class Service:
         self.is_draining = False
         self._max_age = max_age
         self._log = log
+        self._line_kernels = LineKernels()
         self._routes: dict[str, dict[str, Handler]] = {
             "/predict": {"POST": self._predict},
             "/rank": {"POST": self._rank},
@@ -173,9 +175,42 @@ class Service:
 
     def _predict(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
-        body = examples_of(request.body, request.headers.get("content-type", ""), model.texts)
+        body = self._examples(model, request)
         self._require_few(len(body.examples))
-        return self._response(model, body, self._answers(model, body, options))
+        if body.form == "one" or "explain" in options or model.number is None:
+            return self._response(model, body, self._answers(model, body, options))
+        return self._response_of_numbers(model, body, model.number)
+
+    def _examples(self, model: ServedModel, request: Request) -> Body:
+        content_type = request.headers.get("content-type", "")
+        if model.number is not None:
+            rows = self._line_kernels.parse(
+                request.body, kind_of(content_type), model.texts, model.predict_many
+            )
+            if rows is not None:
+                return Body(rows, "lines")
+        return examples_of(request.body, content_type, model.texts)
+
+    def _response_of_numbers(self, model: ServedModel, body: Body, number: str) -> Response:
+        """Return the response to many examples, each of which is answered by one number."""
+        try:
+            found = model.predict_many(body.examples)
+        except BadExample as error:
+            raise RequestError(400, f"example {error.row}: {error.reason}") from None
+        self.metrics.examples += len(found)
+        histogram = self.metrics.predictions_of(model)
+        if histogram is not None:
+            for p in found:
+                histogram.add(p)
+        headers = (("X-Model-Version", model.version),)
+        head = orjson.dumps({"model": model.name, "version": model.version})[:-1]
+        numbers = orjson.dumps(found)[1:-1].split(b",")
+        if body.form == "lines":
+            start = b'%s,"%s":' % (head, number.encode())
+            return Response(200, start + (b"}\n" + start).join(numbers) + b"}\n", NDJSON, headers)
+        start = b'{"%s":' % number.encode()
+        answers = start + (b"}," + start).join(numbers) + b"}"
+        return Response(200, b'%s,"predictions":[%s]}' % (head, answers), JSON, headers)
 
     def _answers(self, model: ServedModel, body: Body, options: dict[str, str]) -> list[Answer]:
         answers = []

@@ -45,7 +45,7 @@ from streaml1.sources.readers.positive_label import is_positive, positive_labels
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, WEIGHT
 
-__all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "parse_flat"]
+__all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "flatten_members", "parse_flat"]
 
 MAX_DEPTH = 64
 """Objects and arrays inside each other; deeper ones are rejected."""
@@ -442,6 +442,25 @@ class _Flattened:
                 f"the name {shown(name)} occurs twice, once as a path: rename or ignore one of them"
             )
         self.x[name] = value
+
+
+def flatten_members(members: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the features of an object that JSON holds, no member of which has a role.
+
+    Raises
+    ------
+    ValueError
+        If a value is no feature, two members have the same path, or they are nested too deeply.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.flat_json import flatten_members
+    >>> flatten_members({"user": {"os": "mac"}, "tags": ["a"], "v": [2, 0.5]})
+    {'user.os': 'mac', 'tags=a': 1.0, 'v.0': 2, 'v.1': 0.5}
+    """
+    flattened = _Flattened((), (), set())
+    flattened.add_object(members, "", 0, False)
+    return flattened.x
 
 
 def _is_finite(value: Any) -> bool:

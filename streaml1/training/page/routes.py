@@ -117,11 +117,12 @@ def _features(body: bytes) -> Example:
         x = x["x"]
     if not isinstance(x, dict):
         raise ValueError('the example must be a JSON object such as {"site": "news", "age": 31}')
-    nested = next((name for name, value in x.items() if isinstance(value, dict | list)), None)
-    if nested is not None:
-        raise ValueError(f"{nested} must be a number, a text, true, false or null")
-    # In svmlight files names are integers.
-    return x
+    if any(isinstance(value, dict | list) for value in x.values()):
+        from streaml1.sources.readers.flat_json import flatten_members
+
+        return flatten_members(x)
+    example: Example = x  # in svmlight files names are integers
+    return example
 
 
 def _stream(content: PageContent) -> Generator[bytes, None, None]:

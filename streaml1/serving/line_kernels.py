@@ -1,0 +1,102 @@
+"""Bodies of many lines, parsed by the kernels of files.
+
+A process that has just started predicts without numba, which takes a second to load. So the
+kernels are loaded in the background when the first such body arrives; until then lines are parsed
+in Python.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streaml1.sources.source import SourceError
+
+__all__ = ["LineKernels"]
+
+MIN_LINES = 8
+"""Bodies of fewer lines are parsed as fast in Python."""
+
+KINDS = {
+    "application/x-ndjson": "jsonl",
+    "application/jsonl": "jsonl",
+    "text/vw": "vw",
+    "text/svmlight": "svmlight",
+}
+"""Formats of lines by content type."""
+
+
+class LineKernels:
+    """Parsers of lines, once they are loaded."""
+
+    def __init__(self) -> None:
+        self._parsers: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._loading: threading.Thread | None = None
+        self._is_loaded = False
+        self._lock = threading.Lock()  # a parser serves one thread at a time
+
+    def parse(
+        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Any]
+    ) -> Any:
+        """Return the examples of a body, or None if Python must parse it.
+
+        Parameters
+        ----------
+        body, kind
+            The body and its content type.
+        texts
+            Names that the model reads as raw text.
+        predict
+            Predicts the examples; called in the background to load its kernels.
+
+        Returns
+        -------
+        The rows as `predict_many` accepts them. None without kernels, or for a body that has few
+        lines or an invalid one.
+        """
+        if kind not in KINDS or body.count(b"\n") < MIN_LINES:
+            return None
+        if self._is_loaded:
+            return self._parse(body, KINDS[kind], texts)
+        with self._lock:
+            if self._loading is None:
+                load = (body, KINDS[kind], texts, predict)
+                self._loading = threading.Thread(
+                    target=self._load, args=load, name="streaml1-kernels", daemon=True
+                )
+                self._loading.start()
+        return None
+
+    def _load(
+        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Any]
+    ) -> None:
+        from streaml1.core.jit import COMPILED
+
+        if not COMPILED:
+            return
+        rows = self._parse(body, kind, texts)
+        if rows is not None:
+            predict(rows)
+        self._is_loaded = True
+
+    def _parse(self, body: bytes, kind: str, texts: Sequence[str]) -> Any:
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            key = (kind, tuple(texts))
+            parser = self._parsers.get(key)
+            if parser is None:
+                parser = self._parsers[key] = _new_parser(kind, key[1])
+            parsed = parser.read(body)
+        except SourceError:  # such as one array: Python says what is wrong
+            return None
+        finally:
+            self._lock.release()
+        return None if parsed.faults or not len(parsed.x) else parsed.x
+
+
+def _new_parser(kind: str, texts: tuple[str, ...]) -> Any:
+    from streaml1.sources.readers.formats import line_parser
+
+    return line_parser(kind, require_label=False, texts=texts)
