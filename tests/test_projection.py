@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
-from streaml1.solvers.projection import SAMPLE, project_l1_ball, project_simplex
+from streaml1.solvers.projection import project_l1_ball, project_simplex
+from streaml1.solvers.projection_kernels import SAMPLE
 from tests import reference_solvers as reference
 
 METHODS = ("sort", "linear")
