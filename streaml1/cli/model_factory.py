@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaml1.cli.program import CommandError
-from streaml1.models.parameters import AUTO, parameters_of
+from streaml1.models.parameter_checks import AUTO
+from streaml1.models.parameters import parameters_of
 from streaml1.models.registry import LEARNERS
 from streaml1.optim.tasks import PARAMETERS, REGRESSION
 

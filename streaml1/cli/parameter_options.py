@@ -8,13 +8,9 @@ import click
 
 from streaml1.cli.options import Decorator, split_names, together
 from streaml1.models.hyperparameters import ClassifierParameters, RegressorParameters
+from streaml1.models.parameter_checks import AUTO, Boolean, Choice, Integer, Number
 from streaml1.models.parameters import (
-    AUTO,
     SHARED_ORDER,
-    Boolean,
-    Choice,
-    Integer,
-    Number,
     Parameter,
     Parameterized,
     parameters_of,

@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from streaml1.cli.program import cli
-from streaml1.models.parameters import AUTO, Rate, parameters_of
+from streaml1.models.parameter_checks import AUTO, Rate
+from streaml1.models.parameters import parameters_of
 from streaml1.models.registry import LEARNERS
 
 __all__ = ["warm"]

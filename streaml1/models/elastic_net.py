@@ -8,7 +8,7 @@ from typing import Any
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
 from streaml1.models.comparator import ComparatorSpec, elastic_net_weights
 from streaml1.models.hyperparameters import ElasticNetParameters
-from streaml1.models.parameters import AUTO
+from streaml1.models.parameter_checks import AUTO
 from streaml1.optim.averaged_elastic_net import AveragedElasticNet
 from streaml1.optim.elastic_net import ElasticNet
 from streaml1.optim.elastic_net_stamps import ElasticNetStamps

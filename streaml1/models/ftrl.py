@@ -8,7 +8,7 @@ from typing import Any
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
 from streaml1.models.comparator import ComparatorSpec, elastic_net_weights
 from streaml1.models.hyperparameters import FTRLParameters
-from streaml1.models.parameters import AUTO
+from streaml1.models.parameter_checks import AUTO
 from streaml1.optim.ftrl import FTRL
 from streaml1.optim.scaled_ftrl import ScaledFTRL
 

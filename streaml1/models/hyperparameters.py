@@ -11,9 +11,8 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from streaml1.models.parameters import (
+from streaml1.models.parameter_checks import (
     AUTO,
-    SCHEDULES,
     Choice,
     Deferred,
     FeatureName,
@@ -22,12 +21,10 @@ from streaml1.models.parameters import (
     Number,
     NumberOrAuto,
     OptionalBoolean,
-    Parameterized,
     Rate,
-    Scheduler,
     boolean,
-    parameter,
 )
+from streaml1.models.parameters import SCHEDULES, Parameterized, Scheduler, parameter
 from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 
 __all__ = [

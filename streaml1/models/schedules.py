@@ -9,7 +9,7 @@ import numpy as np
 
 from streaml1.core.rows import constant_column
 from streaml1.core.types import Floats
-from streaml1.models.parameters import AUTO, MAX_RATE
+from streaml1.models.parameter_checks import AUTO, MAX_RATE
 
 __all__ = ["rate", "rates"]
 

@@ -23,7 +23,7 @@ from streaml1.features.matrices import as_csr
 from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.output_buffer import predict_output_rows
-from streaml1.models.parameters import Integer
+from streaml1.models.parameter_checks import Integer
 from streaml1.models.softmax import SoftmaxClassifier
 
 __all__ = ["StreamClassifier", "StreamRegressor"]

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from streaml1.core.jit import kernel
 from streaml1.core.types import Hashes
-from streaml1.models.parameters import Integer
+from streaml1.models.parameter_checks import Integer
 from streaml1.optim.losses import CODES
 from streaml1.solvers.data import (
     Data,

@@ -13,7 +13,7 @@ from streaml1.core.rows import Rows, shown
 from streaml1.core.types import Floats
 from streaml1.features.batch import batch_of, checked, is_matrix
 from streaml1.features.labels import binaries, column_of, equals_itself, values
-from streaml1.models.parameters import Integer, Number, boolean
+from streaml1.models.parameter_checks import Integer, Number, boolean
 from streaml1.optim.tasks import REGRESSION
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streaml1.core.types import Floats
-from streaml1.models.parameters import boolean
+from streaml1.models.parameter_checks import boolean
 from streaml1.solvers.data import (
     Data,
     MatrixLike,

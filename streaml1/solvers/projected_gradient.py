@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streaml1.core.rows import shown
-from streaml1.models.parameters import Number, boolean
+from streaml1.models.parameter_checks import Number, boolean
 from streaml1.solvers.data import (
     Data,
     MatrixLike,

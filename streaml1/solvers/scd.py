@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streaml1.core.types import Floats, Hashes
-from streaml1.models.parameters import Integer, boolean
+from streaml1.models.parameter_checks import Integer, boolean
 from streaml1.solvers.active_set_newton import MAX_GAP_RATIO, SLOPE_SHARE, SupportMonitor
 from streaml1.solvers.coordinate_kernels import (
     EpochResult,

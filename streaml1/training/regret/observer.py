@@ -20,7 +20,7 @@ from streaml1.features.interactions import (
     crossed_names,
     select_factors,
 )
-from streaml1.models.parameters import Integer, Number
+from streaml1.models.parameter_checks import Integer, Number
 from streaml1.training.example_sources import slice_rows
 from streaml1.training.model_adapter import class_indices, learner_of, loss_of
 from streaml1.training.observers import Batch as PredictedBatch
