@@ -47,13 +47,16 @@ def tiles_section(
     status = "ended" if is_ended and health["status"] != "red" else health["status"]
     words = {"starting": "starting", "green": "healthy", "ended": "the run has ended"}
     recent = values.get("recent_loss", values.get("loss"))
+    calibration = values.get("recent_calibration", values.get("calibration"))
+    if last is not None and last.recent_calibration is not None:
+        calibration = last.recent_calibration
     return {
         "examples": values.get("model_examples"),
         "per_second": values.get("examples_per_second") if last is None else mean_rate(last),
         "recent_loss": recent if last is None else last.recent_loss,
         "better": improvement(values.get("loss"), values.get("constant_loss")),
         "nonzero": values.get("nonzero_weights"),
-        "calibration": values.get("recent_calibration", values.get("calibration")),
+        "calibration": calibration,
         "lag": None if lag is None else sum(lag.values()),
         "checkpoint_age": None if is_ended else values.get("checkpoint_age_seconds"),
         "status": status,

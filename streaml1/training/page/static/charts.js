@@ -175,9 +175,9 @@ const Charts = (() => {
   }
 
   function resize() {
-    for (const [element, { plot }] of made) {
-      fit(element, plot);
-    }
+    const fitAll = () => made.forEach(({ plot }, element) => fit(element, plot));
+    fitAll();
+    requestAnimationFrame(fitAll);  // the new width may have changed the lines of the legend
   }
 
   // Arrow keys move the cursor of the chart that has the focus.

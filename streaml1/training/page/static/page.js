@@ -32,11 +32,15 @@
     return tr;
   }
 
-  function nameCell(item) {
-    const cell = make("td", item.name, "name");
-    if (item.label !== undefined) {
-      cell.append(make("span", item.label, "label"));
+  // A long name is cut after a few lines; its tooltip and copies of it have all of it.
+  function nameCell(name, label) {
+    const cell = make("td", undefined, "name"), text = make("div", undefined, "clipped");
+    text.append(make("bdi", name));
+    text.title = name;
+    if (label !== undefined) {
+      text.append(make("span", label, "label"));
     }
+    cell.append(text);
     return cell;
   }
 
@@ -59,6 +63,9 @@
   }
 
   function duration(seconds) {
+    if (seconds < 1) {
+      return "less than 1 s";
+    }
     if (seconds < 120) {
       return `${Math.round(seconds)} s`;
     }
@@ -134,7 +141,7 @@
         showWeights(section.top, `the ${section.top.length} largest of ${section.n.toLocaleString("en")}`);
       }
       fill("movers", section.movers.map((item) => row(
-        nameCell(item),
+        nameCell(item.name, item.label),
         make("td", signed(item.before), "number"),
         make("td", "\u2192", "number"),
         make("td", signed(item.before + item.change), `number ${item.change > 0 ? "up" : "down"}`),
@@ -162,7 +169,7 @@
     fill("weights", items.map((item) => {
       const curve = make("td");
       curve.append(sparkline(item.values ?? []));
-      return row(nameCell(item), curve, make("td", signed(item.weight), "number"));
+      return row(nameCell(item.name, item.label), curve, make("td", signed(item.weight), "number"));
     }));
     by("weights-note").textContent = note;
   }
@@ -179,7 +186,9 @@
   async function search() {
     const prefix = by("search").value, mine = ++searched;
     if (!prefix) {
-      show("weights", latest.weights);
+      if (latest.weights) {
+        show("weights", latest.weights);
+      }
       return;
     }
     if (embedded !== null) {
@@ -231,7 +240,7 @@
     parts.push(`margin ${signed(answer.margin)}`, `intercept ${signed(answer.intercept)}`);
     by("prediction").textContent = parts.join(", ");
     fill("contributions", answer.features.map((item) => row(
-      make("td", item.known ? item.name : `${item.name} (unknown)`, "name"),
+      nameCell(item.name, item.known ? undefined : "(unknown)"),
       make("td", `${four(item.value)} \u00d7 ${signed(item.weight)}`, "number"),
       make("td", signed(item.contribution), `number ${item.contribution > 0 ? "up" : item.contribution < 0 ? "down" : ""}`),
     )));
@@ -267,10 +276,36 @@
     }
     return;
   }
-  const events = new EventSource("events");
-  for (const name of Object.keys(SECTIONS)) {
-    events.addEventListener(name, (event) => show(name, JSON.parse(event.data)));
+
+  const RETRY_MILLISECONDS = 2000;
+  let wasLive = false, hasEnded = false;
+
+  function connect() {
+    const events = new EventSource("events");
+    for (const name of Object.keys(SECTIONS)) {
+      events.addEventListener(name, (event) => show(name, JSON.parse(event.data)));
+    }
+    events.addEventListener("open", () => {
+      hasEnded = false;
+      by("reliability-section").hidden = true;  // another run may have none
+    });
+    events.addEventListener("run", () => { wasLive ||= latest.run.live; });
+    events.addEventListener("end", () => {
+      hasEnded = true;
+      events.close();
+      if (wasLive) {  // the run may be restarted
+        setTimeout(connect, RETRY_MILLISECONDS);
+      }
+    });
+    events.addEventListener("error", () => {
+      if (!hasEnded) {
+        showHealth("gone", "the run does not answer: it has ended, or the connection is lost");
+      }
+      if (events.readyState === EventSource.CLOSED) {  // after an answer such as that of a proxy
+        setTimeout(connect, RETRY_MILLISECONDS);
+      }
+    });
   }
-  events.addEventListener("end", () => events.close());
-  events.addEventListener("error", () => showHealth("gone", "the run does not answer: it has ended, or the connection is lost"));
+
+  connect();
 })();
