@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streaml1.core.rows import BadExample as BadExample
     from streaml1.core.version import __version__ as __version__
     from streaml1.models import *  # noqa: F403
+    from streaml1.models import save as save
     from streaml1.models.serialization import ModelFileError as ModelFileError
     from streaml1.training import Consumer as Consumer
     from streaml1.training import progressive as progressive
@@ -26,6 +27,7 @@ _HOMES = {
     "merge": "training.merge",
     "progressive": "training",
     "regret": "training.regret",
+    "save": "models",
 }
 """Public names next to the learners, and the modules that define them."""
 

@@ -61,7 +61,7 @@ CONTRACT = [
 
 def test_public_names() -> None:
     functions = ["BadExample", "Consumer", "ModelFileError", "load", "merge", "progressive"]
-    functions.append("regret")
+    functions += ["regret", "save"]
     assert set(CONTRACT) <= set(MODELS)
     assert streaml1.__all__ == sorted([*functions, *MODELS])
     assert all(hasattr(streaml1, name) for name in streaml1.__all__)

@@ -512,7 +512,7 @@ def test_checkpoint_of_another_model_is_rejected(checkpoint_dir: Path) -> None:
         progressive(streaml1.FTRLClassifier(), spec, checkpoint=checkpoint_dir)
     from river import preprocessing
 
-    with pytest.raises(CheckpointError, match="need a model of streaml1, got Pipeline"):
+    with pytest.raises(CheckpointError, match="parameters"):
         progressive(preprocessing.StandardScaler() | new_model(), spec, checkpoint=checkpoint_dir)
 
 

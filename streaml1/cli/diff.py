@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from streaml1.cli.model_factory import published
+from streaml1.cli.model_factory import published, without_steps
 from streaml1.cli.options import model_path
 from streaml1.cli.program import cli
 from streaml1.cli.text_tables import printable, text_table, weight_text
@@ -59,7 +59,7 @@ def diff(a: str | Path, b: str | Path, top: int, as_json: bool) -> None:
     The lists are the weights that only B has (appeared), those that only A has (vanished), and
     those in both that changed most.
     """
-    models = [published(a), published(b)]
+    models = [without_steps(published(path), path) for path in (a, b)]
     _require_comparable(models, [a, b])
     changes = _compare(*models)
     if as_json:

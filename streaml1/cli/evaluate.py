@@ -66,14 +66,15 @@ def evaluate(
     """
     from streaml1.training import RunConfig
     from streaml1.training.evaluate import evaluate
+    from streaml1.training.model_adapter import learner_of, text_features
     from streaml1.training.report import reliability_table
     from streaml1.training.report.columns import MODEL_COLUMNS
     from streaml1.training.run import Unfinished
 
     observers = share_observers(bad, most_bad)
     learner = published(model, options["kafka"])
-    examples = opened(source, options, text=learner.text)
-    require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
+    examples = opened(source, options, text=text_features(learner))
+    require_prefixes(source, options["format"], learner_of(learner).cross, MODEL_REMEDY)
     outputs = {"--report": report, "--plot": plot, "--reliability": reliability}
     require_outputs(source, outputs, model)
     signals = Signals()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from streaml1.cli.messages import report_problem
-from streaml1.cli.model_factory import published
+from streaml1.cli.model_factory import published, without_steps
 from streaml1.cli.options import model_path
 from streaml1.cli.program import cli
 
@@ -34,7 +34,7 @@ def export(model: str | Path, chosen: str | None) -> None:
 
     if chosen is None:
         raise click.UsageError("use --csv, --json or --sql to choose the format")
-    table = weight_table(published(model))
+    table = weight_table(without_steps(published(model), model))
     if chosen == "sql" and table.hashed:
         raise click.UsageError(
             "--sql requires the names of features, but the model was made with --hash-bits"

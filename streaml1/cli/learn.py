@@ -130,8 +130,8 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
 @page_option
 @log_option
 @click.option("--load", type=model_path, metavar="FILE",
-              help="Resume from this model, or from the latest in a --checkpoint directory. It "
-              "keeps its parameters except those given here.",
+              help="Resume from this model or pipeline, or from the latest in a --checkpoint "
+              "directory. It keeps its parameters except those given here.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
               help="Number of features to show for each label.")  # fmt: skip
@@ -321,15 +321,18 @@ def _learner(
     CommandError
         If the options do not match the model or the source.
     """
+    from streaml1.models.pipelines import learner_of
+
     if resumed is None:
         learner = new_learner(source, model, task, given)
     else:
         learner, place, remedy = resumed
-        change(learner, model, task, given, place, remedy)
-    require_prefixes(source, format, learner.cross, MODEL_REMEDY)
+        change(learner_of(learner), model, task, given, place, remedy)
+    last = learner_of(learner)
+    require_prefixes(source, format, last.cross, MODEL_REMEDY)
     if late is not None:
-        require_late(late, learner, passes)
-    require_decaying_rates(on_drift, learner, late is not None)
+        require_late(late, last, passes)
+    require_decaying_rates(on_drift, last, late is not None)
     return learner
 
 
@@ -346,29 +349,32 @@ def _resumed(
 
 def _report(
     done: Report,
-    learner: OnlineModel,
+    model: Any,
     top: int,
     checkpoint: Path | None,
     sizes: FeatureSizes | None = None,
 ) -> None:
     """Print the features that matter most and the summary of the report."""
+    from streaml1.models.pipelines import learner_of
+
+    learner: OnlineModel = learner_of(model)
+    sizes = sizes if learner is model else None  # a pipeline makes features of others
     if top:
         click.echo("\n" + extreme_weights_table(learner, top, sizes) + "\n")
     click.echo("\n".join(done.summary_lines()))
     _warn(done, learner, checkpoint)
 
 
-def _compare_saved(
-    learner: OnlineModel, path: Path, recent: RecentExamples, n_examples: int
-) -> None:
+def _compare_saved(learner: Any, path: Path, recent: RecentExamples, n_examples: int) -> None:
     """Print the calibration of the saved model beside that of the run; warn if they differ.
 
     From here on the learner predicts as its file does: a model read from it would take as much
     memory again.
     """
+    from streaml1.models.pipelines import learner_of
     from streaml1.optim.update_rule import publish
 
-    publish(learner._state.rule)
+    publish(learner_of(learner)._state.rule)
     compared = recent.calibration_of(learner)
     if compared is None:
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.model_factory import loaded
+from streaml1.cli.model_factory import loaded, without_steps
 from streaml1.cli.options import NonEmptyPath, model_path, output, reading_of, source_options
 from streaml1.cli.output_files import require_outputs
 from streaml1.cli.program import CommandError, cli
@@ -74,7 +74,8 @@ def merge(
     require_outputs(probe, {"--output": target_model})
     try:
         merged = compare(
-            parts, None if base is None else loaded(base, options["kafka"]), probe=probe,
+            parts, None if base is None else without_steps(loaded(base, options["kafka"]), base),
+            probe=probe,
             limit=limit, bad=bad, observers=share_observers(bad, most_bad),
             source_options=reading_of(probe, options, text=getattr(parts[0], "text", None)),
         )  # fmt: skip
@@ -93,7 +94,7 @@ def _parts(path: str | Path, kafka: dict[str, Any]) -> Iterator[tuple[str, Any]]
     partitions = [] if isinstance(path, str) else _partitions(path)
     places: Sequence[str | Path] = partitions or [path]
     for directory in places:
-        yield str(directory), loaded(directory, kafka)
+        yield str(directory), without_steps(loaded(directory, kafka), directory)
 
 
 def _partitions(path: Path) -> list[Path]:

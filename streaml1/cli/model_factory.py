@@ -14,7 +14,7 @@ from streaml1.optim.tasks import PARAMETERS, REGRESSION
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
 
-__all__ = ["change", "loaded", "new_learner", "published"]
+__all__ = ["change", "loaded", "new_learner", "published", "without_steps"]
 
 DEFAULT = "elastic-net"
 RATE_WITH_SCHEDULE = 0.1  # a schedule applies to numbers only
@@ -66,10 +66,29 @@ def _has_step_tables(params: dict[str, Any]) -> bool:
 
 def published(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
     """Return a saved model that only predicts, as it is published; parameters as for `loaded`."""
+    from streaml1.models.pipelines import learner_of
     from streaml1.optim.update_rule import publish
 
-    model: OnlineModel = loaded(path, kafka)
-    publish(model._state.rule)
+    model = loaded(path, kafka)
+    publish(learner_of(model)._state.rule)
+    return model
+
+
+def without_steps(model: Any, path: str | Path) -> Any:
+    """Return a loaded model, if it is no pipeline.
+
+    Raises
+    ------
+    CommandError
+        If it is a pipeline.
+    """
+    from streaml1.models.pipelines import is_pipeline
+
+    if is_pipeline(model):
+        raise CommandError(
+            f"{path} holds a river pipeline, which only learn, predict, evaluate and show support; "
+            "its last step can be saved on its own: streaml1.load(...)[-1].save(...)"
+        )
     return model
 
 

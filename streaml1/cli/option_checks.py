@@ -106,6 +106,7 @@ def texts_of(
     import streaml1.datasets  # noqa: F401  (registers the source `stdlib`)
     from streaml1.sources import format_of
     from streaml1.training.checkpoint import load_latest
+    from streaml1.training.model_adapter import text_features
 
     given: list[str] | None = options["text"]
     resumes = checkpoint is not None or load is not None
@@ -118,8 +119,8 @@ def texts_of(
         return given
     found = load_latest(checkpoint) if checkpoint is not None and checkpoint.is_dir() else None
     if found is not None:
-        return list(found.model.text or ()) or None
-    return None if load is None else list(load().text or ()) or None
+        return text_features(found.model)
+    return None if load is None else text_features(load())
 
 
 def require_holdout(every: int | None, late: bool) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaml1.cli.program import CommandError
 from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
-    from streaml1.models.base import OnlineModel
     from streaml1.training.page import FinishedPage, LivePage
     from streaml1.training.report import Report
 
@@ -89,7 +89,7 @@ def unwritable(what: str, error: OSError) -> CommandError:
 
 
 def write_all(
-    learner: OnlineModel,
+    learner: Any,
     done: Report,
     save: Path | None,
     report: Path | None,
@@ -103,8 +103,10 @@ def write_all(
     CommandError
         If a file cannot be written.
     """
+    from streaml1 import models
+
     writers: list[tuple[Path | None, Callable[[Path], object]]] = [
-        (save, learner.save),
+        (save, partial(models.save, learner)),
         (report, done.write),
         (plot, done.plot),
         (reliability, done.write_reliability),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from streaml1.cli.model_factory import without_steps
 from streaml1.cli.output_files import require_outputs, write_page
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import announce_page, log_option, page_option, page_places
@@ -40,7 +41,8 @@ def page(run: Path, model: Path | None, page: tuple[str, ...]) -> None:
     places = page_places(page or ("default",))
     if places.file is not None:
         require_outputs(str(run), {"--page": places.file, "--plot": None}, model)
-    shown = FinishedPage(read_run(run), None if model is None else streaml1.load(model))
+    learner = None if model is None else without_steps(streaml1.load(model), model)
+    shown = FinishedPage(read_run(run), learner)
     if places.file is not None:
         write_page(shown, places.file)
         click.echo(f"page: {places.file}")

@@ -22,7 +22,7 @@ from streaml1.cli.options import (
     source_argument,
     source_options,
 )
-from streaml1.cli.program import cli
+from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.sink_options import sink_observers, sink_options
 from streaml1.cli.text_tables import printable, weight_text
@@ -83,11 +83,15 @@ def predict(
     if explain and options["predictions"] is not None:
         raise click.UsageError("--explain cannot be combined with --predictions")
     from streaml1.sources.class_labels import class_text
+    from streaml1.training.model_adapter import learner_of, text_features
     from streaml1.training.prediction_records import to_json_label
 
-    learner = published(model, options["kafka"])
+    pipeline = published(model, options["kafka"])
+    learner = learner_of(pipeline)
+    if explain and learner is not pipeline:
+        raise CommandError(f"--explain requires a model, but {model} holds a river pipeline")
     key = "value" if learner.loss in REGRESSION else "p"
-    examples = opened(source, options, require_label=False, text=learner.text)
+    examples = opened(source, options, require_label=False, text=text_features(pipeline))
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
 
     by_place = is_topic(source) or hasattr(examples, "files")
@@ -119,8 +123,8 @@ def predict(
     with logged(), sink_observers(examples, bad, options) as observers:
         skip = "skip" if bad == "dead-letter" else bad
         config = RunConfig(limit=limit, bad=skip, observers=observers)
-        unknown = _UnknownFeatures(learner)
-        for block in prediction_blocks(learner, examples, config, explain=bool(explain)):
+        unknown = _UnknownFeatures(learner, active=learner is pipeline)
+        for block in prediction_blocks(pipeline, examples, config, explain=bool(explain)):
             unknown.inspect(block)
             if not written:
                 click.echo("\n".join(map(text, block)))
@@ -171,9 +175,9 @@ class _UnknownFeatures:
 
     MAX_EXAMPLES, MIN_EXAMPLES = 1000, 20
 
-    def __init__(self, learner: OnlineModel) -> None:
+    def __init__(self, learner: OnlineModel, active: bool) -> None:
         self._learner = learner
-        self._active = learner.n_nonzero > 0
+        self._active = active and learner.n_nonzero > 0
         self._p: Any = None  # the prediction of all examples so far
         self._n = 0
 

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from streaml1.cli.messages import logged, report_problem
+from streaml1.cli.model_factory import without_steps
 from streaml1.cli.options import Finite, positive, together
 from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.program import CommandError
@@ -118,7 +119,7 @@ def learn_in_shards(
             "convert"
         )
     require_outputs(source, {"--save": save, "--report": report}, load, directory=checkpoint)
-    learner = learner_of()
+    learner = without_steps(learner_of(), load or "--checkpoint")
     with logged(), _executor(options) as pool:
         watchdog.stand_down()
         try:

@@ -35,8 +35,10 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
     --publish.
     """
     import streaml1
+    from streaml1.models.pipelines import learner_of
 
-    learner = streaml1.load(model)
+    loaded = streaml1.load(model)
+    learner = learner_of(loaded)
     if features:
         click.echo(_weights_of(learner, features))
         return
@@ -48,6 +50,7 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
     if params.get("lr") == "auto":
         del params["schedule"]  # has no effect with auto
     facts: list[tuple[str, object]] = [
+        *([] if learner is loaded else [("pipeline", printable(str(loaded)))]),
         *((name, _plain(value)) for name, value in params.items()),
         ("examples learnt", f"{learner.n_iterations:,}"),
         ("non-zero weights", f"{non_zeros:,}"),

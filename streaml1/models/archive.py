@@ -1,9 +1,9 @@
 """The body of a model file: a numpy archive, deflated or not, checked before it is unpacked.
 
 Whoever writes a file may claim anything: an array of 10^17 elements, or a megabyte that unpacks to
-a gigabyte. So the layouts are read first, which costs a few bytes for each array. Names, slots and
-labels are as large as they are, within a bound on how well they are packed; everything else has a
-size that follows from their number.
+a gigabyte. So the layouts are read first, which costs a few bytes for each array. Names, slots,
+labels and steps are as large as they are, within a bound on how well they are packed; everything
+else has a size that follows from their number.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from streaml1.core.types import Bytes
 __all__ = ["MAX_RATIO", "SMALL_BYTES", "archive_of", "read_arrays"]
 
 SMALL_BYTES, MAX_RATIO = 2**20, 64
-"""Names, slots and labels of more than `SMALL_BYTES` are at most `MAX_RATIO` times as large as
-their packed bytes; a file that would exceed this is written without compression."""
+"""Names, slots, labels and steps of more than `SMALL_BYTES` are at most `MAX_RATIO` times as large
+as their packed bytes; a file that would exceed this is written without compression."""
 
 MAX_MEMBERS = 64
 MAX_COLUMNS = 32
@@ -32,7 +32,7 @@ MAX_COLUMNS = 32
 MAX_SHARED = 2**16
 """Bytes of what all slots share, in addition to eight for each label and column."""
 
-_TEXTS = {"header", "names", "labels"}
+_TEXTS = {"header", "names", "labels", "steps"}
 _FREE = {*_TEXTS, "slots"}
 """The arrays whose size does not follow from others."""
 

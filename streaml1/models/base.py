@@ -442,18 +442,21 @@ class OnlineModel(SharedParameters, base.Base):
             If the file cannot be written, or a name or parameter has a type that a model file
             cannot hold.
         """
-        serialization.write(
-            Path(path), type(self).__name__, self._parameters(), self._file_state()()
-        )
+        serialization.write(Path(path), self._encode())
 
     def _encode(self, packed: bool = True) -> bytes:
         """Return the bytes that `save` writes."""
         return self._snapshot(packed)()
 
-    def _snapshot(self, packed: bool = True) -> Callable[[], bytes]:
-        """Return a function that encodes the current state at any later time, in any thread."""
+    def _snapshot(self, packed: bool = True, steps: Any = None) -> Callable[[], bytes]:
+        """Return a function that encodes the current state at any later time, in any thread.
+
+        `steps` is the JSON of the pipeline that ends in the model.
+        """
         name, params, state = type(self).__name__, self._parameters(), self._file_state()
-        return lambda: serialization.encode(name, params, state(), packed)
+        return lambda: serialization.encode(
+            serialization.ModelFile(name, params, state(), steps), packed
+        )
 
     def _parameters(self) -> dict[str, Any]:
         # river's `_get_params` decomposes a scheduler into its class and its parameters.

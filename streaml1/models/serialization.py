@@ -11,7 +11,8 @@ Layout, little-endian:
 | rest | the body: a numpy archive (.npz) without objects |
 
 The archive holds the arrays of the rule, the record of the online loop, and UTF-8 JSON: `header`
-(class, parameters, kind of vocabulary), `names` and `labels`.
+(class, parameters, kind of vocabulary), `names` and `labels`, and `steps` if the model is the last
+step of a river pipeline.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import json
 import struct
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,17 @@ from streaml1.core.types import Bytes
 from streaml1.features.vocabulary.crossed_name import CrossedName
 from streaml1.models.archive import archive_of, read_arrays
 
-__all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "write"]
+__all__ = [
+    "FORMAT",
+    "ModelFile",
+    "ModelFileError",
+    "decode",
+    "decode_name",
+    "encode",
+    "encode_name",
+    "read",
+    "write",
+]
 
 MAGIC = b"streaml1"
 FORMAT = 1
@@ -48,27 +59,35 @@ class ModelFileError(ValueError):
     exit_code = exits.USAGE_ERROR
 
 
-def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write a model to a file, replacing `path` atomically.
+class ModelFile(NamedTuple):
+    """The content of a model file.
 
     Parameters
     ----------
-    path
-        The file.
     model
         Class name of the model.
     params
         Its parameters.
     state
         Its state, as `ModelState.snapshot` returns it.
+    steps
+        JSON of the pipeline that ends in the model; None if it is not part of one.
+    """
+
+    model: str
+    params: dict[str, Any]
+    state: dict[str, Any]
+    steps: Any = None
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write the bytes of a model to a file, replacing `path` atomically.
 
     Raises
     ------
     ModelFileError
-        If the file cannot be written, or a name, a label or a parameter has a type that a model
-        file cannot hold.
+        If the file cannot be written.
     """
-    data = encode(model, params, state)
     try:
         write_atomic(path, data)
     except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
@@ -80,7 +99,7 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
         raise failure from None
 
 
-def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bool = True) -> bytes:
+def encode(content: ModelFile, packed: bool = True) -> bytes:
     """Return the bytes of a model file; uncompressed unless `packed`, which is faster.
 
     Raises
@@ -88,6 +107,7 @@ def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bo
     ModelFileError
         If a name, a label or a parameter has a type that a model file cannot hold.
     """
+    model, params, state, steps = content
     vocabulary = dict(state["names"])
     header = {
         "model": model,
@@ -98,12 +118,14 @@ def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bo
     arrays["online"] = state["online"]
     arrays["header"] = _encode_json(header)
     if "names" in vocabulary:
-        arrays["names"] = _encode_json([_encode_name(name) for name in vocabulary["names"]])
+        arrays["names"] = _encode_json([encode_name(name) for name in vocabulary["names"]])
     if "labels" in state:
         arrays["labels"] = _encode_json(
-            [_encode_name(label, "label", "labels") for label in state["labels"]]
+            [encode_name(label, "label", "labels") for label in state["labels"]]
         )
     arrays |= {key: vocabulary[key] for key in ("slots", "joints") if key in vocabulary}
+    if steps is not None:
+        arrays["steps"] = _encode_json(steps)
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
     body = archive_of(arrays, packed)
@@ -114,8 +136,8 @@ def _digest(version: int, body: bytes) -> bytes:
     return hashlib.sha256(struct.pack("<IQ", version, len(body)) + body).digest()
 
 
-def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the class name, the parameters and the state of the model in a file.
+def read(path: Path) -> ModelFile:
+    """Return the content of a model file.
 
     Raises
     ------
@@ -132,8 +154,8 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     return decode(data, path)
 
 
-def decode(data: bytes, path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the class name, the parameters and the state in the bytes of a model file.
+def decode(data: bytes, path: str | Path) -> ModelFile:
+    """Return the content of the bytes of a model file.
 
     Errors refer to the file as `path`.
 
@@ -168,15 +190,17 @@ def decode(data: bytes, path: str | Path) -> tuple[str, dict[str, Any], dict[str
         raise ModelFileError(f"{path} was not written by streaml1") from None
 
 
-def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _decode(body: bytes) -> ModelFile:
     arrays = read_arrays(body)
+    ensure(isinstance(arrays.get("steps", {}), dict), "steps are not an object")
+    steps = arrays.pop("steps", None)
     header = arrays.pop("header")
     vocabulary: dict[str, Any] = dict(header["names"])
     ensure(set(vocabulary) <= {"kind", "bits"}, "an unknown entry")
     if vocabulary["kind"] == "table":
         listed = arrays.pop("names")
         ensure(isinstance(listed, list), "names are not a list")
-        vocabulary["names"] = [_decode_name(coded) for coded in listed]
+        vocabulary["names"] = [decode_name(coded) for coded in listed]
         vocabulary["joints"] = arrays.pop("joints")
         ensure(
             vocabulary["joints"].dtype == np.int32 and vocabulary["joints"].ndim == 1,
@@ -192,7 +216,7 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     if "labels" in arrays:
         coded_labels = arrays.pop("labels")
         ensure(isinstance(coded_labels, list), "labels are not a list")
-        labels["labels"] = [_decode_name(coded) for coded in coded_labels]
+        labels["labels"] = [decode_name(coded) for coded in coded_labels]
     state = {
         **labels,
         "names": vocabulary,
@@ -203,7 +227,7 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     ensure(state["online"].dtype.names is not None and state["online"].size == 1, "no record")
     ensure(all(name.startswith("rule.") for name in arrays), "an unknown entry")
     params = {name: _decode_param(coded) for name, coded in header["params"].items()}
-    return str(header["model"]), params, state
+    return ModelFile(str(header["model"]), params, state, steps)
 
 
 def _encode_json(value: object) -> Bytes:
@@ -222,7 +246,7 @@ def _compact_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def _encode_name(name: Hashable, what: str = "feature name", many: str = "names") -> Any:
+def encode_name(name: Hashable, what: str = "feature name", many: str = "names") -> Any:
     """Return a name as JSON: strings and ints as they are, others tagged with their type."""
     if isinstance(name, bool | np.bool_):
         return {"bool": bool(name)}
@@ -237,15 +261,15 @@ def _encode_name(name: Hashable, what: str = "feature name", many: str = "names"
     if isinstance(name, CrossedName):
         return {"cross": list(name)}
     if type(name) is tuple:
-        return {"tuple": [_encode_name(part, what, many) for part in name]}
+        return {"tuple": [encode_name(part, what, many) for part in name]}
     raise ModelFileError(
         f"the {what} {name!r} of type {type(name).__name__} cannot be stored in a model file; use "
         f"strings, numbers, bytes, None or tuples of them as {many}, or pickle the model"
     )
 
 
-def _decode_name(coded: Any) -> Hashable:
-    """Return the name that `_encode_name` encoded."""
+def decode_name(coded: Any) -> Hashable:
+    """Return the name that `encode_name` encoded."""
     if coded is None or (isinstance(coded, str | int) and not isinstance(coded, bool)):
         return coded
     ((kind, value),) = coded.items()
@@ -261,7 +285,7 @@ def _decode_name(coded: Any) -> Hashable:
         ensure(all(isinstance(name, str) for name in value), "a factor is not a string")
         return CrossedName(value)
     if kind == "tuple":
-        return tuple(_decode_name(part) for part in value)
+        return tuple(decode_name(part) for part in value)
     raise ValueError(f"unknown type of name: {kind}")
 
 
@@ -274,7 +298,7 @@ def _encode_param(name: str, value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return {"float": float(value).hex()}
     if isinstance(value, list):
-        return {"labels": [_encode_name(label, "label", "labels") for label in value]}
+        return {"labels": [encode_name(label, "label", "labels") for label in value]}
     module, kind = type(value).__module__, type(value).__name__
     if module == "river.optim.schedulers":
         params = {k: _encode_param(k, getattr(value, k)) for k in value._get_params()}
@@ -292,7 +316,7 @@ def _decode_param(coded: Any) -> Any:
     if "float" in coded:
         return float.fromhex(coded["float"])
     if "labels" in coded:
-        return [_decode_name(label) for label in coded["labels"]]
+        return [decode_name(label) for label in coded["labels"]]
     from river.optim import base, schedulers
 
     kind = getattr(schedulers, coded["scheduler"])

@@ -12,6 +12,8 @@ from typing import Any
 
 from streaml1.core.rows import BadExample
 from streaml1.models.frozen import Frozen, FrozenClasses
+from streaml1.models.pipelines import is_pipeline
+from streaml1.models.serialization import ModelFileError
 from streaml1.optim.tasks import REGRESSION
 from streaml1.serving.model_source import LoadedModel
 from streaml1.sources.class_labels import class_text
@@ -62,6 +64,11 @@ class ServedModel:
     def of(cls, name: str, source: str, loaded: LoadedModel) -> ServedModel:
         """Return the model that was read, frozen."""
         model = loaded.model
+        if is_pipeline(model):
+            raise ModelFileError(
+                f"{source} holds a river pipeline, but only models are served: they read the "
+                "features of a request themselves"
+            )
         is_multiclass = hasattr(model, "classes_met")
         facts = {
             "class": type(model).__name__,

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from streaml1 import models
 from streaml1.core.rows import BadExample
 from streaml1.core.types import Bools, Ints
-from streaml1.models.base import OnlineModel
+from streaml1.models.pipelines import adopt_state, snapshot
+from streaml1.models.serialization import ModelFileError
 from streaml1.training.batches import LabelledBlock
 from streaml1.training.example_sources import ExampleBlock
-from streaml1.training.model_adapter import BatchFunction, learner_of
+from streaml1.training.model_adapter import BatchFunction
 from streaml1.training.report.sums import Sums
 from streaml1.training.saved_state import require_like, require_type
 
@@ -138,8 +139,10 @@ class HeldOut:
         if self.is_best(loss):
             assert loss is not None
             self.best_pass, self.best_loss = number, loss
-            is_ours = isinstance(model, OnlineModel)
-            self._best = model._snapshot(packed=False)() if is_ours else copy.deepcopy(model)
+            try:
+                self._best = snapshot(model, packed=False)()
+            except ModelFileError:  # a pipeline that no checkpoint can hold, either
+                self._best = copy.deepcopy(model)
 
     def is_best(self, loss: float | None) -> bool:
         """Return whether a loss is smaller than that of all passes before."""
@@ -149,13 +152,8 @@ class HeldOut:
         """Give a model the state of the best pass."""
         best = self._best
         if isinstance(best, bytes):
-            _overwrite(model, models.decode(best, "the model of the best pass"))
-            return
-        steps, saved = getattr(model, "steps", None), getattr(best, "steps", None)
-        if isinstance(steps, Mapping) and saved is not None:
-            for name, step in steps.items():  # callers may hold references to the steps
-                _overwrite(step, saved[name])
-        _overwrite(learner_of(model), learner_of(best))
+            best = models.decode(best, "the model of the best pass")
+        adopt_state(model, best)
 
     # State
 
@@ -191,8 +189,3 @@ class HeldOut:
         self.n_closed, self.best_pass = facts["n_closed"], facts["best_pass"]
         self.best_loss = math.inf if facts["best_loss"] is None else facts["best_loss"]
         self._best = arrays["best_model"].tobytes() if "best_model" in arrays else None
-
-
-def _overwrite(model: Any, saved: Any) -> None:
-    """Give a model the attributes of another of its class, without the checks of its setters."""
-    model.__dict__.update(saved.__dict__)

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import math
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from river import base
 
 from streaml1.core.rows import BadExample, shown
 from streaml1.core.types import Example, Label, SampleWeights
+from streaml1.models.pipelines import learner_of, text_inputs
 from streaml1.optim.tasks import REGRESSION, RESPONSES
 from streaml1.training.report import MARGINS, MIN_PROBABILITY, NAMES, Report
 
@@ -27,6 +28,7 @@ __all__ = [
     "learner_of",
     "loss_of",
     "prepare",
+    "river_predictor",
     "row_learner",
     "row_predictor",
     "text_features",
@@ -47,12 +49,6 @@ class BatchAction(NamedTuple):
     max_rows: int
 
 
-def learner_of(model: Any) -> Any:
-    """Return the last step of a river pipeline, or the model itself."""
-    steps = getattr(model, "steps", None)
-    return learner_of(list(steps.values())[-1]) if isinstance(steps, Mapping) and steps else model
-
-
 def describe_model(model: Any) -> str:
     """Return the class of a model and its parameters that differ from the defaults."""
     if not hasattr(model, "_get_params") or learner_of(model) is not model:
@@ -68,7 +64,8 @@ def describe_model(model: Any) -> str:
 
 def prepare(model: Any) -> None:
     """Compile the kernels of a model and of its report, which takes seconds the first time."""
-    is_quantile = getattr(learner_of(model), "loss", None) == "quantile"
+    model = learner_of(model)
+    is_quantile = getattr(model, "loss", None) == "quantile"
     Report("quantile" if is_quantile else "logistic").add([0.5], [True])
     if hasattr(model, "progressive_many"):
         labels = (getattr(model, "classes", None) or [True, False])[:2]
@@ -109,9 +106,9 @@ def loss_of(learner: Any) -> str:
 
 
 def text_features(model: Any) -> list[str] | None:
-    """Return the names that a model reads as raw text; None for river models, which read none."""
+    """Return the names that a model or its `BagOfWords` and `TFIDF` read as raw text, or None."""
     texts: list[str] | None = getattr(model, "text", None)
-    return texts
+    return text_inputs(model) if texts is None else texts
 
 
 # Batches
@@ -133,7 +130,7 @@ def batch_predictor(model: Any, loss: str) -> BatchAction:
     if hasattr(model, "progressive_many"):
         predict = model.predict_proba_many
     else:
-        predict = _river_predictor(model, loss)
+        predict = river_predictor(model, loss)
     if loss != "softmax":
         return BatchAction(lambda xs, ys, ws: predict(xs), UNBOUNDED)
 
@@ -207,7 +204,7 @@ def _progressive_class_row(model: Any, x: Example, y: Label, ws: SampleWeights) 
     return np.array([row])
 
 
-def _river_predictor(model: Any, loss: str) -> Callable[[Any], Any]:
+def river_predictor(model: Any, loss: str) -> Callable[[Any], Any]:
     """Return the batch predictor of a pipeline or another river model."""
 
     def predict(xs: Sequence[Example]) -> Any:

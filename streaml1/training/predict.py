@@ -18,7 +18,13 @@ from streaml1.training.batches import LabelledBlock, accepted_batches
 from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy, SkippedLine
 from streaml1.training.example_sources import ExampleSource, open_examples
-from streaml1.training.model_adapter import BatchFunction, loss_of, text_features
+from streaml1.training.model_adapter import (
+    BatchFunction,
+    learner_of,
+    loss_of,
+    river_predictor,
+    text_features,
+)
 from streaml1.training.observers import Batch
 
 __all__ = ["Prediction", "prediction_blocks", "predictions"]
@@ -66,7 +72,7 @@ def predictions(
     Parameters
     ----------
     model
-        Model of streaml1.
+        Model of streaml1, or a river pipeline that ends in one.
     source
         As for `progressive`. `target` names a column that is left out, if the file has one.
     config : RunConfig, optional
@@ -130,7 +136,7 @@ def _open(
 def _predict(
     model: Any, source: ExampleSource, limit: int | None, policy: ErrorPolicy, explain: bool
 ) -> Iterator[list[Prediction]]:
-    loss = loss_of(model)
+    loss = loss_of(learner_of(model))
     act = _batch_function(model, loss)
     n_predicted = 0
 
@@ -177,6 +183,10 @@ def _predict(
 
 
 def _batch_function(model: Any, loss: str) -> BatchFunction:
+    if not hasattr(model, "progressive_many"):  # a pipeline: its margins are not of interest
+        outputs = river_predictor(model, loss if loss in (*REGRESSION, "softmax") else "logistic")
+        return lambda x, y, w: outputs(x)
+
     def predict(x: Any, y: Any, w: Any) -> Any:
         if loss == "softmax":
             return np.asarray(model.predict_proba_many(x), np.float64)
@@ -192,7 +202,7 @@ def _values(model: Any, loss: str, p: Any) -> list[Any]:
     if loss != "softmax":
         values: list[Any] = p.tolist()
         return values
-    return [dict(zip(model.classes_met, row, strict=True)) for row in p.tolist()]
+    return [dict(zip(learner_of(model).classes_met, row, strict=True)) for row in p.tolist()]
 
 
 def _skipped_before(skipped: list[SkippedLine], line: int | None) -> Iterator[Prediction]:

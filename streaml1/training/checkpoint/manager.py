@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from streaml1.core.rows import shown
 from streaml1.core.types import Model, SourcePosition
+from streaml1.models.pipelines import adopt_state, have_same_parameters, is_pipeline
 from streaml1.sources.source import GROWING
 from streaml1.training.checkpoint import Checkpoint, CheckpointError, Checkpoints, require_model
 from streaml1.training.checkpoint.ownership import Unreadable
@@ -285,8 +286,7 @@ class CheckpointManager:
 
 def _copy_state(model: Model, saved: Any, directory: Path) -> None:
     """Give a model the state of a saved one with the same parameters."""
-    if repr(model) != repr(saved):
-        raise CheckpointError(
-            f"{directory} holds {saved!r}; resume with a model of these parameters"
-        )
-    vars(model).update(vars(saved))
+    if not have_same_parameters(model, saved):
+        held = str(saved) if is_pipeline(saved) else repr(saved)
+        raise CheckpointError(f"{directory} holds {held}; resume with a model of these parameters")
+    adopt_state(model, saved)

@@ -32,7 +32,7 @@ import numpy as np
 
 from streaml1 import models
 from streaml1.core.types import SourcePosition
-from streaml1.models.base import OnlineModel
+from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
 from streaml1.training.checkpoint.ownership import (
     CheckpointDirectory,
@@ -242,7 +242,7 @@ class Checkpoints:
         _, arrays = state.report
         arrays = {name: array.copy() for name, array in arrays.items()}
         header = self._header(state)
-        model = state.model._snapshot(packed=False)
+        model = snapshot(state.model, packed=False)
         return lambda: _encode(header, model(), arrays)
 
     def _header(self, state: Checkpoint) -> bytes:
@@ -295,11 +295,10 @@ def require_seconds(seconds: float) -> None:
 
 def require_model(model: Any) -> None:
     """Raise CheckpointError unless a checkpoint can hold the model."""
-    if not isinstance(model, OnlineModel):
-        raise CheckpointError(
-            f"checkpoints need a model of streaml1, got {type(model).__name__}; leave the "
-            "checkpoint out"
-        )
+    try:
+        snapshot(model)
+    except ModelFileError as error:
+        raise CheckpointError(f"{error}; leave the checkpoint out") from None
 
 
 def _encode(header: bytes, model: bytes, arrays: dict[str, Any]) -> bytes:

@@ -10,6 +10,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.kafka.producer import (
     DELIVERY_SECONDS,
@@ -97,7 +98,7 @@ class Publisher:
         Parameters
         ----------
         model
-            A model of streaml1.
+            A model of streaml1, or a river pipeline that ends in one.
         log
             The current records of the topic.
 
@@ -113,7 +114,7 @@ class Publisher:
         """
         require_model(model)
         self._require_owner(log)
-        data = model._encode()
+        data = snapshot(model)()
         slot, publication_id = 1 - self._slot, uuid.uuid4().hex
         futures = []
         for number, chunk in enumerate(split_chunks(data)):
