@@ -244,6 +244,9 @@ def test_frames_as_sources(kind: str) -> None:
     model = ElasticNetClassifier(l1=1e-4)
     assert streaml1.progressive(model, _sources(kind), **ROLES).examples == 20
     assert model.weights == twin.weights
+    whole = ElasticNetClassifier(l1=1e-4)
+    whole.learn_many(_sources(kind), **ROLES)
+    assert whole.weights == twin.weights
     report = streaml1.Consumer(ElasticNetClassifier(), _sources(kind), **ROLES).run()
     assert report.examples == 20
     assert evaluate(model, _sources(kind), **ROLES).examples == 20

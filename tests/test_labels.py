@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core import rows
+from streaml1.features.label_texts import LabelTexts
 from streaml1.features.labels import (
     binaries,
     binary,
@@ -26,7 +27,6 @@ from streaml1.features.labels import (
     weight,
     weights,
 )
-from streaml1.sources.readers.label_texts import LabelTexts
 from streaml1.sources.source import Block, binary_label, class_label, number_label
 from streaml1.training.batches import label_block
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
+from streaml1.features.label_texts import LabelTexts
+from streaml1.features.positive_label import is_positive, positive_labels
 from streaml1.sources import SourceError, SourceOptions, open_source
 from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles, parse_flat
 from streaml1.sources.readers.formats import line_parser
-from streaml1.sources.readers.label_texts import LabelTexts
-from streaml1.sources.readers.positive_label import is_positive, positive_labels
 from tests.test_cli import error_of, run
 
 

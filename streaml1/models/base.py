@@ -26,6 +26,7 @@ from streaml1.features.labels import (
     weights,
 )
 from streaml1.features.ngrams import NGrams
+from streaml1.features.raw_labels import binary_label, number_label
 from streaml1.features.vocabulary import HashedVocabulary
 from streaml1.features.vocabulary.crossed_name import cross_hash
 from streaml1.models import serialization
@@ -42,8 +43,9 @@ from streaml1.models.schedules import rate as rate_of_step
 from streaml1.models.schedules import rates as rates_of_steps
 from streaml1.models.state import ModelState
 from streaml1.models.state.change_tracking import ChangeTracker
+from streaml1.models.targets import LabelledRows, ReadLabel, TargetOptions, labelled_rows
 from streaml1.optim.losses import CODES
-from streaml1.optim.tasks import loss_parameter
+from streaml1.optim.tasks import REGRESSION, loss_parameter
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count", "series_like"]
 
@@ -188,26 +190,73 @@ class OnlineModel(SharedParameters, base.Base):
 
     # Many examples
 
-    def learn_many(self, X: RowsLike, y: object, w: ArrayLike = 1.0) -> None:
+    def learn_many(
+        self,
+        X: RowsLike | Iterable[Any],
+        y: object = None,
+        w: ArrayLike = 1.0,
+        *,
+        target: str | None = None,
+        weight: str | None = None,
+        ignore: Iterable[str] = (),
+        categorical: Iterable[str] = (),
+        positive: str | None = None,
+    ) -> None:
         """Learn the rows of X in order; if one is invalid, learn none.
 
         Parameters
         ----------
         X
             A data frame (pandas, polars, pyarrow), a scipy.sparse matrix of shape (n, d) whose
-            column j is the feature j, or a list of n dicts.
+            column j is the feature j, or a list of n dicts. With `target` a frame, or an iterable
+            of dicts or of frames.
         y
-            Labels, shape (n,).
+            Labels, shape (n,). None with `target`.
         w
             Sample weights: one number, or shape (n,).
+        target
+            Column of X, or member of its dicts, that holds the labels. Dicts then mean what flat
+            JSON lines mean: nested dicts are named by their paths, such as ``user.age``, and each
+            string in a list is a feature.
+        weight
+            Column or member of the sample weights.
+        ignore
+            Columns or members that are no features.
+        categorical
+            Columns or members whose numbers are categories, as strings always are.
+        positive
+            The label that is 1, such as ``"yes"``; any other label is then 0.
 
         Raises
         ------
         BadExample
             If a row is invalid. `row` is the first such row; the model is unchanged.
+        TypeError
+            If X has an unsupported type, or the arguments do not fit each other.
+        ValueError
+            If there are no labels, a frame has no such column, or a column has two roles.
+
+        Examples
+        --------
+        >>> import streaml1
+        >>> model = streaml1.ElasticNetClassifier()
+        >>> rows = [{"site": "news", "click": "yes"}, {"site": "mail", "click": "no"}]
+        >>> model.learn_many(rows, target="click", positive="yes")
+        >>> sorted(model.weights)
+        ['site=mail', 'site=news']
         """
-        self.progressive_many(X, y, w)
-        self._y_name = getattr(y, "name", None)
+        options = TargetOptions(target, weight, ignore, categorical, positive)
+        rows = labelled_rows(X, y, w, options, self._read_label)
+        self._learn_rows(rows)
+        self._y_name = getattr(y, "name", None) if target is None else target
+
+    @property
+    def _read_label(self) -> ReadLabel | None:
+        """Reads a label of data, such as a text; None if labels are learnt as they are."""
+        return number_label if self.loss in REGRESSION else binary_label
+
+    def _learn_rows(self, rows: LabelledRows) -> None:
+        self.progressive_many(rows.X, rows.y, rows.w)
 
     def progressive_many(self, X: RowsLike, y: object, w: ArrayLike | None = None) -> Any:
         """Predict each row just before learning it.

@@ -22,6 +22,7 @@ from streaml1.models.frozen import FrozenClasses
 from streaml1.models.hyperparameters import SoftmaxParameters
 from streaml1.models.output_buffer import predict_output_rows, predict_outputs
 from streaml1.models.schedules import rates as rates_of_steps
+from streaml1.models.targets import LabelledRows
 from streaml1.optim.softmax import PENALTIES, Softmax
 from streaml1.optim.softmax_ball import SoftmaxBall
 
@@ -172,26 +173,12 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         with self._adding_labels():
             super().learn_one(x, y, w)
 
-    def learn_many(self, X: RowsLike, y: object, w: ArrayLike = 1.0) -> None:
-        """Learn the rows of X in order; if one is invalid, learn none.
+    @property
+    def _read_label(self) -> None:
+        return None
 
-        Parameters
-        ----------
-        X
-            A data frame (pandas, polars, pyarrow), a scipy.sparse matrix of shape (n, d) whose
-            column j is the feature j, or a list of n dicts.
-        y
-            Labels, shape (n,).
-        w
-            Sample weights: one number, or shape (n,).
-
-        Raises
-        ------
-        BadExample
-            If a row is invalid. `row` is the first such row; the model is unchanged.
-        """
-        self._learn_batch(X, y, w, predict=False)
-        self._y_name = getattr(y, "name", None)
+    def _learn_rows(self, rows: LabelledRows) -> None:
+        self._learn_batch(rows.X, rows.y, rows.w, predict=False)
 
     def progressive_many(self, X: RowsLike, y: object, w: ArrayLike | None = None) -> Any:
         """Predict each row just before learning it.

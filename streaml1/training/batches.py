@@ -11,9 +11,9 @@ import numpy as np
 
 from streaml1.core.rows import BadExample
 from streaml1.core.types import Ints
+from streaml1.features.label_texts import LabelTexts
 from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import Reject, binary_label, nonnegative_label, number_label
-from streaml1.sources.readers.label_texts import LabelTexts
 from streaml1.training.example_sources import ExampleBlock, select_rows, slice_rows
 
 __all__ = ["AcceptedBatch", "BadLabel", "LabelledBlock", "accepted_batches", "label_block"]

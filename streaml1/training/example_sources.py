@@ -32,6 +32,7 @@ from streaml1.sources.kafka.records import Origin
 from streaml1.sources.row_cache.row_file import RowsFile
 from streaml1.sources.row_cache.row_range import RowRange
 from streaml1.sources.source import Example, blocks_of, read_weight
+from streaml1.training.dict_rows import dict_rows
 from streaml1.training.frame_source import (
     FrameSource,
     TableRows,
@@ -120,9 +121,10 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
     source
         A name, a list of names of files, a source that is open already, ``(X, y)`` or
         ``(X, y, w)``, a frame with a column of labels, or an iterable of ``(x, y)`` or
-        ``(x, y, {"w": weight})``, or of frames.
+        ``(x, y, {"w": weight})``, of dicts with a member of the label, or of frames.
     options
-        How to read a source that is given by name, and the roles of the columns of frames.
+        How to read a source that is given by name, and the roles of the columns of frames and of
+        the members of dicts.
 
     Raises
     ------
@@ -189,7 +191,8 @@ class NamedSource:
 class IterableSource:
     """An iterable of ``(x, y)`` or ``(x, y, {"w": weight})``, such as a river data set.
 
-    It may also yield frames with a column of labels, or pairs of a frame and its labels.
+    It may also yield dicts that hold their labels, frames with a column of labels, or pairs of a
+    frame and its labels.
     """
 
     block = BLOCK_ROWS
@@ -228,6 +231,9 @@ class IterableSource:
             whole = itertools.chain([first], items)
             if holds_tables(first):
                 return (yield from self._frame_blocks(each_table(whole), size, reject))
+            if isinstance(first, Mapping):
+                rows = dict_rows(whole, self._options, self.name, reject)
+                return (yield from blocks_of(rows, self.name, size))
             return (yield from blocks_of(self._parse(whole, reject), self.name, size))
 
     def _frame_blocks(self, frames: Iterable[Any], size: int, reject: Reject) -> Iterator[Any]:

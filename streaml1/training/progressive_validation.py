@@ -39,7 +39,8 @@ def progressive(
         What to learn from: a source by its name (`"clicks.svm"`, `"river:Phishing"`,
         `"stdlib"`), several files (a list, a directory, `"part-*.csv"`), a river dataset or any
         iterable of `(x, y)` or `(x, y, {"w": weight})`, or `(X, y)` or `(X, y, w)` with a data
-        frame, a scipy.sparse matrix or a list of dicts.
+        frame, a scipy.sparse matrix or a list of dicts. With `target`: a frame, or an iterable of
+        frames or of dicts such as `{"clicked": 1, "site": "news"}`.
     config : RunConfig, optional
         Options of the run. The keywords below override its fields, and those of its
         `source_options`.

@@ -12,9 +12,9 @@ import numpy as np
 from streaml1.core.jit import COMPILED
 from streaml1.core.types import Floats
 from streaml1.features.arrow_frames import table_dicts, table_rows
+from streaml1.features.label_texts import LabelTexts
+from streaml1.features.positive_label import positive_labels
 from streaml1.sources.readers.csv_header import RequestedRoles
-from streaml1.sources.readers.label_texts import LabelTexts
-from streaml1.sources.readers.positive_label import positive_labels
 from streaml1.sources.source import Block, Reject, SourceError, read_weight
 
 __all__ = ["TableReader", "require_pyarrow"]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from streaml1.core.jit import COMPILED
 from streaml1.core.types import Bytes, Floats, Hashes, Indptr, Ints, Values
+from streaml1.features.label_texts import LabelTexts
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_header import (
     RequestedRoles,
@@ -30,7 +31,6 @@ from streaml1.sources.readers.csv_schema import (
     RepeatedHeader,
     TextLines,
 )
-from streaml1.sources.readers.label_texts import LabelTexts
 from streaml1.sources.readers.parsed_lines import (
     MAX_CHUNK,
     NEWLINE,

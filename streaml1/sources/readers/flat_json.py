@@ -14,41 +14,42 @@ kernel `streaml1.text.jsonl.parse_lines`, with the same results.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
-from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
 
 from streaml1.core.jit import COMPILED
 from streaml1.core.types import Floats
+from streaml1.features.flat_members import (
+    MAX_DEPTH,
+    DuplicateNames,
+    FlatMembers,
+    MemberRoles,
+    find_roles,
+    reject_duplicates,
+    select_object,
+)
+from streaml1.features.positive_label import positive_labels
 from streaml1.sources.readers.jsonl import (
     EXACT,
     STRICT_HOOKS,
-    DuplicateNames,
     JsonExample,
     JsonParser,
     Label,
-    check_value,
     decode_strict,
     label_of,
-    list_members,
     read_features,
     read_label,
     without_features,
 )
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
-from streaml1.sources.readers.positive_label import is_positive, positive_labels
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, WEIGHT
 
 __all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "flatten_members", "parse_flat"]
-
-MAX_DEPTH = 64
-"""Objects and arrays inside each other; deeper ones are rejected."""
 
 HEAD = 2**14
 """Bytes that usually contain the first line of a chunk."""
@@ -56,22 +57,8 @@ HEAD = 2**14
 MISSING: Any = object()
 
 
-@dataclass(frozen=True)
-class JsonRoles:
-    """The members of flat lines that are not plain features, each a name or a path of names.
-
-    Parameters
-    ----------
-    target, weight, id
-        The members of the label, the sample weight and the id.
-    ignore
-        Members to ignore, with all that is inside.
-    categorical
-        Members whose numbers and bools are categories, spelled as in the line: ``zip=94110``.
-    at
-        Path of the object that holds the example, in an envelope.
-    positive
-        The label that is 1; any other label is then 0.
+class JsonRoles(MemberRoles):
+    """The members of flat lines that are not plain features, see `MemberRoles`.
 
     Raises
     ------
@@ -79,33 +66,11 @@ class JsonRoles:
         If a member has two roles.
     """
 
-    target: str | None = None
-    weight: str | None = None
-    id: str | None = None
-    ignore: frozenset[str] = frozenset()
-    categorical: frozenset[str] = frozenset()
-    at: str | None = None
-    positive: str | None = None
-
     def __post_init__(self) -> None:
-        roles = self._named()
-        for name, role in roles:
-            for other, other_role in roles:
-                if name == other and role != other_role:
-                    raise SourceError(
-                        f"member {name!r} can have only one role, got {role} and {other_role}"
-                    )
-
-    def _named(self) -> list[tuple[str, str]]:
-        single = (("target", self.target), ("weight", self.weight), ("id", self.id))
-        roles = [(name, role) for role, name in single if name is not None]
-        roles += [(name, "ignored") for name in sorted(self.ignore)]
-        return roles + [(name, "categorical") for name in sorted(self.categorical)]
-
-    @property
-    def named(self) -> bool:
-        """Whether any member has a role."""
-        return bool(self._named())
+        try:
+            super().__post_init__()
+        except ValueError as error:
+            raise SourceError(str(error)) from None
 
     @property
     def codes(self) -> dict[str, int]:
@@ -126,10 +91,6 @@ class JsonRoles:
             "ignore": sorted(self.ignore), "categorical": sorted(self.categorical), "at": self.at,
             **positive,
         }  # fmt: skip
-
-    def label(self, y: Label) -> Label:
-        """Return a label as it is learnt."""
-        return y if y is None or self.positive is None else float(is_positive(y, self.positive))
 
 
 NO_ROLES = JsonRoles()
@@ -238,7 +199,7 @@ _decode_spelled = json.JSONDecoder(**STRICT_HOOKS, parse_int=Spelled, parse_floa
 def _parse_strict(text: str, roles: JsonRoles, require_label: bool) -> JsonExample | None:
     line = decode_strict(text, _decode_spelled)
     if not isinstance(line, dict):
-        _reject_duplicates(line)
+        reject_duplicates(line)
         raise ValueError(f"{_shown(line)} is not an example: it must be an object of features")
     return _read_line(line, roles, require_label)
 
@@ -257,24 +218,12 @@ def _read_line(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> J
 
 
 def _read_flat(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> JsonExample:
-    label, weight, named = (
-        None if path is None else _find(line, path)
-        for path in (roles.target, roles.weight, roles.id)
-    )
-    taken = {(id(found.parent), found.key) for found in (label, weight, named) if found}
-    flattened = _Flattened(roles.ignore, roles.categorical, taken)
+    found = find_roles(line, roles, require_label)
+    flattened = _JsonMembers(roles.ignore, roles.categorical, found.taken)
     flattened.add_object(line, "", 0, False)
-    y = None if label is None else label.value
-    if y is None and require_label:
-        reason = "is null" if label else f"is missing: {list_members(line)}"
-        raise ValueError(f"the label {roles.target!r} {reason}")
-    w: Any = 1.0
-    if roles.weight is not None:
-        if weight is None:
-            raise ValueError(f"the weight {roles.weight!r} is missing: {list_members(line)}")
-        w = read_weight(_plain_tree(weight.value))
-    label_value = roles.label(label_of(_plain_tree(y)))
-    return _example(flattened.x, label_value, w, named and _plain(named.value))
+    w = 1.0 if roles.weight is None else read_weight(_plain_tree(found.weight))
+    label = roles.label(label_of(_plain_tree(found.label)))
+    return _example(flattened.x, label, w, found.id and _plain(found.id.value))
 
 
 def _example(x: dict[str, Any], y: Label, w: float, example_id: Any) -> JsonExample:
@@ -331,117 +280,23 @@ def _spelling(value: Any) -> Any:
     return value
 
 
-class _Found(NamedTuple):
-    """A member: the object or array that holds it, its name or index, and its value."""
-
-    parent: Any
-    key: str | int
-    value: Any
-
-
-def _find(value: Any, path: str) -> _Found | None:
-    """Return the member at a path; a name that contains dots takes precedence over a path."""
-    for key, rest in _splits(path):
-        if isinstance(value, dict) and key in value:
-            found = _Found(value, key, value[key])
-        elif type(value) is list and key.isdecimal() and int(key) < len(value):
-            found = _Found(value, int(key), value[int(key)])
-        else:
-            continue
-        deeper: _Found | None = found if rest is None else _find(found.value, rest)
-        if deeper is not None:
-            return deeper
-    return None
-
-
-def _splits(path: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the ways to split a path into a name and the rest, the longest name first."""
-    yield path, None
-    end = path.rfind(".")
-    while end >= 0:
-        yield path[:end], path[end + 1 :]
-        end = path.rfind(".", 0, end)
-
-
 def _select(line: dict[str, Any], path: str) -> dict[str, Any] | None:
     """Return the object at a path; None if null is there, or on the way."""
-    found = _find(line, path)
+    found = select_object(line, path)
     if found is None:
-        parts = path.split(".")
-        prefixes = (".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1))
-        if any((way := _find(line, prefix)) and way.value is None for prefix in prefixes):
-            return None
-        raise ValueError(f"the line has nothing at {path!r}: {list_members(line)}")
-    if found.value is None:
         return None
     if not isinstance(found.value, dict):
-        _reject_duplicates(found.value)
+        reject_duplicates(found.value)
         raise ValueError(f"{_shown(found.value)} at {path!r} is not an object of features")
-    return found.value
+    selected: dict[str, Any] = found.value
+    return selected
 
 
-def _reject_duplicates(value: Any) -> None:
-    if isinstance(value, DuplicateNames):
-        names = [name for name, _ in value]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {shown(twice)} occurs twice in an object: it must occur once")
+class _JsonMembers(FlatMembers):
+    """The features of a decoded line."""
 
-
-class _Flattened:
-    """The features of an object, by their paths."""
-
-    def __init__(
-        self,
-        ignored: Container[str],
-        categorical: Container[str],
-        taken: set[tuple[int, str | int]],
-    ) -> None:
-        self.x: dict[str, Any] = {}
-        self._ignored = ignored
-        self._categorical = categorical
-        self._taken = taken
-
-    def add_object(self, value: Mapping[str, Any], prefix: str, depth: int, category: bool) -> None:
-        """Add the members of an object whose path and a dot are `prefix`."""
-        for key, v in value.items():
-            if (id(value), key) not in self._taken:
-                self._add(prefix + key, v, depth, category)
-
-    def _add(self, name: str, value: Any, depth: int, category: bool) -> None:
-        if name in self._ignored:
-            return
-        category = category or name in self._categorical
-        if isinstance(value, dict | list):
-            if depth + 1 >= MAX_DEPTH:
-                raise ValueError(f"values are nested more than {MAX_DEPTH} levels deep")
-            _reject_duplicates(value)
-            if isinstance(value, dict):
-                self.add_object(value, f"{name}.", depth + 1, category)
-            else:
-                self._add_array(value, name, depth + 1, category)
-        elif value is not None:
-            self._put(name, _spelling(value) if category else _plain(value))
-
-    def _add_array(self, array: list[Any], name: str, depth: int, category: bool) -> None:
-        for index, v in enumerate(array):
-            if (id(array), index) in self._taken or v is None:
-                continue
-            if category:
-                v = _spelling(v)
-            if type(v) is str:
-                counted = f"{name}={v}"
-                self.x[counted] = self.x.get(counted, 0.0) + 1.0
-            else:
-                self._add(f"{name}.{index}", v, depth, category)
-
-    def _put(self, name: str, value: Any) -> None:
-        if type(value) is not str and not _is_finite(value):
-            check_value(name, value)
-        if name in self.x:
-            raise ValueError(
-                f"the name {shown(name)} occurs twice, once as a path: rename or ignore one of them"
-            )
-        self.x[name] = value
+    def _leaf(self, value: Any, category: bool) -> Any:
+        return _spelling(value) if category else _plain(value)
 
 
 def flatten_members(members: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -458,16 +313,9 @@ def flatten_members(members: Mapping[Any, Any]) -> dict[Any, Any]:
     >>> flatten_members({"user": {"os": "mac"}, "tags": ["a"], "v": [2, 0.5]})
     {'user.os': 'mac', 'tags=a': 1.0, 'v.0': 2, 'v.1': 0.5}
     """
-    flattened = _Flattened((), (), set())
+    flattened = _JsonMembers((), (), set())
     flattened.add_object(members, "", 0, False)
     return flattened.x
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return isfinite(value)
-    except OverflowError:
-        return False
 
 
 # The parser of chunks

@@ -19,6 +19,7 @@ import numpy as np
 import orjson
 
 from streaml1.core.types import Bytes
+from streaml1.features.flat_members import DuplicateNames, check_feature, list_members
 from streaml1.sources.readers.parsed_lines import Chunk, NamedLineParser, ParsedChunk
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import jsonl
@@ -30,15 +31,12 @@ from streaml1.text.parsed_rows import NamedRows
 __all__ = [
     "EXACT",
     "STRICT_HOOKS",
-    "DuplicateNames",
     "JsonExample",
     "JsonParser",
     "Label",
-    "check_value",
     "decode_object",
     "decode_strict",
     "label_of",
-    "list_members",
     "parse_json",
     "read_features",
     "read_label",
@@ -48,9 +46,6 @@ __all__ = [
 Label = float | bool | str | None
 JsonExample = tuple[dict[str, Any], Label, float] | tuple[dict[str, Any], Label, float, int | str]
 """Features, label and weight, and the id if there is one."""
-
-MAX_LISTED = 20
-"""Members that an error lists."""
 
 EXACT = 2.0**63
 """From here on orjson reads integers as floats."""
@@ -281,10 +276,6 @@ def _has_exact_numbers(x: dict[str, Any]) -> bool:
         return not any(type(v) is float and abs(v) >= EXACT for v in values)
 
 
-class DuplicateNames(list[tuple[str, Any]]):
-    """The members of an object in which a name occurs twice."""
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | DuplicateNames:
     distinct = dict(pairs)
     return distinct if len(distinct) == len(pairs) else DuplicateNames(pairs)
@@ -391,7 +382,7 @@ def read_features(example: dict[str, Any]) -> dict[str, Any]:
         except (TypeError, OverflowError):
             pass  # some values are not numbers
         for name, value in x.items():
-            check_value(name, value)
+            check_feature(name, value)
         return x
     if isinstance(x, DuplicateNames):
         return _sum_duplicates(x)
@@ -406,38 +397,14 @@ def without_features(example: Mapping[str, Any]) -> str:
     )
 
 
-def list_members(example: Mapping[str, Any]) -> str:
-    """Return a clause that lists the members of an object."""
-    n_more = len(example) - MAX_LISTED
-    names = ", ".join(list(example)[:MAX_LISTED]) + (f" and {n_more} more" if n_more > 0 else "")
-    return f"its members are: {names}" if example else "it has no members"
-
-
-def check_value(name: str, value: Any) -> None:
-    """Reject a value that cannot be that of a feature."""
-    if value is None or isinstance(value, str):
-        return
-    if isinstance(value, (dict, list)):
-        raise ValueError(
-            f"feature {shown(name)} is nested: "
-            "a value must be a number, a string, true, false or null"
-        )
-    try:
-        finite = isfinite(value)
-    except OverflowError:
-        finite = False
-    if not finite:
-        raise ValueError(f"feature {shown(name)}: {shown(value)} is too large for a float")
-
-
 def _sum_duplicates(pairs: DuplicateNames) -> dict[str, Any]:
     x: dict[str, Any] = {}
     for name, value in pairs:
-        check_value(name, value)
+        check_feature(name, value)
         if name in x:
             if isinstance(value, str) or isinstance(x[name], str):
                 raise ValueError(f"feature {shown(name)} occurs twice: only numbers can be summed")
             value = (x[name] or 0) + (value or 0)
-            check_value(name, value)
+            check_feature(name, value)
         x[name] = value
     return x

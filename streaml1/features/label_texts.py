@@ -24,7 +24,7 @@ class LabelTexts(Sequence[str | None]):
     Examples
     --------
     >>> import numpy as np
-    >>> from streaml1.sources.readers.label_texts import LabelTexts
+    >>> from streaml1.features.label_texts import LabelTexts
     >>> labels = LabelTexts(np.array([0, 1, 0]), ["ham", "spam"])
     >>> len(labels), labels[1], labels[1:].tolist()
     (3, 'spam', ['spam', 'ham'])

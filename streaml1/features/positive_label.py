@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.types import Floats
-from streaml1.sources.readers.label_texts import LabelTexts
+from streaml1.features.label_texts import LabelTexts
 
 __all__ = ["is_positive", "positive_labels"]
 
@@ -17,7 +17,7 @@ def is_positive(label: Any, positive: str) -> bool:
 
     Examples
     --------
-    >>> from streaml1.sources.readers.positive_label import is_positive
+    >>> from streaml1.features.positive_label import is_positive
     >>> is_positive("Yes", "Yes"), is_positive(2.0, "2"), is_positive(True, "true")
     (True, True, True)
     >>> is_positive("yes", "Yes")
@@ -50,7 +50,7 @@ def positive_labels(labels: Any, positive: str | None) -> Any:
 
     Examples
     --------
-    >>> from streaml1.sources.readers.positive_label import positive_labels
+    >>> from streaml1.features.positive_label import positive_labels
     >>> positive_labels(["ham", "spam", None], "spam")
     [0.0, 1.0, None]
     """

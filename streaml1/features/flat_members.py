@@ -1,0 +1,305 @@
+"""The members of nested objects, by their paths: ``{"user": {"age": 31}}`` holds ``user.age``."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, NamedTuple
+
+from streaml1.features.positive_label import is_positive
+from streaml1.features.raw_labels import shown
+
+__all__ = [
+    "MAX_DEPTH",
+    "DuplicateNames",
+    "FlatMembers",
+    "Found",
+    "MemberRoles",
+    "RoleMembers",
+    "check_feature",
+    "find_member",
+    "find_roles",
+    "list_members",
+    "reject_duplicates",
+    "select_object",
+]
+
+MAX_DEPTH = 64
+"""Objects and arrays inside each other; deeper ones are rejected."""
+
+MAX_LISTED = 20
+"""Members that an error lists."""
+
+
+class DuplicateNames(list[tuple[str, Any]]):
+    """The members of an object in which a name occurs twice."""
+
+
+@dataclass(frozen=True)
+class MemberRoles:
+    """The members of flat examples that are not plain features, each a name or a path of names.
+
+    Parameters
+    ----------
+    target, weight, id
+        The members of the label, the sample weight and the id.
+    ignore
+        Members to ignore, with all that is inside.
+    categorical
+        Members whose numbers and bools are categories, spelled as in the line: ``zip=94110``.
+    at
+        Path of the object that holds the example, in an envelope.
+    positive
+        The label that is 1; any other label is then 0.
+
+    Raises
+    ------
+    ValueError
+        If a member has two roles.
+    """
+
+    target: str | None = None
+    weight: str | None = None
+    id: str | None = None
+    ignore: frozenset[str] = frozenset()
+    categorical: frozenset[str] = frozenset()
+    at: str | None = None
+    positive: str | None = None
+
+    def __post_init__(self) -> None:
+        roles = self._named()
+        for name, role in roles:
+            for other, other_role in roles:
+                if name == other and role != other_role:
+                    raise ValueError(
+                        f"member {name!r} can have only one role, got {role} and {other_role}"
+                    )
+
+    def _named(self) -> list[tuple[str, str]]:
+        single = (("target", self.target), ("weight", self.weight), ("id", self.id))
+        roles = [(name, role) for role, name in single if name is not None]
+        roles += [(name, "ignored") for name in sorted(self.ignore)]
+        return roles + [(name, "categorical") for name in sorted(self.categorical)]
+
+    @property
+    def named(self) -> bool:
+        """Whether any member has a role."""
+        return bool(self._named())
+
+    def label(self, y: Any) -> Any:
+        """Return a label as it is learnt."""
+        return y if y is None or self.positive is None else float(is_positive(y, self.positive))
+
+
+# Members by their paths
+
+
+class Found(NamedTuple):
+    """A member: the object or array that holds it, its name or index, and its value."""
+
+    parent: Any
+    key: str | int
+    value: Any
+
+
+def find_member(value: Any, path: str) -> Found | None:
+    """Return the member at a path; a name that contains dots takes precedence over a path.
+
+    Examples
+    --------
+    >>> from streaml1.features.flat_members import find_member
+    >>> find_member({"user": {"age": 31}}, "user.age").value
+    31
+    """
+    for key, rest in _splits(path):
+        if isinstance(value, Mapping) and key in value:
+            found = Found(value, key, value[key])
+        elif type(value) is list and key.isdecimal() and int(key) < len(value):
+            found = Found(value, int(key), value[int(key)])
+        else:
+            continue
+        deeper: Found | None = found if rest is None else find_member(found.value, rest)
+        if deeper is not None:
+            return deeper
+    return None
+
+
+def _splits(path: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the ways to split a path into a name and the rest, the longest name first."""
+    yield path, None
+    end = path.rfind(".") if isinstance(path, str) else -1
+    while end >= 0:
+        yield path[:end], path[end + 1 :]
+        end = path.rfind(".", 0, end)
+
+
+def select_object(line: Mapping[str, Any], path: str) -> Found | None:
+    """Return the member at the path of an envelope; None if null is there, or on the way.
+
+    Raises
+    ------
+    ValueError
+        If nothing is there.
+    """
+    found = find_member(line, path)
+    if found is None:
+        parts = path.split(".")
+        prefixes = (".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1))
+        if any((way := find_member(line, prefix)) and way.value is None for prefix in prefixes):
+            return None
+        raise ValueError(f"the line has nothing at {path!r}: {list_members(line)}")
+    return None if found.value is None else found
+
+
+class RoleMembers(NamedTuple):
+    """The members of an example that have a role; None if there is no such member."""
+
+    label: Any
+    weight: Any
+    id: Found | None
+    taken: set[tuple[int, str | int]]
+    """Identities of what holds them, and their names."""
+
+
+def find_roles(
+    line: Mapping[str, Any], roles: MemberRoles, require_label: bool = True
+) -> RoleMembers:
+    """Return the values of the members with roles.
+
+    Raises
+    ------
+    ValueError
+        If the weight is missing, or the label is and is required.
+    """
+    label, weight, named = (
+        None if path is None else find_member(line, path)
+        for path in (roles.target, roles.weight, roles.id)
+    )
+    y = None if label is None else label.value
+    if y is None and require_label:
+        reason = "is null" if label else f"is missing: {list_members(line)}"
+        raise ValueError(f"the label {roles.target!r} {reason}")
+    if roles.weight is not None and weight is None:
+        raise ValueError(f"the weight {roles.weight!r} is missing: {list_members(line)}")
+    taken = {(id(found.parent), found.key) for found in (label, weight, named) if found}
+    return RoleMembers(y, None if weight is None else weight.value, named, taken)
+
+
+def list_members(example: Mapping[str, Any]) -> str:
+    """Return a clause that lists the members of an object."""
+    n_more = len(example) - MAX_LISTED
+    names = ", ".join(map(str, [*example][:MAX_LISTED])) + (f" and {n_more} more" * (n_more > 0))
+    return f"its members are: {names}" if example else "it has no members"
+
+
+def reject_duplicates(value: Any) -> None:
+    """Raise ValueError if a value is an object with a name twice."""
+    if isinstance(value, DuplicateNames):
+        names = [name for name, _ in value]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {shown(twice)} occurs twice in an object: it must occur once")
+
+
+# Features
+
+
+class FlatMembers:
+    """The features of an object, by their paths.
+
+    Subclasses say what the values of a kind of object mean.
+
+    Parameters
+    ----------
+    ignored, categorical
+        Paths, see `MemberRoles`.
+    taken
+        What is not a feature, see `RoleMembers`.
+    """
+
+    def __init__(
+        self,
+        ignored: Container[str],
+        categorical: Container[str],
+        taken: set[tuple[int, str | int]],
+    ) -> None:
+        self.x: dict[Any, Any] = {}
+        self._ignored = ignored
+        self._categorical = categorical
+        self._taken = taken
+
+    def _opened(self, value: Any) -> Any:
+        """Return a value with objects as dicts, arrays as lists, and None for an absent one."""
+        return value
+
+    def _leaf(self, value: Any, category: bool) -> Any:
+        """Return the value of a feature: a number, or a string for a category."""
+        raise NotImplementedError
+
+    def add_object(self, value: Mapping[str, Any], prefix: str, depth: int, category: bool) -> None:
+        """Add the members of an object whose path and a dot are `prefix`."""
+        for key, v in value.items():
+            if (id(value), key) not in self._taken:
+                self._add(f"{prefix}{key}" if prefix else key, v, depth, category)
+
+    def _add(self, name: str, value: Any, depth: int, category: bool) -> None:
+        if name in self._ignored:
+            return
+        category = category or name in self._categorical
+        value = self._opened(value)
+        if isinstance(value, dict | list):
+            if depth + 1 >= MAX_DEPTH:
+                raise ValueError(f"values are nested more than {MAX_DEPTH} levels deep")
+            reject_duplicates(value)
+            if isinstance(value, dict):
+                self.add_object(value, f"{name}.", depth + 1, category)
+            else:
+                self._add_array(value, name, depth + 1, category)
+        elif value is not None:
+            self._put(name, self._leaf(value, category))
+
+    def _add_array(self, array: list[Any], name: str, depth: int, category: bool) -> None:
+        for index, v in enumerate(array):
+            v = self._opened(v)
+            if (id(array), index) in self._taken or v is None:
+                continue
+            if category:
+                v = self._leaf(v, True)
+            if type(v) is str:
+                counted = f"{name}={v}"
+                self.x[counted] = self.x.get(counted, 0.0) + 1.0
+            else:
+                self._add(f"{name}.{index}", v, depth, category)
+
+    def _put(self, name: str, value: Any) -> None:
+        if type(value) is not str and not _is_finite(value):
+            check_feature(name, value)
+        if name in self.x:
+            raise ValueError(
+                f"the name {shown(name)} occurs twice, once as a path: rename or ignore one of them"
+            )
+        self.x[name] = value
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
+
+
+def check_feature(name: str, value: Any) -> None:
+    """Reject a value that cannot be that of a feature."""
+    if value is None or isinstance(value, str):
+        return
+    if isinstance(value, (dict, list)):
+        raise ValueError(
+            f"feature {shown(name)} is nested: "
+            "a value must be a number, a string, true, false or null"
+        )
+    try:
+        finite = isfinite(value)
+    except OverflowError:
+        finite = False
+    if not finite:
+        raise ValueError(f"feature {shown(name)}: {shown(value)} is too large for a float")

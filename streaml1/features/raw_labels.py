@@ -1,0 +1,173 @@
+"""Labels, sample weights and numbers as data hold them: numbers or texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+from streaml1.core.rows import shown as shown_value
+from streaml1.features.labels import equals_itself
+
+__all__ = [
+    "binary_label",
+    "nonnegative_label",
+    "number_label",
+    "read_number",
+    "read_weight",
+    "shown",
+]
+
+
+def shown(value: object) -> str:
+    """Format a value for an error: long values are cut short, whole floats lose their ``.0``."""
+    text = shown_value(value)
+    return text.removesuffix(".0") if isinstance(value, float) else text
+
+
+def read_number(text: str) -> float:
+    """Read a plain, finite decimal number.
+
+    Raises
+    ------
+    ValueError
+        With a predicate that callers put after the value: ``is not a number``, ``is not finite``.
+
+    Examples
+    --------
+    >>> from streaml1.features.raw_labels import read_number
+    >>> read_number("-2.5e3")
+    -2500.0
+    >>> read_number("1_000")
+    Traceback (most recent call last):
+    ...
+    ValueError: is not a number
+    """
+    try:
+        # float() also accepts underscores and the digits of every script.
+        number = float(text) if text.isascii() and "_" not in text else None
+    except ValueError:
+        number = None
+    if number is None:
+        raise ValueError("is not a number")
+    if not math.isfinite(number):
+        raise ValueError("is not finite")
+    return number
+
+
+def read_weight(value: Any) -> float:
+    """Return a sample weight, given as a number or its text.
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite number >= 0.
+    """
+    try:
+        weight = read_number(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        weight = math.nan
+    if isinstance(value, bool) or not 0 <= weight < math.inf:
+        raise ValueError(f"weight must be a number >= 0, got {shown(value)}")
+    return weight
+
+
+_BINARY: dict[Any, bool] = {0: False, -1: False, 1: True, "0": False, "-1": False, "1": True}
+
+
+def binary_label(y: Any) -> bool:
+    """Convert a label in a file to False or True.
+
+    Parameters
+    ----------
+    y
+        -1, 0 or 1, a bool, the text of one of these, or ``true`` or ``false`` in any case.
+
+    Raises
+    ------
+    ValueError
+        For any other label.
+
+    Examples
+    --------
+    >>> from streaml1.features.raw_labels import binary_label
+    >>> binary_label(-1.0), binary_label("+1"), binary_label("True")
+    (False, True, True)
+    >>> binary_label(2.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: invalid label 2: recode files with labels 1/2 to 0/1 or -1/1
+    """
+    try:
+        return _BINARY[y]
+    except (KeyError, TypeError):
+        pass
+    if y is None:
+        raise ValueError("the label is missing")
+    value = y
+    if isinstance(y, str):
+        word = y.strip().lower()
+        if word in ("true", "false"):
+            return word == "true"
+        try:
+            value = read_number(word)
+        except ValueError:
+            value = word
+    if isinstance(value, Hashable) and value in _BINARY:
+        return _BINARY[value]
+    remedy = (
+        "name the label that is 1 by --positive"
+        if isinstance(value, str)
+        else "use --task regression for numbers"
+    )
+    rule = (
+        f"it must be 0 or 1, -1 or 1, or true or false; {remedy}, or use --model softmax for any "
+        "labels"
+    )
+    if equals_itself(value) and value == 2:
+        rule = "recode files with labels 1/2 to 0/1 or -1/1"
+    raise ValueError(f"invalid label {shown(y)}: {rule}")
+
+
+def number_label(y: Any) -> float:
+    """Convert a label in a file to the number that a regressor learns.
+
+    Parameters
+    ----------
+    y
+        A finite number, or the text of one; True and False are 1 and 0.
+
+    Raises
+    ------
+    ValueError
+        For any other label.
+
+    Examples
+    --------
+    >>> from streaml1.features.raw_labels import number_label
+    >>> number_label("43.75")
+    43.75
+    """
+    if y is None:
+        raise ValueError("the label is missing")
+    try:
+        value = read_number(y) if isinstance(y, str) else float(y)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"invalid label {shown(y)}: it must be a finite number")
+    return value
+
+
+def nonnegative_label(y: Any) -> float:
+    """Convert a label like `number_label`, and reject a negative one, which the Poisson loss lacks.
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite number, or negative.
+    """
+    value = number_label(y)
+    if value < 0.0:
+        raise ValueError(f"invalid label {shown(y)}: with the Poisson loss it must be >= 0")
+    return value

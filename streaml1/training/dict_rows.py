@@ -1,0 +1,54 @@
+"""Examples from dicts that hold their labels, such as the records of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from streaml1.core.rows import shown
+from streaml1.features.records import read_record
+from streaml1.sources import Reject, SourceError, SourceOptions, json_roles
+from streaml1.sources.source import Example, read_weight
+
+__all__ = ["dict_rows"]
+
+
+def dict_rows(
+    rows: Iterable[Any], options: SourceOptions, name: str, reject: Reject
+) -> Iterator[Example]:
+    """Yield the examples of dicts, numbered from 1.
+
+    Parameters
+    ----------
+    rows
+        The dicts.
+    options
+        The roles of their members, as those of flat JSON lines.
+    name
+        Name of the source.
+    reject
+        Called with each invalid dict.
+
+    Raises
+    ------
+    SourceError
+        If labels are required, and no member is that of the label.
+    """
+    roles = json_roles(options)
+    if roles.target is None and options.require_label:
+        raise SourceError(
+            f"{name} holds dicts: use target= to name the member of the label, or give pairs (x, y)"
+        )
+    for number, row in enumerate(rows, start=1):
+        try:
+            if not isinstance(row, Mapping):
+                raise ValueError(f"{shown(row)} is not an example: it must be a dict")
+            record = read_record(row, roles, options.require_label)
+            if record is None:
+                continue
+            w = 1.0 if roles.weight is None else read_weight(record.w)
+        except ValueError as error:
+            reject(f"{name}:{number}", str(error))
+            continue
+        example = (number, record.x, record.y, w)
+        yield example if record.id is None else (*example, record.id)
