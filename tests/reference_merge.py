@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 Sums = dict[Hashable, tuple[float, float]]
 """For each name z and n, the sums of FTRL-Proximal."""
@@ -68,3 +68,78 @@ def intercept(base: tuple[int, float], parts: Sequence[tuple[int, float]]) -> fl
         return base[1]
     moves = [n * (b - base[1]) for n, (_, b) in zip(learnt, parts, strict=True)]
     return base[1] + sum(moves) / sum(learnt)
+
+
+Weights = dict[Hashable, float]
+Penalty = Callable[[float, float], float]
+"""What a penalty of some strength makes of a weight."""
+
+
+def soft(w: float, by: float) -> float:
+    return math.copysign(max(abs(w) - by, 0.0), w)
+
+
+def elastic_net_step(w: float, eta: float, l1: float, l2: float, sgd: bool) -> float:
+    """Return a weight after a step of an example without its feature."""
+    if sgd:
+        return soft(max(1.0 - eta * l2, 0.0) * w, eta * l1)
+    return soft(w, eta * l1) / (1.0 + eta * l2)
+
+
+def elastic_net_flow(w: float, due: float, l1: float, l2: float) -> float:
+    """Return a weight after infinitely small steps whose rates add up to `due`."""
+    if l2 == 0.0:
+        return soft(w, due * l1)
+    # d|w|/dt = -l1 - l2 |w|
+    return math.copysign(max((abs(w) + l1 / l2) * math.exp(-l2 * due) - l1 / l2, 0.0), w)
+
+
+def moving(w: float, still: float) -> bool:
+    return abs(w - still) > 1e-9 * abs(still)
+
+
+def weights(
+    base: Weights,
+    parts: Sequence[Weights],
+    still: Sequence[Weights],
+    examples: Sequence[int],
+    penalties: Sequence[float],
+    penalize: Penalty,
+) -> dict[str, Weights]:
+    """Return the candidates by name; `still` is what each part would be without its features."""
+    joined: dict[str, Weights] = {"mean": {}, "average": {}, "rho": {}, "sum": {}}
+    for name in {name for one in (base, *parts) for name in one}:
+        w = base.get(name, 0.0)
+        values = [part.get(name, 0.0) for part in parts]
+        visits = [
+            n if moving(value, rest.get(name, 0.0)) else 0
+            for n, value, rest in zip(examples, values, still, strict=True)
+        ]
+        for kind, value in join_weight(w, values, visits, examples, penalties, penalize).items():
+            if value:
+                joined[kind][name] = value
+    return joined
+
+
+def join_weight(
+    w: float,
+    parts: Sequence[float],
+    visits: Sequence[float],
+    examples: Sequence[float],
+    penalties: Sequence[float],
+    penalize: Penalty,
+) -> dict[str, float]:
+    """Return the candidates for one weight."""
+    everything = sum(penalties)
+    if any(visits):
+        shares = [count / sum(visits) for count in visits]
+        m = 1.0 / sum(share**2 for share in shares)
+    else:
+        shares, m = [n / (sum(examples) or 1) for n in examples], 1.0
+    move = sum(share * (value - w) for share, value in zip(shares, parts, strict=True))
+    contained = sum(share * due for share, due in zip(shares, penalties, strict=True))
+    joined = {}
+    for kind, f in {"mean": m / len(parts), "average": 1.0, "rho": m**0.5, "sum": m}.items():
+        step = f if any(visits) else 1.0
+        joined[kind] = penalize(w + step * move, max(0.0, f * everything / m - step * contained))
+    return joined

@@ -67,7 +67,7 @@ def in_memory(data: tuple[Any, Any]) -> Any:
             total += (last - first) * progressive_loss(part, X[first:last], y[first:last])
         losses.append(total / (hi - lo))
         model = compare(parts, model, probe=(X[hi : hi + 500], y[hi : hi + 500])).model
-        set_clock(model, hi)
+        set_clock(model, hi, hi)
     losses.append(progressive_loss(model, X[23_500:], y[23_500:]))
     return model, losses
 

@@ -214,8 +214,8 @@ class _Run:
     def learn(self, stretch: _Stretch) -> None:
         """Learn some rows, and merge what the shards have learnt."""
         started = time.perf_counter()
-        learnt = self.model.n_iterations
-        set_clock(self.model, learnt // stretch.shards)
+        learnt, step = self.model.n_iterations, self.model._state.rate_step
+        set_clock(self.model, learnt, step // stretch.shards)
         base = _pickled(self.model)
         calls = [(base, self._stream.range(lo, hi)) for lo, hi in stretch.cuts()]
         handles = [self._executor.submit(_learn, *call) for call in calls]
@@ -235,11 +235,12 @@ class _Run:
             probe = self._stream.range(stretch.hi, after)
             merged = compare(parts, self.model, probe=probe, every=self._probe)
             self.model, candidates, chosen = merged.model, merged.candidates, merged.chosen
-        set_clock(self.model, learnt + stretch.hi - stretch.lo)
+        n = stretch.hi - stretch.lo
+        set_clock(self.model, learnt + n, step + n)
         seconds = time.perf_counter() - started
         mean = loss / weight if weight > 0.0 else None
         line = Round(
-            name=stretch.name, rows=stretch.hi - stretch.lo, loss=mean, candidates=candidates,
+            name=stretch.name, rows=n, loss=mean, candidates=candidates,
             chosen=chosen, n_nonzero=self.model.n_nonzero, n_bytes=n_bytes, seconds=seconds,
         )  # fmt: skip
         self.done.append(line)

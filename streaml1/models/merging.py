@@ -9,6 +9,8 @@ Everything else joins in one way. Names are united by their hashes. The numbers 
 The intercept moves by the mean of the parts' moves, weighted by their numbers of examples: it is in
 every row, so that each part has moved it nearly as far as all rows together would have.
 
+The rates go on as after all examples, those of the base and of all parts.
+
 Parts are joined in their order. The same parts in the same order give the same bits, whenever and
 wherever they were learnt.
 """
@@ -21,10 +23,16 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.types import Floats
 from streaml1.features.vocabulary.joined_names import join_names
 from streaml1.models.base import OnlineModel
+from streaml1.models.schedules import rates
 
 __all__ = ["merge_candidates", "require_mergeable", "set_clock"]
+
+MERGEABLE = "elastic nets, truncated gradient, FTRL and coin betting, without averaged weights,"
+BLOCK = 2**16
+"""Number of steps whose rates are computed at a time."""
 
 
 def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
@@ -49,9 +57,10 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
                 "out of its pipeline"
             )
         if not hasattr(model._state.rule, "candidates"):
+            averages = " with average=True" if getattr(model, "average", False) else ""
             raise ValueError(
-                f"{name} cannot be merged: {type(model).__name__} does not support it; "
-                "FTRLClassifier and FTRLRegressor do"
+                f"{name} cannot be merged: {type(model).__name__}{averages} does not support it; "
+                f"{MERGEABLE} do"
             )
         if type(model) is not type(first):
             raise ValueError(
@@ -73,10 +82,11 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
             )
 
 
-def set_clock(model: OnlineModel, n: int) -> None:
-    """Set the number of examples that a model has learnt, which learning rates may fall with."""
+def set_clock(model: OnlineModel, n: int, step: int) -> None:
+    """Set how many examples a model has learnt, and how many of them since its rates started."""
     with model._state.exclusive():
-        model._state.online[0].t = n
+        o = model._state.online[0]
+        o.t, o.rates_from = n, n - step
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -112,7 +122,7 @@ def merge_candidates(
     )
     online = _joined_records([state["online"] for state in states])
     forgotten = _joined_sketches([state["forgotten"] for state in states])
-    for name, joined in rule.candidates(parts):
+    for name, joined in rule.candidates(parts, [_rates(model, base) for model in models]):
         slots, arrays = joined.state_dict()
         state = {
             "names": names.subset(slots),
@@ -122,6 +132,18 @@ def merge_candidates(
             "made": states[0]["made"],
         }
         yield name, _restored(first, state)
+
+
+def _rates(model: OnlineModel, base: OnlineModel) -> Iterator[Floats]:
+    """Yield the rates of the steps that a model has taken since the base, in blocks."""
+    before, now = base._state.online[0], model._state.online[0]
+    t, last, start = int(before["t"]), int(now["t"]), int(before["rates_from"])
+    restart = int(now["rates_from"])  # it may have reset its rates since
+    for end, begin in ((min(last, max(t, restart)), start), (last, restart)):
+        while t < end:
+            n = min(BLOCK, end - t)
+            yield rates(model.lr, model.schedule, t - begin, n)
+            t += n
 
 
 def _restored(like: OnlineModel, state: dict[str, Any]) -> OnlineModel:
@@ -142,11 +164,21 @@ def _joined_records(records: Sequence[Any]) -> Any:
     learnt = [int(part["t"] - base["t"]) for part in parts]
     total = sum(learnt)
     joined["t"] = base["t"] + total
-    joined["rates_from"] = base["rates_from"]
+    joined["rates_from"] = joined["t"] - _rate_step(base, parts)
     joined["cut"] = base["cut"] + sum(max(0, int(part["cut"] - base["cut"])) for part in parts)
     moves = [n * float(part["b"] - base["b"]) for n, part in zip(learnt, parts, strict=True)]
     joined["b"] = base["b"] + (sum(moves) / total if total else 0.0)
     return joined
+
+
+def _rate_step(base: Any, parts: Sequence[Any]) -> int:
+    """Return the number of examples since the rates last started, of base and parts together.
+
+    If a part has reset its rates, those of the base ended there.
+    """
+    reset = any(part["rates_from"] != base["rates_from"] for part in parts)
+    since = sum(int(part["t"] - max(part["rates_from"], base["t"])) for part in parts)
+    return since + (0 if reset else int(base["t"] - base["rates_from"]))
 
 
 def _joined_sketches(sketches: Sequence[Any]) -> Any:

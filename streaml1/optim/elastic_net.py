@@ -33,6 +33,7 @@ loop is a branch that no processor predicts.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,8 @@ from streaml1.core.simd import (
 )
 from streaml1.core.types import Bools, Floats, Records
 from streaml1.optim.rule_state import LOW, Ledger, PerSlot, RuleState, Scratch, new_state
-from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.structures.joined_weights import joined_elastic_nets
+from streaml1.optim.structures.slot_arrays import scratch_for, zeros
 from streaml1.optim.structures.soft_threshold import soft_threshold, stepped
 from streaml1.optim.update_rule import renormalize
 
@@ -245,6 +247,17 @@ class ElasticNet(RuleState, ElasticNetState):
         live = self.u > A
         live |= self.u < -A
         return live
+
+    def candidates(
+        self, parts: Sequence[ElasticNet], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, ElasticNet]]:
+        """Yield the candidates of `structures.joined_weights`."""
+        c, weights = self.clock[0], [part.weights() for part in parts]
+        for name, w in joined_elastic_nets(self.weights(), weights, rates, c.l1, c.l2, c.sgd):
+            rule = self._replace(u=zeros(self.size, self.u), clock=self.clock.copy())
+            rule.u[:] = w + np.copysign(A_START, w)
+            rule.clock[0].P, rule.clock[0].A, rule.clock[0].A_low = 1.0, A_START, 0.0
+            yield name, rule
 
     def reserve(self, nnz: int) -> ElasticNet:
         return self._replace(scratch=scratch_for(nnz, self.scratch))

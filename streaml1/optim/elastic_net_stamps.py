@@ -38,6 +38,7 @@ bytes per slot, and up to 8 per step of the budget.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -76,6 +77,7 @@ from streaml1.optim.rule_state import (
     ensure_keys,
     new_state,
 )
+from streaml1.optim.structures.joined_weights import joined_elastic_nets
 from streaml1.optim.structures.slot_arrays import grown, scratch_for
 from streaml1.optim.structures.soft_threshold import soft_threshold
 from streaml1.optim.update_rule import renormalize
@@ -359,6 +361,16 @@ class ElasticNetStamps(RuleState, ElasticNetStampsState):
     def drop(self, slots: Ints) -> None:
         self.slots["w"][slots] = 0.0
         self.slots["psi"][slots] = self.clock[0].now
+
+    def candidates(
+        self, parts: Sequence[ElasticNetStamps], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, ElasticNetStamps]]:
+        """Yield the candidates of `structures.joined_weights`, as of a restart."""
+        c, weights = self.clock[0], [part.weights() for part in parts]
+        for name, w in joined_elastic_nets(self.weights(), weights, rates, c.l1, c.l2, c.sgd):
+            rule = self.start(self.size, float(c.l1), float(c.l2), bool(c.sgd), int(c.budget))
+            rule.slots["w"], rule.slots["psi"] = w, START
+            yield name, rule
 
     def reserve(self, nnz: int) -> ElasticNetStamps:
         rule, c = self, self.clock[0]

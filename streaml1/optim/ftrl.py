@@ -23,7 +23,7 @@ per slot.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -157,7 +157,9 @@ class FTRL(RuleState, FTRLState):
         self.slots["z"] = restarted_sums(z, self.weights(), c.l1_now, denominator, MARK)
         self.slots["n"] = 0.0
 
-    def candidates(self, parts: Sequence[FTRL]) -> Iterator[tuple[str, FTRL]]:
+    def candidates(
+        self, parts: Sequence[FTRL], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, FTRL]]:
         """Yield the candidates of `structures.joined_sums`."""
         sums = [(part.slots["z"], part.slots["n"]) for part in parts]
         for name, z, n in joined_sums(self.slots["z"], self.slots["n"], sums):

@@ -26,7 +26,7 @@ per slot.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -253,7 +253,9 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         c.theta *= c.beta_now / (c.beta_now + math.sqrt(c.n))
         c.n = 0.0
 
-    def candidates(self, parts: Sequence[ScaledFTRL]) -> Iterator[tuple[str, ScaledFTRL]]:
+    def candidates(
+        self, parts: Sequence[ScaledFTRL], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, ScaledFTRL]]:
         """Yield the candidates of `structures.joined_sums`; the sums of scales are added."""
         slots, clock = self.slots.copy(), self.clock.copy()
         add_growth(slots, [part.slots for part in parts], SLOT_COUNTS)

@@ -27,6 +27,7 @@ Cost of a step: O(non-zeros of the row). Memory: 16 bytes per slot.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,8 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim.rule_state import LOW, MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
-from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.structures.joined_weights import joined_weights, moved_from
+from streaml1.optim.structures.slot_arrays import records, scratch_for
 from streaml1.optim.update_rule import renormalize
 
 __all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance", "current"]
@@ -170,6 +172,43 @@ class TruncatedGradient(RuleState, TruncatedGradientState):
     def drop(self, slots: Ints) -> None:
         self.slots["v"][slots] = 0.0
         self.slots["a"][slots] = self.clock[0].A
+
+    def candidates(
+        self, parts: Sequence[TruncatedGradient], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, TruncatedGradient]]:
+        """Yield the candidates of `structures.joined_weights`."""
+        c, w = self.clock[0], self.weights()
+        weights = [part.weights() for part in parts]
+        steps = [int(part.clock[0].t - c.t) for part in parts]
+        pulls = [self._sum_of_pulls(etas) for etas in rates]
+        visits = [
+            n * moved_from(self._pulled(w, pull), part)
+            for n, pull, part in zip(steps, pulls, weights, strict=True)
+        ]
+        for joined in joined_weights(w, weights, visits, steps, pulls):
+            v = self._pulled(joined.w, joined.penalty)
+            rule = self._replace(slots=records(self.size, SLOT), clock=self.clock.copy())
+            rule.slots["v"] = v
+            rule.slots["a"] = np.where(np.abs(v) > c.threshold, math.inf, A_START)
+            ledger = rule.clock[0]
+            ledger.A, ledger.A_low, ledger.theta = A_START, 0.0, c.threshold
+            ledger.t += sum(steps)
+            yield joined.name, rule
+
+    def _sum_of_pulls(self, rates: Iterable[Floats]) -> float:
+        """Return by how much the next steps pull a weight towards zero, given their rates."""
+        c = self.clock[0]
+        t, total = int(c.t), 0.0
+        for etas in rates:
+            first = -(t + 1) % int(c.period)  # of the steps, the first that truncates
+            total += float(etas[first :: int(c.period)].sum())
+            t += len(etas)
+        return total * float(c.period) * float(c.gravity)
+
+    def _pulled(self, w: Floats, pull: Any) -> Floats:
+        """Return weights of which those within the threshold move towards zero by `pull`."""
+        shrunk = np.copysign(np.maximum(np.abs(w) - pull, 0.0), w)
+        return np.where(np.abs(w) > self.clock[0].threshold, w, shrunk)
 
     def reserve(self, nnz: int) -> TruncatedGradient:
         return self._replace(scratch=scratch_for(nnz, self.scratch))

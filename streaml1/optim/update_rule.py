@@ -62,9 +62,10 @@ class UpdateRule(Protocol):
     `rule_state.RuleState` provides `seen_mask`, and everything from `drop` on, for rules whose
     fields are declared. Optional are the verbs of this module that have a default, and in Python
     `intercept(online)`, `features_left`, `unknown_slot`, `publish` and `published_view`,
-    `without_intercept`, and `candidates(parts)`. The last is a method of a base: it yields names
-    and rules that continue it by what rules that have learnt on from it have learnt since. All have
-    the same slots.
+    `without_intercept`, and `candidates(parts, rates)`. The last is a method of a base: it yields
+    names and rules that continue it by what rules that have learnt on from it have learnt since.
+    All have the same slots. For each part, `rates` are those of its steps since the base, in
+    blocks that can be read once.
     """
 
     # Compiled, called once for each row or step.

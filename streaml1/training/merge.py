@@ -21,8 +21,8 @@ class Candidate(NamedTuple):
     Parameters
     ----------
     name
-        How it joins the parts, as the update rule calls it (for FTRL ``sum``, ``rho``, ``half``,
-        ``blend`` and ``mean``); ``model 3`` for a part; ``base``.
+        How it joins the parts, as the update rule calls it, such as ``sum`` and ``mean``;
+        ``model 3`` for a part; ``base``.
     loss
         Its mean loss on the probe; infinite if it is not a number.
     n_nonzero
