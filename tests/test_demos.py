@@ -81,6 +81,14 @@ def test_sampled_negatives_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0.0 < excess["negative_rate"] < excess["sample weights"]
 
 
+def test_late_frauds_demo() -> None:
+    demo = runpy.run_path(str(ROOT / "demos" / "late_frauds.py"))
+    only_frauds, all_labels = (
+        demo["learn"](8_000, settles, 0).lines[-1].loss for settles in (False, True)
+    )
+    assert only_frauds > 3.0 * all_labels
+
+
 def test_four_methods_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
-import shlex
 import sqlite3
 from collections.abc import Hashable
 from pathlib import Path
@@ -21,6 +19,7 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1.cli.export_formats import MARKER, WeightTable, csv_lines, sql_lines
 from tests.conftest import ROOT
+from tests.doc_samples import run_samples
 from tests.test_cli import cwd, error_of, run
 
 __all__ = ["cwd"]  # a fixture
@@ -336,21 +335,6 @@ def test_diff_rejects_models_without_common_names(cwd: Path) -> None:
 # The documentation
 
 
-def commands_of(text: str) -> list[tuple[str, str]]:
-    """Return the commands in the samples of a page, and the output that follows each."""
-    blocks = re.findall(r"^```\n(\$ .*?)^```$", text, re.S | re.M)
-    pieces = [piece for block in blocks for piece in re.split(r"^\$ ", block, flags=re.M)[1:]]
-    return [(command, output) for command, _, output in (p.partition("\n") for p in pieces)]
-
-
 def test_the_samples_of_the_docs(cwd: Path) -> None:
-    """`cat` writes the file that it shows; commands without output are run for their files."""
-    for command, output in commands_of((ROOT / "docs" / "explain.md").read_text()):
-        program, *args = shlex.split(command)
-        if program == "cat":
-            Path(args[0]).write_text(output)
-            continue
-        stdout = run(*args).stdout
-        lines = [line.rstrip() for line in stdout.splitlines()]
-        assert not output or lines == output.splitlines()
+    run_samples((ROOT / "docs" / "explain.md").read_text())
     assert Path("tuesday.model").exists()

@@ -1,0 +1,38 @@
+"""The pages that guide by task: their commands print what the pages show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaml1.datasets import SMSSpam
+from tests.conftest import ROOT
+from tests.doc_samples import run_samples
+
+GUIDE = ROOT / "docs" / "guide"
+ON_MESSAGES = "## On 5,574 messages"
+
+
+@pytest.fixture
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_spam_samples(cwd: Path) -> None:
+    before, _, _ = (GUIDE / "spam.md").read_text().partition(ON_MESSAGES)
+    assert run_samples(before) == 2
+
+
+def test_spam_samples_on_the_data_set(cwd: Path) -> None:
+    if not SMSSpam().is_downloaded:
+        pytest.skip("the SMS Spam Collection is not on this machine")
+    _, _, after = (GUIDE / "spam.md").read_text().partition(ON_MESSAGES)
+    code = after.partition("```python\n")[2].partition("```")[0]
+    exec(compile(code, "spam.md", "exec"), {})
+    assert run_samples(after) == 1
+
+
+def test_fraud_samples(cwd: Path) -> None:
+    assert run_samples((GUIDE / "fraud.md").read_text()) == 1
