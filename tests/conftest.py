@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -28,6 +29,17 @@ settings.load_profile("streaml1")
 ROOT = Path(__file__).parent.parent
 # Environment of a subprocess that shares the compilation cache of this test run.
 WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def frozen_heap() -> None:
+    """Exempt what earlier modules left behind from garbage collection.
+
+    Compiling leaves millions of objects, which each full collection would traverse again; river's
+    checks of memory alone collect several hundred times.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
