@@ -89,6 +89,31 @@ def test_late_frauds_demo() -> None:
     assert only_frauds > 3.0 * all_labels
 
 
+def test_method_pictures_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{k % 3 == 0:d} {k % 3 + 1}:1 {10 + k % 7}:0.5 {20 + k}:0.1\n" for k in range(60)]
+    (tmp_path / "few.svm").write_text("".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["method_pictures.py", "few.svm"])
+    demo = runpy.run_path(str(ROOT / "demos" / "method_pictures.py"))
+    drawn = ("ftrl", "coin-betting")  # the others draw in the same way
+    for page in set(demo["METHODS"]) - {*drawn}:
+        del demo["METHODS"][page]
+    demo["main"]()
+    output = capsys.readouterr().out
+    assert all(f"out/method-{page}.png" in output for page in drawn)
+    assert (tmp_path / "out" / "method-ftrl.png").stat().st_size > 10_000
+
+
+def test_every_method_page_has_a_picture() -> None:
+    demo = runpy.run_path(str(ROOT / "demos" / "method_pictures.py"))
+    for page in demo["METHODS"]:
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        assert f"(method-{page}.png)" in text
+        assert (ROOT / "docs" / f"method-{page}.png").stat().st_size < 60_000
+
+
 def test_four_methods_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
