@@ -114,6 +114,16 @@ def test_every_method_page_has_a_picture() -> None:
         assert (ROOT / "docs" / f"method-{page}.png").stat().st_size < 60_000
 
 
+def test_lazy_updates_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    demo = runpy.run_path(str(ROOT / "demos" / "lazy_updates.py"))
+    demo["main"]((100, 1_000), 100)
+    assert (tmp_path / "out" / "lazy_updates.png").stat().st_size > 10_000
+    current, stored = demo["one_weight"]()
+    gap = slice(demo["OCCURRENCES"][2], demo["OCCURRENCES"][3])
+    assert len(set(stored[gap])) == 1 and len(set(current[gap])) == len(current[gap])
+
+
 def test_four_methods_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
