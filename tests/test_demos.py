@@ -97,13 +97,13 @@ def test_method_pictures_demo(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["method_pictures.py", "few.svm"])
     demo = runpy.run_path(str(ROOT / "demos" / "method_pictures.py"))
-    drawn = ("ftrl", "coin-betting")  # the others draw in the same way
+    drawn = ("truncated-gradient",)  # the others are drawn in the same way
     for page in set(demo["METHODS"]) - {*drawn}:
         del demo["METHODS"][page]
     demo["main"]()
     output = capsys.readouterr().out
     assert all(f"out/method-{page}.png" in output for page in drawn)
-    assert (tmp_path / "out" / "method-ftrl.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "method-truncated-gradient.png").stat().st_size > 10_000
 
 
 def test_every_method_page_has_a_picture() -> None:
