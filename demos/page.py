@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
-import numpy as np
+from screenshot import screenshot
 
 import streaml1
 from streaml1.training.checkpoint import Checkpoints
@@ -80,26 +78,7 @@ def write_page(directory: Path, n: int = EXAMPLES) -> None:
         )  # fmt: skip
     page.write(directory / "page.html")
     print(f"{directory / 'page.html'}: {(directory / 'page.html').stat().st_size:,} bytes")
-    if shutil.which("chromium") is None:
-        print("no screenshot: chromium is not installed")
-        return
-    shown = f"file://{directory.resolve() / 'page.html'}"
-    with tempfile.TemporaryDirectory() as profile:
-        subprocess.run(
-            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-             f"--user-data-dir={profile}", "--virtual-time-budget=3000", "--window-size=1280,1200",
-             f"--screenshot={directory / 'page.png'}", shown],
-            check=True, capture_output=True, timeout=120,
-        )  # fmt: skip
-    crop(directory / "page.png")
-    print(directory / "page.png")
-
-
-def crop(path: Path) -> None:
-    """Remove the rows of one colour at the bottom of an image."""
-    image = plt.imread(path)
-    same = (image == image[-1, 0]).all(axis=(1, 2))
-    plt.imsave(path, image[: len(image) - int(np.argmin(same[::-1])) + 8])
+    screenshot(directory / "page.html", directory / "page.png")
 
 
 def slow_stream(stopped: threading.Event, weights: int) -> Iterator[tuple[dict[str, float], bool]]:

@@ -98,7 +98,7 @@ def run(*arguments: str) -> None:
 
 def start(stack: ExitStack, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     """Start a command that runs until the tutorial ends."""
-    process = subprocess.Popen(streaml1(*arguments), cwd=FOLDER, **options)
+    process = subprocess.Popen(streaml1(*arguments), **{"cwd": FOLDER, **options})
     stack.callback(end, process)
     return process
 
@@ -177,14 +177,14 @@ def first_day(days: Days) -> None:
     run("predict", MODEL, "day2.jsonl", "--target", "label", "--limit", "3", "--explain", "4")
 
 
-def broker_for(stack: ExitStack, given: str | None) -> str | None:
+def broker_for(stack: ExitStack, given: str | None, folder: Path) -> str | None:
     """Return the address of a broker: the given one, a new one, or None without Java."""
     if given is not None:
         return given
     if shutil.which("java") is None:
         return None
     say("   Starting a Kafka broker (the first time it is downloaded) ...")
-    state = str((FOLDER / "kafka").resolve())
+    state = str((folder / "kafka").resolve())
     kafka = str(SCRIPTS / "kafka")
     up = subprocess.run([kafka, "up", "--state", state], stdout=subprocess.PIPE, text=True)
     if up.returncode:
@@ -225,7 +225,7 @@ def second_day(days: Days, given: str | None, seconds: float, browse: bool) -> N
             "5. Go live: the messages of the second day arrive one by one. The learner takes up\n"
             "   the saved model and goes on with it; it publishes each new version."
         )
-        broker = broker_for(stack, given)
+        broker = broker_for(stack, given, FOLDER)
         if broker is None:
             say("   There is no Java for a broker: the messages come through a pipe instead.")
             learner = start(

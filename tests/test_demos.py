@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from tests.broker import Broker
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,7 +72,7 @@ def test_no_rate_to_tune_demo(
 def test_page_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     demo = runpy.run_path(str(ROOT / "demos" / "page.py"))
-    monkeypatch.setattr(demo["shutil"], "which", lambda name: None)  # no screenshot
+    monkeypatch.setattr(shutil, "which", lambda name: None)  # no screenshot
     demo["write_page"](Path("out"), 2000)
     assert "site=s" in (tmp_path / "out" / "page.html").read_text()
     shares = demo["measure"](seconds=0.1, weights=100)
@@ -179,3 +184,31 @@ def test_one_versus_rest_demo(
     rest, softmax = capsys.readouterr().out.splitlines()
     assert rest == "iris         one-vs-rest  accuracy 0.967, log-loss 0.346"
     assert softmax == "iris         softmax      accuracy 0.920, log-loss 0.463"
+
+
+@pytest.mark.kafka
+def test_closed_loop_demo(
+    broker: Broker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    broker.require_real()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(
+        sys, "argv", ["closed_loop.py", "--kafka", broker.address, "--seconds", "3"]
+    )
+    monkeypatch.delitem(sys.modules, "tutorial", raising=False)
+    runpy.run_path(str(ROOT / "demos" / "closed_loop.py"), run_name="__main__")
+    out = capfd.readouterr().out
+    rows = re.findall(r"^\w{12} \w{12} +([\d,]+) +([\d.]+)% +([\d.]+)% +([\d.]+)%$", out, re.M)
+    assert len(rows) == 10
+    clicks, random, best = (float(np.mean([float(row[k]) for row in rows[:5]])) for k in (1, 2, 3))
+    assert random + 5.0 < clicks < best
+    n_users = sum(int(row[0].replace(",", "")) for row in rows)
+    assert re.search(rf"^examples +{2000 + n_users:,}$", out, re.M)  # each user is learnt once
+    assert re.search(r"^[3-9]\d* versions|^\d\d versions", out, re.M)
+    assert "no screenshot: chromium is not installed" in out
+    assert "ad=a" in (tmp_path / "out" / "closed_loop" / "page.html").read_text()
