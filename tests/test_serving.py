@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.serving import ModelStore, Service, app
-from streaml1.serving.bodies import RequestError, examples_of, flatten
+from streaml1.serving.bodies import RequestError, examples_of, flatten, json_of, kind_of
 from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.model_source import open_source
 from streaml1.serving.service import Limits, Request, Response
@@ -306,10 +306,28 @@ def test_features_are_named_as_those_of_json_lines(value: dict[str, Any]) -> Non
         assert found == expected
 
 
+@given(
+    st.lists(st.dictionaries(st.text("ax{[", max_size=2), json_values, max_size=3), max_size=3),
+    st.booleans(),
+)
+def test_examples_of_json_are_flattened(items: list[dict[str, Any]], is_one: bool) -> None:
+    """Also those of a body that is found to need it less than others: by counting brackets."""
+    items = items[:1] if is_one else items
+    body = json.dumps(items[0] if is_one and items else items).encode()
+    try:
+        expected = [flatten(json_of(json.dumps(item).encode())) for item in items]
+        assert expected
+    except (RequestError, AssertionError):
+        with pytest.raises(RequestError):
+            examples_of(body, "application/json")
+        return
+    assert examples_of(body, "application/json") == (expected, "one" if is_one else "many")
+
+
 @given(st.binary(max_size=60), st.sampled_from(["", "text/vw", "text/svmlight"]))
 def test_any_body_is_read_or_refused(body: bytes, kind: str) -> None:
     with contextlib.suppress(RequestError):
-        assert examples_of(body, kind).examples
+        assert examples_of(body, kind_of(kind)).examples
 
 
 # Reloading

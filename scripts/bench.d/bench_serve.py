@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,12 @@ from streaml1.serving.model_source import open_source
 
 CATEGORIES, BATCH, ROUNDS = 39, 100, 7
 REQUESTS = 4_000
-RATE, SECONDS = 1_000, 5.0
-VERSIONS, CLIENTS = 200, 3
+RATES, SECONDS = (1_000, 10_000), 5.0
+VERSIONS, CLIENTS, PARALLEL = 200, 3, 16
+CONSTANT = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Model-Version: 000000000000\r\n"
+    b"Content-Length: 68\r\n\r\n" + 68 * b" "
+)
 
 
 def examples(n: int, seed: int = SEED) -> list[dict[str, str]]:
@@ -69,6 +73,7 @@ def plain_server(path: Path) -> Iterator[tuple[int, int]]:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # head and body in one packet: else each waits for a delayed ACK
 
             def do_POST(self) -> None:
                 x = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -97,75 +102,134 @@ def request_of(body: bytes, kind: str = "application/json") -> bytes:
 
 
 def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the CPU time of all threads of a process, user and kernel."""
+    return time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3), which Python lacks
 
 
-def send_all(port: int, requests: list[bytes], n: int) -> None:
-    """Send n requests over one connection, each after the answer to the one before."""
-    with socket.create_connection(("127.0.0.1", port)) as client:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for k in range(n):
-            client.sendall(requests[k % len(requests)])
-            received = client.recv(1 << 20)
-            while b"\r\n\r\n" not in received:
-                received += client.recv(1 << 20)
-            head, _, body = received.partition(b"\r\n\r\n")
-            length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])  # type: ignore[index]
-            assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.0 200"))
-            while len(body) < length:
-                body += client.recv(1 << 20)
+@contextmanager
+def constant_server() -> Iterator[tuple[int, int]]:
+    """Run a server that parses nothing and always sends the same answer, in another process."""
+    code = (
+        "import asyncio, uvloop\n"
+        "class Protocol(asyncio.Protocol):\n"
+        "    def connection_made(self, transport): self.transport = transport\n"
+        "    def data_received(self, data): self.transport.write(ANSWER)\n"
+        "async def main():\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    server = await loop.create_server(Protocol, '127.0.0.1', 0)\n"
+        "    print(server.sockets[0].getsockname()[1], flush=True)\n"
+        "    await server.serve_forever()\n"
+        f"ANSWER = {CONSTANT!r}\n"
+        "uvloop.run(main())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline()), process.pid
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def send_all(port: int, requests: list[bytes], n: int, connections: int = 1) -> None:
+    """Send n requests; each connection waits for the answer to its last one."""
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for _ in range(connections)
+        ]
+        for client in clients:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for first in range(0, n, connections):
+            for k, client in enumerate(clients, first):
+                client.sendall(requests[k % len(requests)])
+            for client in clients:
+                receive(client)
+
+
+def receive(client: socket.socket) -> None:
+    """Receive an answer."""
+    received = client.recv(1 << 20)
+    while b"\r\n\r\n" not in received:
+        received += client.recv(1 << 20)
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])  # type: ignore[index]
+    assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.0 200"))
+    while len(body) < length:
+        body += client.recv(1 << 20)
 
 
 def bench_cost(path: Path) -> None:
     single = [request_of(json.dumps(x).encode()) for x in examples(200)]
     batches = [request_of(json.dumps(examples(BATCH, k)).encode()) for k in range(20)]
-    lines = [" ".join(["|", *(f"{k}={v}" for k, v in x.items())]) for x in examples(BATCH)]
-    vw = [request_of("\n".join(lines).encode(), "text/vw")]
-    with served(path) as ours, plain_server(path) as theirs:
+    vw_lines = [
+        [" ".join(["|", *(f"{k}={v}" for k, v in x.items())]) for x in examples(BATCH, k)]
+        for k in range(20)
+    ]
+    vw = [request_of("\n".join(lines).encode(), "text/vw") for lines in vw_lines]
+    ndjson = [
+        request_of("\n".join(map(json.dumps, examples(BATCH, k))).encode(), "application/x-ndjson")
+        for k in range(20)
+    ]
+    with (
+        served(path) as ours,
+        plain_server(path) as theirs,
+        constant_server() as constant,
+    ):
         contenders = {
-            "one example": (ours, single, REQUESTS, 1),
-            f"batch of {BATCH}, JSON": (ours, batches, REQUESTS // 40, BATCH),
-            f"batch of {BATCH}, text/vw": (ours, vw, REQUESTS // 40, BATCH),
-            "http.server and json, one example": (theirs, single, REQUESTS // 4, 1),
+            "one example": (ours, single, REQUESTS, 1, 1),
+            f"one example, {PARALLEL} connections": (ours, single, REQUESTS, 1, PARALLEL),
+            f"batch of {BATCH}, JSON": (ours, batches, REQUESTS // 40, BATCH, 1),
+            f"batch of {BATCH}, JSON lines": (ours, ndjson, REQUESTS // 40, BATCH, 1),
+            f"batch of {BATCH}, text/vw": (ours, vw, REQUESTS // 40, BATCH, 1),
+            "uvloop, a constant answer": (constant, single, REQUESTS, 1, 1),
+            f"... {PARALLEL} connections": (constant, single, REQUESTS, 1, PARALLEL),
+            "http.server and json, one example": (theirs, single, REQUESTS // 4, 1, 1),
         }
         cost: dict[str, list[float]] = {name: [] for name in contenders}
+        send_all(ours[0], [ndjson[0], vw[0]], 2)  # loads the kernels in the background
+        time.sleep(3.0)
         for _ in range(ROUNDS):
-            for name, ((port, pid), requests, n, _) in contenders.items():
+            for name, ((port, pid), requests, n, _, connections) in contenders.items():
                 before = cpu_seconds(pid)
-                send_all(port, requests, n)
+                send_all(port, requests, n, connections)
                 cost[name].append((cpu_seconds(pid) - before) / n)
     table = new_table(
-        f"Requests of {CATEGORIES} categories, one connection, CPU of the server",
+        f"Requests of {CATEGORIES} categories, CPU of the server",
         *("request", "us/request", "us/prediction", "predictions/s"),
     )
-    for name, (_, _, _, size) in contenders.items():
+    for name, (_, _, _, size, _) in contenders.items():
         us = float(np.median(cost[name])) * 1e6
         table.add_row(name, f"{us:.1f}", f"{us / size:.1f}", f"{1e6 * size / us:,.0f}")
     CONSOLE.print(table)
 
 
 def bench_latency(path: Path) -> None:
-    """Print percentiles of latency at a fixed rate, counted from when a request was due."""
+    """Print percentiles of latency at fixed rates, counted from when a request was due."""
+    table = new_table("Latency of one example", "requests/s", "median", "99 %")
+    for rate in RATES:
+        p50, p99 = np.percentile(np.array(latencies(path, rate)) * 1e3, [50, 99])
+        table.add_row(f"{rate:,}", f"{p50:.2f} ms", f"{p99:.2f} ms")
+    CONSOLE.print(table)
+
+
+def latencies(path: Path, rate: int) -> list[float]:
     requests = [request_of(json.dumps(x).encode()) for x in examples(200)]
-    latencies = []
+    found = []
     with (
         served(path) as (port, _),
         socket.create_connection(("127.0.0.1", port)) as client,
     ):
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         begin = time.perf_counter()
-        for k in range(int(RATE * SECONDS)):
-            due = begin + k / RATE
+        for k in range(int(rate * SECONDS)):
+            due = begin + k / rate
             while time.perf_counter() < due:
                 pass
             client.sendall(requests[k % len(requests)])
             client.recv(65536)
-            latencies.append(time.perf_counter() - due)
-    p50, p99 = np.percentile(np.array(latencies) * 1e3, [50, 99])
-    table = new_table(f"Latency at {RATE:,} requests/s", "median", "99 %")
-    table.add_row(f"{p50:.2f} ms", f"{p99:.2f} ms")
-    CONSOLE.print(table)
+            found.append(time.perf_counter() - due)
+    return found
 
 
 def bench_versions(folder: Path) -> None:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 
-__all__ = ["FORMATS", "Body", "RequestError", "examples_of", "flatten", "json_of", "kind_of"]
+__all__ = [
+    "FORMATS",
+    "Body",
+    "Features",
+    "RequestError",
+    "examples_of",
+    "flatten",
+    "json_of",
+    "kind_of",
+]
 
 Features = Mapping[Hashable, Any]
 
@@ -96,9 +106,12 @@ def _of_json(body: bytes, texts: Sequence[str] = ()) -> Body:
         if b"\n" not in body.strip():
             json_of(body)
         return _of_json_lines(body)
-    if isinstance(value, list):
-        return Body([flatten(item) for item in value], "many")
-    return Body([flatten(value)], "one")
+    items, form = (value, "many") if isinstance(value, list) else ([value], "one")
+    # With as few brackets no object or array is inside of an example: `flatten` would find nothing.
+    is_flat = body.count(b"{") == len(items) and body.count(b"[") == (form == "many")
+    if is_flat and set(map(type, items)) == {dict}:
+        return Body(items, form)
+    return Body([flatten(item) for item in items], form)
 
 
 def _of_json_lines(body: bytes, texts: Sequence[str] = ()) -> Body:
@@ -152,6 +165,7 @@ FORMATS: dict[str, Reader] = {
 """Readers by content type."""
 
 
+@lru_cache(maxsize=64)
 def kind_of(content_type: str) -> str:
     """Return the content type of a body without its parameters; JSON if there is none."""
     kind = content_type.partition(";")[0].strip().lower() or "application/json"
@@ -159,13 +173,13 @@ def kind_of(content_type: str) -> str:
     return "application/json" if is_default else kind
 
 
-def examples_of(body: bytes, content_type: str, texts: Sequence[str] = ()) -> Body:
-    """Return the examples of a body; without a content type it is JSON.
+def examples_of(body: bytes, kind: str, texts: Sequence[str] = ()) -> Body:
+    """Return the examples of a body.
 
     Parameters
     ----------
-    body, content_type
-        The request.
+    body, kind
+        The body, and its content type as `kind_of` returns it.
     texts
         Names that the model reads as raw text.
 
@@ -174,7 +188,6 @@ def examples_of(body: bytes, content_type: str, texts: Sequence[str] = ()) -> Bo
     RequestError
         If the content type is unknown, or the body is invalid.
     """
-    kind = kind_of(content_type)
     if kind not in FORMATS:
         raise RequestError(415, f"the content type must be one of {', '.join(FORMATS)}, got {kind}")
     found = FORMATS[kind](body, texts)

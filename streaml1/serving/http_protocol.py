@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from concurrent.futures import Future
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -271,16 +272,10 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _send(self, response: Response, keep: bool = True, is_head: bool = False) -> None:
-        head = [
-            f"HTTP/1.1 {response.status} {_REASONS.get(response.status, '')}",
-            f"Content-Type: {response.content_type}",
-            f"Content-Length: {len(response.body)}",
-            *(f"{name}: {value}" for name, value in response.headers),
-        ]
-        if not keep:
-            head.append("Connection: close")
-        text = "\r\n".join(head).encode("latin-1", "replace") + b"\r\n\r\n"
-        self._transport.write(text if is_head else text + response.body)
+        status, body, content_type, headers = response
+        end = b"\r\n\r\n" if keep else b"\r\nConnection: close\r\n\r\n"
+        head = b"%b%d%b" % (_head(status, content_type, headers), len(body), end)
+        self._transport.write(head if is_head else head + body)
 
     # Limits of time
 
@@ -308,6 +303,18 @@ class HttpProtocol(asyncio.Protocol):
         self._drains = True
         if not (self._in_request or self._queue or self._waits):
             self._transport.close()
+
+
+@lru_cache(maxsize=64)  # most responses of a model differ in their length only
+def _head(status: int, content_type: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Return the head of a response up to the value of its length."""
+    lines = [
+        f"HTTP/1.1 {status} {_REASONS.get(status, '')}",
+        f"Content-Type: {content_type}",
+        *(f"{name}: {value}" for name, value in headers),
+        "Content-Length: ",
+    ]
+    return "\r\n".join(lines).encode("latin-1", "replace")
 
 
 def _problem(status: int, reason: str) -> Response:

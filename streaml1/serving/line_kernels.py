@@ -55,7 +55,7 @@ class LineKernels:
         The rows as `predict_many` accepts them. None without kernels, or for a body that has few
         lines or an invalid one.
         """
-        if kind not in KINDS or body.count(b"\n") < MIN_LINES:
+        if kind not in KINDS or not _has_many_lines(body):
             return None
         if self._is_loaded:
             return self._parse(body, KINDS[kind], texts)
@@ -94,6 +94,15 @@ class LineKernels:
         finally:
             self._lock.release()
         return None if parsed.faults or not len(parsed.x) else parsed.x
+
+
+def _has_many_lines(body: bytes) -> bool:
+    at = -1
+    for _ in range(MIN_LINES):
+        at = body.find(b"\n", at + 1)
+        if at < 0:
+            return False
+    return True
 
 
 def _new_parser(kind: str, texts: tuple[str, ...]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from streaml1.serving.served_model import ServedModel
@@ -35,6 +35,13 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def add_all(self, values: Iterable[float]) -> None:
+        """Count values."""
+        bounds, counts = self.bounds, self.counts
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+            self.sum += value
+
     def cumulative(self) -> list[tuple[str, int]]:
         """Return the upper bounds as text, and how many values are not above them."""
         total, pairs = 0, []
@@ -62,14 +69,14 @@ class ServiceMetrics:
             latency = self._latencies[path] = Histogram(LATENCY_BOUNDS)
         latency.add(seconds)
 
-    def predictions_of(self, model: ServedModel) -> Histogram | None:
-        """Return the histogram of the probabilities that a model predicts; None for others."""
-        if not model.predicts_probability:
-            return None
-        found = self._predictions.get(model.name)
-        if found is None:
-            found = self._predictions[model.name] = Histogram(PROBABILITY_BOUNDS)
-        return found
+    def count_predictions(self, model: ServedModel, values: Sequence[float]) -> None:
+        """Count the predictions of a model; its `number` for each example."""
+        self.examples += len(values)
+        if model.number == "p":
+            found = self._predictions.get(model.name)
+            if found is None:
+                found = self._predictions[model.name] = Histogram(PROBABILITY_BOUNDS)
+            found.add_all(values)
 
     def exposition(self, models: Mapping[str, ServedModel], accept: str = "") -> tuple[str, bytes]:
         """Return the content type and the text of ``/metrics``.

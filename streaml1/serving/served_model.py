@@ -110,7 +110,12 @@ class ServedModel:
         pairs = [[to_json_label(class_text(y)), v] for y, v in p.items()]
         return {"label": to_json_label(class_text(best)), "p": pairs}
 
-    @property
+    @cached_property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Headers of its responses."""
+        return (("X-Model-Version", self.version),)
+
+    @cached_property
     def number(self) -> str | None:
         """Name of the number that an answer is; None if it is more than one number."""
         if isinstance(self.frozen, FrozenClasses):
@@ -137,11 +142,6 @@ class ServedModel:
         except BadExample as error:
             raise BadExample(error.reason, row) from None
         return number
-
-    @property
-    def predicts_probability(self) -> bool:
-        """Whether an answer is one probability."""
-        return self.loss not in REGRESSION and not isinstance(self.frozen, FrozenClasses)
 
     def explain(self, x: Features, k: int) -> list[Answer]:
         """Return the `k` largest contributions to the margin of the prediction, and the intercept.

@@ -12,7 +12,15 @@ from urllib.parse import parse_qsl
 import orjson
 
 from streaml1.core.rows import BadExample
-from streaml1.serving.bodies import Body, RequestError, examples_of, flatten, json_of, kind_of
+from streaml1.serving.bodies import (
+    Body,
+    Features,
+    RequestError,
+    examples_of,
+    flatten,
+    json_of,
+    kind_of,
+)
 from streaml1.serving.example_log import ExampleLog
 from streaml1.serving.line_kernels import LineKernels
 from streaml1.serving.metrics import ServiceMetrics
@@ -176,20 +184,28 @@ class Service:
     def _predict(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
         body = self._examples(model, request)
-        self._require_few(len(body.examples))
-        if body.form == "one" or "explain" in options or model.number is None:
+        if "explain" in options or model.number is None:
+            self._require_few(len(body.examples))
             return self._response(model, body, self._answers(model, body, options))
+        if body.form == "one":
+            return self._response_of_one(model, body.examples[0], model.number)
+        self._require_few(len(body.examples))
         return self._response_of_numbers(model, body, model.number)
 
     def _examples(self, model: ServedModel, request: Request) -> Body:
-        content_type = request.headers.get("content-type", "")
+        kind = kind_of(request.headers.get("content-type", ""))
         if model.number is not None:
-            rows = self._line_kernels.parse(
-                request.body, kind_of(content_type), model.texts, model.predict_many
-            )
+            rows = self._line_kernels.parse(request.body, kind, model.texts, model.predict_many)
             if rows is not None:
                 return Body(rows, "lines")
-        return examples_of(request.body, content_type, model.texts)
+        return examples_of(request.body, kind, model.texts)
+
+    def _response_of_one(self, model: ServedModel, x: Features, number: str) -> Response:
+        """Return the response to one example that is answered by one number."""
+        answer = model.predict(x)
+        self.metrics.count_predictions(model, (answer[number],))
+        whole = {"model": model.name, "version": model.version, **answer}
+        return Response(200, orjson.dumps(whole), JSON, model.headers)
 
     def _response_of_numbers(self, model: ServedModel, body: Body, number: str) -> Response:
         """Return the response to many examples, each of which is answered by one number."""
@@ -197,20 +213,17 @@ class Service:
             found = model.predict_many(body.examples)
         except BadExample as error:
             raise RequestError(400, f"example {error.row}: {error.reason}") from None
-        self.metrics.examples += len(found)
-        histogram = self.metrics.predictions_of(model)
-        if histogram is not None:
-            for p in found:
-                histogram.add(p)
-        headers = (("X-Model-Version", model.version),)
+        self.metrics.count_predictions(model, found)
         head = orjson.dumps({"model": model.name, "version": model.version})[:-1]
         numbers = orjson.dumps(found)[1:-1].split(b",")
         if body.form == "lines":
             start = b'%s,"%s":' % (head, number.encode())
-            return Response(200, start + (b"}\n" + start).join(numbers) + b"}\n", NDJSON, headers)
+            return Response(
+                200, start + (b"}\n" + start).join(numbers) + b"}\n", NDJSON, model.headers
+            )
         start = b'{"%s":' % number.encode()
         answers = start + (b"}," + start).join(numbers) + b"}"
-        return Response(200, b'%s,"predictions":[%s]}' % (head, answers), JSON, headers)
+        return Response(200, b'%s,"predictions":[%s]}' % (head, answers), JSON, model.headers)
 
     def _answers(self, model: ServedModel, body: Body, options: dict[str, str]) -> list[Answer]:
         answers = []
@@ -225,15 +238,14 @@ class Service:
             k = _count(options, "explain", self.limits.weights)
             for x, answer in zip(body.examples, answers, strict=True):
                 answer["explanation"] = model.explain(x, k)
-        self.metrics.examples += len(answers)
-        histogram = self.metrics.predictions_of(model)
-        if histogram is not None:
-            for answer in answers:
-                histogram.add(answer["p"])
+        if model.number is None:
+            self.metrics.examples += len(answers)
+        else:
+            self.metrics.count_predictions(model, [answer[model.number] for answer in answers])
         return answers
 
     def _response(self, model: ServedModel, body: Body, answers: list[Answer]) -> Response:
-        headers = (("X-Model-Version", model.version),)
+        headers = model.headers
         head = {"model": model.name, "version": model.version}
         if body.form == "lines":
             lines = b"\n".join(orjson.dumps({**head, **answer}) for answer in answers)
@@ -263,7 +275,7 @@ class Service:
             "version": model.version,
             "ranking": [{"item": k, "score": scores[k]} for k in order],
         }
-        return Response(200, orjson.dumps(answer), JSON, (("X-Model-Version", model.version),))
+        return Response(200, orjson.dumps(answer), JSON, model.headers)
 
     # Inspection
 
