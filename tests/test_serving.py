@@ -279,6 +279,22 @@ def test_bad_requests_get_one_sentence(
     assert "\n" not in error
 
 
+def test_names_of_invalid_utf8(tmp_path: Path) -> None:
+    """They are held as surrogates, which an error, an explanation and a list of weights escape."""
+    model = streaml1.ElasticNetClassifier(lr=0.3)
+    model.learn_one({"caf\udce9": 1.0}, True)
+    model.save(tmp_path / "a.model")
+    service = Service(ModelStore({"a": open_source(str(tmp_path / "a.model"))}))
+    refused = post(service, "/predict", b"|caf\xe9 a:\xe9", "text/vw")
+    assert refused.status == 400 and "\udce9" in json.loads(refused.body)["error"]
+    explained = post(service, "/predict?explain=1", b"| caf\xe9", "text/vw")
+    [feature, _] = json.loads(explained.body)["explanation"]
+    assert (feature["name"], feature["known"]) == ("caf\udce9", True)
+    listed = service.handle(Request("GET", "/weights", {}, b""))
+    assert isinstance(listed, Response)
+    assert [row["name"] for row in json.loads(listed.body)["weights"]] == ["caf\udce9"]
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),

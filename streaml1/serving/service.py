@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import orjson
@@ -205,7 +206,7 @@ class Service:
         answer = model.predict(x)
         self.metrics.count_predictions(model, (answer[number],))
         whole = {"model": model.name, "version": model.version, **answer}
-        return Response(200, orjson.dumps(whole), JSON, model.headers)
+        return Response(200, _json(whole), JSON, model.headers)
 
     def _response_of_numbers(self, model: ServedModel, body: Body, number: str) -> Response:
         """Return the response to many examples, each of which is answered by one number."""
@@ -214,7 +215,7 @@ class Service:
         except BadExample as error:
             raise RequestError(400, f"example {error.row}: {error.reason}") from None
         self.metrics.count_predictions(model, found)
-        head = orjson.dumps({"model": model.name, "version": model.version})[:-1]
+        head = _json({"model": model.name, "version": model.version})[:-1]
         numbers = orjson.dumps(found)[1:-1].split(b",")
         if body.form == "lines":
             start = b'%s,"%s":' % (head, number.encode())
@@ -248,10 +249,10 @@ class Service:
         headers = model.headers
         head = {"model": model.name, "version": model.version}
         if body.form == "lines":
-            lines = b"\n".join(orjson.dumps({**head, **answer}) for answer in answers)
+            lines = b"\n".join(_json({**head, **answer}) for answer in answers)
             return Response(200, lines + b"\n", NDJSON, headers)
         whole = {**head, **answers[0]} if body.form == "one" else {**head, "predictions": answers}
-        return Response(200, orjson.dumps(whole), JSON, headers)
+        return Response(200, _json(whole), JSON, headers)
 
     def _rank(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
@@ -275,7 +276,7 @@ class Service:
             "version": model.version,
             "ranking": [{"item": k, "score": scores[k]} for k in order],
         }
-        return Response(200, orjson.dumps(answer), JSON, model.headers)
+        return Response(200, _json(answer), JSON, model.headers)
 
     # Inspection
 
@@ -286,14 +287,14 @@ class Service:
             failure = self.store.failures.get(model["name"])
             if failure is not None:
                 model["newest"] = failure
-        return Response(200, orjson.dumps({"models": described}))
+        return Response(200, _json({"models": described}))
 
     def _weights(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
         k = _count(options, "top", self.limits.weights, 20)
         weights = model.top_weights(k, options.get("prefix", ""))
         head = {"model": model.name, "version": model.version}
-        return Response(200, orjson.dumps({**head, "weights": weights}))
+        return Response(200, _json({**head, "weights": weights}))
 
     def _livez(self, request: Request, options: dict[str, str]) -> Response:
         return Response(200, b"ok\n", "text/plain")
@@ -307,7 +308,7 @@ class Service:
                     f"{self._max_age:,.0f} s are allowed"
                 )
         status = 503 if reasons else 200
-        return Response(status, orjson.dumps({"ready": not reasons, "reasons": reasons}))
+        return Response(status, _json({"ready": not reasons, "reasons": reasons}))
 
     def _metrics(self, request: Request, options: dict[str, str]) -> Response:
         accept = request.headers.get("accept", "")
@@ -320,7 +321,7 @@ class Service:
         return Response(200, text, kind)
 
     def _openapi(self, request: Request, options: dict[str, str]) -> Response:
-        return Response(200, orjson.dumps(description(self._log is not None)))
+        return Response(200, _json(description(self._log is not None)))
 
     # Labelled examples
 
@@ -342,7 +343,7 @@ class Service:
         def answer(done: Future[None]) -> None:
             error = done.exception()
             if error is None:
-                answered.set_result(Response(200, orjson.dumps({"written": len(records)})))
+                answered.set_result(Response(200, _json({"written": len(records)})))
             else:
                 answered.set_result(_problem(503, str(error)))
 
@@ -350,8 +351,16 @@ class Service:
         return answered
 
 
+def _json(value: Any) -> bytes:
+    """Return a value as JSON; names may hold the surrogates that stand for invalid UTF-8."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return json.dumps(value).encode()
+
+
 def _problem(status: int, reason: str) -> Response:
-    return Response(status, orjson.dumps({"error": reason}))
+    return Response(status, _json({"error": reason}))
 
 
 def _count(options: dict[str, str], name: str, limit: int, default: int | None = None) -> int:
