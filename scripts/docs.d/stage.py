@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import click
+from formulas import with_formulas
 
 import streaml1
 from streaml1.cli import cli
@@ -34,6 +35,7 @@ def main(directory: Path) -> None:
     for page in directory.rglob("*.md"):
         text = page.read_text()
         adapted = re.sub(r"\]\(\.\./(?=(?:CHANGELOG|CONTRIBUTING)\.md)", "](", text)
+        adapted = with_formulas(adapted)
         if adapted != text:
             page.write_text(adapted)
     (directory / "command-line.md").write_text(command_line())
