@@ -43,6 +43,7 @@ from streaml1.models.schedules import rate as rate_of_step
 from streaml1.models.schedules import rates as rates_of_steps
 from streaml1.models.state import ModelState
 from streaml1.models.state.change_tracking import ChangeTracker
+from streaml1.models.state.dict_rows import margins_of
 from streaml1.models.targets import LabelledRows, ReadLabel, TargetOptions, labelled_rows
 from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import REGRESSION, loss_parameter
@@ -321,7 +322,7 @@ class OnlineModel(SharedParameters, base.Base):
         return self.schedule != "constant" or not isinstance(self.lr, int | float)
 
     def _margins(self, X: RowsLike, proba: bool = False) -> Any:
-        return self._state.margins(self._state.batch(X), proba)
+        return margins_of(self._state, X, proba)
 
     # Explanations
 

@@ -18,7 +18,8 @@ from streaml1.models.explain import (
     explain_rows,
 )
 from streaml1.models.explanation import Explanation
-from streaml1.models.output_buffer import predict_output_rows, predict_outputs
+from streaml1.models.output_buffer import predict_outputs, predict_outputs_of
+from streaml1.models.state.dict_rows import margins_of
 from streaml1.models.state.predictor import Predictor
 from streaml1.optim.losses import POISSON
 
@@ -128,7 +129,7 @@ class Frozen:
         BadExample
             If a row is invalid. `row` is the first such row.
         """
-        a = self._reader.margins(self._reader.batch(X), self._is_poisson)
+        a = margins_of(self._reader, X, self._is_poisson)
         return a > 0.0 if self._binary else a
 
     def predict_proba_many(self, X: RowsLike) -> Any:
@@ -142,7 +143,7 @@ class Frozen:
             If the model is a regressor.
         """
         self._require_classifier()
-        p = self._reader.margins(self._reader.batch(X), True)
+        p = margins_of(self._reader, X, True)
         return np.stack([1.0 - p, p], axis=1)
 
     def explain_one(self, x: Mapping[Hashable, Any]) -> Any:
@@ -250,11 +251,11 @@ class FrozenClasses(Frozen):
 
     def predict_many(self, X: RowsLike) -> Any:
         """Return `predict_one` of each row of a matrix, frame or list of dicts, shape (n,)."""
-        return self._classes.array(predict_output_rows(self._reader, self._reader.batch(X))[0])
+        return self._classes.array(predict_outputs_of(self._reader, X)[0])
 
     def predict_proba_many(self, X: RowsLike) -> Any:
         """Return the probability of each label in each row, shape (n, k)."""
-        return predict_output_rows(self._reader, self._reader.batch(X))[1]
+        return predict_outputs_of(self._reader, X)[1]
 
     def explain_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Explanation]:
         """Return what each feature contributes to the margin of each label, by label.

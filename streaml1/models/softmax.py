@@ -20,7 +20,7 @@ from streaml1.models.explain import explain_label_rows, explain_labels
 from streaml1.models.explanation import Explanation
 from streaml1.models.frozen import FrozenClasses
 from streaml1.models.hyperparameters import SoftmaxParameters
-from streaml1.models.output_buffer import predict_output_rows, predict_outputs
+from streaml1.models.output_buffer import predict_outputs, predict_outputs_of
 from streaml1.models.schedules import rates as rates_of_steps
 from streaml1.models.targets import LabelledRows
 from streaml1.optim.softmax import PENALTIES, Softmax
@@ -238,9 +238,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         ValueError
             If two labels have the same text and would be one column.
         """
-        batch = self._state.batch(X)
-        with self._state.exclusive():
-            _, p = predict_output_rows(self._state, batch)
+        _, p = predict_outputs_of(self._state, X)
         if not is_frame(X):
             return p
         from river.utils import dataframe
@@ -262,9 +260,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         -------
         A series of the library of X, or an array of shape (n,) if X is not a frame.
         """
-        batch = self._state.batch(X)
-        with self._state.exclusive():
-            best, _ = predict_output_rows(self._state, batch)
+        best, _ = predict_outputs_of(self._state, X)
         return series_like(X, self._classes.array(best), self._y_name)
 
     # Explanations
