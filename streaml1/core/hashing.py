@@ -3,14 +3,20 @@
 Strings: MurmurHash64A of the UTF-8 encoding. Ints: the mixing function of splitmix64, a bijection
 of 64-bit integers. Names that are equal as dict keys, such as 1, 1.0 and True, have the same hash.
 
+Both functions are public and have no secret, so whoever chooses names can choose their hashes.
+Hash tables therefore take positions from `keyed_position`, which nobody can foresee.
+
 References
 ----------
 - Appleby (2008), *MurmurHash2, 64-bit version for x64* (MurmurHash64A).
 - Steele, Lea & Flood (2014), *Fast splittable pseudorandom number generators* (splitmix64).
+- Dietzfelbinger, Hagerup, Katajainen & Penttonen (1997), *A reliable randomized algorithm for the
+  closest-pair problem* (the multiplication of `keyed_position`).
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -22,8 +28,10 @@ from streaml1.core.types import Bytes, Hashes, Ints
 
 __all__ = [
     "MURMUR_MULTIPLIER",
+    "PROCESS_KEY",
     "as_int64",
     "int_hashes",
+    "keyed_position",
     "mix64",
     "mix64_int",
     "murmur64",
@@ -37,6 +45,13 @@ _GOLDEN_GAMMA = 0x9E3779B97F4A7C15  # 2^64 / golden ratio
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1
 _OTHER_SEED = 1  # for names that are neither strings nor ints
+
+PROCESS_KEY = np.uint64(int.from_bytes(os.urandom(8), "little") | 1)
+"""The key of `keyed_position`: odd, and random for each process.
+
+Pass it to kernels as an argument or in an array. A kernel that refers to it as a global constant
+would keep the key of the process that compiled it.
+"""
 
 
 def as_int64(name: Hashable) -> int | None:
@@ -63,6 +78,27 @@ def mix64(j: Any) -> Any:
     h = (h ^ (h >> u64(30))) * u64(_MIX_1)
     h = (h ^ (h >> u64(27))) * u64(_MIX_2)
     return h ^ (h >> u64(31))
+
+
+@inlined
+def keyed_position(h: Any, key: Any, size: Any) -> Any:
+    """Return the position of a hash in a hash table: the top bits of the product with a key.
+
+    Without the key nobody can choose hashes with the same position: for two different hashes, at
+    most a fraction 2 / size of all odd keys gives both the same position. A mask of the low bits
+    of the product would not do, since hashes that differ in their top bits only keep them.
+
+    Parameters
+    ----------
+    h
+        The hash.
+    key
+        An odd uint64, such as `PROCESS_KEY`.
+    size
+        The number of positions, a power of two up to 2**32.
+    """
+    # The low half of the product is dropped first, so that the second one has 64 bits.
+    return ((h * key) >> u64(32)) * size >> u64(32)
 
 
 @inlined

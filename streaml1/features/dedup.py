@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.hashing import PROCESS_KEY, keyed_position
 from streaml1.core.jit import gil_kernel, inlined, kernel
 from streaml1.core.rows import (
     MAX_IDS,
@@ -29,7 +30,6 @@ __all__ = ["masked_rows", "plain_rows", "repeats"]
 _ONE, _HALF = np.uint64(1), np.uint64(32)
 _LOW, _ROW = np.uint64(2**32 - 1), np.uint64(2**64 - 2**32)  # of a mark
 _MAX_EXAMINED = np.uint64(32)  # repeated slots of a row for which the cause is determined
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
@@ -80,9 +80,9 @@ def _raise_for(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable
 
 
 @inlined
-def _home(id_: Any, probes: Any) -> Any:
+def _home(id_: Any, key: Any, probes: Any) -> Any:
     """Return the first position to probe for an id."""
-    return ((id_ * _MIX) >> _HALF) & np.uint64(len(probes) - 1)
+    return keyed_position(np.uint64(id_), key, np.uint64(len(probes)))
 
 
 @inlined
@@ -100,13 +100,13 @@ def _probe(id_: Any, pos: Any, ids: Any, begin: Any, probes: Any) -> Any:
 
 
 @kernel
-def _first_repeat(ids: Any, indptr: Any, probes: Any) -> Any:
+def _first_repeat(ids: Any, indptr: Any, key: Any, probes: Any) -> Any:
     """Return the first row that contains a name twice, or the number of rows."""
     n = np.uint64(len(indptr) - 1)
     for i in range(n):
         lo = indptr[i]
         for k in range(lo, indptr[i + _ONE]):
-            pos = _home(np.uint64(ids[k]), probes)
+            pos = _home(ids[k], key, probes)
             if probes[pos] > lo:
                 pos, content = _probe(ids[k], pos, ids, lo, probes)
                 if content > lo:
@@ -118,7 +118,7 @@ def _first_repeat(ids: Any, indptr: Any, probes: Any) -> Any:
 @gil_kernel
 def _sum_by_name(
     hashes: Any, values: Any, i: Any, lo: Any, hi: Any, mask: Any, slots: Any, kept: Any,
-    begin: Any, n: Any, probes: Any, marks: Any, names: Any, sums: Any,
+    begin: Any, n: Any, key: Any, probes: Any, marks: Any, names: Any, sums: Any,
 ) -> Any:  # fmt: skip
     """Recompute the sums of row i: values of one name first, then names that share a slot.
 
@@ -128,7 +128,7 @@ def _sum_by_name(
     m = np.uint64(0)
     row = (i + _ONE) << _HALF
     for k in range(lo, hi):
-        pos = _home(hashes[k], marks)
+        pos = _home(hashes[k], key, marks)
         while marks[pos] & _ROW == row and names[marks[pos] & _LOW] != hashes[k]:
             pos = (pos + _ONE) & np.uint64(len(marks) - 1)
         if marks[pos] & _ROW != row:
@@ -143,7 +143,7 @@ def _sum_by_name(
         kept[k] = 0.0
     for k in range(m):
         slot = np.uint32(names[k] & mask)
-        _, content = _probe(slot, slot & np.uint64(len(probes) - 1), slots, begin, probes)
+        _, content = _probe(slot, _home(slot, key, probes), slots, begin, probes)
         kept[content - _ONE] += sums[k]
         bad |= validity(kept[content - _ONE])
     return bad
@@ -151,14 +151,13 @@ def _sum_by_name(
 
 @kernel
 def _masked(
-    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, probes: Any,
-    marks: Any, names: Any, sums: Any,
+    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, key: Any,
+    probes: Any, marks: Any, names: Any, sums: Any,
 ) -> bool:  # fmt: skip
     """Write the result of `masked_rows`; return whether all sums are valid and non-zero."""
     n = np.uint64(0)
     bad = np.int64(0)
     ends[0] = 0
-    low = np.uint64(len(probes) - 1)
     for i in range(np.uint64(len(indptr) - 1)):
         begin = n
         several = False  # whether different names share a slot
@@ -168,7 +167,7 @@ def _masked(
             slot = np.uint32(hashes[k] & mask)
             slots[n] = slot  # overwritten if the slot is a repeat
             kept[n] = values[k]
-            pos = slot & low
+            pos = _home(slot, key, probes)
             if probes[pos] > begin:
                 pos, content = _probe(slot, pos, slots, begin, probes)
                 if content > begin:
@@ -189,22 +188,22 @@ def _masked(
             probes[pos] = n
         if several:
             bad |= _sum_by_name(
-                hashes, values, i, lo, hi, mask, slots, kept, begin, n, probes, marks, names,
-                sums,
+                hashes, values, i, lo, hi, mask, slots, kept, begin, n, key, probes, marks,
+                names, sums,
             )  # fmt: skip
         ends[i + _ONE] = n
     return bool(bad >= 0)
 
 
 @kernel
-def _merge(ids: Any, values: Any, indptr: Any, first: Any, probes: Any) -> Any:
+def _merge(ids: Any, values: Any, indptr: Any, first: Any, key: Any, probes: Any) -> Any:
     """Merge duplicates in place from row `first` on; return the number of features that remain."""
     hi = n = indptr[first]
     for i in range(first, np.uint64(len(indptr) - 1)):
         lo, hi = hi, indptr[i + _ONE]
         begin = n
         for k in range(lo, hi):
-            pos, content = _probe(ids[k], _home(np.uint64(ids[k]), probes), ids, begin, probes)
+            pos, content = _probe(ids[k], _home(ids[k], key, probes), ids, begin, probes)
             if content > begin:
                 values[content - _ONE] += values[k]
             else:
@@ -241,7 +240,7 @@ def repeats(ids: Any, indptr: Any) -> bool:
 
 
 def _row_of_repeat(ids: Any, indptr: Any) -> int:
-    return int(_first_repeat(ids, indptr, _new_hash_table(indptr)))
+    return int(_first_repeat(ids, indptr, PROCESS_KEY, _new_hash_table(indptr)))
 
 
 def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
@@ -258,7 +257,8 @@ def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
         np.empty(len(probes), np.uint64),
         np.empty(len(probes)),
     )
-    if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, probes, *more):
+    tables = PROCESS_KEY, probes, *more
+    if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, *tables):
         return None
     kept = int(masked.indptr[-1])
     return Rows(masked.ids[:kept], masked.values[:kept], masked.indptr)
@@ -270,9 +270,9 @@ def _merged(rows: Rows) -> Rows:
     if first == rows.n:
         return rows
     ids, values, indptr = (np.array(a) for a in rows)
-    n = _merge(
-        ids, values, indptr, np.uint64(first), _new_hash_table(indptr)
-    )  # the caller checks sums
+    n = _merge(  # the caller checks sums
+        ids, values, indptr, np.uint64(first), PROCESS_KEY, _new_hash_table(indptr)
+    )
     return Rows(ids[:n], values[:n], indptr)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.hashing import PROCESS_KEY, keyed_position
 from streaml1.core.jit import kernel
 from streaml1.core.rows import Rows, are_valid_values
 from streaml1.features.batch import Batch, batch_of
@@ -19,16 +20,16 @@ _LENGTH = np.uint64(2**32 - 1)
 
 
 @kernel
-def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums: Any,
+def _merge(hashes: Any, values: Any, indptr: Any, key: Any, marks: Any, firsts: Any, sums: Any,
            ends: Any) -> Any:  # fmt: skip
     """Sum the values of equal hashes of a row; return the number of features that remain.
 
-    `firsts` receives the position of the first feature of each hash. `marks` is a zeroed hash table
-    whose length is a power of two and more than twice that of the longest row. A mark packs the row
-    (high half) and the position in `firsts` within the row (low half), so that marks of earlier
-    rows count as empty.
+    `firsts` receives the position of the first feature of each hash. `key` is a key of
+    `keyed_position`. `marks` is a zeroed hash table whose length is a power of two and more than
+    twice that of the longest row. A mark packs the row (high half) and the position in `firsts`
+    within the row (low half), so that marks of earlier rows count as empty.
     """
-    mask = np.uint64(len(marks) - 1)
+    size = np.uint64(len(marks))
     n = _ZERO
     ends[0] = _ZERO
     for i in range(np.uint64(len(indptr) - 1)):
@@ -37,7 +38,7 @@ def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums:
         # Invariant: firsts[begin:n] and sums[begin:n] hold the distinct hashes of the row so far.
         for k in range(indptr[i], indptr[i + _ONE]):
             h = hashes[k]
-            place = (h ^ (h >> _HALF)) & mask
+            place = keyed_position(h, key, size)
             while True:
                 mark = marks[place]
                 if mark & ~_LENGTH != row:
@@ -50,7 +51,7 @@ def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums:
                 if hashes[firsts[first]] == h:
                     sums[first] += values[k]
                     break
-                place = (place + _ONE) & mask
+                place = (place + _ONE) & (size - _ONE)
         ends[i + _ONE] = n
     return n
 
@@ -68,7 +69,7 @@ def without_repeats(batch: Batch) -> Batch:
     marks = np.zeros(1 << max(10, (2 * longest).bit_length()), np.uint64)
     firsts, sums = np.empty(len(hashes), np.uint64), np.empty(len(hashes))
     ends = np.zeros_like(indptr)
-    n = int(_merge(hashes, values, indptr, marks, firsts, sums, ends))
+    n = int(_merge(hashes, values, indptr, PROCESS_KEY, marks, firsts, sums, ends))
     if not are_valid_values(sums[:n]):
         return batch_of(list(texts))  # raises for the invalid value, or drops zeros
     merged = texts.select_features(

@@ -56,6 +56,7 @@ __all__ = [
 _ZERO, _ONE, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 4, 8, 16))
 _OFFSET_BITS, _LENGTH_MASK = map(np.uint64, (32, 2**32 - 1))
 _ALL_ONES, _MAGNITUDE = map(np.uint64, (2**64 - 1, 2**63 - 1))
+_MIN_PROBES = np.uint64(64)
 _MAX_UNSURE = np.uint64(4)  # of eight values; with more of them the scalar loop is faster
 
 MAX_VALUE = 1e280
@@ -236,7 +237,10 @@ def hash_pending_keys(
 
 @inlined
 def has_duplicate(hashes_at: Any, n: Any, stamp: Any, seen: Any) -> bool:
-    """Return whether two of the n hashes at an address are equal.
+    """Return whether two of the n hashes at an address are equal, or very many searches are long.
+
+    The hashes of names can be chosen such that all searches begin at the same entry. Then True is
+    returned before the searches take time in n squared.
 
     Parameters
     ----------
@@ -248,6 +252,7 @@ def has_duplicate(hashes_at: Any, n: Any, stamp: Any, seen: Any) -> bool:
         never cleared.
     """
     duplicate = False
+    n_probes, max_probes = _ZERO, _FOUR * n + _MIN_PROBES
     mask = min(np.uint64(len(seen) - 1), _ALL_ONES >> clz(_SIXTEEN * n | _ONE))
     for j in range(n):
         h = loadu_u64(hashes_at + _EIGHT * j)
@@ -257,6 +262,9 @@ def has_duplicate(hashes_at: Any, n: Any, stamp: Any, seen: Any) -> bool:
             duplicate |= loadu_u64(hashes_at + _EIGHT * (entry & _LENGTH_MASK)) == h
             slot = (slot + _ONE) & mask
             entry = seen[slot]
+            n_probes += _ONE
+        if n_probes > max_probes:  # random hashes need less than n
+            return True
         seen[slot] = stamp << _OFFSET_BITS | j
     return duplicate
 

@@ -77,7 +77,8 @@ def find_roles(keys: Any, count: Any, roles: Any, found: Any) -> Any:
     keys
         The address of the hashes of the keys, which are distinct.
     roles
-        The hash table, see `role_table`.
+        The hash table, see `role_table`. Its names are those of options, not of data: no choice of
+        keys makes a search longer than there are roles.
     found
         Receives ``index << 8 | role`` in ascending order: in the first row of those that are not
         features, in the second row of the categories.

@@ -31,6 +31,7 @@ __all__ = [
     "IDS",
     "INT",
     "HASH_MASK",
+    "KEY",
     "ARENA_HASHES",
     "KEYS",
     "KNOWN_KEYS",
@@ -107,6 +108,7 @@ __all__ = [
     KNOWN_TEXTS,
     HASH_MASK,  # bits of a hash that the hash table compares
     MASK,
+    KEY,  # of `keyed_position`
     NEEDED,  # features of the last example, crossed ones included; may exceed LENGTH
     LETTERS,  # bytes of the names of its factors
     PLAN,  # selection of crossed features, see `features.interactions`
@@ -155,7 +157,7 @@ __all__ = [
     N_ARENA,
     ARENA_COUNT,
     FIRST_TYPE,
-) = range(68)
+) = range(69)
 
 # Objects that kernels compare by address. Addresses change from process to process, so machine code
 # that is cached on disk cannot contain them.

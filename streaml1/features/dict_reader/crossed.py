@@ -60,7 +60,7 @@ from streaml1.features.dict_reader.interned import (
     set_slice,
 )
 from streaml1.features.interactions.kernels import FACTOR_BITS, NO_FACTOR, first_prefix
-from streaml1.features.vocabulary.probing import MISSING, lookup
+from streaml1.features.vocabulary.probing import MISSING, lookup, max_taken
 
 __all__ = ["read_all", "read_known"]
 
@@ -198,9 +198,9 @@ def _is_full(context: Any, n: Any, total: Any) -> bool:
     used = array_at(context[CROSSED_USED], 1, np.int64)[0]
     n_factors = array_at(context[INDEX_USED], 1, np.int64)[0]
     full = not has_capacity(context, n, total)
-    full |= 4 * (used + new) > np.int64(context[N_CROSSED])
+    full |= used + new > np.int64(max_taken(context[N_CROSSED]))
     full |= used + new > np.int64(context[N_PRODUCTS])
-    full |= 4 * (n_factors + np.int64(n)) > np.int64(context[N_NUMBERS])
+    full |= n_factors + np.int64(n) > np.int64(max_taken(context[N_NUMBERS]))
     full |= n_factors + np.int64(n) > np.int64(context[N_ARENA_HASHES])
     arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)[
         np.uint64(n_factors)

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.hashing import keyed_position
 from streaml1.core.jit import inlined
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at
 from streaml1.features.dict_reader.context_fields import (
     HASHES,
     IDS,
+    KEY,
     KEYS,
     LENGTH,
     MARKS,
@@ -78,19 +80,18 @@ def _merge_slots(context: Any, ids: Any, values: Any, n: Any) -> Any:
     MARKS is a hash table with linear probing: it holds 1 + the position of a slot in `ids`, or 0.
     """
     marks = array_at(context[MARKS], context[N_MARKS], np.uint64)
-    mask = _ONE
-    while mask < n + n:
-        mask += mask
-    mask -= _ONE
-    for k in range(mask + _ONE):
+    size = _ONE
+    while size < n + n:
+        size += size
+    for k in range(size):
         marks[k] = _ZERO
     m = _ZERO
     # Invariant: ids[:m] are distinct, in order of their first occurrence, and all are in `marks`.
     for k in range(n):
         slot = np.uint64(ids[k])
-        pos = (slot * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) & mask
+        pos = keyed_position(slot, context[KEY], size)
         while marks[pos] and np.uint64(ids[marks[pos] - _ONE]) != slot:
-            pos = (pos + _ONE) & mask
+            pos = (pos + _ONE) & (size - _ONE)
         if marks[pos]:
             values[marks[pos] - _ONE] += values[k]
         else:

@@ -52,7 +52,7 @@ from streaml1.features.dict_reader.cpython_objects import (
 )
 from streaml1.features.vocabulary.hash_keys import alias
 from streaml1.features.vocabulary.name_index import ALIASED, DOUBLE, IRREGULAR, USED, WHOLE
-from streaml1.features.vocabulary.probing import MISSING, home_line, lookup
+from streaml1.features.vocabulary.probing import MISSING, home_line, lookup, max_taken
 
 __all__ = [
     "FALLBACK_SLOT",
@@ -327,7 +327,7 @@ def has_capacity(context: Any, n: Any, total: Any) -> bool:
     used = array_at(context[COUNTS], 5, np.int64)[USED]
     if list_length(context[KNOWN_KEYS]) + total > np.int64(context[SIZE]):
         return False
-    return bool(2 * (used + n) <= np.int64(context[N_ENTRIES]) // 2)
+    return bool(used + n <= np.int64(max_taken(context[N_ENTRIES])))
 
 
 @inlined

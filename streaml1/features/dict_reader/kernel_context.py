@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.hashing import PROCESS_KEY
 from streaml1.features.dict_reader import context_fields as fields
 from streaml1.features.dict_reader.crossed_factors import CACHE_SIZE
 from streaml1.features.dict_reader.raw_text import CLEAN_BYTES, NAME_BYTES
@@ -86,6 +87,7 @@ class KernelContext:
         context = np.zeros(fields.RULE_ARRAYS + 2 * len(rule), np.uint64)
         context[fields.VALID] = 1
         context[fields.LENGTH] = length
+        context[fields.KEY] = PROCESS_KEY
         for k, name in enumerate(_BUFFERS):
             context[getattr(fields, name)] = _address(buffer) + 8 * k * length
         context[fields.SCRATCH] = _address(buffer) + 8 * len(_BUFFERS) * length

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.hashing import keyed_position
 from streaml1.core.jit import inlined
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64
@@ -21,6 +22,7 @@ from streaml1.features.dict_reader.context_fields import (
     HASHES,
     IDS,
     INDEX_USED,
+    KEY,
     KEYS,
     KNOWN_KEYS,
     LENGTH,
@@ -60,7 +62,7 @@ from streaml1.features.dict_reader.hashed import merge_slots
 from streaml1.features.dict_reader.interned import find_slots_by_hash, list_length, prefetch_lines
 from streaml1.features.ngrams.tokenizer import MARGIN, cleaned, counted
 from streaml1.features.vocabulary.name_index import IRREGULAR
-from streaml1.features.vocabulary.probing import MISSING, lookup
+from streaml1.features.vocabulary.probing import MISSING, lookup, max_taken
 from streaml1.text.byte_names import bytes_equal, copy_bytes, murmur_at
 
 __all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
@@ -88,7 +90,7 @@ def _text_of(context: Any, name: Any, size: Any) -> Any:
 
 
 @inlined
-def _has_repeat(hashes: Any, n: Any, repeat_table: Any) -> bool:
+def _has_repeat(hashes: Any, n: Any, key: Any, repeat_table: Any) -> bool:
     """Return whether two of the first `n` hashes are equal."""
     size = np.uint64(16)
     while size < n + n:
@@ -97,7 +99,7 @@ def _has_repeat(hashes: Any, n: Any, repeat_table: Any) -> bool:
         repeat_table[z] = _ZERO
     same = False
     for k in range(n):
-        pos = hashes[k] & (size - _ONE)
+        pos = keyed_position(hashes[k], key, size)
         while repeat_table[pos]:
             same |= hashes[repeat_table[pos] - _ONE] == hashes[k]
             pos = (pos + _ONE) & (size - _ONE)
@@ -155,7 +157,7 @@ def _read_given(
             spans[n] = ((out_pos - names) << _HALF) | (end - out_pos)
             out_pos = end
             n += _ONE
-    if (any_ngram_name and any_text) or _has_repeat(hashes, n, repeat_table):
+    if (any_ngram_name and any_text) or _has_repeat(hashes, n, context[KEY], repeat_table):
         return failed, out_pos
     return np.int64(n), out_pos
 
@@ -198,7 +200,7 @@ def _read(context: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
             return np.int64(FALLBACK), out_pos
         out_pos, k = counted(
             begins, _ZERO, n_tokens, prefixes[z], sizes[z], context[MAX_NGRAM], names, out_pos,
-            k, hashes, values, spans, repeat_table,
+            k, hashes, values, spans, context[KEY], repeat_table,
         )  # fmt: skip
     context[NEEDED] = k
     return np.int64(k), out_pos
@@ -262,7 +264,7 @@ def read_all(context: Any, x: Any) -> Any:
     arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)[waiting]
     used = np.uint64(array_at(context[INDEX_USED], 1, np.int64)[0])
     full = context[N_KNOWN] + waiting + m > context[SIZE]
-    full |= np.uint64(4) * (used + m) > context[N_ENTRIES]
+    full |= used + m > max_taken(context[N_ENTRIES])
     full |= waiting + m > context[N_ARENA_HASHES]
     full |= arena_end + (names_end - context[NAMES]) + _SLACK > context[N_ARENA]
     if full:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.hashing import name_hashes
+from streaml1.core.hashing import PROCESS_KEY, name_hashes
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import BadExample, are_valid_values, numeric_features
 from streaml1.core.types import (
@@ -342,7 +342,7 @@ def _expand_texts(
     m, used = expand_rows(
         np.uint64(plain.names.ctypes.data), plain.spans, plain.hashes, plain.values, plain.indptr,
         dropped, fallback, begins, firsts, prefixes, prefix_sizes, np.uint64(max_tokens),
-        np.uint64(names.ctypes.data), hashes, values, spans, indptr, hash_table,
+        np.uint64(names.ctypes.data), hashes, values, spans, indptr, PROCESS_KEY, hash_table,
     )  # fmt: skip
     m = int(m)
     expanded = NamedRows(

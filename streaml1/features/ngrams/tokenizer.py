@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaml1.core.hashing import keyed_position
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import (
     borrowed,
@@ -224,7 +225,7 @@ def _last_occurrence(g: Any, entry: Any) -> Any:
 
 @inlined
 def _merge_duplicates(
-    hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, hash_table: Any
+    hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, key: Any, hash_table: Any
 ) -> Any:
     """Keep the first of equal hashes between `lo` and `hi`, with their count; return the new end.
 
@@ -242,7 +243,7 @@ def _merge_duplicates(
     # and bit 32 is set unless it is the first of its kind.
     for g in range(_ZERO, n):
         h = hashes[lo + g]
-        pos = h & mask
+        pos = keyed_position(h, key, capacity)
         entry = hash_table[pos]
         while hashes[lo + _last_occurrence(g, entry)] != h:
             pos = (pos + _ONE) & mask
@@ -274,6 +275,7 @@ def counted(
     hashes: Any,
     values: Any,
     spans: Any,
+    key: Any,
     hash_table: Any,
 ) -> Any:
     """Append the features of a cleaned text, whose tokens begin at `begins[first:last]`.
@@ -290,6 +292,8 @@ def counted(
         Address of the next name and index of the next feature.
     hashes, values, spans
         The features: hash, count, and ``offset of the name << 32 | its length``.
+    key
+        A key of `keyed_position`.
     hash_table
         Scratch, for each n-gram of the text at least four items, rounded to a power of two. With 16
         items, few n-grams need more than one probe.
@@ -309,7 +313,7 @@ def counted(
             name_pos = name_end
             end_k += _ONE
     hash_pending_names(hashes, spans, names, k, end_k)
-    return name_pos, _merge_duplicates(hashes, values, spans, k, end_k, hash_table)
+    return name_pos, _merge_duplicates(hashes, values, spans, k, end_k, key, hash_table)
 
 
 @kernel
@@ -394,6 +398,7 @@ def expand_rows(
     out_values: Any,
     out_spans: Any,
     out_indptr: Any,
+    key: Any,
     hash_table: Any,
 ) -> Any:
     """Copy rows without their texts, and append the n-grams of these to each.
@@ -413,6 +418,8 @@ def expand_rows(
         Addresses and sizes of the prefixes of names, see `counted`.
     names
         Address of the output of names.
+    key, hash_table
+        As in `counted`.
 
     Returns
     -------
@@ -440,7 +447,7 @@ def expand_rows(
                 text = i * n_prefixes + z
                 name_pos, k = counted(
                     begins, firsts[text], firsts[text + _ONE] - _ONE, prefixes[z], prefix_sizes[z],
-                    ngrams, names, name_pos, k, out_hashes, out_values, out_spans, hash_table,
+                    ngrams, names, name_pos, k, out_hashes, out_values, out_spans, key, hash_table,
                 )  # fmt: skip
         out_indptr[i + _ONE] = np.int64(k)
     return k, name_pos - names

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.aligned import aligned_empty
+from streaml1.core.hashing import PROCESS_KEY, keyed_position
 from streaml1.core.jit import COMPILED, inlined, kernel, typed_kernel
 from streaml1.core.simd import borrowed, prefetch, prefetch_early
 from streaml1.core.types import Bools, Bytes, Hashes, Ids, Ints
@@ -21,10 +22,12 @@ from streaml1.features.vocabulary.probing import (
     NO_SLOT,
     ONE,
     PREFETCH_DISTANCE,
+    capacity_of,
     empty_entries,
     find_vacant,
     home_line,
     lookup,
+    max_taken,
     prefetch_lines,
 )
 from streaml1.text.byte_names import copy_short_bytes
@@ -51,7 +54,6 @@ TYPICAL_NAME_BYTES = 8
 PADDING = 32
 """Bytes behind the names of an arena, and behind those to copy: `copy_name` may touch them."""
 
-_ELEMENTS_PER_NAME = 4  # elements of a hash table for each taken entry: half of them stay free
 _BLOCK = 256  # entries of a table that are filtered before the first of them is copied
 _MIN_NEW, _HEAPS_EXPONENT = 256, 0.7  # see `expected_new`
 _PREFETCH_DISTANCE = np.uint64(16)  # in positions, see `_distinct`
@@ -139,7 +141,7 @@ def _copy_entries(entries: Any, new_slots: Any, retained: Any, target: Any) -> A
     """
     n = 0
     same = len(new_slots) == 0
-    capacity = np.uint64(len(entries) // 2)
+    capacity = max_taken(len(entries)) * np.uint64(2)
     # For each block: first list the entries to copy without a branch, since whether an entry is
     # taken is unpredictable; then copy them. Invariant: retained[:m] are those before the k-th.
     for begin in range(np.uint64(0), capacity, np.uint64(_BLOCK)):
@@ -160,13 +162,17 @@ def _copy_entries(entries: Any, new_slots: Any, retained: Any, target: Any) -> A
 
 
 @kernel
-def _distinct(hashes: Any, positions: Any, seen: Any, first_positions: Any, order: Any) -> Any:
+def _distinct(
+    hashes: Any, positions: Any, key: Any, seen: Any, first_positions: Any, order: Any
+) -> Any:
     """Find the distinct hashes at some positions, at least one; return their number.
 
     Parameters
     ----------
     hashes, positions
         The hashes, and the positions in `hashes` to look at.
+    key
+        A key of `keyed_position`.
     seen
         A hash table that is all zeros: its size is a power of two, more than twice the number of
         positions. An element is 1 + the index of a distinct hash, or 0 if it is free.
@@ -174,20 +180,21 @@ def _distinct(hashes: Any, positions: Any, seen: Any, first_positions: Any, orde
         Receive the fields of `UnknownNames`; `first_positions` has an element to spare.
     """
     n = np.uint64(0)
-    mask = np.uint64(len(seen) - 1)
+    size = np.uint64(len(seen))
     n_positions = np.uint64(len(positions))
     first_positions[0] = positions[0]  # the loop condition below reads it before it is set
     # Invariant: first_positions[:n] are the first positions of the distinct hashes before m, and
     # `seen` has an entry for each of them.
     for m in range(n_positions):
         if m + _PREFETCH_DISTANCE < n_positions:
-            prefetch(seen, hashes[positions[m + _PREFETCH_DISTANCE]] & mask)
+            ahead = hashes[positions[m + _PREFETCH_DISTANCE]]
+            prefetch(seen, keyed_position(ahead, key, size))
         k = positions[m]
         h = hashes[k]
-        pos = h & mask
+        pos = keyed_position(h, key, size)
         number = np.uint64(seen[pos])  # 1 + index; for a free element, index 0 is compared in vain
         while (number != 0) & (hashes[first_positions[number - np.uint64(number != 0)]] != h):
-            pos = (pos + ONE) & mask
+            pos = (pos + ONE) & (size - ONE)
             number = np.uint64(seen[pos])
         # Whether a hash is new is unpredictable: write without a branch, advance only if it is.
         new = np.uint64(number == 0)
@@ -215,7 +222,7 @@ def _intern(
     slot, m = np.uint64(count[0]), np.uint64(arena_count[0])
     first_m, out_pos = m, ends[m]
     max_pos = np.uint64(len(arena_bytes) - PADDING)
-    free = max(np.int64(0), np.int64(len(entries)) // _ELEMENTS_PER_NAME - np.int64(used[0]))
+    free = max(np.int64(0), np.int64(max_taken(len(entries))) - np.int64(used[0]))
     max_slots = min(max_slots, slot + min(np.uint64(free), np.uint64(len(arena_hashes)) - m))
     end = np.uint64(len(hashes))
     # Invariant: the hashes from `start` to k - 1 have their slots, which are below `slot`; the
@@ -287,9 +294,8 @@ def distinct(hashes: Hashes, positions: Ints) -> UnknownNames:
     first_positions = np.empty(n_positions + 1, np.int64)
     order = np.empty(n_positions, np.uint32)
     seen = np.zeros(1 << (2 * n_positions).bit_length(), np.uint32)
-    n = n_positions and int(
-        _distinct(hashes, positions.view(np.uint64), seen, first_positions.view(np.uint64), order)
-    )
+    out = first_positions.view(np.uint64), order
+    n = n_positions and int(_distinct(hashes, positions.view(np.uint64), PROCESS_KEY, seen, *out))
     return UnknownNames(positions, first_positions[:n], order)
 
 
@@ -481,7 +487,7 @@ class HashIndex(_Counted):
     @property
     def free_entries(self) -> int:
         """How many entries can be added before the table must grow: half of all stay free."""
-        return len(self.entries) // _ELEMENTS_PER_NAME - int(self.used[0])
+        return capacity_of(self.entries) // 2 - int(self.used[0])
 
     def needs_growth(self, n: int) -> bool:
         """Return whether the table must grow to add `n` entries."""

@@ -38,7 +38,7 @@ from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena
 from streaml1.features.vocabulary.crossed_name import CrossedName
 from streaml1.features.vocabulary.interaction_factors import InteractionFactors
 from streaml1.features.vocabulary.name_index import ALIASED, USED, WHOLE, NameIndex
-from streaml1.features.vocabulary.probing import MISSING
+from streaml1.features.vocabulary.probing import MISSING, capacity_of, taken_pairs
 from streaml1.features.vocabulary.slot_names import CROSS
 
 __all__ = ["InternedVocabulary"]
@@ -256,8 +256,8 @@ class InternedVocabulary(NameIndex):
             self._byte_index = None
         del self.keys[size:], self.category_values[size:]
         self.irregular = {name: slot for name, slot in self.irregular.items() if slot < size}
-        pairs = self.entries.reshape(-1, 2)
-        self._rewrite(pairs[pairs[:, 1] < size], len(pairs))
+        taken = taken_pairs(self.entries)
+        self._rewrite(taken[taken[:, 1] < size], capacity_of(self.entries))
         self._count()
 
     def retain(self, retained: Bools) -> tuple[InternedVocabulary, Ints]:
@@ -283,7 +283,7 @@ class InternedVocabulary(NameIndex):
             target._byte_index = self._byte_index.remapped(new_slots)
         if not self.keys:
             return target, new_slots
-        taken = self._taken()
+        taken = taken_pairs(self.entries)
         slots = new_slots[taken[:, 1].astype(np.int64)]
         taken = np.stack([taken[:, 0], slots.astype(np.uint64)], axis=1)[slots >= 0]
         remapped = {name: int(new_slots[slot]) for name, slot in self.irregular.items()}
@@ -337,9 +337,9 @@ class InternedVocabulary(NameIndex):
         `crossed` has a flag for each name. Each name gets its position in `names` as its slot.
         """
         slots = np.flatnonzero(~crossed).astype(np.uint32)
-        taken = self._taken()
+        taken = taken_pairs(self.entries)
         taken[:, 1] = slots[taken[:, 1].astype(np.int64)]
-        self._rewrite(taken, len(self.entries) // 2)
+        self._rewrite(taken, capacity_of(self.entries))
         self.irregular = {name: int(slots[slot]) for name, slot in self.irregular.items()}
         self.keys, self.category_values = list(names), [None] * len(names)
         crossed_slots = np.flatnonzero(crossed)
@@ -352,7 +352,7 @@ class InternedVocabulary(NameIndex):
 
         `joints` maps the slot of each name to the position of its first `=`.
         """
-        whole = self._taken()
+        whole = taken_pairs(self.entries)
         whole = whole[~np.isin(whole[:, 1], np.array(list(joints), np.uint64))]
         aliases = []
         for slot, joint in joints.items():
@@ -363,7 +363,7 @@ class InternedVocabulary(NameIndex):
             h = hash_keys.alias_of(name)  # type: ignore[arg-type]
             aliases.append((h, slot))
         both = np.concatenate([whole, np.array(aliases, np.uint64)])
-        self._rewrite(both, len(self.entries) // 2)
+        self._rewrite(both, capacity_of(self.entries))
         self._count()
 
     def check(self, size: int) -> None:
@@ -391,13 +391,14 @@ class InternedVocabulary(NameIndex):
         slots = self._find_hashed(*hash_keys.hashes_of(plain_names), plain_names)
         ensure((slots == plain).all(), "a name is not found at its slot")
         self.crossed.check()
-        taken = self._taken()[:, 1]
+        taken = taken_pairs(self.entries)[:, 1]
         used = int(self.counts[USED])
         ensure(len(taken) == used, f"{len(taken)} entries are taken, counted {used}")
         ensure(np.all(taken < n), "an entry has a slot without a name")
         hashed = len(plain) - len(self.irregular)
         ensure(hashed == len(np.unique(taken)), "a name has no entry")
-        ensure(2 * len(taken) <= len(self.entries) // 2, "more than half of the entries are taken")
+        capacity = capacity_of(self.entries)
+        ensure(2 * len(taken) <= capacity, "more than half of the entries are taken")
         counts = self.counts.copy()
         self._count()
         ensure((counts == self.counts).all(), f"counts must be {self.counts}, got {counts}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from streaml1.core.types import Hashes, Ids
 from streaml1.features.vocabulary import hash_keys
-from streaml1.features.vocabulary.probing import MISSING, empty_entries
+from streaml1.features.vocabulary.probing import MISSING, capacity_of, empty_entries, taken_pairs
 from streaml1.features.vocabulary.slot_names import SlotNames
 
 __all__ = ["ALIASED", "DOUBLE", "IRREGULAR", "USED", "WHOLE", "NameIndex"]
@@ -125,19 +125,13 @@ class NameIndex(SlotNames):
 
     def has_room(self, n: int) -> bool:
         """Return whether half of all entries stay free after `n` more."""
-        return 4 * (int(self.counts[USED]) + n) <= len(self.entries)
+        return 2 * (int(self.counts[USED]) + n) <= capacity_of(self.entries)
 
     def _reserve(self, n: int) -> None:
         """Make room for `n` more entries, so that half of all entries stay free."""
         if not self.has_room(n):
             needed = 4 * (int(self.counts[USED]) + n)
-            self._rewrite(self._taken(), 1 << (needed - 1).bit_length())
-
-    def _taken(self) -> Hashes:
-        """Return the taken entries, shape (n, 2): hashes and slots."""
-        pairs = self.entries.reshape(-1, 2)
-        taken: Hashes = pairs[pairs[:, 1] != MISSING]
-        return taken
+            self._rewrite(taken_pairs(self.entries), 1 << (needed - 1).bit_length())
 
     def _rewrite(self, taken: Hashes, capacity: int) -> None:
         """Replace the table by one of `capacity` entries that holds those of `taken`."""
@@ -147,7 +141,7 @@ class NameIndex(SlotNames):
 
     def _count(self) -> None:
         """Recompute `counts` from the table and the names."""
-        slots, n = self._taken()[:, 1].astype(np.int64), len(self.keys)
+        slots, n = taken_pairs(self.entries)[:, 1].astype(np.int64), len(self.keys)
         n_entries = np.bincount(slots, minlength=n)
         is_category = np.fromiter((isinstance(v, str) for v in self.category_values), bool, n)
         whole = 0

@@ -1,7 +1,12 @@
 """Look-up in hash tables that map 64-bit hashes to slots; all tables of vocabularies share it.
 
 A table is one uint64 array of entries, (hash, slot) each; their number is a power of two. A free
-entry is (0, `NO_SLOT`). Four entries are a cache line, which starts at a multiple of 64 bytes.
+entry is (0, `NO_SLOT`). Four entries are a cache line, which starts at a multiple of 64 bytes. One
+more line, behind the entries, holds the key of the table.
+
+The search for a hash begins at its *home line*: the top bits of its product with the key, as of
+`keyed_position`. Hashes can be chosen by whoever chooses the names; the key is random, so that no
+choice of names makes searches long. Slots are given in the order of names, whatever the key is.
 
 Collisions are resolved by linear probing, one line at a time. Invariants:
 
@@ -19,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.aligned import aligned_empty
+from streaml1.core.hashing import PROCESS_KEY
 from streaml1.core.jit import inlined, typed_kernel
 from streaml1.core.simd import ctz, mask_eq, prefetch, prefetch_early
 from streaml1.core.types import Hashes
@@ -28,11 +34,14 @@ __all__ = [
     "MISSING",
     "NO_SLOT",
     "ONE",
-    "prefetch_lines",
+    "capacity_of",
     "empty_entries",
+    "find_vacant",
     "home_line",
     "lookup",
-    "find_vacant",
+    "max_taken",
+    "prefetch_lines",
+    "taken_pairs",
 ]
 
 MISSING = 0xFFFFFFFF
@@ -44,8 +53,9 @@ ONE = np.uint64(1)
 # How many hashes ahead a line is prefetched, into the L2 cache and from there into L1.
 PREFETCH_DISTANCE, _L1_DISTANCE = np.uint64(128), np.uint64(8)
 
-_LINE_SHIFT = np.uint64(3)  # a line has 8 elements of 64 bits
+_KEY_ELEMENTS = 8  # the line behind the entries: the key, how far products are shifted, zeros
 _LINE_ELEMENTS, _LINE_ENTRIES = np.uint64(8), np.uint64(4)
+_LINE_START = ~np.uint64(7)
 # Bits of a mask of 8 elements: even elements are hashes, odd elements are slots.
 _HASHES, _SLOTS = np.uint64(0b01010101), np.uint64(0b10101010)
 
@@ -53,7 +63,19 @@ _HASHES, _SLOTS = np.uint64(0b01010101), np.uint64(0b10101010)
 @inlined
 def home_line(entries: Any, h: Any) -> Any:
     """Return the position in `entries` of the line where the search for the hash `h` begins."""
-    return h << _LINE_SHIFT & np.uint64(len(entries) - 8)
+    key_pos = np.uint64(len(entries)) - _LINE_ELEMENTS
+    return (h * entries[key_pos] >> entries[key_pos + ONE]) & _LINE_START
+
+
+@inlined
+def _next_line(entries: Any, line: Any) -> Any:
+    return (line + _LINE_ELEMENTS) & (np.uint64(len(entries)) - _LINE_ELEMENTS - ONE)
+
+
+@inlined
+def max_taken(n_elements: Any) -> Any:
+    """Return how many entries of a table, an array of `n_elements`, may be taken: half of them."""
+    return (np.uint64(n_elements) - _LINE_ELEMENTS) // _LINE_ENTRIES
 
 
 @inlined
@@ -82,7 +104,7 @@ def lookup(entries: Any, h: Any) -> Any:
             found = (mask_eq(entries, line, NO_SLOT) & _SLOTS) >> ONE
         if found:
             return line + ctz(found)
-        line = (line + _LINE_ELEMENTS) & np.uint64(len(entries) - 8)
+        line = _next_line(entries, line)
 
 
 @inlined
@@ -102,18 +124,33 @@ def find_vacant(entries: Any, h: Any) -> Any:
             taken += np.uint64(entries[k + ONE] != NO_SLOT)
         if taken < _LINE_ENTRIES:
             return line + taken + taken
-        line = (line + _LINE_ELEMENTS) & np.uint64(len(entries) - 8)
+        line = _next_line(entries, line)
 
 
 @typed_kernel("uint64[]")
 def _clear(entries: Any) -> None:
-    for k in range(np.uint64(0), np.uint64(len(entries)), ONE + ONE):
+    for k in range(np.uint64(0), np.uint64(len(entries)) - _LINE_ELEMENTS, ONE + ONE):
         entries[k] = 0
         entries[k + ONE] = NO_SLOT
 
 
 def empty_entries(capacity: int) -> Hashes:
     """Return the array of a table with `capacity` entries, a power of two, all of them free."""
-    entries: Hashes = aligned_empty(2 * capacity, np.uint64)
+    entries: Hashes = aligned_empty(2 * capacity + _KEY_ELEMENTS, np.uint64)
     _clear(entries)
+    entries[-_KEY_ELEMENTS:] = 0
+    # The shift leaves as many bits as positions have.
+    entries[-_KEY_ELEMENTS:][:2] = PROCESS_KEY, 65 - (2 * capacity).bit_length()
     return entries
+
+
+def capacity_of(entries: Hashes) -> int:
+    """Return the number of entries of a table, taken and free ones."""
+    return (len(entries) - _KEY_ELEMENTS) // 2
+
+
+def taken_pairs(entries: Hashes) -> Hashes:
+    """Return the taken entries of a table, shape (n, 2): hashes and slots."""
+    pairs = entries[:-_KEY_ELEMENTS].reshape(-1, 2)
+    taken: Hashes = pairs[pairs[:, 1] != NO_SLOT]
+    return taken
