@@ -19,7 +19,7 @@ A new learner needs one class here. Subclass `Online` and pass the penalty, a fu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -1078,3 +1078,13 @@ class Softmax:
             v = np.maximum(v, 0.0) if self.nonnegative else v
             return np.array([l1_ball(column, self.radius) for column in v.T]).T
         return ROWS[self.penalty](v, eta * self.strength) / (1.0 + eta * self.l2)
+
+
+def keyed_hash(name: bytes, stable: int, keys: Sequence[int]) -> int:
+    """Return the keyed hash of a name from its stable hash: see `streaml1.text.keyed_names`."""
+    start, first, second = keys
+    f = start
+    for k in range(0, len(name), 8):
+        f = (f ^ int.from_bytes(name[k : k + 8], "little")) * first % 2**64
+        f = (f ^ f >> 32) * second % 2**64
+    return stable ^ f

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from streaml1 import ElasticNetClassifier
+import streaml1
+from streaml1 import ElasticNetClassifier, FTRLClassifier
 from streaml1.core.hashing import MURMUR_MULTIPLIER, name_hash
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import Rows
@@ -19,6 +23,13 @@ from streaml1.features.dedup import masked_rows, repeats
 from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena, distinct
 from streaml1.sources.readers.jsonl import JsonParser
 from streaml1.sources.readers.vw import VwParser
+from streaml1.text.keyed_names import (
+    NAME_KEYS,
+    keyed_hashes,
+    keyed_hashes_between,
+    keyed_hashes_of,
+)
+from tests import reference
 
 U64 = NDArray[np.uint64]
 
@@ -156,3 +167,90 @@ def test_lines_of_crafted_names_are_learnt_as_fast_as_others() -> None:
         expected = max(seconds(learn(parser), line(random).encode()), MIN_SECONDS)
         taken = seconds(learn(parser), line(crafted).encode())
         assert taken < MAX_SLOWDOWN * expected, f"{taken:.4f} s, random: {expected:.4f} s"
+
+
+# Names with the same hash
+
+
+def words_with_one_hash(prefix: bytes) -> list[str]:
+    """Return two words of 16 bytes that have the same hash after a prefix of whole words.
+
+    The second half of a word is chosen such that the hash is as wanted, for many first halves.
+    """
+    letters = np.frombuffer(
+        b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", np.uint8
+    )
+    state = np.array([len(prefix) + 16], np.uint64) * M
+    for word in np.frombuffer(prefix, np.uint64):
+        state = (state ^ mixed(np.array([word]))) * M
+    random, found = np.random.default_rng(5), list[str]()
+    while len(found) < 2:
+        first = letters[random.integers(0, len(letters), (2**17, 8))].view(np.uint64)[:, 0]
+        second = unmixed((np.array([77], np.uint64) * M_INVERSE) ^ ((state ^ mixed(first)) * M))
+        plain = np.isin(second.view(np.uint8).reshape(-1, 8), letters).all(axis=1)
+        pairs = zip(first[plain], second[plain], strict=True)
+        found += [(a.tobytes() + b.tobytes()).decode() for a, b in pairs]
+    return found[:2]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20), st.sampled_from([0, 8, 40]))
+def test_keyed_hashes_match_the_reference(names: list[bytes], padding: int) -> None:
+    """Eight names at a time, or byte by byte where a load would leave the text."""
+    keys = NAME_KEYS.tolist()
+    stable = np.arange(1, len(names) + 1, dtype=np.uint64) * M
+    pairs = zip(names, stable.tolist(), strict=True)
+    expected = [reference.keyed_hash(name, h, keys) for name, h in pairs]
+    text = np.frombuffer(bytearray(b"".join(names) + bytes(padding)), np.uint8)
+    ends = np.cumsum([0, *map(len, names)]).astype(np.uint64)
+    spans = ends[:-1] << np.uint64(32) | np.diff(ends)
+    assert keyed_hashes(stable, text, spans).tolist() == expected
+    assert keyed_hashes_between(stable, text, ends).tolist() == expected
+    strings = [name.hex() for name in names]
+    assert keyed_hashes_of(strings).tolist() == [
+        reference.keyed_hash(name.encode(), name_hash(name), keys) for name in strings
+    ]
+
+
+def example_files(ham: str, spam: str) -> dict[str, tuple[str, dict[str, Any], str]]:
+    """Return for each format a file, its options, and the prefix of names."""
+    return {
+        "a.vw": (f"-1 | {ham}\n1 | {spam}\n" * 4, {}, ""),
+        "b.vw": (f"-1 |abcdefg {ham}\n1 |abcdefg {spam}\n" * 4, {}, "abcdefg^"),
+        "c.csv": (
+            "y,subject\n" + f"0,{ham}\n1,{spam}\n" * 4,
+            {"target": "y", "categorical": ["subject"]},
+            "subject=",
+        ),
+        "d.jsonl": (
+            f'{{"x": {{"{ham}": 1}}, "y": 0}}\n{{"x": {{"{spam}": 1}}, "y": 1}}\n' * 4,
+            {},
+            "",
+        ),
+    }
+
+
+@pytest.mark.parametrize("file", example_files("", ""))
+def test_words_with_the_same_hash_are_two_features(file: str, tmp_path: Path) -> None:
+    prefix = example_files("", "")[file][2]
+    words = words_with_one_hash(prefix.encode())
+    text, options, _ = example_files(*words)[file]
+    (tmp_path / file).write_text(text)
+    ham, spam = (prefix + word for word in words)
+    assert ham != spam and name_hash(ham) == name_hash(spam)
+    model, twin = (FTRLClassifier(alpha=0.5, l1=0.0) for _ in range(2))
+    streaml1.progressive(model, streaml1.sources.open_source(tmp_path / file, **options))
+    for _ in range(4):  # dicts are found by other hashes
+        twin.learn_one({ham: 1.0}, False)
+        twin.learn_one({spam: 1.0}, True)
+    assert model.weights == twin.weights and model.weights[ham] < 0 < model.weights[spam]
+    # Loaded, and after a dict has turned the names into strings.
+    model.save(tmp_path / "model")
+    loaded = streaml1.load(tmp_path / "model")
+    expected = [twin.predict_proba_one({name: 1.0})[True] for name in (ham, spam)]
+    lines = JsonParser().read(
+        "".join(f'{{"x": {{"{name}": 1}}, "y": 1}}\n' for name in (ham, spam)).encode()
+    )
+    for one in (model, loaded):
+        assert one.predict_proba_many(lines.x)[:, 1].tolist() == expected
+        one.predict_one({"other": 1.0})
+        assert one.predict_proba_many(lines.x)[:, 1].tolist() == expected

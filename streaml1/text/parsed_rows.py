@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import kernel
 from streaml1.core.types import Bools, Bytes, Hashes, Indptr, Ints, Values
+from streaml1.text.keyed_names import keyed_hashes
 
 __all__ = [
     "IntRows",
@@ -264,6 +265,10 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
     def name_spans(self) -> Spans:
         """Return `spans` restricted to these rows."""
         return self.spans[int(self.indptr[0]) : int(self.indptr[-1])]
+
+    def keyed_hashes(self) -> Hashes:
+        """Return the keyed hash of the name of each feature."""
+        return keyed_hashes(self.csr()[0], self.names, self.name_spans())
 
     def may_contain(self, text: str) -> bool:
         """Return whether a name may contain `text`: whether the bytes of the names do."""

@@ -43,6 +43,7 @@ __all__ = [
     "MEMBERS",
     "REPEAT_TABLE",
     "NAMES",
+    "NAME_KEYS",
     "NEEDED",
     "MAX_NGRAM",
     "NONE",
@@ -143,6 +144,7 @@ __all__ = [
     N_CLEAN,
     BEGINS,
     NAMES,
+    NAME_KEYS,  # of fingerprints of names, see `text.keyed_names`
     N_NAMES,
     SPANS,
     REPEAT_TABLE,
@@ -157,7 +159,7 @@ __all__ = [
     N_ARENA,
     ARENA_COUNT,
     FIRST_TYPE,
-) = range(69)
+) = range(70)
 
 # Objects that kernels compare by address. Addresses change from process to process, so machine code
 # that is cached on disk cannot contain them.

@@ -26,6 +26,7 @@ from streaml1.features.vocabulary import (
 from streaml1.features.vocabulary import hash_keys as keys
 from streaml1.features.vocabulary.byte_interning import PADDING
 from streaml1.optim.update_rule import unknown_slot
+from streaml1.text.keyed_names import NAME_KEYS
 
 __all__ = ["KernelContext", "Kernels"]
 
@@ -263,6 +264,7 @@ def _bytes(context: Any, vocabulary: InternedVocabulary, length: int) -> list[An
         fields.ENTRIES: index.entries, fields.INDEX_USED: index.used,
         fields.INDEX_COUNT: index.count, fields.ARENA_HASHES: arena.hashes,
         fields.ENDS: arena.ends, fields.ARENA: arena.bytes, fields.ARENA_COUNT: arena.count,
+        fields.NAME_KEYS: NAME_KEYS,
     }  # fmt: skip
     for field, array in arrays.items():
         context[field] = _address(array)

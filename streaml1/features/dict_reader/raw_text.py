@@ -36,6 +36,7 @@ from streaml1.features.dict_reader.context_fields import (
     N_NAMES,
     N_REPEAT_TABLE,
     N_TEXT_PREFIXES,
+    NAME_KEYS,
     NAMES,
     NEEDED,
     REPEAT_TABLE,
@@ -64,6 +65,7 @@ from streaml1.features.ngrams.tokenizer import MARGIN, cleaned, counted
 from streaml1.features.vocabulary.name_index import IRREGULAR
 from streaml1.features.vocabulary.probing import MISSING, lookup, max_taken
 from streaml1.text.byte_names import bytes_equal, copy_bytes, murmur_at
+from streaml1.text.keyed_names import fingerprint_at
 
 __all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
 
@@ -207,6 +209,15 @@ def _read(context: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
 
 
 @inlined
+def _key_hashes(context: Any, hashes: Any, spans: Any, n: Any, keyed: Any) -> None:
+    """Write the keyed hashes of the first `n` names; `keyed` may be `hashes`."""
+    keys = array_at(context[NAME_KEYS], np.uint64(3), np.uint64)
+    for k in range(n):
+        name = context[NAMES] + (spans[k] >> _HALF)
+        keyed[k] = hashes[k] ^ fingerprint_at(name, name + (spans[k] & _LOW), keys)
+
+
+@inlined
 def _is_stale(context: Any) -> bool:
     counts = array_at(context[COUNTS], 5, np.int64)
     n_known = np.uint64(list_length(context[KNOWN_KEYS]))
@@ -226,13 +237,14 @@ def read_known(context: Any, x: Any) -> Any:
     n, _ = _read(context, x, hashes, values, spans)
     if n < 0:
         return np.int64(FALLBACK)
+    _key_hashes(context, hashes, spans, np.uint64(n), hashes)
     prefetch_lines(entries, hashes, _ZERO, np.uint64(n))
     return np.int64(find_slots_by_hash(context, entries, _ZERO, np.uint64(n), _ZERO))
 
 
 @inlined
-def _intern(context: Any, entries: Any, pos: Any, h: Any, span: Any) -> Any:
-    """Intern a name at `pos` as bytes in the arena; return its slot."""
+def _intern(context: Any, entries: Any, pos: Any, keyed: Any, h: Any, span: Any) -> Any:
+    """Intern a name at `pos` as bytes in the arena, given both its hashes; return its slot."""
     n = np.uint64(array_at(context[ARENA_COUNT], 1, np.int64)[0])
     ends = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)
     slot = context[N_KNOWN] + n
@@ -240,7 +252,7 @@ def _intern(context: Any, entries: Any, pos: Any, h: Any, span: Any) -> Any:
     size = span & _LOW
     copy_bytes(name, name + size, context[ARENA] + ends[n])
     append_arena_name(context, h, size)
-    entries[pos] = h
+    entries[pos] = keyed
     entries[pos + _ONE] = slot
     return slot
 
@@ -253,6 +265,7 @@ def read_all(context: Any, x: Any) -> Any:
     values = array_at(context[VALUES], length, np.float64)
     hashes = array_at(context[HASHES], length, np.uint64)
     spans = array_at(context[SPANS], length, np.uint64)
+    keyed = array_at(context[KEYS], length, np.uint64)  # the names were read from it before
     entries = array_at(context[ENTRIES], context[N_ENTRIES], np.uint64)
     if _is_stale(context):
         return np.int64(FALLBACK)
@@ -269,12 +282,13 @@ def read_all(context: Any, x: Any) -> Any:
     full |= arena_end + (names_end - context[NAMES]) + _SLACK > context[N_ARENA]
     if full:
         return np.int64(FULL)
-    prefetch_lines(entries, hashes, _ZERO, m)
+    _key_hashes(context, hashes, spans, m, keyed)
+    prefetch_lines(entries, keyed, _ZERO, m)
     for k in range(m):
-        pos = lookup(entries, hashes[k])
+        pos = lookup(entries, keyed[k])
         slot = entries[pos + _ONE]
         if slot == MISSING:
-            slot = _intern(context, entries, pos, hashes[k], spans[k])
+            slot = _intern(context, entries, pos, keyed[k], hashes[k], spans[k])
         ids[k] = np.uint32(slot)
     return np.int64(m)
 

@@ -1,4 +1,4 @@
-"""Names that arrive as bytes: stored as bytes and found by stable hashes.
+"""Names that arrive as bytes: stored as bytes and found by hashes of these.
 
 `InternedVocabulary` finds a string by Python's own hash, which differs between processes. Names
 that a parser reads as bytes have no such hash, and building a string for each would dominate the
@@ -31,6 +31,7 @@ from streaml1.features.vocabulary.probing import (
     prefetch_lines,
 )
 from streaml1.text.byte_names import copy_short_bytes
+from streaml1.text.keyed_names import keyed_hashes_between
 
 __all__ = [
     "MIN_NAMES",
@@ -208,13 +209,14 @@ def _distinct(
 
 @kernel
 def _intern(
-    entries: Any, counts: Any, hashes: Any, text: Any, spans: Any, start: Any, max_slots: Any,
-    arena: Any, slots: Any,
+    entries: Any, counts: Any, hashes: Any, stable: Any, text: Any, spans: Any, start: Any,
+    max_slots: Any, arena: Any, slots: Any,
 ) -> Any:  # fmt: skip
     """Write the slots of hashes from `start` on; new hashes get the next slots.
 
-    `arena` receives the names of new hashes. Stops at a new hash if `max_slots` slots are taken,
-    or if the table or the arena is full. Returns the position after the last hash with a slot.
+    `arena` receives the names of new hashes, and their stable hashes from `stable`. Stops at a new
+    hash if `max_slots` slots are taken, or if the table or the arena is full. Returns the position
+    after the last hash with a slot.
     """
     count, used = counts
     entries, text = borrowed((entries, text))
@@ -239,7 +241,7 @@ def _intern(
                 break
             entries[pos] = hashes[k]
             entries[pos + ONE] = slot
-            arena_hashes[m] = hashes[k]
+            arena_hashes[m] = stable[k]
             out_pos = copy_name(text, spans[k] >> np.uint64(32), length, arena_bytes, out_pos)
             m += ONE
             slot += ONE
@@ -362,6 +364,10 @@ class NameArena(_Counted):
         if used + n_bytes + PADDING > len(self.bytes):
             self.bytes = _grown(self.bytes, used, 2 * (used + n_bytes) + PADDING)
 
+    def keyed_hashes(self) -> Hashes:
+        """Return the keyed hash of each name."""
+        return keyed_hashes_between(self.hashes[: self.n], self.bytes, self.ends)
+
     def snapshot(self) -> NameArena:
         """Return a copy that names added later do not affect."""
         copy = NameArena.__new__(NameArena)
@@ -415,7 +421,7 @@ class FoundSlots(NamedTuple):
 
 
 class HashIndex(_Counted):
-    """Hash table from stable hashes to slots; entries are never removed.
+    """Hash table from hashes of names to slots; entries are never removed.
 
     Attributes
     ----------
@@ -445,14 +451,14 @@ class HashIndex(_Counted):
 
     def intern(
         self, hashes: Hashes, slots: Ids, text: Bytes, spans: Hashes, arena: NameArena,
-        max_slots: int = MISSING, start: int = 0,
+        max_slots: int = MISSING, start: int = 0, stable: Hashes | None = None,
     ) -> int:  # fmt: skip
         """Write the slots of hashes to `slots`; new hashes get the next slots.
 
         Parameters
         ----------
         hashes
-            The stable hashes of names; a hash may be repeated.
+            The hashes of names; a hash may be repeated.
         slots
             Receives the slots, from position `start` on.
         text, spans
@@ -464,6 +470,8 @@ class HashIndex(_Counted):
             Maximum number of slots.
         start
             Position of the first hash to look up.
+        stable
+            The stable hashes of the names, for the arena, if `hashes` are others.
 
         Returns
         -------
@@ -472,12 +480,13 @@ class HashIndex(_Counted):
             new and there are `max_slots` slots. Call again with it as `start`.
         """
         pos, size = start, self.n
+        stable = hashes if stable is None else stable
         # Invariant: the hashes from `start` to before `pos` have their slots.
         while True:
             counts = self.count, self.used
             arrays = arena.count, arena.hashes, arena.ends, arena.bytes
-            pos = int(_intern(self.entries, counts, hashes, text, spans, np.uint64(pos),
-                            np.uint64(max_slots), arrays, slots))  # fmt: skip
+            pos = int(_intern(self.entries, counts, hashes, stable, text, spans,
+                            np.uint64(pos), np.uint64(max_slots), arrays, slots))  # fmt: skip
             if pos == len(hashes) or self.n >= max_slots:
                 return pos
             n = expected_new(pos - start, self.n - size, len(hashes) - pos)

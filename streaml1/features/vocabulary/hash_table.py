@@ -7,7 +7,7 @@ string                             Python's hash of this process      `entries`
 int of 64 bits                     a bijective mix with a seed        `entries`
 category, given as {key: value}    alias: a mix of both hashes        `entries`
 irregular name                     equality                           `irregular`, a dict
-string that arrives as bytes       stable hash                        `byte_index`
+string that arrives as bytes       keyed hash of its bytes            `byte_index`
 crossed feature                    mix of the hashes of its factors   `crossed`
 =================================  =================================  ==========================
 
@@ -30,7 +30,6 @@ from itertools import compress, groupby, repeat
 
 import numpy as np
 
-from streaml1.core.hashing import name_hashes
 from streaml1.core.rows import ensure
 from streaml1.core.types import Bools, Bytes, Hashes, Ids, Ints, Slots
 from streaml1.features.vocabulary import hash_keys
@@ -40,6 +39,7 @@ from streaml1.features.vocabulary.interaction_factors import InteractionFactors
 from streaml1.features.vocabulary.name_index import ALIASED, USED, WHOLE, NameIndex
 from streaml1.features.vocabulary.probing import MISSING, capacity_of, taken_pairs
 from streaml1.features.vocabulary.slot_names import CROSS
+from streaml1.text.keyed_names import keyed_hashes, keyed_hashes_of
 
 __all__ = ["InternedVocabulary"]
 
@@ -53,17 +53,18 @@ class InternedVocabulary(NameIndex):
 
     @property
     def byte_index(self) -> HashIndex:
-        """Index of all strings by their stable hashes, brought up to date at each access."""
+        """Index of all strings by their keyed hashes, brought up to date at each access."""
         index = HashIndex() if self._byte_index is None else self._byte_index
         n_keys = len(self.keys)
         if index.n < n_keys:
             added = range(index.n, n_keys)
             strings = np.array([j for j in added if isinstance(self.keys[j], str)], np.uint32)
-            index.enter(self.hashes(strings), strings)
+            index.enter(keyed_hashes_of(self.names_at(strings)), strings)
         if index.n < len(self):
             pending = np.arange(max(index.n, n_keys), len(self))
             pending = pending[self.crossed.positions_of(pending) < 0]
-            index.enter(self.pending.hashes[pending - n_keys], pending.astype(np.uint32))
+            hashes = self.pending.keyed_hashes()[pending - n_keys]
+            index.enter(hashes, pending.astype(np.uint32))
         index.n = len(self)
         self._byte_index = index
         return index
@@ -180,13 +181,19 @@ class InternedVocabulary(NameIndex):
     # Names that arrive as bytes, and crossed features
 
     def intern_bytes(
-        self, hashes: Hashes, slots: Ids, text: Bytes, spans: Hashes, max_slots: int, start: int = 0
-    ) -> int:
+        self, hashes: Hashes, slots: Ids, text: Bytes, spans: Hashes, max_slots: int,
+        start: int = 0, keyed: Hashes | None = None,
+    ) -> int:  # fmt: skip
         """Write the slots of names that arrive as bytes to `slots`; new names become pending.
 
-        See `HashIndex.intern` for the parameters and the returned position.
+        `hashes` are the stable hashes of the names, and `keyed` their keyed hashes if these are
+        known. See `HashIndex.intern` for the other parameters and the returned position.
         """
-        return self.byte_index.intern(hashes, slots, text, spans, self.pending, max_slots, start)
+        if keyed is None:
+            keyed = keyed_hashes(hashes, text, spans)
+        return self.byte_index.intern(
+            keyed, slots, text, spans, self.pending, max_slots, start, hashes
+        )
 
     def intern_crossed(
         self,
@@ -378,7 +385,7 @@ class InternedVocabulary(NameIndex):
             pending = np.flatnonzero(~crossed[len(self.keys) :]) + len(self.keys)
             all_names = self.names()
             pending_names = [all_names[j] for j in pending.tolist()]
-            found, unknown = self.byte_index.find(name_hashes(pending_names))
+            found, unknown = self.byte_index.find(keyed_hashes_of(pending_names))
             ensure(not len(unknown), "a pending name is not in the byte index")
             ensure((found == pending).all(), "a pending name has another slot in the byte index")
             n = len(self.keys)

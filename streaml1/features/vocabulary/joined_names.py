@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from streaml1.core.hashing import name_hashes
 from streaml1.core.types import Hashes, Ints
 from streaml1.features.vocabulary.crossed_name import CrossedName, cross_hash
+from streaml1.text.keyed_names import keyed_hashes_of
 
 __all__ = ["JoinedNames", "join_names"]
 
@@ -46,7 +47,7 @@ class JoinedNames(NamedTuple):
 
 
 def join_names(states: Sequence[dict[str, Any]]) -> JoinedNames:
-    """Unite the names of several models by their hashes.
+    """Unite the names of several models by hashes that cannot be foreseen.
 
     Parameters
     ----------
@@ -93,7 +94,11 @@ def _listed(state: dict[str, Any]) -> tuple[list[Any], Any]:
 def _hashes(names: list[Any]) -> Hashes:
     hashes = np.empty(len(names), np.uint64)
     crossed = np.fromiter((type(name) is CrossedName for name in names), bool, len(names))
-    hashes[~crossed] = name_hashes([*compress(names, ~crossed)])
+    plain = np.flatnonzero(~crossed)
+    texts = np.fromiter((isinstance(names[k], str) for k in plain), bool, len(plain))
+    others = [names[k] for k in plain[~texts].tolist()]
+    hashes[plain[texts]] = keyed_hashes_of([names[k] for k in plain[texts].tolist()])
+    hashes[plain[~texts]] = name_hashes(others)
     for k in np.flatnonzero(crossed).tolist():
         hashes[k] = cross_hash(names[k])
     return hashes

@@ -67,6 +67,7 @@ class GrowableState(LockedState):
         if isinstance(self.vocabulary, HashedVocabulary):
             return self._find_texts(texts)[0]
         slots, spans, pos = np.empty(len(hashes), np.uint32), texts.name_spans(), 0
+        keyed = texts.keyed_hashes()
         # Invariant: slots[:pos] are the slots of the first `pos` names.
         while pos < len(hashes):
             if isinstance(self.vocabulary, IntVocabulary):
@@ -76,7 +77,7 @@ class GrowableState(LockedState):
                 return self._intern_irregular(texts)
             known, begun, context = len(names), pos, self._context
             self._context = None  # a context cannot see names that are pending
-            pos = names.intern_bytes(hashes, slots, texts.names, spans, self.rule.size, pos)
+            pos = names.intern_bytes(hashes, slots, texts.names, spans, self.rule.size, pos, keyed)
             if len(names) == known:
                 self._context = context
             if pos < len(hashes):
@@ -91,7 +92,7 @@ class GrowableState(LockedState):
         while True:
             names = self.vocabulary
             slots, missing = self._find_texts(texts)
-            new = distinct(texts.csr()[0], missing)
+            new = distinct(texts.keyed_hashes(), missing)
             self._reserve_slots(len(new.first_positions))
             if self.vocabulary is names:  # else a known slot may have been released: retry
                 break

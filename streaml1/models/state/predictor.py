@@ -433,7 +433,7 @@ class Predictor:
             and isinstance(self.vocabulary, InternedVocabulary)
             and self.vocabulary.irregular
         ):
-            new = distinct(texts.csr()[0], missing)
+            new = distinct(texts.keyed_hashes(), missing)
             new.fill(slots, self.vocabulary.find_all(texts.feature_names(new.first_positions)))
         unknown = slots == MISSING
         if unknown.any():  # distinct ones have distinct ids above all slots
@@ -450,7 +450,7 @@ class Predictor:
             return slots, np.empty(0, np.int64)
         if isinstance(self.vocabulary, IntVocabulary):
             return np.full(len(hashes), MISSING, np.uint32), np.arange(len(hashes))
-        return self.vocabulary.byte_index.find(hashes)
+        return self.vocabulary.byte_index.find(texts.keyed_hashes())
 
     def _of_texts(self, rows: Rows, texts: NamedRows, slots_of: Callable[[NamedRows], Any]) -> Rows:
         """Convert text rows to rows of distinct slots; `slots_of` maps names to slots."""

@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from streaml1.core.types import Bytes, Hashes, Ids, Indptr, Ints, Values
+from streaml1.text.keyed_names import keyed_hashes_between
 from streaml1.text.parsed_rows import NamedRows, Spans, entries_of_rows
 
 __all__ = ["FileNames", "FileRows"]
@@ -40,6 +41,12 @@ class FileNames:
     def _text(self) -> str | bytes:
         raw: bytes = self.bytes.tobytes()
         return raw.decode() if raw.isascii() else raw
+
+    @cached_property
+    def keyed_hashes(self) -> Hashes:
+        """The keyed hashes of the names, by index."""
+        begins, text = self._begins_and_text
+        return keyed_hashes_between(self.hashes, text, begins.view(np.uint64))
 
     @property
     def bytes(self) -> Bytes:
@@ -136,6 +143,11 @@ class FileRows(NamedRows):
             hashes = self.file_names.hashes[self.ids[lo:hi]]
             self._csr = hashes, self.values[lo:hi], self.indptr - lo
         return self._csr
+
+    def keyed_hashes(self) -> Hashes:
+        """Return the keyed hash of the name of each feature."""
+        keyed: Hashes = self.file_names.keyed_hashes[self._own_ids()]
+        return keyed
 
     @property
     def names(self) -> Bytes:  # type: ignore[override]
