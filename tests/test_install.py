@@ -43,7 +43,8 @@ def run(*arguments: str, cwd: Path, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
-    run("-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT), cwd=out)
+    build = ("-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT))
+    run(*build, cwd=out, STREAML1_PREBUILT="none")
     return out
 
 

@@ -7,6 +7,7 @@ import tempfile
 import time
 import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,6 +27,13 @@ EXTRAS: dict[str, dict[str, Any]] = {
 
 SOLVERS = "solvers"
 
+COMMON: list[tuple[str, dict[str, Any]]] = [
+    ("ElasticNetClassifier", {}),
+    ("ElasticNetClassifier", {"lr": 0.1}),
+    ("FTRLClassifier", {}),
+]
+"""Models whose kernels wheels contain; those of regressors are the same."""
+
 
 @cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
 @click.option("--model", "chosen", type=click.Choice(list(LEARNERS)), multiple=True,
@@ -42,17 +50,19 @@ def warm(chosen: tuple[str, ...], extras: tuple[str, ...]) -> None:
     """
     import streaml1
     from streaml1.core import jit
+    from streaml1.core.jit.prebuilt import compile_for_this_processor
     from streaml1.optim import loop
     from streaml1.training.report import Report
 
     start = time.perf_counter()
+    compile_for_this_processor()
     _parse()
     for loss in ("logistic", "quantile"):
         Report(loss).add([0.5], [True])
     for learner in chosen or LEARNERS:
         for name in LEARNERS[learner].classes.values():
             kind = getattr(streaml1, name)
-            _exercise(kind)
+            _exercise(kind, [*kind._unit_test_params(), *_hashed(kind, max_features=1)])
             for extra in EXTRAS.keys() & extras:
                 _exercise_dicts(kind, EXTRAS[extra])
     if SOLVERS in extras:
@@ -60,6 +70,23 @@ def warm(chosen: tuple[str, ...], extras: tuple[str, ...]) -> None:
     seconds = time.perf_counter() - start
     note = "" if jit.is_cached(loop.learn) else "; not cached, because no directory is writable"
     click.echo(f"compiled in {seconds:.1f} s{note}")
+
+
+def compile_common(directory: Path) -> None:
+    """Compile the kernels that wheels contain, and copy them into a directory to be created.
+
+    `hatch_build.py` calls this in a process with an empty cache.
+    """
+    import streaml1
+    from streaml1.core.jit.prebuilt import pack
+    from streaml1.training.report import Report
+
+    _parse()
+    for loss in ("logistic", "quantile"):
+        Report(loss).add([0.5], [True])
+    for name, params in COMMON:
+        _exercise(getattr(streaml1, name), [params])
+    pack(directory)
 
 
 def _parse() -> None:
@@ -96,8 +123,8 @@ def _reclaim_slots(model: Any) -> None:
         engine._release_zeros(engine.rule.live_mask(), engine.rule.size)
 
 
-def _exercise(kind: Any) -> None:
-    """Call every kernel of a learner.
+def _exercise(kind: Any, settings: list[dict[str, Any]]) -> None:
+    """Call every kernel of a learner with each of these parameters.
 
     The data are dicts with int and string names, and a sorted and an unsorted matrix.
     """
@@ -107,8 +134,7 @@ def _exercise(kind: Any) -> None:
     unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
     wide = csr_array(np.eye(40, 2000))
     examples = (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted))
-    hashed = [{"hash_bits": 11, "max_features": 1, **rate} for rate in _rates(kind)]
-    for params, (x, X) in itertools.product([*kind._unit_test_params(), *hashed], examples):
+    for params, (x, X) in itertools.product(settings, examples):
         model = kind(**params)
         for _ in range(2):  # the first dict creates the vocabulary that the second is read with
             model.learn_one(x, 1)
@@ -123,18 +149,18 @@ def _exercise(kind: Any) -> None:
         model._engine.rule.live_mask()
 
 
-def _rates(kind: type) -> list[dict[str, Any]]:
-    """Return the learning rates that have kernels of their own."""
+def _hashed(kind: type, **params: Any) -> list[dict[str, Any]]:
+    """Return parameters of a model of hashed names, for each rate that has kernels of its own."""
     lr = parameters_of(kind).get("lr")
     has_auto = lr is not None and isinstance(lr.check, Rate) and lr.check.auto
-    return [{}, {"lr": AUTO}] if has_auto else [{}]
+    rates: list[dict[str, Any]] = [{}, {"lr": AUTO}] if has_auto else [{}]
+    return [{"hash_bits": 11, **params, **rate} for rate in rates]
 
 
 def _exercise_dicts(kind: Any, extra: dict[str, Any]) -> None:
     """Learn and predict dicts, singly and in batches, with stored and with hashed names."""
-    hashed = [{"hash_bits": 11, **rate} for rate in _rates(kind)]
     x = {"a": 1.0, "b": "c d"}
-    for params in (*kind._unit_test_params(), *hashed):
+    for params in (*kind._unit_test_params(), *_hashed(kind)):
         model = kind(**{**params, **extra})
         for _ in range(2):
             model.learn_one(x, 1)

@@ -10,16 +10,20 @@ import shutil
 import time
 from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, NamedTuple
 
 __all__ = [
     "COMPILED_SOURCES",
+    "PACKAGE",
     "CacheDirectories",
     "CompileLock",
     "cache_directories",
+    "compiler_versions",
     "discard",
     "discard_directory",
+    "read_text",
     "remove_stale_files",
     "source_digest",
     "warn_unwritable",
@@ -27,7 +31,7 @@ __all__ = [
 
 logger = logging.getLogger("streaml1")
 
-_PACKAGE = Path(__file__).parent.parent.parent
+PACKAGE = Path(__file__).parent.parent.parent
 COMPILED_SOURCES = (
     *("core/jit/*.py", "core/simd/*.py", "core/hashing.py", "core/vecmath.py", "core/rows.py"),
     *("core/prefetch.py", "text/*.py", "optim/*.py", "optim/structures/*.py"),
@@ -48,8 +52,23 @@ LOCK_TIMEOUT = 120.0
 @cache
 def source_digest() -> str:
     """Return a digest of all compiled sources; machine code with another digest is stale."""
-    sources = [p.read_bytes() for glob in COMPILED_SOURCES for p in sorted(_PACKAGE.glob(glob))]
+    sources = [p.read_bytes() for glob in COMPILED_SOURCES for p in sorted(PACKAGE.glob(glob))]
     return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
+
+
+@cache
+def compiler_versions() -> list[str]:
+    """Return the texts of the version files of numba and llvmlite, without importing either."""
+    specs = [find_spec(package) for package in ("numba", "llvmlite")]
+    origins = [spec.origin for spec in specs if spec is not None and spec.origin is not None]
+    return [read_text(Path(origin).with_name("_version.py")) for origin in origins]
+
+
+def read_text(path: Path) -> str:
+    """Return the content of a file, empty if it cannot be read."""
+    with suppress(OSError, ValueError):
+        return path.read_text()
+    return ""
 
 
 class CacheDirectories(NamedTuple):
@@ -64,11 +83,11 @@ class CacheDirectories(NamedTuple):
 @cache
 def cache_directories() -> CacheDirectories:
     """Return the directories of the cache; creates the one that is written to."""
-    name = "streaml1_" + hashlib.sha1(bytes(_PACKAGE)).hexdigest()
+    name = "streaml1_" + hashlib.sha1(bytes(PACKAGE)).hexdigest()
     configured = os.environ.get("NUMBA_CACHE_DIR")
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     directories = [Path(configured) / name] if configured else []
-    directories += [_PACKAGE / "__pycache__", user / "numba" / name]
+    directories += [PACKAGE / "__pycache__", user / "numba" / name]
     for k, directory in enumerate(directories):
         with suppress(OSError):
             directory.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from numba.core import types as nbtypes
 from numba.core.registry import CPUDispatcher
 from numba.extending import overload
 
+from streaml1.core.jit import loader
 from streaml1.core.jit.inline_functions import INLINE_OPTIONS
 from streaml1.core.jit.numba_cache import digest_in_file_names, with_quick_cache
 
@@ -74,8 +75,6 @@ def has_feature(context: Any, feature: str) -> bool:
 
 
 def has_fast_gather(context: Any) -> bool:
-    """Return whether gather and scatter instructions beat loads and stores lane by lane.
-
-    They do not on AMD's Zen processors, including those with AVX-512.
-    """
-    return not context.codegen().magic_tuple()[1].startswith("znver")
+    """Return `loader.has_fast_gather` of the target processor; for intrinsics."""
+    _, name, features = context.codegen().magic_tuple()
+    return loader.has_fast_gather(name, features)

@@ -12,7 +12,7 @@ from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
 
-__all__ = ["ObjectCode", "host_processor", "load_function"]
+__all__ = ["ObjectCode", "has_fast_gather", "host_processor", "load_function"]
 
 _METH_FASTCALL = 0x80  # of Python's C API
 
@@ -45,6 +45,15 @@ def host_processor() -> str:
 
     features = llvm.get_host_cpu_features().flatten()
     return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {features}"
+
+
+def has_fast_gather(name: str, features: str) -> bool:
+    """Return whether gather and scatter instructions beat loads and stores lane by lane.
+
+    They do not on AMD's Zen processors, including those with AVX-512. Code for a class of
+    processors says so by a feature of LLVM.
+    """
+    return not name.startswith("znver") and "+prefer-no-gather" not in features.split(",")
 
 
 @cache

@@ -21,6 +21,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
 from streaml1.core.jit.cache_dir import (
+    PACKAGE,
     CompileLock,
     discard,
     discard_directory,
@@ -28,6 +29,7 @@ from streaml1.core.jit.cache_dir import (
     source_digest,
     warn_unwritable,
 )
+from streaml1.core.jit.prebuilt import prebuilt
 from streaml1.core.lazy_imports import gc_disabled
 
 __all__ = ["digest_in_file_names", "with_quick_cache"]
@@ -66,7 +68,25 @@ def _define_locators() -> str:
         name = f"_{base}"
         globals()[name] = type(name, (locator,), methods)
         names.append(f"{__name__}.{name}")
-    return ",".join(names)
+    return ",".join([*names, f"{__name__}._PrebuiltOnly"])
+
+
+class _PrebuiltOnly(caching.UserProvidedCacheLocator):
+    """The last locator: no directory is writable, but the package contains machine code."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        super().__init__(py_func, py_file)
+        self._cache_path = ""
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        return None if prebuilt() is None else cls(py_func, py_file)
+
+    def get_disambiguator(self) -> str:
+        return f"{super().get_disambiguator()}-{source_digest()}"
+
+    def ensure_cache_path(self) -> None:
+        raise OSError("no directory is writable")
 
 
 _LOCATORS = _define_locators()
@@ -132,6 +152,14 @@ class _CheckedFiles(caching.IndexDataCacheFile):
             discard(Path(path))
 
 
+class _PrebuiltFiles(_CheckedFiles):
+    """numba's cache files in the package: an installation changes the stamps of the sources."""
+
+    def _load_index(self) -> Any:
+        version, _, overloads = self._load(self._index_path)
+        return overloads if version == self._version else {}
+
+
 class _QuickCache(caching.FunctionCache):
     """numba's cache of one function, without loading the compiler before reading.
 
@@ -145,6 +173,8 @@ class _QuickCache(caching.FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
         found = self._load_or_remove(sig, target_context)
+        if found is None:
+            found = self._load_prebuilt(sig, target_context)
         if found is None and self._acquire():
             found = self._load_or_remove(sig, target_context)
         return found
@@ -157,6 +187,18 @@ class _QuickCache(caching.FunctionCache):
         except Exception:  # damaged pickles can raise anything
             self._cache_file.remove()
             return None
+
+    def _load_prebuilt(self, sig: Any, target_context: Any) -> Any:
+        """Return the entry of a signature from the package, or None."""
+        packed = prebuilt()
+        if packed is not None:
+            with suppress(Exception):  # a missing, damaged or foreign file: compile
+                source = Path(self._py_func.__code__.co_filename)
+                folder = packed.directory / source.parent.relative_to(PACKAGE)
+                files = _PrebuiltFiles(str(folder), self._impl.filename_base, None)
+                data = files.load(self._index_key(sig, packed))
+                return None if data is None else self._impl.rebuild(target_context, data)
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
@@ -199,4 +241,6 @@ def with_quick_cache(dispatcher: Any) -> Any:
         cache.__class__ = _QuickCache
         cache._cache_file.__class__ = _CheckedFiles
         dispatcher.__class__ = _KernelDispatcher
+        if not cache.cache_path:  # `_PrebuiltOnly`
+            cache.disable()
     return dispatcher

@@ -15,20 +15,23 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from streaml1.core.jit.cache_dir import (
     CompileLock,
     cache_directories,
+    compiler_versions,
     discard,
     discard_directory,
+    read_text,
     source_digest,
     warn_unwritable,
 )
 from streaml1.core.jit.lazy_import import load_numba
 from streaml1.core.jit.loader import ObjectCode, host_processor, load_function
+from streaml1.core.jit.prebuilt import object_file_stem, prebuilt
 from streaml1.core.lazy_imports import gc_disabled
 
 __all__ = ["load_or_compile"]
@@ -46,61 +49,70 @@ def load_or_compile(
     argument_types, nogil
         As in `decorators.typed_kernel`.
     """
-    # The digest in the file name covers all sources but not this function's defaults or, in tests,
-    # functions outside of the package; its own bytecode does.
-    bytecode = hashlib.sha256(marshal.dumps(fn.__code__)).hexdigest()
-    inputs = json.dumps([bytecode, *argument_types, nogil, *_environment()])
-    key = hashlib.sha256(inputs.encode()).hexdigest()
-    name = _file_name(fn, key)
-    code = _read(name, key)
-    if code is not None:
-        with suppress(Exception):  # LLVM rejects it: compile again
-            return load_function(code)
+    # The digest in the file name covers all sources but, in tests, not functions outside of the
+    # package; their own bytecode does.
+    bytecode = marshal.dumps(_without_paths(fn.__code__), 2)  # later formats depend on refcounts
+    kernel = _digest([bytecode.hex(), *argument_types, nogil])
+    key = f"{kernel}-{_environment()}"
+    name = _file_name(fn, kernel)
+    for cached in (_read_cached(name, key), _read_prebuilt(name, kernel)):
+        if cached is not None:
+            with suppress(Exception):  # LLVM rejects it: compile again
+                return load_function(cached)
     code = _compile(fn, argument_types, nogil, name, key)
     return load_function(code) if isinstance(code, ObjectCode) else code
 
 
-def _file_name(fn: Callable[..., Any], key: str) -> str:
+def _without_paths(code: CodeType) -> CodeType:
+    """Return bytecode without file names, which differ between a build and an installation."""
+    constants = (_without_paths(c) if isinstance(c, CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename="", co_consts=tuple(constants))
+
+
+def _digest(inputs: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+
+
+def _file_name(fn: Callable[..., Any], kernel: str) -> str:
     module = fn.__module__.rpartition(".")[2]
     tag = sys.implementation.cache_tag
-    name = f"{module}.{fn.__qualname__}-{tag}-{source_digest()}-{key[:8]}.code"
+    stem = f"{module}.{fn.__qualname__}-{tag}-{source_digest()}-{kernel[:8]}"
+    name = f"{stem}-{_environment()[:8]}.code"
     return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
 
 
-def _read(name: str, key: str) -> ObjectCode | None:
-    """Return a cached file, or None if it is missing, damaged or has another key."""
-    for directory in cache_directories().search:
-        with suppress(Exception):  # a damaged file can raise anything
-            first_line, _, content = (directory / name).read_bytes().partition(b"\n")
-            header = json.loads(first_line)
-            is_whole = hashlib.sha256(content).hexdigest() == header["sha256"]
-            if is_whole and header["for"] == key:
-                return ObjectCode(header["name"], content)
+def _read_cached(name: str, key: str) -> ObjectCode | None:
+    """Return a file from the cache, or None."""
+    found = (_read(directory / name, key) for directory in cache_directories().search)
+    return next((code for code in found if code is not None), None)
+
+
+def _read_prebuilt(name: str, kernel: str) -> ObjectCode | None:
+    """Return the file of a kernel from the package, or None."""
+    packed = prebuilt()
+    if packed is None:
+        return None
+    return _read(packed.directory / f"{object_file_stem(name)}.code", kernel)
+
+
+def _read(path: Path, key: str) -> ObjectCode | None:
+    """Return a file, or None if it is missing, damaged or its key does not begin with `key`."""
+    with suppress(Exception):  # a damaged file can raise anything
+        first_line, _, content = path.read_bytes().partition(b"\n")
+        header = json.loads(first_line)
+        is_whole = hashlib.sha256(content).hexdigest() == header["sha256"]
+        if is_whole and header["for"].startswith(key):
+            return ObjectCode(header["name"], content)
     return None
 
 
 @cache
-def _environment() -> list[str]:
-    """Return all that machine code depends on except the sources of kernels."""
+def _environment() -> str:
+    """Return a digest of all that machine code depends on except the sources of kernels."""
     variables = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("NUMBA_"))
     variables = [v for v in variables if not v.startswith("NUMBA_CACHE_DIR=")]
-    versions = [_version(package) for package in ("numba", "llvmlite")]
-    config = _text(Path(".numba_config.yaml"))
-    return [sys.version, *versions, host_processor(), *variables, config]
-
-
-def _version(package: str) -> str:
-    """Return the text of a package's version file, without importing the package."""
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        return ""
-    return _text(Path(spec.origin).with_name("_version.py"))
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError, ValueError):
-        return path.read_text()
-    return ""
+    config = read_text(Path(".numba_config.yaml"))
+    return _digest([sys.version, *compiler_versions(), host_processor(), *variables, config])
 
 
 def _compile(
@@ -110,7 +122,7 @@ def _compile(
     directory = cache_directories().writable
     lock = None if directory is None else CompileLock((directory / name).with_suffix(".lock"))
     try:
-        if lock is not None and lock.acquire() and (code := _read(name, key)) is not None:
+        if lock is not None and lock.acquire() and (code := _read_cached(name, key)) is not None:
             return code
         with gc_disabled():
             load_numba()
