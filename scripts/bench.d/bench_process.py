@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,18 +23,20 @@ INSTALLED_ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONT
 
 
 def bench_start() -> None:
-    """Measure import and first prediction of a new process, with a cold and a warm cache."""
+    """Measure the first results of new processes, from a checkout and with prebuilt kernels."""
     importing = "import streaml1"
     first = "; ".join([importing, "m = streaml1.ElasticNetClassifier()"])
     predicting = first + "; m.predict_proba_one({'a': 1.0})"
     x = "{'site': 'news', 'ad': 'shoes', 'price': 1.5}"
     learning = predicting + "; m.learn_one({'a': 1.0}, True); m.predict_proba_one({'a': 1.0})"
     results = new_table(
-        "wall time, CPU time and peak memory of a new process: median of 5",
-        *("process", "cold cache", "CPU", "warm cache", "CPU", "MiB"),
+        "wall time, CPU time and peak memory of a new process: median of 3",
+        *("process", "empty cache", "CPU", "as installed", "CPU", "warm cache", "CPU", "MiB"),
     )
-    with tempfile.TemporaryDirectory() as saved:
-        file = f"{saved}/model"
+    with tempfile.TemporaryDirectory() as scratch:
+        installed = install_with_kernels(Path(scratch))
+        clicks, file = f"{scratch}/clicks.csv", f"{scratch}/model"
+        Path(clicks).write_text("y,site,price\n" + "1,news,1.5\n0,mail,2\n" * 50)
         measure_process(
             f"{first}; x = {x}; m.learn_one(x, True); m.save({file!r})", INSTALLED_ENVIRONMENT
         )
@@ -45,35 +48,67 @@ def bench_start() -> None:
             ("... and a first prediction", predicting),
             ("... of a model from a file", loading),
             ("... and a first example learnt", learning),
+            ("streaml1 learn FILE, 100 lines", COMMAND.format(clicks)),
         ):
-            cold: list[tuple[float, float, float]] = []
-            warm: list[tuple[float, float, float]] = []
-            for _ in range(5):
-                with tempfile.TemporaryDirectory() as cache:
-                    environment = INSTALLED_ENVIRONMENT | {"NUMBA_CACHE_DIR": cache}
-                    for times in (cold, warm):
-                        times.append(measure_process(text, environment))
-            (cold_wall, cold_cpu, _), (warm_wall, warm_cpu, memory) = (
-                np.median(times, axis=0) for times in (cold, warm)
-            )
-            seconds = (cold_wall, cold_cpu, warm_wall, warm_cpu)
-            results.add_row(name, *(f"{value:.2f}" for value in seconds), f"{memory:.0f}")
+            rounds = [measure_start(text, installed) for _ in range(3)]
+            empty, prebuilt, warm = np.median(rounds, axis=0)
+            seconds = (*empty[:2], *prebuilt[:2], *warm[:2])
+            memory = "" if text.startswith("\nimport subprocess") else f"{warm[2]:.0f}"
+            results.add_row(name, *(f"{value:.2f}" for value in seconds), memory)
     CONSOLE.print(results)
+
+
+# In a process of its own, since the command ends its process.
+COMMAND = """
+import subprocess, sys
+command = [sys.executable, "-m", "streaml1", "learn", {!r}, "--target", "y"]
+subprocess.run(command, check=True, capture_output=True)
+"""
+
+
+def install_with_kernels(scratch: Path) -> Path:
+    """Return a directory with a copy of the package and kernels for this processor.
+
+    As in a wheel that was built here (`hatch_build.py`).
+    """
+    installed = scratch / "site"
+    ignored = shutil.ignore_patterns("__pycache__", "prebuilt")
+    shutil.copytree("streaml1", installed / "streaml1", ignore=ignored)
+    packing = "from streaml1.cli.warm import compile_common; from pathlib import Path"
+    kernels = installed / "streaml1" / "prebuilt" / "native"
+    environment = INSTALLED_ENVIRONMENT | {"NUMBA_CACHE_DIR": str(scratch / "cache")}
+    measure_process(f"{packing}; compile_common(Path({str(kernels)!r}))", environment, installed)
+    return installed
+
+
+def measure_start(text: str, installed: Path) -> list[tuple[float, float, float]]:
+    """Measure a program with an empty cache, as installed with an empty cache, and a warm cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = INSTALLED_ENVIRONMENT | {"NUMBA_CACHE_DIR": f"{cache}/a"}
+        empty = measure_process(text, environment)
+        other = INSTALLED_ENVIRONMENT | {"NUMBA_CACHE_DIR": f"{cache}/b"}
+        return [empty, measure_process(text, other, installed), measure_process(text, environment)]
 
 
 # VmHWM, because ru_maxrss of a child also includes its parent's pages from before exec.
 MEMORY = "print(*(line.split()[1] for line in open('/proc/self/status') if 'VmHWM' in line))"
 
 
-def measure_process(text: str, environment: dict[str, str]) -> tuple[float, float, float]:
-    """Run a program; return its wall time and CPU time in seconds, and its peak memory in MiB."""
+def measure_process(
+    text: str, environment: dict[str, str], directory: Path | None = None
+) -> tuple[float, float, float]:
+    """Run a program in a directory with modules; return its wall and CPU time and peak memory.
+
+    In seconds and in MiB.
+    """
     begin = time.perf_counter()
     child = subprocess.Popen(
-        [sys.executable, "-c", f"{text}\n{MEMORY}"], env=environment, stdout=subprocess.PIPE
-    )
+        [sys.executable, "-c", f"{text}\n{MEMORY}"],
+        *(), env=environment, cwd=directory, stdout=subprocess.PIPE,
+    )  # fmt: skip
     assert child.stdout is not None
     with child.stdout as output:
-        kibibytes = output.read()
+        kibibytes = output.read().split()[-1]
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
