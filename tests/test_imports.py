@@ -80,8 +80,10 @@ def test_first_prediction_does_not_import_numba(
     modules = imported_modules(python, text, **WARM)
     assert "streaml1.features.dict_reader" in modules and "scipy" not in modules
     assert ("numba" in modules) == (not COMPILED)
-    # Batches use numba's cache, which loads without numba's type registries.
+    # Learning in batches uses numba's cache, which loads without numba's type registries.
     batch = text + "; m.predict_many([{'a': 1.0}])"
+    assert ("numba" in imported_modules(python, batch, **WARM)) == (not COMPILED)
+    batch += "; m.learn_many([{'a': 1.0}], [True])"
     python("-c", batch, **WARM)
     modules = imported_modules(python, batch, **WARM)
     assert "numba" in modules
