@@ -195,7 +195,7 @@ def run_demo(
         ("l1_ball_synthetic", "squared, n = 40", 6, 0),
         ("l1_ball_rcv1", "synthetic rows; 800 x 400", 6, 0),
         ("l1_ball_mnist", "synthetic points: 500 rows, a support of 100", 4, 0),
-        ("l1_ball_online", "synthetic rows: 2,000 rows", 7, 1),
+        ("l1_ball_online", "synthetic rows: 2,000 rows", 8, 1),
         ("sdca_talk", "synthetic rows: 600 rows", 15, 0),
     ],
 )
@@ -348,9 +348,9 @@ def test_verdicts_of_figure_8() -> None:
         times = {"no ball": 1.0, "tree": 11.0, "linear": microseconds}
         return [claim.holds for claim in demo.claims({"CCAT": topic}, 1_000, times, 50)]
 
-    assert verdicts(0.2, 0.3, 50, 200, 200.0) == [True] * 7
+    assert verdicts(0.2, 0.3, 50, 200, 200.0) == [True] * 8
     bad = verdicts(1.3, 0.2, 500, 100, 20.0)
-    assert bad == [False, True, *[False] * 5]  # no pass reaches the ball
+    assert bad == [False, False, True, *[False] * 5]  # no pass reaches the ball
 
 
 def test_exponents_of_the_table_follow_from_the_rates() -> None:
@@ -367,6 +367,34 @@ def test_exponents_of_the_table_follow_from_the_rates() -> None:
             steps["AGD"].append(math.sqrt(n / g))
         for name, (a, b) in steps.items():
             assert math.log10(b / a) == pytest.approx(powers[name], abs=0.01), (k, name)
+
+
+def test_grids_grow_until_the_best_value_is_inside() -> None:
+    grid = importlib.import_module("grid")
+    runs: list[float] = []
+
+    def search(best: float, max_extra: int = 8) -> Any:
+        runs.clear()
+        return grid.search(
+            lambda value: runs.append(value) or value,
+            (1.0, 3.0, 10.0),
+            lambda value: abs(math.log(value / best)),
+            max_extra,
+        )
+
+    assert search(3.0) == (3.0, 3.0, {1.0: 1.0, 3.0: 3.0, 10.0: 10.0}, "")
+    up = search(300.0)
+    assert up.value == 300.0 and runs == [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]
+    assert list(up.tried) == sorted(runs) and up.note == ""
+    down = search(0.1)
+    assert down.value == 0.1 and list(down.tried) == [0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
+    stuck = search(1e9, 2)
+    assert stuck.value == 100.0 and len(runs) == 5 and stuck.note == " (highest of the grid)"
+    assert search(1e-9, 0).edge == "lowest"
+    # Equal scores: the lowest value, so that a plateau does not count as an edge. NaN is worst.
+    assert grid.search(lambda v: v, (1, 2, 4), lambda v: max(1.0, 3.0 - v)).value == 2.0
+    assert grid.search(lambda v: v, (1, 2, 4), lambda v: math.nan if v < 2 else v).value == 2.0
+    assert grid.thin((1, 2, 3, 4), 3) == [1, 4] and grid.thin((1, 2, 3), 3) == [1, 2]
 
 
 def test_verdicts_of_the_talk() -> None:

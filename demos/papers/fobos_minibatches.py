@@ -41,6 +41,7 @@ from fobos_multiclass import (
     prox,
     synthetic,
 )
+from grid import search
 from scipy.sparse import csr_matrix
 
 import streaml1
@@ -121,11 +122,13 @@ def run_softmax(
 def best_rate(data: MulticlassData, penalty: str, strength: float, passes: int) -> float:
     """Return the c, a multiple of 1 / L, with the lowest objective under full gradients."""
     L = curvature(data.X)
-    candidates = [
-        (run_minibatches(data, penalty, c / L, strength, 1.0, passes, 0)[-1, 3], c / L)
-        for c in (3.0, 10.0, 30.0)
-    ]
-    return float(min(candidates)[1])
+    found = search(
+        lambda c: float(run_minibatches(data, penalty, c / L, strength, 1.0, passes, 0)[-1, 3]),
+        (3.0, 10.0, 30.0),
+        lambda reached: reached,
+    )
+    print(f"{penalty}: the best of {len(found.tried)} rates is {found.value:g} / L{found.note}")
+    return found.value / L
 
 
 def figure3(

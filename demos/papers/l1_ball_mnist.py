@@ -15,6 +15,7 @@ points if the data is missing.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from common import (
     save_figure,
     set_data_directory,
 )
+from grid import search_many
 from scipy.sparse import issparse
 
 from streaml1.datasets import MNIST
@@ -205,10 +207,29 @@ def best_run(
     if method == "L1":
         unit = UNIT / float(np.linalg.norm(gradient))
     schedules = tuple(SCHEDULES) if method == "EG" else ("invsqrt",)
+    first_steps = max(1, steps // 4)
     rates = [(schedule, unit * factor) for schedule in schedules for factor in rate_factors]
-    tried = run_grid(problem, method, rates, max(1, steps // 4), share)
-    _, rate = min((float(curve.loss[-1]), rate) for curve, rate in zip(tried, rates, strict=True))
-    return run_grid(problem, method, [rate], steps, share)[0]
+    together = run_grid(problem, method, rates, first_steps, share)
+    known = {rate: float(c.loss[-1]) for rate, c in zip(rates, together, strict=True)}
+
+    def run_many(values: list[float], schedule: str) -> list[float]:
+        asked = [(schedule, unit * factor) for factor in values]
+        new = [rate for rate in asked if rate not in known]
+        if new:
+            curves = run_grid(problem, method, new, first_steps, share)
+            known.update({rate: float(c.loss[-1]) for rate, c in zip(new, curves, strict=True)})
+        return [known[rate] for rate in asked]
+
+    found = {
+        schedule: search_many(
+            functools.partial(run_many, schedule=schedule), rate_factors, lambda loss: loss
+        )
+        for schedule in schedules
+    }
+    schedule = min(found, key=lambda name: found[name].result)
+    rate = schedule, unit * found[schedule].value
+    curve = run_grid(problem, method, [rate], steps, share)[0]
+    return curve._replace(rate=curve.rate + found[schedule].note)
 
 
 def zero_share(curve: Curve) -> Any:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 from common import Claim, argument_parser, first_reaching, print_claims, print_table, save_figure
+from grid import search
 
 from streaml1.solvers import fista, projected_gradient, scd
 
@@ -101,11 +102,12 @@ def best_rate(problem: Problem, epochs: int, **args: Any) -> Curve:
     """Return the run of the rate that ends closest to the optimum."""
     unit = 1.0 if problem.loss == "squared" else 30.0 / math.sqrt(len(problem.y))
     unit *= math.sqrt(args.get("batch", 1.0))
-    candidates = []
-    for lr in unit * np.geomspace(0.03, 3.0, 5):
-        curve = run_projected(problem, epochs, step="invsqrt", lr=float(lr), **args)
-        candidates.append(curve._replace(note=f"eta_0 = {lr:.2g}"))
-    return min(candidates, key=lambda curve: float(curve.above[-5:].mean()))
+    found = search(
+        lambda lr: run_projected(problem, epochs, step="invsqrt", lr=lr, **args),
+        (unit * np.geomspace(0.03, 3.0, 5)).tolist(),
+        lambda curve: float(curve.above[-5:].mean()),
+    )
+    return found.result._replace(note=f"eta_0 = {found.value:.2g}{found.note}")  # type: ignore[no-any-return]
 
 
 def run_coordinate(problem: Problem, epochs: int) -> Curve:

@@ -93,11 +93,11 @@ def rates_text(result: Result) -> str:
     """Format the best of the paper's rates, and the excess of a larger rate if that is better."""
     pieces = []
     for k in ONLINE:
-        best = min(result.rates[k].values(), key=lambda c: c.objective[-1])
-        pieces.append(
-            f"{k} at {result.curves[k].rate:g}"
-            + ("" if best.rate in RATES else f", at {best.rate:g} {excess(result, k, best):.3f}")
-        )
+        tried = result.rates[k]
+        best = min(tried.values(), key=lambda c: c.objective[-1])
+        edge = " (edge of the grid)" if best.rate in (min(tried), max(tried)) else ""
+        larger = f", at {best.rate:g} {excess(result, k, best):.3f}{edge}"
+        pieces.append(f"{k} at {result.curves[k].rate:g}" + ("" if best.rate in RATES else larger))
     return f"Rates: {'; '.join(pieces)}"
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from common import load_matrix
+from grid import search_many
 from scipy.sparse import csr_matrix, hstack
 
 import streaml1
@@ -244,6 +245,15 @@ def learn_at_rates(
     }
 
 
+def learn_at_grid(name: str, p: Problem, horizon: float) -> dict[float, Curve]:
+    """Run a learner at the paper's rates, and at others until the best is inside of the grid."""
+    return search_many(
+        lambda rates: list(learn_at_rates(name, p, horizon, rates).values()),
+        (*RATES, *LARGER_RATES),
+        lambda curve: float(curve.objective[-1]),
+    ).tried
+
+
 def run(p: Problem, most_accesses: float) -> Result:
     """Run all algorithms on one problem."""
     n, d = p.X.shape
@@ -257,7 +267,7 @@ def run(p: Problem, most_accesses: float) -> Result:
         ),
         "DETCD": trace_solver(detcd, p, horizon, every=steps, **column_max),
     }
-    rates = {k: learn_at_rates(k, p, horizon, (*RATES, *LARGER_RATES)) for k in ONLINE}
+    rates = {k: learn_at_grid(k, p, horizon) for k in ONLINE}
     for name in ONLINE:
         curves[name] = min((rates[name][r] for r in RATES), key=lambda c: c.objective[-1])
     curves[PRINTED] = run_printed(p, horizon)
