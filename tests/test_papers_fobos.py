@@ -27,7 +27,7 @@ def run_demo(monkeypatch: pytest.MonkeyPatch, name: str, *argv: str) -> dict[str
     ("name", "expected"),
     [
         ("fobos_pegasos", "5 of 6 hold, 1 do not, 0 not run."),
-        ("fobos_sparsity", "7 of 7 hold, 0 do not, 0 not run."),
+        ("fobos_sparsity", "8 of 8 hold, 0 do not, 0 not run."),
         ("fobos_minibatches", "synthetic data, l1, mean of 1 runs"),
         ("fobos_mixed_norms", "synthetic data: test error, mean of 1 runs"),
     ],
