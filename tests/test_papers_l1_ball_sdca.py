@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.solvers import sdca
@@ -196,7 +197,7 @@ def run_demo(
         ("l1_ball_rcv1", "synthetic rows; 800 x 400", 6, 0),
         ("l1_ball_mnist", "synthetic points: 500 rows, a support of 100", 4, 0),
         ("l1_ball_online", "synthetic rows: 2,000 rows", 8, 1),
-        ("sdca_talk", "synthetic rows: 600 rows", 15, 0),
+        ("sdca_talk", "synthetic rows: 600 rows", 17, 0),
     ],
 )
 def test_demos(
@@ -369,6 +370,29 @@ def test_exponents_of_the_table_follow_from_the_rates() -> None:
             assert math.log10(b / a) == pytest.approx(powers[name], abs=0.01), (k, name)
 
 
+@pytest.mark.parametrize(("loss", "eta_0"), [("hinge", math.inf), ("smoothed_hinge", 0.5)])
+def test_tuned_sgd_and_its_means(loss: str, eta_0: float) -> None:
+    """P of the last weights, of their mean, and of the second half's, beside a dense loop."""
+    race = importlib.import_module("sdca_race")
+    rng = np.random.default_rng(4)
+    X, y, l2, passes = rng.normal(size=(30, 5)), rng.random(30) < 0.5, 0.1, 3
+    found = race.run_sgd(race.Task(csr_matrix(X), y, 1.0), loss, l2, passes, eta_0)
+    random, w, steps, expected = np.random.default_rng(0), np.zeros(5), [], []
+    for k in range(1, passes + 1):
+        for i in random.permutation(30):
+            # Step t of FoBoS is step t + 1 of Pegasos.
+            t = len(steps) + round(1.0 / (l2 * eta_0)) + (1 if loss == "hinge" else 2)
+            sign = 1.0 if y[i] else -1.0
+            z = 1.0 - sign * (X[i] @ w)
+            slope = float(z > 0.0) if loss == "hinge" else min(1.0, max(0.0, z))
+            w = (1.0 - 1.0 / t) * w + slope * sign / (l2 * t) * X[i]
+            steps.append(w)
+        half = 30 * (k // 2)
+        means = w, np.mean(steps, axis=0), np.mean(steps[half:], axis=0)
+        expected.append([race.primal_objective(loss, X, y, v, l2) for v in means])
+    np.testing.assert_allclose(np.array(found).T[1:], expected, rtol=1e-9)
+
+
 def test_grids_grow_until_the_best_value_is_inside() -> None:
     grid = importlib.import_module("grid")
     runs: list[float] = []
@@ -399,15 +423,15 @@ def test_grids_grow_until_the_best_value_is_inside() -> None:
 
 def test_verdicts_of_the_talk() -> None:
     demo = importlib.import_module("sdca_talk")
+    race = importlib.import_module("sdca_race")
     task = demo.Task(np.zeros((1_000, 1)), np.zeros(1_000), 1.0)
 
     def verdicts(good: bool) -> dict[str, bool | None]:
         low, high = np.geomspace(1.0, 1e-8, 41), np.geomspace(1.0, 1e-3, 41)
         sdca_gaps, other_gaps = (low, high) if good else (high, low)
+        sgd = race.SGD(other_gaps, other_gaps, other_gaps)
         lines = {
-            loss: demo.Race(
-                sdca_gaps, low if good else low - 1.0, other_gaps, other_gaps, low - 1e-9
-            )
+            loss: demo.Race(sdca_gaps, low if good else low - 1.0, sgd, sgd, low - 1e-9, "1")
             for loss in ("smoothed_hinge", "hinge")
         }
 
