@@ -200,3 +200,48 @@ def frank_wolfe(name: str, X: Matrix, y: Vector, radius: float, steps: int) -> l
         w = w + share * (s - w)
         path.append(w)
     return path
+
+
+def structured_ascent(
+    outputs: list[list[tuple[float, Vector]]], l2: float, epochs: int
+) -> tuple[list[Vector], list[float], list[float]]:
+    """Return the weights, the primal and the dual objective after each pass in order.
+
+    `outputs` lists the cost and the difference of features of every output of every example. All
+    have a dual variable: a step moves those of an example towards the worst output, by the share
+    that ternary search finds best for the dual objective.
+    """
+    n = len(outputs)
+    costs = [np.array([cost for cost, _ in some]) for some in outputs]
+    differences = [np.array([difference for _, difference in some]) for some in outputs]
+    p = [np.array([float(not cost and not any(v)) for cost, v in some]) for some in outputs]
+    p = [some / some.sum() for some in p]
+
+    def weights(q: list[Vector]) -> Vector:
+        total = np.sum([a @ b for a, b in zip(q, differences, strict=True)], axis=0)
+        return np.asarray(total / (l2 * n))
+
+    def moved(q: list[Vector], i: int, corner: Vector, share: float) -> list[Vector]:
+        return [*q[:i], q[i] + share * (corner - q[i]), *q[i + 1 :]]
+
+    def dual(q: list[Vector]) -> float:
+        mean = sum(float(a @ b) for a, b in zip(q, costs, strict=True)) / n
+        return mean - 0.5 * l2 * float(weights(q) @ weights(q))
+
+    path, primals, duals = [], [], []
+    for _ in range(epochs):
+        for i in range(n):
+            corner = np.zeros(len(p[i]))
+            corner[np.argmax(costs[i] - differences[i] @ weights(p))] = 1.0
+            low, high = 0.0, 1.0
+            for _ in range(60):
+                third = (high - low) / 3.0
+                near, far = moved(p, i, corner, low + third), moved(p, i, corner, high - third)
+                low, high = (low + third, high) if dual(near) < dual(far) else (low, high - third)
+            p = moved(p, i, corner, 0.5 * (low + high))
+        w = weights(p)
+        worst = [float(np.max(a - b @ w)) for a, b in zip(costs, differences, strict=True)]
+        path.append(w)
+        primals.append(float(np.mean(worst)) + 0.5 * l2 * float(w @ w))
+        duals.append(dual(p))
+    return path, primals, duals

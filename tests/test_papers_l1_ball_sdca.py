@@ -198,6 +198,7 @@ def run_demo(
         ("l1_ball_mnist", "synthetic points: 500 rows, a support of 100", 4, 0),
         ("l1_ball_online", "synthetic rows: 2,000 rows", 8, 1),
         ("sdca_talk", "synthetic rows: 600 rows", 17, 0),
+        ("structured_chain", "40 chains of 4 to 10 positions", 3, 0),
     ],
 )
 def test_demos(

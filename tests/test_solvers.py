@@ -296,7 +296,11 @@ def test_callback_ends_the_run() -> None:
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_callback_is_validated_before_the_data(name: str) -> None:
-    options = {"radius": 1.0} if name == "projected_gradient" else {}
+    required: dict[str, dict[str, Any]] = {
+        "projected_gradient": {"radius": 1.0},
+        "structured_sdca": {"oracle": max, "n_weights": 1},
+    }
+    options = required.get(name, {})
     with pytest.raises(ValueError, match="callback must be a function .*, got 3"):
         getattr(solvers, name)(None, None, callback=3, **options)
 

@@ -17,6 +17,7 @@ from streaml1.solvers.prox_sdca import prox_sdca
 from streaml1.solvers.scd import detcd, scd
 from streaml1.solvers.sdca import sdca
 from streaml1.solvers.solution import NotConverged, Record, Solution
+from streaml1.solvers.structured_sdca import structured_sdca
 
 __all__ = [
     "NotConverged",
@@ -32,4 +33,5 @@ __all__ = [
     "prox_sdca",
     "scd",
     "sdca",
+    "structured_sdca",
 ]
