@@ -203,13 +203,14 @@ def frank_wolfe(name: str, X: Matrix, y: Vector, radius: float, steps: int) -> l
 
 
 def structured_ascent(
-    outputs: list[list[tuple[float, Vector]]], l2: float, epochs: int
+    outputs: list[list[tuple[float, Vector]]], l2: float, epochs: int, keep: bool
 ) -> tuple[list[Vector], list[float], list[float]]:
     """Return the weights, the primal and the dual objective after each pass in order.
 
     `outputs` lists the cost and the difference of features of every output of every example. All
-    have a dual variable: a step moves those of an example towards the worst output, by the share
-    that ternary search finds best for the dual objective.
+    have a dual variable. A step moves them towards the worst output; with `keep`, it is the best
+    distribution over this output and those in use, by moves from one output to another. Ternary
+    search finds how much is best for the dual objective.
     """
     n = len(outputs)
     costs = [np.array([cost for cost, _ in some]) for some in outputs]
@@ -221,27 +222,43 @@ def structured_ascent(
         total = np.sum([a @ b for a, b in zip(q, differences, strict=True)], axis=0)
         return np.asarray(total / (l2 * n))
 
-    def moved(q: list[Vector], i: int, corner: Vector, share: float) -> list[Vector]:
-        return [*q[:i], q[i] + share * (corner - q[i]), *q[i + 1 :]]
-
     def dual(q: list[Vector]) -> float:
         mean = sum(float(a @ b) for a, b in zip(q, costs, strict=True)) / n
         return mean - 0.5 * l2 * float(weights(q) @ weights(q))
 
+    def moved(q: list[Vector], i: int, direction: Vector, share: float) -> list[Vector]:
+        return [*q[:i], q[i] + share * direction, *q[i + 1 :]]
+
+    def best_move(q: list[Vector], i: int, direction: Vector, limit: float) -> list[Vector]:
+        low, high = 0.0, limit
+        for _ in range(60):
+            third = (high - low) / 3.0
+            near, far = moved(q, i, direction, low + third), moved(q, i, direction, high - third)
+            low, high = (low + third, high) if dual(near) < dual(far) else (low, high - third)
+        return moved(q, i, direction, limit if limit - high < 1e-6 * limit else low)
+
     path, primals, duals = [], [], []
     for _ in range(epochs):
         for i in range(n):
-            corner = np.zeros(len(p[i]))
-            corner[np.argmax(costs[i] - differences[i] @ weights(p))] = 1.0
-            low, high = 0.0, 1.0
-            for _ in range(60):
-                third = (high - low) / 3.0
-                near, far = moved(p, i, corner, low + third), moved(p, i, corner, high - third)
-                low, high = (low + third, high) if dual(near) < dual(far) else (low, high - third)
-            p = moved(p, i, corner, 0.5 * (low + high))
+            values = costs[i] - differences[i] @ weights(p)
+            corners = np.eye(len(values))
+            worst = int(values.argmax())
+            gap = float(values[worst] - p[i] @ values)
+            if not keep:
+                p = best_move(p, i, corners[worst] - p[i], 1.0)
+                continue
+            used = sorted({worst, *np.flatnonzero(p[i] > 0.0).tolist()})
+            while True:
+                values = costs[i] - differences[i] @ weights(p)
+                to = max(used, key=lambda s: values[s])  # noqa: B023
+                positive = [s for s in used if p[i][s] > 0.0]
+                source = min(positive, key=lambda s: values[s])  # noqa: B023
+                if values[to] - values[source] <= 1e-5 * gap:
+                    break
+                p = best_move(p, i, corners[to] - corners[source], float(p[i][source]))
         w = weights(p)
-        worst = [float(np.max(a - b @ w)) for a, b in zip(costs, differences, strict=True)]
+        hinges = [float(np.max(a - b @ w)) for a, b in zip(costs, differences, strict=True)]
         path.append(w)
-        primals.append(float(np.mean(worst)) + 0.5 * l2 * float(w @ w))
+        primals.append(float(np.mean(hinges)) + 0.5 * l2 * float(w @ w))
         duals.append(dual(p))
     return path, primals, duals

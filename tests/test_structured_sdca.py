@@ -54,9 +54,15 @@ def test_viterbi_finds_the_maximum(chain: Any) -> None:
         assert cost - w @ difference == pytest.approx(best, abs=1e-12)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_steps_match_the_reference(chain: Any, sparse: bool) -> None:
-    chains, path, records = small_chains(chain, 6), [], []
+@pytest.mark.parametrize(("sparse", "keep"), [(False, True), (True, False), (True, True)])
+def test_steps_match_the_reference(
+    chain: Any, sparse: bool, keep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps among kept outputs are made exact here: a move leaves ties, which rounding decides."""
+    module = importlib.import_module("streaml1.solvers.structured_sdca")
+    monkeypatch.setattr(module, "INNER_GAP", 1e-5)
+    monkeypatch.setattr(module, "MAX_MOVES", 10_000)
+    chains, path, records = small_chains(chain, 4), [], []
 
     def oracle(w: Any, x: Any, y: Any) -> Any:
         assert not w.flags.writeable
@@ -70,21 +76,25 @@ def test_steps_match_the_reference(chain: Any, sparse: bool) -> None:
         path.append(w.copy())
         records.append(record)
 
-    options = {"n_weights": chain.N_WEIGHTS, "l2": 0.3, "order": "cyclic", "tol": 0.0}
-    solve_quietly(*chains, oracle=oracle, max_epochs=4, callback=callback, **options)
+    options = {"n_weights": chain.N_WEIGHTS, "l2": 0.1, "order": "cyclic", "tol": 0.0}
+    options |= {"keep_outputs": keep, "oracle": oracle}
+    solve_quietly(*chains, max_epochs=3, callback=callback, **options)
     outputs = [all_outputs(chain, x, y) for x, y in zip(*chains, strict=True)]
-    weights, primals, duals = reference.structured_ascent(outputs, 0.3, 4)
+    weights, primals, duals = reference.structured_ascent(outputs, 0.1, 3, keep)
     assert not path[0].any() and records[0].dual == 0.0
     for got, record, *slow in zip(path[1:], records[1:], weights, primals, duals, strict=True):
-        np.testing.assert_allclose(got, slow[0], rtol=0.0, atol=1e-6)
-        np.testing.assert_allclose((record.objective, record.dual), slow[1:], atol=1e-6)
+        np.testing.assert_allclose(got, slow[0], rtol=0.0, atol=1e-4 if keep else 1e-6)
+        np.testing.assert_allclose((record.objective, record.dual), slow[1:], atol=1e-4)
         assert ((got != 0.0) == (np.abs(slow[0]) > 1e-12)).all()
 
 
-@pytest.mark.parametrize("order", ["permutation", "random", "cyclic"])
-def test_gap_closes_and_bounds_the_optimum(chain: Any, order: str) -> None:
-    chains = chain.draw_chains(12, 3)
+@pytest.mark.parametrize(
+    ("order", "keep"), [("permutation", True), ("random", True), ("cyclic", False)]
+)
+def test_gap_closes_and_bounds_the_optimum(chain: Any, order: str, keep: bool) -> None:
+    chains = chain.draw_chains(10, 3)
     options = {"oracle": chain.oracle, "n_weights": chain.N_WEIGHTS, "l2": 0.2, "order": order}
+    options["keep_outputs"] = keep
     traces: list[Record] = []
     found = structured_sdca(
         *chains, tol=2e-3, callback=lambda record, w: traces.append(record), **options
@@ -115,6 +125,21 @@ def test_labels_as_outputs_reach_the_optimum_of_the_multiclass_hinge() -> None:
         assert found.converged and abs(found.objective - best.objective) <= found.gap + 1e-7
         assert found.dual <= best.objective + 1e-9
         np.testing.assert_allclose(found.weights.reshape(k, 3), best.weights, atol=0.1)
+
+
+def test_kept_outputs_need_fewer_passes() -> None:
+    """On few examples the gap falls geometrically; by means alone it falls like 1 / t."""
+
+    def oracle(w: Any, x: float, y: int) -> Any:
+        features = [np.outer(np.eye(4)[label], [x, 1.0]).ravel() for label in range(4)]
+        values = [abs(label - y) + w @ features[label] for label in range(4)]
+        worst = int(np.argmax(values))
+        return abs(worst - y), features[y] - features[worst]
+
+    args = [-2.0, -1.0, 1.0, 2.0], [0, 1, 2, 3]
+    options = {"oracle": oracle, "n_weights": 8, "l2": 0.1, "max_epochs": 60}
+    assert structured_sdca(*args, tol=1e-9, **options).converged
+    assert solve_quietly(*args, tol=1e-9, keep_outputs=False, **options).gap > 0.01
 
 
 def zeros(w: Any, x: Any, y: Any) -> Any:
@@ -165,6 +190,7 @@ def test_output_that_is_not_the_maximum_is_rejected() -> None:
         ({"l1": 0.1}, "l1=0.1"),
         ({"l2": 0.0}, "l2=0"),
         ({"order": "up"}, "order='up'"),
+        ({"keep_outputs": "yes"}, "keep_outputs must be"),
         ({"fit_intercept": True}, "fit_intercept=True"),
         ({"oracle": 3}, "oracle must be a function of w, x and y, got 3"),
         ({"n_weights": 0}, "n_weights must be"),

@@ -6,36 +6,43 @@ $$\min_w \frac\lambda2 |w|^2 + \frac 1n \sum_i \max_{y'} \bigl(\delta(y', y_i)
 - w^\top \psi(x_i, y_i) + w^\top \psi(x_i, y')\bigr)$$
 
 There are too many outputs y' for a dual variable each. An oracle returns the one with the maximum
-(for a chain by the algorithm of Viterbi): its cost $\delta$, and the difference
-$\psi(x_i, y_i) - \psi(x_i, y')$. The dual variables of an example form a distribution $p_i$ over
-outputs, of which only its mean cost $c_i$ and its mean difference $v_i$ are kept:
+(for a chain by the algorithm of Viterbi): its cost $\delta_s$, and the difference
+$\psi_s = \psi(x_i, y_i) - \psi(x_i, y')$. The dual variables of an example form a distribution $p_i$
+over outputs s, most of which are 0:
 
-$$w = \frac{1}{\lambda n} \sum_i v_i, \qquad D = \frac 1n \sum_i c_i - \frac\lambda2 |w|^2$$
+$$w = \frac{1}{\lambda n} \sum_i \sum_s p_{is} \psi_{is}, \qquad
+D = \frac 1n \sum_i \sum_s p_{is} \delta_{is} - \frac\lambda2 |w|^2$$
 
-The slide leaves the step open ("approximate dual maximization suffices"), and says that the
-algorithm is that of Lacoste-Julien, Jaggi, Schmidt & Pletscher (2013): $p_i$ moves towards the output
-of the oracle by the share that is best for D, with s the output and
-$g_i = (\delta_s - w^\top \psi_s) - (c_i - w^\top v_i)$ the example's share of the duality gap,
+The value of an output is $u_s = \delta_s - w^\top \psi_s$. The example's share of the duality gap is
+$\max_s u_s - \sum_s p_{is} u_s$. A step moves probability from the output a with the smallest value to
+the output b with the largest, as much as is best for D,
 
-$$\gamma = \min\Bigl(1,\; \frac{\lambda n\, g_i}{|\psi_s - v_i|^2}\Bigr)$$
+$$\gamma = \min\Bigl(p_{ia},\; \frac{\lambda n\, (u_b - u_a)}{|\psi_b - \psi_a|^2}\Bigr)$$
+
+and repeats that among the outputs kept, until their values are within a tenth of the gap, or 100
+times. The slide leaves the step open ("approximate dual maximization suffices"), and says that the
+algorithm is that of Lacoste-Julien, Jaggi, Schmidt & Pletscher (2013). Theirs keeps the mean of the
+outputs alone, and moves once from the mean to the output of the oracle: `keep_outputs=False`.
 
 Differences from the papers:
 
 a) The order of the examples is a permutation in each epoch by default.
-b) The vectors $v_i$ are sparse, over the features of the outputs seen so far.
+b) Outputs with p > 0 are kept, unless `keep_outputs=False`. This takes more memory, and fewer calls
+   of the oracle: the gap can fall geometrically, where by means alone it falls like 1/t.
+c) The vectors are sparse, over the features of the outputs kept.
 """  # noqa: E501
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streaml1.core.rows import shown
 from streaml1.core.types import Floats
-from streaml1.models.parameter_checks import Integer
+from streaml1.models.parameter_checks import Integer, boolean
 from streaml1.solvers.active_examples import ActiveSet, ascend
 from streaml1.solvers.data import check_choice, check_ridge, check_run, reject_intercept
 from streaml1.solvers.parameter_docs import share_parameter_docs
@@ -50,6 +57,7 @@ Oracle = Callable[[Any, Any, Any], tuple[float, Any]]
 """Called as `oracle(w, x, y)`; returns a cost and a difference of features."""
 
 ROUNDING = 1e-8  # relative error of the oracle's maximum that is no mistake
+INNER_GAP, MAX_MOVES = 0.1, 100
 
 
 @share_parameter_docs
@@ -62,6 +70,7 @@ def structured_sdca(
     *,
     oracle: Oracle,
     n_weights: int,
+    keep_outputs: bool = True,
     order: str = "permutation",
     fit_intercept: bool = False,
     tol: float = 1e-3,
@@ -87,6 +96,9 @@ def structured_sdca(
         y itself, whose difference is 0.
     n_weights
         Number of weights.
+    keep_outputs
+        Whether to keep the outputs of each example that have a dual variable > 0, and to move
+        among all of them. False: keep their mean alone.
     {order}
     {no_intercept}
     tol
@@ -134,7 +146,8 @@ def structured_sdca(
         raise ValueError(f"oracle must be a function of w, x and y, got {shown(oracle)}")
     d = int(Integer(1, 2**32 - 1)("n_weights", n_weights))
     trace = Trace(SOLVER, tol, max_epochs, callback)
-    problem = _Problem(X, y, oracle, d, l2)
+    keep_outputs = boolean("keep_outputs", keep_outputs)
+    problem = _Problem(X, y, oracle, d, l2, keep_outputs)
     active = ActiveSet(order_kind, problem.n, rng_state(seed))
 
     def run_epoch() -> float:
@@ -150,72 +163,118 @@ def structured_sdca(
     return trace.solution(problem.w)
 
 
-class _Problem:
-    """The examples, and the mean cost and mean difference of the dual variables of each."""
+class _Block(NamedTuple):
+    """The outputs of an example with p > 0: features, by output and by feature, and costs."""
 
-    def __init__(self, X: Any, y: Any, oracle: Oracle, d: int, l2: float) -> None:
+    ids: Any  # sorted
+    differences: Floats
+    costs: Floats
+    p: Floats
+
+    def values(self, w: Floats) -> Floats:
+        u: Floats = self.costs - self.differences @ w[self.ids]
+        return u
+
+    def with_output(self, cost: float, ids: Any, values: Floats) -> _Block:
+        """Add an output with p = 0, and columns for its features."""
+        union = self.ids
+        if len(np.setdiff1d(ids, union, assume_unique=True)):
+            union = np.union1d(union, ids)
+        grown = np.zeros((len(self.p) + 1, len(union)))
+        grown[:-1, np.searchsorted(union, self.ids)] = self.differences
+        grown[-1, np.searchsorted(union, ids)] = values
+        return _Block(union, grown, np.append(self.costs, cost), np.append(self.p, 0.0))
+
+    def without_zeros(self) -> _Block:
+        used = self.p > 0.0
+        return self._replace(
+            differences=self.differences[used], costs=self.costs[used], p=self.p[used]
+        )
+
+    def mean(self) -> _Block:
+        """Merge all outputs into one."""
+        differences = (self.p @ self.differences)[None, :]
+        return self._replace(
+            differences=differences, costs=np.array([self.p @ self.costs]), p=np.ones(1)
+        )
+
+
+def _ascend(block: _Block, u: Floats, scale: float, gap: float) -> Floats:
+    """Return the p after moves from the smallest to the largest value; `u` are the values."""
+    p, u = block.p.copy(), u.copy()
+    products = scale * (block.differences @ block.differences.T)
+    for _ in range(MAX_MOVES):
+        b = int(u.argmax())
+        a = int(np.where(p > 0.0, u, np.inf).argmin())
+        rise = u[b] - u[a]
+        if rise <= INNER_GAP * gap or a == b:
+            break
+        bend = products[a, a] - 2.0 * products[a, b] + products[b, b]
+        move = p[a] if rise >= bend * p[a] else rise / bend
+        p[b] += move
+        p[a] = 0.0 if move == p[a] else p[a] - move
+        u -= move * (products[b] - products[a])
+    return p
+
+
+class _Problem:
+    """The examples, the dual variables of each, and the weights."""
+
+    def __init__(
+        self, X: Any, y: Any, oracle: Oracle, d: int, l2: float, keep_outputs: bool
+    ) -> None:
         self.n = _length("X", X)
         if _length("y", y) != self.n:
             raise ValueError(f"X and y must be of one length, got {self.n} and {_length('y', y)}")
         if self.n == 0:
             raise ValueError("X must have at least one example, got none")
         self.X, self.y, self.oracle, self.d, self.l2 = X, y, oracle, d, l2
+        self.keep_outputs = keep_outputs
         self.scale = 1.0 / (l2 * self.n)
         self.w = np.zeros(d)
-        self.costs = np.zeros(self.n)
-        none = np.zeros(0, np.int64), np.zeros(0)
-        self.means: list[tuple[Any, Floats]] = [none] * self.n  # sorted ids, values
+        true = _Block(np.zeros(0, np.int64), np.zeros((1, 0)), np.zeros(1), np.ones(1))
+        self.blocks = [true] * self.n
         self.accesses = 0
 
     def ask(self, i: int) -> tuple[float, float, Any, Floats]:
-        """Return the hinge loss of an example, and the cost and difference of its output."""
+        """Return the value of the oracle's output for an example, its cost and its difference."""
         w = self.w.view()
         w.flags.writeable = False
         cost, ids, values = _parse(self.oracle(w, self.X[i], self.y[i]), self.d)
         value = cost - float(self.w[ids] @ values)
-        before = self.value(i)
-        if value < max(0.0, before) - ROUNDING * (1.0 + abs(before) + cost):
+        known = max(0.0, float(self.blocks[i].values(self.w).max()))
+        if value < known - ROUNDING * (1.0 + known + cost):
             raise ValueError(
                 f"oracle must return the output with the maximum, got one of {value:.6g} for "
-                f"example {i}, where {max(0.0, before):.6g} is possible"
+                f"example {i}, where {known:.6g} is possible"
             )
         return value, cost, ids, values
 
-    def value(self, i: int) -> float:
-        """Return the mean of cost - <w, difference> under the dual variables of an example."""
-        ids, values = self.means[i]
-        return float(self.costs[i]) - float(self.w[ids] @ values)
-
     def step(self, i: int) -> float:
-        """Move the dual variables of an example towards the oracle's output; return its gap."""
-        value, cost, ids, values = self.ask(i)
-        gap = value - self.value(i)
-        self.accesses += len(ids)
-        support, mean = self.means[i]
-        if len(np.setdiff1d(ids, support, assume_unique=True)):
-            union = np.union1d(support, ids)
-            grown = np.zeros(len(union))
-            grown[np.searchsorted(union, support)] = mean
-            support, mean = union, grown
-        move = -mean
-        move[np.searchsorted(support, ids)] += values
-        bend = self.scale * float(move @ move)
-        share = min(1.0, gap / bend) if bend > 0.0 else float(gap > 0.0)
-        if share > 0.0:
-            self.means[i] = support, mean + share * move
-            self.costs[i] += share * (cost - self.costs[i])
-            self.w[support] += self.scale * share * move
-        return max(0.0, gap)
+        """Move the dual variables of an example; return its share of the gap before."""
+        value, *output = self.ask(i)
+        self.accesses += len(output[1])
+        block = self.blocks[i].with_output(*output)
+        u = block.values(self.w)
+        gap = value - float(block.p @ u)
+        if gap <= 0.0:
+            return 0.0
+        p = _ascend(block, u, self.scale, gap)
+        self.w[block.ids] += self.scale * ((p - block.p) @ block.differences)
+        block = block._replace(p=p)
+        self.blocks[i] = block.without_zeros() if self.keep_outputs else block.mean()
+        return gap
 
     def objectives(self) -> tuple[Floats, float, float]:
         """Recompute w without rounding errors; return it, the objective, and the dual."""
         self.w[:] = 0.0
-        for ids, values in self.means:
-            self.w[ids] += values
+        for block in self.blocks:
+            self.w[block.ids] += block.p @ block.differences
         self.w *= self.scale
         norm = 0.5 * self.l2 * float(self.w @ self.w)
         hinges = [self.ask(i)[0] for i in range(self.n)]
-        return self.w, float(np.mean(hinges)) + norm, float(self.costs.mean()) - norm
+        costs = [float(block.p @ block.costs) for block in self.blocks]
+        return self.w, float(np.mean(hinges)) + norm, float(np.mean(costs)) - norm
 
 
 def _length(name: str, values: Any) -> int:
