@@ -28,6 +28,7 @@ from streaml1.solvers import fista, scd, sdca
 from streaml1.training.regret import Point, Regret, RegretError, RegretObserver, bounds
 from streaml1.training.regret.iterates import random_iterate
 from streaml1.training.regret.observer import marks
+from tests import reference as twins
 
 N, D = 36, 3
 
@@ -734,6 +735,50 @@ def test_random_iterate(name: str) -> None:
         assert frozen.weights == before.weights and learner.weights == whole.weights
     assert 0.0 <= np.mean(excesses) <= bound / n
     assert len(set(steps)) > 5 and max(steps) < n
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_random_iterate_of_fobos(norm: str) -> None:
+    """The weights are the dense twin's; the mean objective is within the bound of Theorem 3."""
+    X, y = unit_rows()
+    n, d = X.shape
+    strength, c = 1e-2, 0.3
+    best = fista(X, y, penalty=norm, strength=strength, tol=1e-8)
+    D, excesses = 0.0, []
+    for seed in range(10):
+        drawn = np.random.default_rng(seed).integers(n, size=n)
+        shared: dict[str, Any] = {"strength": strength, "norm": norm, "lr": c, "intercept_lr": 0.0}
+        model = streaml1.FOBOSClassifier(**shared)
+        frozen, n_learnt = random_iterate(model, X[drawn], y[drawn], seed)
+        twin = twins.FOBOS(d, **shared)
+        for i in drawn[:n_learnt]:
+            twin.learn(X[i], 1.0 if y[i] else -1.0)
+            D = max(D, float(np.linalg.norm(twin.w - best.weights)))
+        w = np.zeros(d)
+        w[list(frozen.weights)] = list(frozen.weights.values())
+        np.testing.assert_allclose(w, twin.w, rtol=1e-9, atol=1e-12)
+        size = np.linalg.norm(w) if norm == "l2" else np.abs(w).max()
+        objective = np.logaddexp(0.0, np.where(y, -1.0, 1.0) * (X @ w)).mean() + strength * size
+        excesses.append(objective - best.objective)
+    assert 0.0 <= np.mean(excesses) <= bounds.fobos_regret(n, D, 1.0, c) / n
+
+
+@pytest.mark.parametrize("penalty", ["l1", "l1/l2", "l1/linf", "ball"])
+def test_random_iterate_of_softmax_is_the_dense_twin(penalty: str) -> None:
+    X, y = unit_rows()
+    X, labels = X[:60], np.where(y[:60], X[:60, 0] > 0.0, 2)
+    shared: dict[str, Any] = {"penalty": penalty, "strength": 1e-3, "radius": 0.5}
+    model = streaml1.SoftmaxClassifier(classes=[0, 1, 2], **shared)
+    frozen, n_learnt = random_iterate(model, X, labels, seed=3)
+    twin = twins.Softmax(X.shape[1], 3, **shared)
+    for x, label in zip(X[:n_learnt], labels[:n_learnt], strict=True):
+        twin.learn(x, int(label))
+    w = np.zeros(twin.w.shape)
+    for j, row in frozen.weights.items():
+        w[j, list(row)] = list(row.values())
+    assert n_learnt > 10
+    np.testing.assert_allclose(w, twin.w, rtol=1e-9, atol=1e-12)
+    assert ((w != 0.0) == (twin.w != 0.0)).all()
 
 
 def test_random_iterate_of_no_rows_is_rejected() -> None:
