@@ -198,6 +198,7 @@ def run_demo(
         ("l1_ball_mnist", "synthetic points: 500 rows, a support of 100", 4, 0),
         ("l1_ball_online", "synthetic rows: 2,000 rows", 8, 1),
         ("sdca_talk", "synthetic rows: 600 rows", 17, 0),
+        ("sdca_run_times", "l1, sigma = 0.005", 16, 3),
         ("structured_chain", "40 chains of 4 to 10 positions", 3, 0),
     ],
 )
@@ -420,6 +421,26 @@ def test_grids_grow_until_the_best_value_is_inside() -> None:
     assert grid.search(lambda v: v, (1, 2, 4), lambda v: max(1.0, 3.0 - v)).value == 2.0
     assert grid.search(lambda v: v, (1, 2, 4), lambda v: math.nan if v < 2 else v).value == 2.0
     assert grid.thin((1, 2, 3, 4), 3) == [1, 4] and grid.thin((1, 2, 3), 3) == [1, 2]
+
+
+def test_tables_of_run_times() -> None:
+    """Totals are iterations times an iteration's; a power above its bound is found out."""
+    demo = importlib.import_module("sdca_run_times")
+    iterations = {"SDCA": (1.0, 0.0, 0.0), "ASDCA": (1.0, 0.0, -0.5), "AGD": (0.5, 0.0, 0.0)}
+    numbers = {"features": {"SDCA": (0, 0, 0), "ASDCA": (0, 0, 1)}}
+    for label, (run_time, communication) in demo.TOTALS.items():
+        name, _, parts = label.partition(", ")
+        assert np.add(iterations[name], demo.ITERATIONS[name]).tolist() == list(run_time)
+        per_iteration = numbers.get(parts, {}).get(name, (0, 1, 0))  # by examples a vector of d
+        assert np.add(iterations[name], per_iteration).tolist() == list(communication)
+    assert demo.power([1.0, 2.0, 4.0], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
+    assert demo.power([1.0, 2.0, 4.0], [3.0, 12.0, math.inf]) == pytest.approx(2.0)
+    assert math.isnan(demo.power([1.0, 2.0], [3.0, math.inf]))
+    assert demo.at_most([0.9, 1.6], [1.0, 1.5]) and not demo.at_most([0.9, 1.7], [1.0, 1.5])
+    assert demo.at_most([0.9, math.nan], [1.0, 1.5]) is None
+    size, total = demo.Size(100, 7, 4), demo.Total(10.0, 1.0)
+    expected = {"SDCA, features": 10, "ASDCA, features": 40, "ASDCA, examples": 70}
+    assert {name: demo.exchanged(name, size, total) for name in expected} == expected
 
 
 def test_verdicts_of_the_talk() -> None:

@@ -28,6 +28,7 @@ DEMOS = (
     "l1_ball_online",
     "sdca_talk",
     "cocoa_rounds",
+    "sdca_run_times",
     "structured_chain",
 )
 VERDICT = re.compile(r"(\d+) of (\d+) hold, (\d+) do not, (\d+) not run\.")
