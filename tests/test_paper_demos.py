@@ -172,9 +172,12 @@ def test_papers_script_prints_a_line_per_demo(
     main.__globals__.update(DIRECTORY=tmp_path, DEMOS=tuple(code))
     out = tmp_path / "results"
     assert main([str(out), "--quick"]) == 1
-    lines = [
-        line.rpartition("  (")[0].split(None, 1) for line in capsys.readouterr().out.split("\n")
-    ]
+    output = capsys.readouterr().out
+    lines = [line.rpartition("  (")[0].split(None, 1) for line in output.split("\n")]
+    assert output.endswith(
+        "did not repeat with the data and settings of a demo;\n"
+        "the code is tested against slow implementations of the same equations.\n"
+    )
     assert lines[:3] == [
         ["twice", "3 of 7 hold, 3 do not, 1 not run"],
         ["broken", "failed: no data"],
