@@ -9,7 +9,7 @@ and those of 1% of the rows. L1 steps have size eta_0 / sqrt(t), EG uses the bes
 1 / sqrt(t) and 1 / t; each uses the best eta_0 of a grid. The paper learns all 60,000 digits and
 gives neither z, eta_0 nor the support. Here there are 1,000 rows (--rows) and a support drawn from
 the other rows, or with --rows 60000 from all. All rates of a grid run together, so that one pass
-over the kernels serves them all. Takes a minute with 1,000 rows, forty with 60,000. Uses synthetic
+over the kernels serves them all. Takes a minute with 1,000 rows, twenty with 60,000. Uses synthetic
 points if the data is missing.
 """
 
