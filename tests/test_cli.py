@@ -902,10 +902,9 @@ def test_predictions_are_printed_without_buffering(
     start: Callable[..., Any], saved_model: str
 ) -> None:
     process = start("predict", saved_model, "-", "--format", "svm", "--limit", "2", stdin=-1)
-    feed(process, ["1:1"])
-    time.sleep(0.6)
-    feed(process, ["2:1"])
-    read_until(process, "0.")
+    for row in ("1:1", "2:1"):
+        feed(process, [row])
+        read_until(process, "0.")
     process.communicate(timeout=30)
     assert process.returncode == 0
 

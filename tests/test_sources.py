@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1.sources import SOURCES, Block, SourceError, binary_label, number_label, open_source
+from streaml1.sources.readers import opening
 from streaml1.sources.readers import text_file as text
 from streaml1.sources.readers.svmlight import _read_features, _read_features_fast
 
@@ -284,6 +285,40 @@ def test_slow_input_yields_partial_blocks(stdin_pipe, monkeypatch):
     blocks = open_source("-", format="svmlight").blocks(1000, lambda *_: time.sleep(0.03))
     os.write(stdin_pipe, b"1 1:1\nslow\n1 3:1\n1 4:1\n")
     assert next(blocks).lines == [1, 3]
+
+
+def test_pause_of_the_input_yields_all_complete_examples(stdin_pipe):
+    """A block that is not full must not wait for the next example."""
+    source = open_source("-", format="svmlight")
+    blocks = source.blocks(4096, stop)
+    lines = b"".join(b"%d %d:1\n" % (k % 2, k + 1) for k in range(412))
+    os.write(stdin_pipe, lines + b"1 2:1\n1 3:")  # blocks forever if it waits for the last line
+    assert next(blocks).lines == range(1, 414)
+    os.write(stdin_pipe, b"0.5\n")
+    block = next(blocks)
+    assert (block.lines, dict(block.x[0]), block.y[0]) == (range(414, 415), {3: 0.5}, 1.0)
+    assert source.line == 414
+
+
+def test_end_of_the_input_is_no_pause(monkeypatch):
+    monkeypatch.setattr(opening, "PAUSE", 1000.0)
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"1 1:1\n")
+    os.close(write_end)
+    with os.fdopen(read_end) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert [len(block) for block in open_source("-", format="svmlight").blocks(5, stop)] == [1]
+
+
+def test_only_plain_bytes_of_streams_are_polled(pipe_in, write, monkeypatch):
+    """Decompressed bytes may wait although the pipe is empty, and files need no polling."""
+    monkeypatch.setattr(text, "input_poll", lambda file: lambda: pytest.fail("polled"))
+    pipe_in(gzip.compress(SVM.encode()))
+    assert len(rows_of(open_source("-", format="svmlight"))) == 2
+    assert len(rows_of(open_source(write("a.svm", SVM)))) == 2
+    pipe_in(SVM)
+    with pytest.raises(pytest.fail.Exception, match="polled"):
+        rows_of(open_source("-", format="svmlight"))
 
 
 def test_files_yield_full_blocks(write, monkeypatch):

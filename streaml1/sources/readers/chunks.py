@@ -103,6 +103,9 @@ class ChunkReader:
         The program whose files are decompressed here; None if the file is not compressed.
     fill
         Whether to read until the buffer is full. False if the file is written while it is read.
+    has_input
+        Waits for a moment, and returns whether there are bytes to read, or the file has ended. None
+        if that cannot be known, or reading never blocks for long.
 
     Attributes
     ----------
@@ -118,11 +121,14 @@ class ChunkReader:
         wait: Wait | None = None,
         codec: str | None = None,
         fill: bool = False,
+        has_input: Callable[[], bool] | None = None,
     ) -> None:
         self.number = 0
         self._name = name
         self._max_line = max_line
         self._fill = fill
+        self._has_input = has_input
+        self._is_drained = False  # whether the last read took everything that was there
         self._codec = codec
         raw: Any = file
         read: Callable[[memoryview], int | None] = raw.readinto1
@@ -138,8 +144,8 @@ class ChunkReader:
         wanted = size * FEATURES // max(1, n_features)
         self._buffer.wanted_size = min(max(wanted, MIN_CHUNK), CHUNK, self._max_line)
 
-    def __iter__(self) -> Iterator[Chunk]:
-        """Yield all lines.
+    def __iter__(self) -> Iterator[Chunk | None]:
+        """Yield all lines, and None when the input pauses.
 
         Raises
         ------
@@ -150,6 +156,9 @@ class ChunkReader:
         """
         at_end, failure = False, None
         while not at_end:
+            # The file object may hold bytes that polling does not see, unless a read took them all.
+            if self._has_input is not None and self._is_drained and not self._has_input():
+                yield None
             try:
                 at_end = self._read()
             except (OSError, EOFError, zlib.error) as error:
@@ -174,6 +183,7 @@ class ChunkReader:
             if n is None:
                 raise ReadingStopped
             self._buffer.last += n
+            self._is_drained = n < len(space)
             if n == 0 or n == len(space) or not self._fill:
                 return bool(n == 0)
 

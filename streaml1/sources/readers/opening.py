@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +18,10 @@ from streaml1.sources.readers.remote import is_remote, open_remote, require_remo
 from streaml1.sources.readers.signatures import CODEC_OF_SUFFIX, may_be_compressed, split_suffix
 from streaml1.sources.source import SOURCES, SourceError, Unavailable
 
-__all__ = ["decompressed", "open_file", "require_readable"]
+__all__ = ["decompressed", "input_poll", "open_file", "require_readable"]
+
+PAUSE = 0.1
+"""Seconds without input after which a stream pauses: its complete examples wait no longer."""
 
 
 def require_readable(name: str, directory: bool = False) -> None:
@@ -65,6 +70,20 @@ def open_file(name: str, wait: Wait | None = None) -> contextlib.AbstractContext
     if file is None:
         raise ReadingStopped
     return file
+
+
+def input_poll(file: BinaryIO) -> Callable[[], bool] | None:
+    """Return a function that waits `PAUSE` for input, and returns whether there is some.
+
+    The end of the file counts as input. None of an object that the operating system cannot poll.
+    """
+    try:
+        number = file.fileno()
+    except (AttributeError, OSError):
+        return None
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return lambda: bool(poll.poll(1000 * PAUSE))
 
 
 def _open_error(name: str, error: OSError | ValueError) -> SourceError:

@@ -21,7 +21,7 @@ from streaml1.sources.readers.avro import avro_lines
 from streaml1.sources.readers.background import cores, read_ahead
 from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
 from streaml1.sources.readers.csv import CsvParser
-from streaml1.sources.readers.opening import decompressed, open_file
+from streaml1.sources.readers.opening import decompressed, input_poll, open_file
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, Parser
 from streaml1.sources.readers.remote import is_remote, remote_size
 from streaml1.sources.source import Block, Reject, SourceError, check_block_size, require_count
@@ -40,7 +40,7 @@ MIN_BACKGROUND_SIZE = 2**22
 """Bytes of a file that is worth a thread."""
 
 PATIENCE = 0.5
-"""Seconds that an example from a stream waits for its block to fill."""
+"""Seconds that an example from a stream without pauses waits for its block to fill."""
 
 NEWLINE = 10
 
@@ -156,7 +156,14 @@ class TextSource:
         pending = _PendingBlock(self.name)
         started = 0.0
         try:
-            for parsed, first, text in self._parsed_chunks(start):
+            for parsing in self._parsed_chunks(start):
+                if parsing is None:
+                    if len(pending):
+                        yield pending.take_block(self._block_end())
+                        self._check_stop()
+                    continue
+                parsed, first, text = parsing
+                del parsing
                 faults = deque(parsed.faults)
                 lo, done = 0, 0
                 # Invariant: the examples before `lo` are in blocks or pending, and `text[:done]` is
@@ -195,8 +202,11 @@ class TextSource:
         if len(pending):
             yield pending.take_block(self._block_end())
 
-    def _parsed_chunks(self, start: dict[str, Any]) -> Iterator[_Parsing]:
-        """Parse the file from a position on, in a background thread if that pays."""
+    def _parsed_chunks(self, start: dict[str, Any]) -> Iterator[_Parsing | None]:
+        """Parse the file from a position on, in a background thread if that pays.
+
+        None stands for a pause of the input.
+        """
         parsed = self._parse_file(start)
         yield from read_ahead(parsed) if self._use_background() else parsed
         self._check_length(start)
@@ -211,7 +221,7 @@ class TextSource:
             return Path(self.name).stat().st_size >= MIN_BACKGROUND_SIZE
         return False
 
-    def _parse_file(self, start: dict[str, Any]) -> Generator[_Parsing, None, None]:
+    def _parse_file(self, start: dict[str, Any]) -> Generator[_Parsing | None, None, None]:
         skip = start["line"]
         self._started_at, self._requested, self._line = start, None, 0
         if self._digest is not None:
@@ -222,6 +232,9 @@ class TextSource:
             chunks = self._chunk_reader(file)
             for chunk in chunks:
                 self._check_stop()
+                if chunk is None:
+                    yield None
+                    continue
                 if skip:
                     chunk, skipped = self._skip_lines(chunk, skip, chunks)
                     skip -= skipped
@@ -243,10 +256,15 @@ class TextSource:
 
     def _chunk_reader(self, file: BinaryIO) -> ChunkReader:
         is_stream, wait = self._is_stream(), self._blocking_wait()
+        has_input = input_poll(file) if is_stream else None
         file, codec = decompressed(file, self.name, self._codec, is_stream, wait)
         if self._is_avro:
             file = avro_lines(file, self.name)
-        return ChunkReader(file, self.name, MAX_LINE, wait, codec=codec, fill=not is_stream)
+        if self._is_avro or codec is not None:
+            has_input = None  # decompressed bytes may wait although the pipe is empty
+        return ChunkReader(
+            file, self.name, MAX_LINE, wait, codec, fill=not is_stream, has_input=has_input
+        )
 
     def _skip_lines(self, chunk: Chunk, n: int, chunks: ChunkReader) -> tuple[Chunk, int]:
         """Skip up to n lines of a chunk; return the rest and how many were skipped."""
