@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import tempfile
 import time
@@ -110,6 +111,7 @@ def _parse() -> None:
         for _ in range(2):
             model.progressive_many(rows, [True])
             model.predict_many(rows)
+        copy.deepcopy(model).predict_many(rows)  # indexes all names, as a loaded model does
         if hash_bits is None:
             _reclaim_slots(model)
     with tempfile.TemporaryDirectory() as directory:
