@@ -143,3 +143,56 @@ def join_weight(
         step = f if any(visits) else 1.0
         joined[kind] = penalize(w + step * move, max(0.0, f * everything / m - step * contained))
     return joined
+
+
+Coin = tuple[float, float, float]
+"""Z, G and R of a coin: the sum of its outcomes, that of their sizes, and its gains."""
+
+NO_COIN = (0.0, 0.0, 0.0)
+
+
+def join_coin(base: Coin, parts: Sequence[Coin], largest: float) -> dict[str, Coin]:
+    """Return the candidates for one coin."""
+    Z, G, R = base
+    since = [(z - Z, g - G, r - R) if g >= G else (z, g, r) for z, g, r in parts]
+    bets = sum(g for _, g, _ in since)
+    joined = {
+        "sum": (Z + sum(z for z, _, _ in since), G + bets, max(R + sum(r for *_, r in since), 0.0))
+    }
+    joined["blend"] = (Z, G, R)
+    if bets > 0.0:
+        fraction = gain = 0.0
+        for (z, g, _), (_, bet, r) in zip(parts, since, strict=True):
+            fraction += bet / bets * z / (largest + g)
+            gain += bet / bets * r
+        joined["blend"] = fraction * (largest + G + bets), G + bets, max(R + gain, 0.0)
+    return joined
+
+
+def coins(
+    base: dict[Hashable, Coin],
+    parts: Sequence[dict[Hashable, Coin]],
+    largest: dict[Hashable, float],
+) -> dict[str, dict[Hashable, Coin]]:
+    """Return the candidates by name; `largest` is the largest outcome of each coin."""
+    joined: dict[str, dict[Hashable, Coin]] = {"sum": {}, "blend": {}}
+    for name in {name for one in (base, *parts) for name in one}:
+        values = [part.get(name, NO_COIN) for part in parts]
+        for kind, coin in join_coin(base.get(name, NO_COIN), values, largest[name]).items():
+            joined[kind][name] = coin
+    return joined
+
+
+def average(
+    t: int, base: float, parts: Sequence[float], visits: Sequence[float], examples: Sequence[int]
+) -> float:
+    """Return a weight averaged over about a quarter of the steps, from averages after t steps."""
+    shares = visits if any(visits) else examples
+    whole = 1.0 - (t / (t + sum(examples))) ** 4 if sum(examples) else 0.0
+    joined = base
+    for value, share, n in zip(parts, shares, examples, strict=True):
+        if share:
+            # What the part's weights were on average, of which the average took over a share.
+            mean = base + (value - base) / (1.0 - (t / (t + n)) ** 4)
+            joined += whole * share / sum(shares) * (mean - base)
+    return joined

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import streaml1
-from streaml1 import FTRLClassifier
+from streaml1 import CoinBettingClassifier, ElasticNetClassifier, FTRLClassifier
 from streaml1.cli import cli, sharded
 from streaml1.cli.termination import Terminated
 from streaml1.distributed import TaskFailed, rounds, train
@@ -65,6 +65,27 @@ def expected_cells(one: Any, trained: Any) -> list[str]:
     """Return the cells of a line of the table, without the seconds."""
     rows = trained._replace(rounds=[one]).table().splitlines()
     return rows[1].split()[:-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [([], ElasticNetClassifier()), (["--model", "coin"], CoinBettingClassifier())],
+)
+def test_models_without_a_rate(
+    pattern: str, tmp_path: Path, options: list[str], model: Any
+) -> None:
+    """They learn in two processes; in one shard, they have the bits of one learner."""
+    save, whole = tmp_path / "x.model", tmp_path / "whole.model"
+    result = invoke(pattern, *options, "--workers", 2, *SHARDS, "--save", save)
+    assert result.exit_code == 0, result.output
+    expected = train(model, pattern, **SETTINGS)
+    assert streaml1.load(save)._encode() == expected.model._encode()
+    one = str(tmp_path / "part-1.rows")
+    in_shards = ["--workers", 1, "--shards", 1, "--rounds", 1, "--warm", 0]
+    for target, extra in ((save, in_shards), (whole, [])):
+        result = invoke(one, *options, *extra, "--save", target)
+        assert result.exit_code == 0, result.output
+    assert streaml1.load(save)._encode() == streaml1.load(whole)._encode()
 
 
 def test_a_model_learns_on(pattern: str, tmp_path: Path) -> None:

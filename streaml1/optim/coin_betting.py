@@ -36,6 +36,7 @@ Cost of a step: O(non-zeros of the row), with five divisions each. Memory: 56 by
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,8 @@ from streaml1.core.types import Floats, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import MAX_SCALED, add_size, scaled
+from streaml1.optim.structures.joined_coins import Coins, joined_coins
+from streaml1.optim.structures.joined_sums import add_growth
 from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.update_rule import margin
 
@@ -77,6 +80,8 @@ CLOCK = np.dtype(
     ],
     align=True,
 )
+
+CLOCK_SUMS = ("n", "labels", "n_weighted", "weights")
 
 MAX_GROWTH = 2.0  # of |g|, relative to the largest before it
 TINY = 1e-300  # added to denominators that are 0 before the first gradient
@@ -136,6 +141,10 @@ def _bounded(c: Any, g: float, loss: int, w: float) -> float:
         g = max(-limit, min(limit, g))
     c.largest = max(largest, abs(g))
     return g
+
+
+def _sums(coins: Records) -> Coins:
+    return Coins(coins["theta"], coins["G"], coins["R"])
 
 
 class CoinBettingState(NamedTuple):
@@ -248,6 +257,33 @@ class CoinBetting(RuleState, CoinBettingState):
         clock = self.clock.copy()
         clock[0].theta = 0.0
         return self._replace(clock=clock)
+
+    def candidates(
+        self, parts: Sequence[CoinBetting], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, CoinBetting]]:
+        """Yield the candidates of `structures.joined_coins`; the sums of scales are added."""
+        slots, clock = self.slots.copy(), self.clock.copy()
+        add_growth(slots, [part.slots for part in parts], ("n", "total"))
+        add_growth(clock, [part.clock for part in parts], CLOCK_SUMS)
+        clock[0].floor = parts[-1].clock[0].floor
+        for sums, of_parts in (
+            (slots, [part.slots for part in parts]),
+            (clock, [part.clock for part in parts]),
+        ):
+            for name in {"s", "L", "largest"} & set(sums.dtype.names or ()):
+                sums[name] = np.maximum.reduce([part[name] for part in of_parts])
+        intercepts = dict(
+            joined_coins(_sums(self.clock), [_sums(part.clock) for part in parts], clock["L"])
+        )
+        for name, coins in joined_coins(
+            _sums(self.slots), [_sums(part.slots) for part in parts], slots["L"]
+        ):
+            rule = self._replace(slots=slots.copy(), clock=clock.copy())
+            rule.slots["theta"], rule.slots["G"], rule.slots["R"] = coins
+            rule.clock["theta"], rule.clock["G"], rule.clock["R"] = intercepts[name]
+            for sums in (rule.slots, rule.clock):
+                np.minimum(sums["R"], MAX_WEALTH, out=sums["R"])
+            yield name, rule
 
     def reserve(self, nnz: int) -> CoinBetting:
         return self._replace(scratch=scratch_for(nnz, self.scratch))

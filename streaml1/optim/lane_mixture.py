@@ -73,7 +73,7 @@ Cost of a step: O(non-zeros of the row). Memory: 192 bytes per slot.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -103,6 +103,7 @@ from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import add_size, scaled
+from streaml1.optim.structures.joined_lanes import joined_lanes
 from streaml1.optim.structures.lane_clock import (
     CLOCK,
     DRIFT,
@@ -171,7 +172,7 @@ from streaml1.optim.structures.lane_table import (
     store_row,
     values_of,
 )
-from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.structures.slot_arrays import scratch_for, zeros
 from streaml1.optim.update_rule import renormalize, weight
 
 __all__ = ["COIN_WEALTH", "LaneMixture"]
@@ -393,6 +394,11 @@ def _forget(rule: Any) -> None:
 
 
 @kernel
+def _refresh_table(rule: Any) -> None:
+    _refresh(rule)
+
+
+@kernel
 def _fill_weights(rule: Any, w: Any) -> None:
     """Write the weight of each slot."""
     for j in range(np.uint64(len(w))):
@@ -605,6 +611,20 @@ class LaneMixture(RuleState, LaneMixtureState):
         table = self.slots.reshape(-1, WIDTH)
         table[slots] = 0.0
         table[slots, 0] = FORGOTTEN
+
+    def candidates(
+        self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, LaneMixture]]:
+        """Yield the candidates of `structures.joined_lanes`."""
+        for name, slots, table, clock in joined_lanes(self, parts, rates):
+            rule = self._replace(
+                slots=zeros(len(self.slots), self.slots),
+                table=zeros(len(self.table), self.table),
+                clock=self.clock.copy(),
+            )
+            rule.slots[:], rule.table[:], rule.clock[0] = slots.ravel(), table.ravel(), clock
+            _refresh_table(rule)
+            yield name, rule
 
     def reserve(self, nnz: int) -> LaneMixture:
         return self._replace(scratch=scratch_for(nnz * SCRATCH_WIDTH, self.scratch))

@@ -17,6 +17,7 @@ __all__ = [
     "CLOCK",
     "DRIFT",
     "MAX_MARGIN",
+    "MIN_EXPOSURE",
     "count_label",
     "count_norms",
     "count_target",

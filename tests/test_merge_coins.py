@@ -1,0 +1,311 @@
+"""Merged models of `lr="auto"` and of coin betting against their twins."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streaml1
+from streaml1 import (
+    CoinBettingClassifier,
+    CoinBettingRegressor,
+    ElasticNetClassifier,
+    ElasticNetRegressor,
+)
+from streaml1.cli import cli
+from streaml1.datasets import Drifting
+from streaml1.distributed import rounds, train
+from streaml1.models.merging import merge_candidates
+from streaml1.optim.lane_mixture import COIN_WEALTH
+from streaml1.optim.structures import lane_table
+from streaml1.training import convert
+from streaml1.training.merge import compare
+from tests import reference_merge
+from tests.reference_merge import elastic_net_flow
+
+Example = tuple[dict[str, float], int]
+
+EXAMPLE = st.tuples(
+    st.dictionaries(st.sampled_from("abcde"), st.sampled_from([-1.0, 0.5, 2.0]), max_size=3),
+    st.integers(0, 1),
+)
+ALL_PARTS = st.lists(st.lists(EXAMPLE, max_size=6), min_size=2, max_size=4)
+SUMS = ("n", "sample_weights", "norms", "targets", "positives", "deviations", "risk", "squares")
+MODELS: list[Any] = [
+    ElasticNetClassifier(l1=0.02, l2=0.1),
+    ElasticNetRegressor(),
+    ElasticNetRegressor(loss="poisson", l1=0.01),
+    CoinBettingClassifier(l1=0.3),
+    CoinBettingRegressor(),
+]
+
+
+def learnt(model: Any, examples: list[Example]) -> Any:
+    model = copy.deepcopy(model)
+    for x, y in examples:
+        model.learn_one(x, y)
+    return model
+
+
+def row(model: Any, name: str) -> list[float]:
+    """Return eight numbers of the lanes."""
+    first = int(getattr(lane_table, name))
+    values: list[float] = model._state.rule.table[first : first + 8].tolist()
+    return values
+
+
+def slots(model: Any) -> dict[Any, list[float]]:
+    """Return the 24 numbers of each slot by name, with weights of nets and averages as of now."""
+    rule, t = model._state.rule, model._state.rule.clock[0]["n"]
+    P, A, largest, unit = (row(model, name) for name in ("P", "A", "LARGEST", "UNIT"))
+    denominator = row(model, "DENOMINATOR")
+    found = {}
+    live = np.flatnonzero(rule.live_mask())
+    for name, j in zip(model._state.vocabulary.names_at(live), live, strict=True):
+        values = rule.slots[24 * j : 24 * (j + 1)].tolist()
+        for k in range(4):
+            values[8 + k] = P[k] * reference_merge.soft(values[8 + k], A[k])
+        stake = unit[6] + values[22] / largest[6]
+        coin = reference_merge.soft(values[14], A[6]) * stake / (denominator[6] + values[6])
+        share = (t - values[3]) / (t - values[3] + max(1.0, t / 4))
+        for at, now in ((16, values[10]), (17, coin)):
+            values[at] += share * (now - values[at])
+        found[name] = values
+    return found
+
+
+def rates_of(model: Any, lane: int, before: int, n: int) -> float:
+    """Return the sum of the rates of n steps, for rows of the mean norm."""
+    c = model._state.rule.clock[0]
+    norm = float(c["norms" if lane == 0 else "scaled_norms"]) / max(1, int(c["n"]))
+    scale = min(norm**-2, 1e100) if norm else 1.0
+    factors = sum((before + k + 1) ** -0.25 for k in range(n))
+    return row(model, "RATE")[lane] * scale * float(c["unit"]) * factors
+
+
+def expected_slots(base: Any, parts: list[Any]) -> dict[str, dict[Any, list[float]]]:
+    """Return the slots of the twin by candidate and name."""
+    t, before, after = base.n_iterations, slots(base), [slots(part) for part in parts]
+    examples = [part.n_iterations - t for part in parts]
+    penalties = [
+        [rates_of(part, lane, t, n) for part, n in zip(parts, examples, strict=True)]
+        for lane in range(4)
+    ]
+    largest = [
+        max(values) for values in zip(*(row(part, "LARGEST") for part in parts), strict=True)
+    ]
+    kinds = {"sum": "sum", "rho": "sum", "average": "blend", "mean": "blend"}
+    joined: dict[str, dict[Any, list[float]]] = {kind: {} for kind in kinds}
+    for name in {name for one in (before, *after) for name in one}:
+        old, new = before.get(name, [0.0] * 24), [part.get(name, [0.0] * 24) for part in after]
+        visits = [values[0] - old[0] for values in new]
+        n, total = (old[i] + sum(values[i] - old[i] for values in new) for i in (0, 1))
+        for kind, of_coins in kinds.items():
+            slot = [0.0] * 24
+            slot[:4] = n, total, max(values[2] for values in new), t + sum(examples)
+            for k in range(4):
+                i = (12 + k, 4 + k, 20 + k)
+                coin = reference_merge.join_coin(
+                    tuple(old[at] for at in i),  # type: ignore[arg-type]
+                    [tuple(values[at] for at in i) for values in new],  # type: ignore[misc]
+                    largest[4 + k],
+                )[of_coins]
+                for at, value in zip(i, coin, strict=True):
+                    slot[at] = value
+                slot[8 + k] = reference_merge.join_weight(
+                    old[8 + k], [values[8 + k] for values in new], visits, examples, penalties[k],
+                    lambda w, due: elastic_net_flow(w, due, base.l1, base.l2),
+                )[kind]  # fmt: skip
+            for at in (16, 17):
+                averages = [values[at] for values in new]
+                slot[at] = reference_merge.average(t, old[at], averages, visits, examples)
+            joined[kind][name] = slot
+    return joined
+
+
+@pytest.mark.parametrize("model", MODELS[:3])
+@given(examples=ALL_PARTS)
+def test_lanes_equal_those_of_the_twin(model: Any, examples: list[list[Example]]) -> None:
+    base = learnt(model, examples[0])
+    parts = [learnt(base, part) for part in examples[1:]]
+    expected = expected_slots(base, parts)
+    before = base._state.rule.clock[0]
+    n = [len(part) for part in examples[1:]]
+    shares = [count / sum(n) if sum(n) else 1.0 / len(n) for count in n]
+    got = dict(merge_candidates(parts, base))
+    assert list(got) == ["sum", "rho", "average", "mean"]
+    for kind, joined in got.items():
+        joined._state.check()
+        found, rule = slots(joined), joined._state.rule
+        assert found.keys() == expected[kind].keys()
+        threshold = joined.l1 * sum(map(len, examples))
+        for name, values in expected[kind].items():
+            assert found[name] == pytest.approx(values, rel=1e-9, abs=1e-9)
+            if abs(abs(values[14]) - threshold) > 1e-9 or not threshold:
+                assert (name in joined.weights) == (abs(values[14]) > threshold)
+        clock = rule.clock[0]
+        for field in SUMS:
+            grown = sum(part._state.rule.clock[0][field] - before[field] for part in parts)
+            assert clock[field] == pytest.approx(before[field] + grown, rel=1e-9, abs=1e-12)
+        for name in ("SHARE", "COEFFICIENT"):
+            rows = zip(*(row(part, name) for part in parts), strict=True)
+            means = [sum(s * v for s, v in zip(shares, lane, strict=True)) for lane in rows]
+            assert row(joined, name) == pytest.approx(means, rel=1e-9, abs=1e-12)
+        assert row(joined, "UNIT")[4:] == pytest.approx(units(joined), rel=1e-9)
+        joined.learn_one({"a": 1.0, "z": 1.0}, 1)
+        assert math.isfinite(joined.intercept)
+
+
+def units(model: Any) -> list[float]:
+    """Return the initial wealth of the coins in units of the margin."""
+    unit = row(model, "LARGEST")[4:] if model.loss == "squared" else [1.0] * 4
+    return [wealth * u for wealth, u in zip(COIN_WEALTH, unit, strict=True)]
+
+
+@pytest.mark.parametrize("model", MODELS[3:])
+@given(examples=ALL_PARTS)
+def test_coins_equal_those_of_the_twin(model: Any, examples: list[list[Example]]) -> None:
+    base = learnt(model, examples[0])
+    parts = [learnt(base, part) for part in examples[1:]]
+
+    def fields(one: Any, *names: str) -> dict[Any, Any]:
+        rule = one._state.rule
+        live = np.flatnonzero(rule.live_mask())
+        values = zip(*(rule.slots[name][live].tolist() for name in names), strict=True)
+        found = dict(zip(one._state.vocabulary.names_at(live), values, strict=True))
+        clock = {"n": "n", "total": "labels", "s": "largest"}
+        return {**found, "": tuple(float(rule.clock[0][clock.get(n, n)]) for n in names)}
+
+    of_parts = [fields(part, "s", "L") for part in parts]
+    largest = {
+        name: tuple(max(one.get(name, (0.0, 0.0))[i] for one in of_parts) for i in (0, 1))
+        for name in {name for one in of_parts for name in one}
+    }
+    expected = reference_merge.coins(
+        fields(base, "theta", "G", "R"),
+        [fields(part, "theta", "G", "R") for part in parts],
+        {name: L for name, (_, L) in largest.items()},
+    )
+    counts = reference_merge.counts(
+        fields(base, "n", "total"), [fields(part, "n", "total") for part in parts]
+    )
+    got = dict(merge_candidates(parts, base))
+    assert list(got) == ["sum", "blend"]
+    n, labels = counts[""]
+    wealth = base.wealth * (max(labels / n, 1e-200) if n else 1.0)
+    for kind, joined in got.items():
+        joined._state.check()
+        found = fields(joined, "n", "total")
+        assert found.keys() == counts.keys()
+        for name, values in counts.items():
+            assert found[name] == pytest.approx(values, rel=1e-12)
+        weights = joined.weights
+        for name, (Z, G, R) in expected[kind].items():
+            s, L = largest[name]
+            w = reference_merge.soft(Z, joined.l1 if name else 0.0) / (G + L + 1e-300)
+            w *= wealth + R
+            if name:
+                w *= counts[name][0] / counts[name][1] / s
+                assert weights.get(name, 0.0) == pytest.approx(w, rel=1e-9, abs=1e-9)
+                assert (abs(weights.get(name, 0.0)) > 1e-9) == (abs(w) > 1e-9)
+            else:
+                assert joined.intercept == pytest.approx(w, rel=1e-9, abs=1e-9)
+        joined.learn_one({"a": 1.0, "z": 1.0}, 1)
+        assert math.isfinite(joined.intercept)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(examples=st.lists(st.lists(EXAMPLE, max_size=8), min_size=3, max_size=3))
+def test_one_part_with_its_base_is_that_part(model: Any, examples: list[list[Example]]) -> None:
+    base = learnt(model, examples[0])
+    part = learnt(base, examples[1])
+    for _, joined in merge_candidates([part], base):
+        assert joined.weights == pytest.approx(part.weights, rel=1e-8, abs=1e-9)
+        assert joined.intercept == pytest.approx(part.intercept, rel=1e-8, abs=1e-9)
+        # Averaged weights, which `weights` of the lanes has, depend on when they are brought up to
+        # date. What the model predicts next does not.
+        x = {"a": 1.0, "b": -1.0}
+        for a, b in ((joined, part), (learnt(joined, examples[2]), learnt(part, examples[2]))):
+            assert a._margin(x) == pytest.approx(b._margin(x), rel=1e-8, abs=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(examples=ALL_PARTS, order=st.randoms())
+def test_the_order_of_parts_is_rounding(
+    model: Any, examples: list[list[Example]], order: Any
+) -> None:
+    base = learnt(model, examples[0])
+    parts = [learnt(base, part) for part in examples[1:]]
+    expected = dict(merge_candidates(parts, base))
+    order.shuffle(parts)
+    for name, joined in merge_candidates(parts, base):
+        assert joined.weights == pytest.approx(expected[name].weights, rel=1e-8, abs=1e-9)
+        assert joined.intercept == pytest.approx(expected[name].intercept, rel=1e-8, abs=1e-9)
+
+
+@pytest.mark.parametrize("model", [ElasticNetClassifier(l1=1e-4), CoinBettingClassifier()])
+def test_one_shard_is_one_run(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = Drifting(n=1500, d=60, change="none", seed=5).matrix()
+    convert((X, y), tmp_path / "x.rows")
+    trained = train(model, tmp_path / "x.rows", shards=1, rounds=1, warm=0.0)
+    monkeypatch.setattr(rounds, "MIN_SHARD_ROWS", 100)
+    settings: dict[str, Any] = {"shards": 2, "rounds": 2, "probe": 100}
+    several = train(model, tmp_path / "x.rows", **settings)
+    again = train(model, tmp_path / "x.rows", **settings)
+    assert several.model._encode() == again.model._encode()
+    assert several.model.n_iterations == 1500
+    whole = model.clone()
+    streaml1.progressive(whole, tmp_path / "x.rows")
+    assert trained.model._encode() == whole._encode()
+    assert several.rounds[-1].loss is not None and several.rounds[-1].loss < math.log(2.0)
+
+
+@pytest.mark.parametrize("kind", [ElasticNetClassifier, ElasticNetRegressor, CoinBettingClassifier])
+def test_the_best_candidate_is_returned_and_learns_on(kind: Any, tmp_path: Path) -> None:
+    X, y = Drifting(n=1200, d=60, change="none", seed=2).matrix()
+    base = kind(l1=1e-3)
+    base.learn_many(X[:100], y[:100])
+    parts = [copy.deepcopy(base) for _ in range(2)]
+    parts[0].learn_many(X[100:500], y[100:500])
+    parts[1].learn_many(X[500:900], y[500:900])
+    before = [part._encode() for part in parts]
+    probe, rest = (X[900:1000], y[900:1000]), (X[1000:], y[1000:])
+    merged = compare(parts, base, probe=probe)
+    assert merged.chosen in {"sum", "rho", "average", "mean", "blend"}
+    assert min(merged.candidates, key=lambda one: one.loss).name == merged.chosen
+    assert [part._encode() for part in parts] == before
+    model = streaml1.merge(parts, base, probe=probe)
+    assert model._encode() == merged.model._encode() and model.n_iterations == 900
+    model.save(tmp_path / "x.model")
+    loaded = streaml1.load(tmp_path / "x.model")
+    for one in (model, loaded):
+        one.learn_many(*rest)
+    assert loaded._encode() == model._encode()
+
+
+def test_the_command_merges_the_default(tmp_path: Path) -> None:
+    lines = [f"{k % 2} {k % 2 + 1}:1 {k % 3 + 10}:{k % 5 + 1}\n" for k in range(100)]
+    paths = []
+    for k in range(2):
+        (tmp_path / f"{k}.svm").write_text("".join(lines[30 * k : 30 * (k + 1)]))
+        paths.append(tmp_path / f"{k}.model")
+        model = ElasticNetClassifier()
+        streaml1.progressive(model, tmp_path / f"{k}.svm")
+        model.save(paths[-1])
+    probe, target = tmp_path / "probe.svm", tmp_path / "merged.model"
+    probe.write_text("".join(lines[60:]))
+    command = ["merge", *paths, "-o", target, "--probe", probe]
+    result = CliRunner().invoke(cli, [str(word) for word in command])
+    assert result.exit_code == 0, result.output
+    expected = streaml1.merge([streaml1.load(path) for path in paths], probe=probe)
+    assert streaml1.load(target)._encode() == expected._encode()
+    names = [line.split()[0] for line in result.stdout.splitlines()[1:5]]
+    assert names == ["sum", "rho", "average", "mean"]
