@@ -42,7 +42,8 @@ def vocabulary_from_state_dict(state: dict[str, Any]) -> RestoredVocabulary:
     if state["kind"] == "table":
         return _all_slots(InternedVocabulary.from_state_dict(state["names"], state["joints"]))
     slots = state["slots"].astype(np.int64)
-    ensure(len(np.unique(slots)) == len(slots), "two names have the same slot")
+    ordered = np.sort(slots)  # several times as fast as np.unique
+    ensure(bool((ordered[1:] != ordered[:-1]).all()), "two names have the same slot")
     size = int(slots.max(initial=-1)) + 1
     if state["kind"] == "hashed":
         bits = int(state["bits"])
