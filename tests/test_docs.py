@@ -145,7 +145,8 @@ def pages_in(nav: Any) -> list[str]:
 
 def test_every_page_is_in_the_navigation_once() -> None:
     settings = yaml.load((ROOT / "mkdocs.yml").read_text(), SiteLoader)
-    existing = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    sources = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/**/*.ipynb")]
+    existing = {str(page.relative_to(ROOT / "docs").with_suffix(".md")) for page in sources}
     assert sorted(pages_in(settings["nav"])) == sorted(existing | GENERATED)
 
 

@@ -1,7 +1,7 @@
 """Write the pages of the documentation site to a directory: `stage.py DIRECTORY`.
 
 They are the files of docs/, CHANGELOG.md and CONTRIBUTING.md with their links adapted, a page of
-all commands and options, and the API.
+each notebook, a page of all commands and options, and the API.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import click
+import notebooks
 from formulas import with_formulas
 
 import streaml1
@@ -32,6 +33,7 @@ def main(directory: Path) -> None:
     for name in TOP_LEVEL:
         text = (ROOT / name).read_text()
         (directory / name).write_text(re.sub(r"\]\(docs/", "](", text))
+    notebooks.stage(directory / "notebooks")
     for page in directory.rglob("*.md"):
         text = page.read_text()
         adapted = re.sub(r"\]\(\.\./(?=(?:CHANGELOG|CONTRIBUTING)\.md)", "](", text)
