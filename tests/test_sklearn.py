@@ -17,11 +17,13 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_classifiers_train, parametrize_with_checks
 
 import streaml1
 from streaml1 import solvers
@@ -45,10 +47,19 @@ def cancer() -> tuple[Any, Any]:
 
 
 @parametrize_with_checks(
-    [StreamClassifier(), StreamRegressor()], expected_failed_checks=expected_failures
+    [StreamClassifier(), StreamRegressor(), StreamClassifier(streaml1.SoftmaxClassifier())],
+    expected_failed_checks=expected_failures,
 )
 def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_exponentiated_gradient_needs_other_parameters_for_one_check() -> None:
+    """As the table of docs/from-scikit-learn.md says."""
+    with pytest.raises(AssertionError):
+        check_classifiers_train("EG", StreamClassifier(streaml1.EGClassifier()))
+    model = streaml1.EGClassifier(radius=30.0, lr=0.5)
+    check_classifiers_train("EG", StreamClassifier(model, epochs=5))
 
 
 # Tools of scikit-learn
@@ -82,6 +93,37 @@ def test_grid_search_over_parameters_of_the_model(cancer: tuple[Any, Any]) -> No
     assert (search.best_estimator_.model_.l1, search.best_estimator_.model_.lr) == (1e-4, 0.2)
     assert search.best_score_ > 0.9
     assert model.l1 == 0.0 and not model.weights
+
+
+def test_grid_search_over_a_pipeline_of_words() -> None:
+    """The learner's parameters are reached through two levels, with sparse matrices of words."""
+    texts = ["cheap pills now", "lunch at noon", "win a prize now", "see you at home"] * 15
+    y = ["spam", "ham"] * 30
+    words = make_pipeline(CountVectorizer(), StreamClassifier(streaml1.FTRLClassifier()))
+    grid = {"streamclassifier__model__l1": [0.0, 1e6], "countvectorizer__binary": [True]}
+    search = GridSearchCV(words, grid, cv=2, scoring="neg_log_loss").fit(texts, y)
+    assert search.best_params_["streamclassifier__model__l1"] == 0.0
+    assert search.best_estimator_[-1].model_.weights
+    # With l1 = 1e6 all weights are zero: half of the texts are spam.
+    assert search.cv_results_["mean_test_score"][1] == pytest.approx(-np.log(2), abs=0.05)
+    assert search.predict(["a prize", "at home"]).tolist() == ["spam", "ham"]
+
+
+def test_calibrated_margins_of_many_classes() -> None:
+    """The hinge loss has no probabilities: calibration makes some of `decision_function`."""
+    X, y = load_iris(return_X_y=True)
+    hinge = StreamClassifier(loss="hinge", epochs=5, random_state=0)
+    calibrated = CalibratedClassifierCV(hinge, cv=3).fit(X, y)
+    p = calibrated.predict_proba(X)
+    assert p.shape == (150, 3) and p.sum(axis=1) == pytest.approx(1.0)
+    assert log_loss(y, p) < 0.5 < log_loss(y, np.full((150, 3), 1 / 3))
+
+
+def test_cross_val_score_of_a_regressor_on_a_frame_with_strings() -> None:
+    X, y = visits(pd.DataFrame)
+    model = StreamRegressor(epochs=5, random_state=0)
+    scores = cross_val_score(model, X, y.astype(float), cv=3, scoring="r2", error_score="raise")
+    assert scores.min() > 0.9
 
 
 # Parameters
