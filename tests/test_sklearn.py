@@ -23,7 +23,11 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_classifiers_train, parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_classifiers_train,
+    check_regressors_train,
+    parametrize_with_checks,
+)
 
 import streaml1
 from streaml1 import solvers
@@ -54,10 +58,12 @@ def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-def test_exponentiated_gradient_needs_other_parameters_for_one_check() -> None:
+def test_exponentiated_gradient_fails_two_checks_with_its_default_parameters() -> None:
     """As the table of docs/from-scikit-learn.md says."""
     with pytest.raises(AssertionError):
         check_classifiers_train("EG", StreamClassifier(streaml1.EGClassifier()))
+    with pytest.raises(AssertionError):
+        check_regressors_train("EG", StreamRegressor(streaml1.EGRegressor()))
     model = streaml1.EGClassifier(radius=30.0, lr=0.5)
     check_classifiers_train("EG", StreamClassifier(model, epochs=5))
 
