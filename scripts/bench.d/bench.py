@@ -45,6 +45,7 @@ PARTS = {
     "cross": "bench_cross.bench_cross",
     "chart": "bench_chart.bench_chart",
     "merge": "bench_merge.bench_merge",
+    "mixing": "bench_mixing.bench_mixing",
 }
 """Module and function of each part; a module is imported only when its part runs."""
 

@@ -41,7 +41,8 @@ SECTIONS = {
     "Output": ("save", "as_json", "explain", "predictions", "unlabelled"),
     "Checkpoints and recovery": ("load", "checkpoint", "checkpoint_every"),
     "Schemas": ("schema_registry", "schema"),
-    "Kafka": ("start", "until_end", "partitions", "group", "per_partition", "session_timeout"),
+    "Kafka": ("start", "until_end", "partitions", "group", "per_partition", "session_timeout",
+              "mixed", "mix_every", "mix_wait"),
     "Kafka connection": (
         "kafka_properties", "kafka_bootstrap", "kafka_security", "kafka_mechanism", "kafka_user",
         "kafka_password_file", "kafka_ca", "kafka_certificate", "kafka_key",

@@ -14,6 +14,7 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.live_table import Screen, total_examples
 from streaml1.cli.messages import advise, logged, report_problem
+from streaml1.cli.mixed import MIX_OPTION_NAMES, is_mixed, learn_mixed, mix_options
 from streaml1.cli.model_factory import change, loaded, new_learner
 from streaml1.cli.option_checks import (
     MODEL_REMEDY,
@@ -125,6 +126,7 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
                  "tools that monitor the lag. They are never read back.")  # fmt: skip
 @regret_option
 @group_options
+@mix_options
 @shard_options
 @metrics_options
 @page_option
@@ -178,8 +180,8 @@ def learn(
     from streaml1.training.run import Unfinished
     from streaml1.training.saved_calibration import RecentExamples
 
-    not_of_model = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *SINK_OPTION_NAMES,
-                    *SHARD_OPTION_NAMES)  # fmt: skip
+    not_of_model = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *MIX_OPTION_NAMES,
+                    *SINK_OPTION_NAMES, *SHARD_OPTION_NAMES)  # fmt: skip
     late = late_labels(options)
     given = {k: v for k, v in options.items() if k not in not_of_model and v is not None}
     first = None if load is None else cache(partial(loaded, load, options["kafka"]))
@@ -190,19 +192,22 @@ def learn(
             load=load, checkpoint=checkpoint, save=save, report=report, top=top, options=options,
         )  # fmt: skip
         return
+    alone = {
+        "limit": limit, "passes": passes, "holdout": holdout, "save": save, "load": load,
+        "report": report, "plot": plot, "watch": watch, "cumulative": cumulative, "table": table,
+        "partitions": options["partitions"], "until_end": options["until_end"],
+        "publish": options["publish"], "label_within": None if late is None else late.within,
+        "regret": regret, "page": page,
+    }  # fmt: skip
+    if is_mixed(options):
+        learn_mixed(
+            source, model, task, given, checkpoint=checkpoint, every=every, bad=bad, alone=alone,
+            metrics=metrics, stalled=stalled, options=options,
+        )  # fmt: skip
     if options["per_partition"]:
         learn_group(
             source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-            every=every, bad=bad, metrics=metrics, stalled=stalled, options=options,
-            alone={
-                "limit": limit, "passes": passes, "holdout": holdout,
-                "save": save, "load": load, "report": report,
-                "plot": plot, "watch": watch, "cumulative": cumulative, "table": table,
-                "partitions": options["partitions"], "until_end": options["until_end"],
-                "publish": options["publish"],
-                "label_within": None if late is None else late.within, "regret": regret,
-                "page": page,
-            },
+            every=every, bad=bad, metrics=metrics, stalled=stalled, options=options, alone=alone,
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise CommandError("--group requires --checkpoint")

@@ -25,7 +25,17 @@ from streaml1.cli.termination import watchdog
 if TYPE_CHECKING:
     from streaml1.training.report import Line, Report
 
-__all__ = ["GROUP_OPTION_NAMES", "group_options", "learn_group", "partitions", "require_one_model"]
+__all__ = [
+    "GROUP_OPTION_NAMES",
+    "SINGLE_MODEL_DEFAULTS",
+    "GroupLines",
+    "group_options",
+    "group_sinks",
+    "learn_group",
+    "partitions",
+    "require_one_model",
+    "summed_up",
+]
 
 GROUP_OPTION_NAMES = ("per_partition", "session_timeout")
 
@@ -79,7 +89,7 @@ def learn_group(
             "another directory"
         )
     require_prefixes(source, options["format"], options["cross"])
-    signals, lines = Signals(), _Lines()
+    signals, lines = Signals(), GroupLines()
     with (
         logged(),
         signals.handled(),
@@ -100,7 +110,7 @@ def learn_group(
                 source_options=reading_options(options),
             ),
             directory=checkpoint, seconds=checkpoint_every, session=options["session_timeout"],
-            on_line=lines.show, observers=partial(_sink_observers, watchers, place, bad, options),
+            on_line=lines.show, observers=partial(group_sinks, watchers, place, bad, options),
         )  # fmt: skip
         missed: Unfinished | None = None
         try:
@@ -114,7 +124,7 @@ def learn_group(
         reports = group.reports
     for partition, report in sorted(reports.items()):
         click.echo(f"{group.topic.name}/{partition}: {report.summary()}")
-    click.echo(f"{len(reports)} partitions: {together(list(reports.values()))}")
+    click.echo(f"{len(reports)} partitions: {summed_up(list(reports.values()))}")
     if missed is not None:
         report_problem(f"interrupted; {missed}", "interrupted", signal=signals.number)
         raise click.exceptions.Exit(missed.exit_code)
@@ -138,7 +148,7 @@ def require_one_model(directory: Path) -> None:
 
 
 @contextmanager
-def _sink_observers(
+def group_sinks(
     watchers: list[Any], place: Any, bad: str, options: dict[str, Any], partition: int
 ) -> Iterator[list[Any]]:
     """Yield the observers of the run over a partition."""
@@ -153,13 +163,14 @@ def _sink_observers(
                 server.drop_partition(partition)
 
 
-class _Lines:
+class GroupLines:
     """The report lines of all partitions in one table, each prefixed by its partition."""
 
     def __init__(self) -> None:
         self._columns: list[str] = []
 
     def show(self, partition: int, report: Report, line: Line) -> None:
+        """Print a line, and the heads of the columns before the first one."""
         if not self._columns:
             width = table_width() - len("partition ")
             self._columns = report.column_names(rejected=report.skips, width=width)
@@ -170,8 +181,8 @@ class _Lines:
         click.echo(f"{partition:>9} {report.row(line, columns=self._columns)}")
 
 
-def together(reports: list[Report]) -> str:
-    """Return one line that sums up several reports."""
+def summed_up(reports: list[Report], weights: bool = True) -> str:
+    """Return one line about several reports; with `weights`, those of all models together."""
     lines = [report.lines[-1] for report in reports if report.lines]
     if not lines:
         return "no examples"
@@ -179,7 +190,8 @@ def together(reports: list[Report]) -> str:
     loss = sum((line.loss or 0.0) * line.examples for line in lines) / max(1, examples)
     non_zeros = sum(line.n_nonzero or 0 for line in lines)
     rejected = sum(line.refused for line in lines)
-    text = f"{examples:,} examples: {lines[0].loss_name} {loss:.4f}; {non_zeros:,} non-zero weights"
+    text = f"{examples:,} examples: {lines[0].loss_name} {loss:.4f}"
+    text += f"; {non_zeros:,} non-zero weights" if weights else ""
     return text + (f"; {rejected:,} rejected" if rejected else "")
 
 

@@ -95,10 +95,10 @@ class GroupMember:
         if self.consumer is not None:
             self.consumer.subscribe([topic.name], listener=_rebalance_listener(self))
 
-    def poll(self) -> dict[int, list[ConsumerRecord]]:
+    def poll(self, timeout_ms: int = POLL_MS) -> dict[int, list[ConsumerRecord]]:
         """Return some records by partition, of partitions that were started."""
         try:
-            polled = self.consumer.poll(timeout_ms=POLL_MS)
+            polled = self.consumer.poll(timeout_ms=timeout_ms)
         except Exception as error:
             if self.failure is not None:
                 raise self.failure from None
@@ -129,6 +129,12 @@ class GroupMember:
         [tp] = self.topic.by_topic_partition({partition: offset})
         self.consumer.seek(tp, offset)
         self.consumer.resume(tp)
+
+    def set_paused(self, partition: int, paused: bool) -> None:
+        """Stop or resume fetching a partition."""
+        [tp] = self.topic.by_topic_partition({partition: 0})
+        if paused != (tp in self.consumer.paused()):
+            (self.consumer.pause if paused else self.consumer.resume)(tp)
 
     def lag(self, partition: int, position: Position) -> int:
         """Return the number of offsets after a position, as of the last fetch."""

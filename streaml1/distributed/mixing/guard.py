@@ -1,0 +1,186 @@
+"""How parts are joined: by the way that has been best lately, unless it harms.
+
+A round has few examples that judge it, so that the best of several candidates on these alone is
+often one by luck. The losses of each way to join are therefore summed over rounds, with a decay,
+and travel with the base.
+
+A join is refused if its loss on the examples of this round is far above that of the base. Then the
+other ways are tried, then the best part alone. If all are refused, the base stays as it is, and
+the examples of the round are lost to the model; one warning says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from streaml1 import models
+from streaml1.core.rows import BadExample
+from streaml1.distributed.mixing.merger import Joined
+from streaml1.distributed.mixing.messages import Base, Part, Scores
+from streaml1.models.merging import merge_candidates
+from streaml1.models.pipelines import adopt_state, snapshot
+from streaml1.optim.update_rule import publish
+from streaml1.training.model_adapter import batch_learner, batch_predictor, loss_of
+from streaml1.training.report import Report
+
+__all__ = ["MAX_RATIO", "ModelJoin", "ModelLearner", "Rows"]
+
+logger = logging.getLogger("streaml1")
+
+MEMORY = 2000.0
+"""Number of examples over which losses decay by the factor e."""
+
+MAX_RATIO = 1.5
+"""A join is refused if its loss is above that of the base by this factor."""
+
+
+class Rows(NamedTuple):
+    """Features, labels and sample weights (or None) of some examples, as models take them."""
+
+    x: Any
+    y: Any
+    w: Any
+
+
+class ModelLearner:
+    """A model that is replaced in place: a run and its observers keep their references.
+
+    Parameters
+    ----------
+    model
+        The model.
+    url
+        The topic, for error messages.
+    """
+
+    def __init__(self, model: Any, url: str) -> None:
+        self.model, self._url = model, url
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state of the model."""
+        adopt_state(self.model, models.decode(data, self._url))
+
+    def learn(self, rows: Sequence[Rows]) -> None:
+        """Learn some rows once more; they are not reported again."""
+        act = batch_learner(self.model, loss_of(self.model)).act
+        for x, y, w in rows:
+            try:
+                done = len(act(x, y, w))
+            except BadExample:
+                done = 0
+            # The first time each row was accepted. After another base one may overflow.
+            for row in range(done, len(y)):
+                try:
+                    act(x[row : row + 1], y[row : row + 1], None if w is None else w[row : row + 1])
+                except BadExample as error:
+                    logger.warning("an example was left out of a mixed model: %s", error.reason)
+
+    def encode(self) -> bytes:
+        """Return the model as bytes."""
+        return snapshot(self.model, packed=False)()  # messages are compressed
+
+
+class _Candidate(NamedTuple):
+    name: str
+    model: Any
+    loss: float
+    """Mean loss on the probe; infinite if it is not a number."""
+
+
+class ModelJoin:
+    """Joins the models of parts.
+
+    Parameters
+    ----------
+    url
+        The topic, for messages.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __call__(self, base: Base, parts: Sequence[Part], probe: Sequence[Any]) -> Joined:
+        """Join parts in order, judged on rows that none of them has learnt."""
+        examples = base.examples + sum(part.examples for part in parts)
+        if len(parts) == 1:  # as one learner would have learnt
+            return Joined(parts[0].data, examples, base.scores)
+        rows = [some for piece in probe for some in piece]
+        start = models.decode(base.data, self._url)
+        learnt = [models.decode(part.data, self._url) for part in parts]
+        joined = _judged(merge_candidates(learnt, start), rows)
+        [unchanged] = _judged([("base", start)], rows)
+        weight = sum(float(len(y)) for _, y, _ in rows)
+        scores = updated_scores(base.scores, joined, weight)
+        limit = MAX_RATIO * unchanged.loss if rows else math.inf
+        chosen = _first_within(limit, _by_score(joined, scores))
+        if chosen is None:
+            chosen = _first_within(limit, _judged((("part", model) for model in learnt), rows))
+        if chosen is None:
+            logger.warning(
+                "%s: round %d was not merged: the loss would rise from %.4g to %.4g; mix after "
+                "fewer examples", self._url, base.round + 1, unchanged.loss,
+                min(candidate.loss for candidate in joined),
+            )  # fmt: skip
+            return Joined(base.data, examples, scores)
+        return Joined(snapshot(chosen.model, packed=False)(), examples, scores)
+
+
+def updated_scores(scores: Scores, joined: Sequence[_Candidate], weight: float) -> Scores:
+    """Return decayed sums of losses and of weights, with those of one more round.
+
+    A loss that is not finite counts as a large one, so that sums stay finite.
+
+    Examples
+    --------
+    >>> from streaml1.distributed.mixing.guard import updated_scores
+    >>> updated_scores({"mean": (3.0, 4.0)}, [], 0.0)
+    {}
+    """
+    decay = math.exp(-weight / MEMORY)
+    new: Scores = {}
+    for name, _, loss in joined:
+        total, seen = scores.get(name, (0.0, 0.0))
+        new[name] = decay * total + weight * min(loss, 1e6), decay * seen + weight
+    return new
+
+
+def _by_score(joined: Sequence[_Candidate], scores: Scores) -> list[_Candidate]:
+    """Return the candidate that was best lately, and then the others by their loss now."""
+
+    def mean(candidate: _Candidate) -> float:
+        total, seen = scores[candidate.name]
+        return total / seen if seen else 0.0
+
+    leader = min(joined, key=mean)
+    return [leader, *sorted(joined, key=lambda candidate: candidate.loss)]
+
+
+def _first_within(limit: float, candidates: Sequence[_Candidate]) -> _Candidate | None:
+    within = (c for c in candidates if c.loss <= limit and c.loss < math.inf)
+    return next(within, None)
+
+
+def _judged(candidates: Any, rows: Sequence[Rows]) -> list[_Candidate]:
+    return [_Candidate(name, model, mean_loss(model, rows)) for name, model in candidates]
+
+
+def mean_loss(model: Any, rows: Sequence[Rows]) -> float:
+    """Return the mean loss of a model on some rows; 0 without rows."""
+    if hasattr(model._state.rule, "publish"):
+        model = deepcopy(model)
+        publish(model._state.rule)
+    loss = loss_of(model)
+    predict = batch_predictor(model, loss).act
+    report = Report(loss)
+    for x, y, w in rows:
+        try:
+            report.add(predict(x, y, w), y, w)
+        except BadExample:  # not for this model: the others are not judged by it either
+            return math.inf
+    weight, total, _ = report.sums
+    mean = total / weight if weight > 0.0 else 0.0
+    return mean if math.isfinite(mean) else math.inf

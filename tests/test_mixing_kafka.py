@@ -1,0 +1,130 @@
+"""A group of processes that mix one model through a topic, with a real broker."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streaml1
+from streaml1.distributed.mixing.group import MixedGroup
+from streaml1.distributed.mixing.messages import Base
+from streaml1.distributed.mixing.topic import read_mixed
+from streaml1.sources import SourceError
+from streaml1.training import prepare
+from tests.broker import Broker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
+
+ROOT = Path(__file__).parent.parent
+EVERY = 20
+
+
+@pytest.fixture(autouse=True)
+def real(broker: Broker) -> None:
+    broker.require_real()
+
+
+def model() -> Any:
+    return streaml1.FTRLClassifier(alpha=0.5, l1=0.1)
+
+
+def rows(n: int, seed: int = 0) -> list[str]:
+    """Return rows whose first feature is their own, so that a model shows which it has learnt."""
+    rng = random.Random(seed)
+    return [f"{rng.choice((1, -1))} {k % 7 + 1}:1 {1000 * seed + k}:1" for k in range(n)]
+
+
+class Member(threading.Thread):
+    """A thread that acts as one process of the group."""
+
+    def __init__(self, url: str, mixed: str, **options: Any) -> None:
+        super().__init__(daemon=True)
+        options = {"mix_every": EVERY, "session": 3.0, "wait": 0.3, **options}
+        self.group = MixedGroup(model(), url, group="g" + mixed, mixed=mixed, **options)
+        self.stop = threading.Event()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.group.run(self.stop.is_set)
+        except BaseException as error:
+            self.error = error
+
+    def end(self) -> None:
+        self.stop.set()
+        self.join(20)
+        assert not self.is_alive()
+        if self.error is not None:
+            raise self.error
+
+
+def wait(condition: Callable[[], bool], members: list[Member], seconds: float = 30.0) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        for member in members:
+            if member.error is not None:
+                raise member.error
+        assert time.monotonic() < limit, "timed out"
+        time.sleep(0.02)
+
+
+def merged(member: Member) -> int:
+    """Return the number of examples in the newest base that a member knows."""
+    return 0 if member.group.base is None else member.group.base.examples
+
+
+def test_one_model_of_two_members_of_which_one_is_killed(broker: Broker) -> None:
+    prepare(model())
+    topic = broker.topic(3)
+    mixed = topic + "-mixed"
+    broker.send(topic, rows(150, 1), [0, 1, 2])
+    # The first one owns partition 0 and merges: the other takes this over.
+    killed = subprocess.Popen(
+        [
+            sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--group", "g" + mixed,
+            "--mixed", mixed, "--mix-every", str(EVERY), "--mix-wait", "0.3",
+            "--session-timeout", "6", "--model", "ftrl", "--alpha", "0.5", "--l1", "0.1",
+        ],
+        cwd=ROOT, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    survivor = Member(broker.url(topic), mixed)
+    try:
+        wait(lambda: killed.poll() is not None or _merged(broker, mixed) > 0, [])
+        survivor.start()
+        wait(lambda: merged(survivor) > 60, [survivor])
+        killed.send_signal(signal.SIGKILL)
+        broker.send(topic, rows(150, 2), [0, 1, 2])
+        # Fewer than a part of each partition may be left.
+        wait(lambda: merged(survivor) > 300 - 3 * EVERY, [survivor])
+    finally:
+        killed.kill()
+        killed.wait()
+        survivor.end()
+    base = survivor.group.base
+    assert base is not None
+    assert_learnt_once(base, broker.url(mixed))
+
+
+def _merged(broker: Broker, mixed: str) -> int:
+    try:
+        return read_mixed(broker.url(mixed)).n_iterations
+    except SourceError:
+        return 0
+
+
+def assert_learnt_once(base: Base, url: str) -> None:
+    """Check that the model in a topic has learnt each row before the frontier once."""
+    learner = read_mixed(url)
+    assert learner.n_iterations == base.examples == sum(base.frontier.values())
+    # Each row has a feature of its own besides the 7 common ones.
+    assert learner.n_features_seen == base.examples + 7
