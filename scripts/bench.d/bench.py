@@ -3,7 +3,8 @@
 `scripts/bench` runs all parts, `scripts/bench rows csr` some of them. `scripts/bench page` runs the
 parts that compare with other packages and writes their tables to docs/BENCHMARKS.md, or to another
 file: `scripts/bench page --file docs/BENCHMARKS-avx2.md`. `scripts/bench chart`, which draws
-docs/throughput.png, runs only by name.
+docs/throughput.png, runs only by name. `scripts/bench shards --rows 160000` takes more rows than
+the default.
 """
 
 from __future__ import annotations
@@ -46,18 +47,32 @@ PARTS = {
     "chart": "bench_chart.bench_chart",
     "merge": "bench_merge.bench_merge",
     "mixing": "bench_mixing.bench_mixing",
+    "shards": "bench_shards.bench_shards",
 }
 """Module and function of each part; a module is imported only when its part runs."""
 
 
-def run(part: str) -> None:
+def run(part: str, **options: int) -> None:
     """Run one part, which prints its tables."""
     module, _, function = PARTS[part].rpartition(".")
-    getattr(importlib.import_module(module), function)()
+    getattr(importlib.import_module(module), function)(**options)
+
+
+def number_of_rows(arguments: list[str]) -> dict[str, int]:
+    """Return the option of `shards --rows N` as keywords, and leave `shards` in its place."""
+    if arguments[:2] != ["shards", "--rows"]:
+        return {}
+    if len(arguments) != 3 or not arguments[2].isdecimal():
+        sys.exit("bench: --rows needs a number")
+    rows = int(arguments[2])
+    del arguments[1:]
+    return {"rows": rows}
 
 
 def main() -> None:
-    parts = [argument.removeprefix("--") for argument in sys.argv[1:]]
+    arguments = sys.argv[1:]
+    options = number_of_rows(arguments)
+    parts = [argument.removeprefix("--") for argument in arguments]
     page = None
     if parts[:1] == ["page"]:
         import bench_page
@@ -78,7 +93,7 @@ def main() -> None:
         bench_page.write(parts, run, page)
         return
     for part in parts or [part for part in PARTS if part != "chart"]:
-        run(part)
+        run(part, **options)
 
 
 if __name__ == "__main__":
