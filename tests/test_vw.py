@@ -18,9 +18,9 @@ from tests.test_sources import Refused, lines_of, rows_of
     [
         ("1 |a b", ({"a^b": 1.0}, 1.0, 1.0)),
         ("-1 | b c:2", ({"b": 1.0, "c": 2.0}, -1.0, 1.0)),
-        ("0 2.5 'tag|a:2 b:3 c |d:0.5 e", ({"a^b": 6.0, "a^c": 2.0, "d^e": 0.5}, 0.0, 2.5)),
-        ("1 1 tag|a b", ({"a^b": 1.0}, 1.0, 1.0)),
-        ("1 'tag |a b", ({"a^b": 1.0}, 1.0, 1.0)),
+        ("0 2.5 'tag|a:2 b:3 c |d:0.5 e", ({"a^b": 6.0, "a^c": 2.0, "d^e": 0.5}, 0.0, 2.5, "tag")),
+        ("1 1 tag|a b", ({"a^b": 1.0}, 1.0, 1.0, "tag")),
+        ("1 'tag |a b", ({"a^b": 1.0}, 1.0, 1.0, "tag")),
         ("1 '|a b", ({"a^b": 1.0}, 1.0, 1.0)),
         ("1 0 |a b", ({"a^b": 1.0}, 1.0, 0.0)),
         ("0.25 |a b\tc:-1e-2 \r\n", ({"a^b": 1.0, "a^c": -0.01}, 0.25, 1.0)),
@@ -89,7 +89,7 @@ def test_invalid_lines_are_rejected(line, reason):
 
 def test_labels_are_optional():
     assert parse_vw("|a b", require_label=False) == ({"a^b": 1.0}, None, 1.0)
-    assert parse_vw("1|a b", require_label=False) == ({"a^b": 1.0}, None, 1.0)
+    assert parse_vw("1|a b", require_label=False) == ({"a^b": 1.0}, None, 1.0, "1")
     assert parse_vw("1 |a b", require_label=False) == ({"a^b": 1.0}, 1.0, 1.0)
 
 

@@ -278,8 +278,6 @@ def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOpt
         )
     if options.positive is not None and kind not in ROLE_FORMATS:
         raise SourceError(f"--positive applies to CSV and JSON lines only, not to {name} ({kind})")
-    if options.id is not None and kind not in ("csv", *JSON_FORMATS):
-        raise SourceError(f"--id applies to CSV, JSON lines and Avro only, not to {name} ({kind})")
     if options.at is not None and kind not in JSON_FORMATS:
         raise SourceError(f"--at applies to JSON lines and Avro only, not to {name} ({kind})")
     if given is not None and options.events:
@@ -302,7 +300,7 @@ def _open_arrow(
     return ArrowFile(
         name, kind, text=texts, target=options.target, categorical=options.categorical,
         weight=options.weight, require_label=options.require_label, ignore=options.ignore,
-        positive=options.positive,
+        positive=options.positive, id=options.id,
     )  # fmt: skip
 
 

@@ -65,7 +65,11 @@ class SourceOptions:
     ignore: Iterable[str] = option(
         (), "Columns (CSV) or members (JSON) to skip.", convert=_column_names
     )
-    id: str | None = option(None, "Column (CSV) or member (JSON) of the id of predictions.")
+    id: str | None = option(
+        None,
+        "Column (CSV, Parquet, Arrow, frames) or member (JSON, Avro, dicts) of the id of "
+        "predictions.",
+    )
     at: str | None = option(
         None,
         'JSON: path of the object that holds the example, such as "payload.after". An example '

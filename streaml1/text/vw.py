@@ -88,6 +88,7 @@ def parse_lines(
     value_spans: Any,
     texts: Any,
     text_sizes: Any,
+    n_tags: Any,
 ) -> Any:
     """Parse the lines between two addresses; the last byte must be a newline.
 
@@ -125,6 +126,8 @@ def parse_lines(
     texts, text_sizes
         Addresses and sizes of the names of namespaces that are raw text. Such a namespace is one
         feature, named `namespace=text`.
+    n_tags
+        Array of one count, to which the number of regular lines with a tag is added.
 
     Returns
     -------
@@ -148,7 +151,7 @@ def parse_lines(
             if utf8 == UTF8_UNKNOWN and not all_ascii:
                 return _ZERO, _ZERO, _ZERO, False, False
         first_feature, begin, first_name = k, pos, name_pos
-        i, count, label, weight, valid = _read_head(start, powers, positions_at, i, pos)
+        i, count, label, weight, tagged, valid = _read_head(start, powers, positions_at, i, pos)
         d = start + position_of(positions_at, i)
         valid &= load_u8(d) == PIPE and (count > _ZERO or not require_label)
         unscaled: Any = True
@@ -182,6 +185,7 @@ def parse_lines(
             irregular[n_irregular] = row
             n_irregular += _ONE
             weight, has_large = 1.0, False
+        n_tags[0] += valid and tagged
         y[row] = label
         w[row] = weight
         lines[row] = line
@@ -203,6 +207,8 @@ class _Head(NamedTuple):
     """How many numbers there are: label, then importance."""
     label: Any
     weight: Any
+    tagged: Any
+    """Whether the last word is the tag."""
     valid: Any
 
 
@@ -237,7 +243,7 @@ def _read_head(start: Any, powers: Any, positions: Any, i: Any, pos: Any) -> Any
                     after += _ONE
                 valid &= load_u8(after) == PIPE
         if not _is_blank(c):
-            return _Head(i, count, label, weight, valid)
+            return _Head(i, count, label, weight, tagged, valid)
         i += _ONE
         pos = d + _ONE
         d = start + position_of(positions, i)

@@ -65,7 +65,7 @@ class TableRows:
         o = self._options
         return TableReader(
             self._name, schema, o.target, o.categorical, o.weight, o.require_label, o.ignore,
-            tuple(o.text or ()), o.positive,
+            tuple(o.text or ()), o.positive, o.id,
         )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class ArrowFile(Numbered):
         The path or URL.
     format
         `PARQUET` or `ARROW`.
-    target, categorical, weight, require_label, ignore, text, positive
+    target, categorical, weight, require_label, ignore, text, positive, id
         As for `TableReader`.
 
     Raises

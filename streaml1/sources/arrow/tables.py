@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import COMPILED
+from streaml1.core.rows import is_missing
 from streaml1.core.types import Floats
 from streaml1.features.arrow_frames import table_dicts, table_rows
+from streaml1.features.batch import category_text
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.positive_label import positive_labels
+from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.csv_header import RequestedRoles
 from streaml1.sources.source import Block, Reject, SourceError, read_weight
 
@@ -57,6 +60,8 @@ class TableReader:
         Whether the target is required. Otherwise labels are None.
     positive
         The label that is 1; any other label is then 0.
+    id
+        The column of the id.
 
     Raises
     ------
@@ -75,6 +80,7 @@ class TableReader:
         ignore: Iterable[str] = (),
         text: Iterable[str] = (),
         positive: str | None = None,
+        id: str | None = None,
     ) -> None:
         self.name = name
         self._positive = positive
@@ -82,12 +88,13 @@ class TableReader:
         header = list(schema.names)
         ignored = tuple(dict.fromkeys(ignore))
         categorical = tuple(dict.fromkeys([*categorical, *text]))
-        requested = RequestedRoles(target, weight, categorical, (), ignored)
+        requested = RequestedRoles(target, weight, categorical, (), ignored, id)
         roles = requested.resolve(header, name, require_label)
         self._target = None if roles.target is None else header[roles.target]
         self._weight = None if roles.weight is None else header[roles.weight]
+        self._id = None if roles.id is None else header[roles.id]
         self._categorical = [header[position] for position in sorted(roles.text)]
-        others = {roles.target, roles.weight, *roles.ignored}
+        others = {roles.target, roles.weight, roles.id, *roles.ignored}
         self._features = [
             column
             for position, column in enumerate(header)
@@ -96,11 +103,12 @@ class TableReader:
         self._decimals = [c for c in self._features if _is_decimal(schema.field(c).type)]
         for column in self._features:
             self._require_readable(column, schema.field(column).type)
-        used = {*self._features, self._target, self._weight}
+        used = {*self._features, self._target, self._weight, self._id}
         self.columns = [column for column in header if column in used]
         self.roles = {
             "target": target, "weight": weight, "categorical": sorted(categorical),
             "ignore": sorted(ignored), **({} if positive is None else {"positive": positive}),
+            **({} if id is None else {"id": id}),
         }  # fmt: skip
 
     def _require_readable(self, column: str, kind: Any) -> None:
@@ -147,18 +155,35 @@ class TableReader:
         faults: dict[int, str] = {}
         if self._weight is not None:
             w, faults = _weights(table[self._weight])
+        ids = None if self._id is None else _ids(table[self._id])
         lines = range(first + 1, first + n + 1)
         lo = 0
         for hi in (*faults, n):
             if hi > lo:
                 own = None if w is None else w[lo:hi]
-                yield Block(x[lo:hi], y[lo:hi], own, self.name, lines[lo:hi])
+                named = None if ids is None else ids[lo:hi]
+                yield Block(x[lo:hi], y[lo:hi], own, self.name, lines[lo:hi], ids=named)
             if hi in faults:
                 reject(f"{self.name}:{lines[hi]}", faults[hi], lines[hi], None)
             lo = hi + 1
 
     def _labels(self, table: Any) -> Any:
         return positive_labels(_labels(table[self._target]), self._positive)
+
+
+def _ids(column: Any) -> LazyIds:
+    """Return the values of a column as ids: integers and texts."""
+
+    def read(lo: int, hi: int) -> list[int | str | None]:
+        values = column.slice(lo, hi - lo).to_pylist()
+        return [None if is_missing(value) else _id(value) for value in values]
+
+    return LazyIds(read, 0, len(column))
+
+
+def _id(value: Any) -> int | str:
+    is_plain = isinstance(value, int | str) and not isinstance(value, bool)
+    return value if is_plain else category_text(value)
 
 
 def _weights(column: Any) -> tuple[Floats, dict[int, str]]:

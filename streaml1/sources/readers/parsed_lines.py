@@ -117,7 +117,7 @@ class ParsedChunk:
     ends: Ints
     faults: list[tuple[int, str]]
     n_lines: int
-    ids: list[int | str | None] | None = None
+    ids: Sequence[int | str | None] | None = None
     text: Bytes | None = None
     lines_after: Ints | None = None
 
@@ -399,6 +399,10 @@ class NamedLineParser(LineParser):
         """Return by row the labels that are not floats, and the ids."""
         return {}, {}
 
+    def _row_ids(self, x: NamedRows, ids: list[int | str | None] | None) -> Any:
+        """Return the ids of the rows, given those that `_labels_and_ids` and Python found."""
+        return ids
+
     def _convert_labels(self, y: Floats, labels: dict[int, Any]) -> dict[int, Any]:
         """Return the labels that are not floats as they are learnt; change the floats in `y`."""
         return labels
@@ -435,6 +439,7 @@ class NamedLineParser(LineParser):
             remaining = np.flatnonzero(retained).tolist() if irregular else range(n)
             row_ids = [ids.get(row) for row in remaining]
             row_ids = None if all(id is None for id in row_ids) else row_ids
+        row_ids = self._row_ids(x, row_ids)
         column: Any = y
         if labels or not self._require_label:
             column = [None if label != label else label for label in y.tolist()]

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from streaml1.core.types import Bytes, Ints, SourcePosition
+from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.avro import avro_lines
 from streaml1.sources.readers.background import cores, read_ahead
 from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
@@ -362,7 +363,7 @@ class _Piece(NamedTuple):
     y: Any
     w: list[float] | None
     lines: Sequence[int]
-    ids: list[int | str | None] | None
+    ids: Sequence[int | str | None] | None
 
 
 class _PendingBlock:
@@ -406,6 +407,8 @@ def _filled_column(columns: Sequence[Any], pieces: Sequence[_Piece], default: An
         [[default] * n if column is None else column
          for column, n in zip(columns, lengths, strict=True)]
     )  # fmt: skip
+    if isinstance(values, LazyIds):
+        return values
     return None if all(value == default for value in values) else values
 
 

@@ -14,12 +14,20 @@ from typing import Any
 import numpy as np
 
 from streaml1.sources.class_labels import MISSING_LABELS
+from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.parsed_lines import NamedLineParser
 from streaml1.sources.source import read_number, read_weight, shown
 from streaml1.text import vw
+from streaml1.text.parsed_rows import NamedRows
 from streaml1.text.structural_index import PAD
 
 __all__ = ["VwParser", "parse_vw"]
+
+VwExample = (
+    tuple[dict[str, Any], float | str | None, float]
+    | tuple[dict[str, Any], float | str | None, float, str]
+)
+"""Features, label and importance, and the tag if there is one."""
 
 BANDIT_LABELS = ("shared", "ccb", "slates")
 """Words in the place of the label that have a meaning of their own in Vowpal Wabbit."""
@@ -57,18 +65,28 @@ class VwParser(NamedLineParser):
         self._text_names = [np.frombuffer(name + bytes(PAD), np.uint8) for name in raw]
         addresses = [name.ctypes.data for name in self._text_names]
         self.texts = tuple(texts)
+        self._n_tags = np.zeros(1, np.int64)
         self._text_spans = np.array(addresses, np.uint64), np.array([*map(len, raw)], np.uint64)
         super().__init__(partial(parse_vw, texts=texts), require_label, what)
         if texts:
             self.header = ()
 
     def _extra_arguments(self, n: int) -> tuple[Any, ...]:
-        return self._text_spans
+        return (*self._text_spans, self._n_tags)
+
+    def _row_ids(self, x: NamedRows, ids: list[int | str | None] | None) -> Any:
+        n_tags = int(self._n_tags[0])
+        self._n_tags[0] = 0
+        if not n_tags and ids is None:
+            return None
+        return LazyIds(
+            lambda lo, hi: [_tag_of_line(x.line(row)) for row in range(lo, hi)], 0, len(x)
+        )
 
 
 def parse_vw(
     text: str, require_label: bool = True, texts: Collection[str] = ()
-) -> tuple[dict[str, Any], float | str | None, float] | None:
+) -> VwExample | None:
     """Parse one line.
 
     Parameters
@@ -77,8 +95,8 @@ def parse_vw(
         The line. The feature `b` of the namespace `a` is named `a^b`, as in Vowpal Wabbit's own
         output; a feature of the namespace without a name, ``| b``, is named `b`. A feature without
         a value has the value 1, and ``color:red`` is the feature `color=red`. The value of a
-        namespace multiplies its features. A feature that occurs twice counts with the sum. The tag
-        is ignored. A label that is not a number is a string.
+        namespace multiplies its features. A feature that occurs twice counts with the sum. A label
+        that is not a number is a string.
     require_label
         Whether a line without a label is rejected. Otherwise its label is None.
     texts
@@ -86,7 +104,8 @@ def parse_vw(
 
     Returns
     -------
-    The features, the label and the importance; None for an empty line.
+    The features, the label and the importance, and the tag without its quote if there is one; None
+    for an empty line.
 
     Raises
     ------
@@ -97,7 +116,7 @@ def parse_vw(
     --------
     >>> from streaml1.sources.readers.vw import parse_vw
     >>> parse_vw("-1 2.5 'first|site:0.5 news visits:3 | age:31")
-    ({'site^news': 0.5, 'site^visits': 1.5, 'age': 31.0}, -1.0, 2.5)
+    ({'site^news': 0.5, 'site^visits': 1.5, 'age': 31.0}, -1.0, 2.5, 'first')
     >>> parse_vw("1 |mail Re: cheap pills! |site news", texts=["mail"])
     ({'mail': 'Re: cheap pills! ', 'site^news': 1.0}, 1.0, 1.0)
     """
@@ -112,14 +131,32 @@ def parse_vw(
     for namespace in rest.split("|"):
         if not _add_text(namespace, x, texts):
             _add_features(namespace, x, texts)
-    return x, label, weight
+    tag = _tag(head)
+    return (x, label, weight) if tag is None else (x, label, weight, tag)
+
+
+def _tag(head: str) -> str | None:
+    """Return the tag, without its quote, in the text before the first bar; None if it has none."""
+    tokens = _tokens(head)
+    if not tokens or not _is_tag(tokens[-1], head):
+        return None
+    return tokens[-1].removeprefix("'") or None
+
+
+def _tag_of_line(line: bytes) -> str | None:
+    return _tag(line.decode().partition("|")[0])
+
+
+def _is_tag(token: str, head: str) -> bool:
+    """Return whether the last token before the bar is a tag."""
+    return token.startswith("'") or head.endswith(token)
 
 
 def _parse_head(head: str, require_label: bool) -> tuple[float | str | None, float]:
     """Return label and importance, given the text before the first bar."""
     tokens = _tokens(head)
     tag = None
-    if tokens and (tokens[-1].startswith("'") or head.endswith(tokens[-1])):
+    if tokens and _is_tag(tokens[-1], head):
         tag = tokens.pop()
     if not tokens:
         if not require_label:
