@@ -214,8 +214,24 @@ def test_topic_urls() -> None:
         ("kafka://h/t?api_version=x", {}, "unknown setting api_version=..."),
         (
             "kafka://h/t",
-            {"format": "csv"},
-            "the format of a topic must be jsonl, svmlight, vw, avro, protobuf or auto, got 'csv'",
+            {"format": "orc"},
+            "must be jsonl, svmlight, vw, avro, protobuf, csv, tsv or auto, got 'orc'",
+        ),
+        ("kafka://h/t", {"format": "csv", "target": "y"}, "no header: name their columns by --col"),
+        (
+            "kafka://h/t",
+            {"format": "csv", "column_names": ["y", "n"], "target": "label"},
+            "has no column 'label'",
+        ),
+        (
+            "kafka://h/t",
+            {"format": "tsv", "column_names": ["y"], "target": "y", "at": "x"},
+            "--at does not apply to CSV records",
+        ),
+        (
+            "kafka://h/t",
+            {"format": "csv", "column_names": ["y"], "events": True},
+            "delayed labels need format jsonl, got 'csv'",
         ),
         ("kafka://h/t", {"target": "y", "format": "vw"}, "(--target, --ignore, ...) need JSON"),
         ("kafka://h/t", {"target": "y", "weight": "y"}, "only one role, got target and weight"),

@@ -120,7 +120,7 @@ class NonEmptyPath(click.Path):
 _columns = together(
     click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv, tsv or avro. "
                  "Required for standard input and for file names without such a suffix. "
-                 "Kafka: json, svmlight, vw, avro, protobuf or auto.  [Kafka: auto]"),
+                 "Kafka: json, svmlight, vw, csv, tsv, avro, protobuf or auto.  [Kafka: auto]"),
     click.option("--target", metavar="NAME",
                  help="Label: a column of CSV, by name or by number from 0, or a member of flat "
                  "JSON lines, such as clicked or user.clicked."),

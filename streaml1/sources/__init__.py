@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from streaml1.core.option_fields import document_options, option_names, parameter_entries
 from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, arrow_format
+from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.readers.avro import AVRO, is_avro
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_cells import MISSING_WORDS, CellRules
 from streaml1.sources.readers.csv_schema import delimiter_of
-from streaml1.sources.readers.flat_json import JsonRoles
+from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.many_files import ManyFiles, Part, is_many, list_files
 from streaml1.sources.readers.opening import require_readable
@@ -81,6 +82,9 @@ TEXT_FORMATS = ("csv", "jsonl", "vw", PARQUET, ARROW, AVRO)
 
 ROLE_FORMATS = ("csv", "jsonl", PARQUET, ARROW, AVRO)
 """Formats whose columns or members have the roles that options give to them."""
+
+CSV_RECORDS = ("csv", "tsv")
+"""Formats of records that are lines of CSV."""
 
 JSON_FORMATS = ("jsonl", AVRO)
 """Formats whose examples are read as JSON objects."""
@@ -185,19 +189,36 @@ def _column_options_text(options: SourceOptions) -> str | None:
 
 
 def _open_topic(name: str, options: SourceOptions) -> Source:
-    topic = KafkaSource(
+    csv = _csv_records(name, options)
+    return KafkaSource(
         name, format=options.format, start=options.start, until_end=options.until_end,
         partitions=options.partitions, group=options.group, require_label=options.require_label,
         kafka=options.kafka, events=options.events, labels=options.labels,
-        text=tuple(options.text or ()), roles=json_roles(options),
-        schema=options.schema, registry=options.schema_registry,
+        text=tuple(options.text or ()), roles=NO_ROLES if csv else json_roles(options),
+        schema=options.schema, registry=options.schema_registry, csv=csv,
     )  # fmt: skip
-    if options.csv_only:
-        option = next(iter(options.csv_only))
-        raise SourceError(
-            f"column options (such as {option}) apply to CSV files only, not to {name}"
-        )
-    return topic
+
+
+def _csv_records(name: str, options: SourceOptions) -> CsvRecords | None:
+    """Return the parser of records that are lines of CSV; None for other formats."""
+    if (options.format or "").lower() not in CSV_RECORDS:
+        if options.csv_only:
+            option = next(iter(options.csv_only))
+            raise SourceError(
+                f"column options (such as {option}) apply to CSV files only, and to topics with "
+                f"--format csv, not to {name}"
+            )
+        return None
+    given = {
+        "--at": options.at, "--schema": options.schema, "--labels": options.labels,
+        "--schema-registry": options.schema_registry,
+    }  # fmt: skip
+    for option, value in given.items():
+        if value is not None:
+            raise SourceError(f"{option} does not apply to CSV records, got {name}")
+    if options.events:
+        raise SourceError(f"delayed labels need format jsonl, got {options.format!r}")
+    return CsvRecords(_csv_parser(name, tuple(options.text or ()), options))
 
 
 def json_roles(options: SourceOptions) -> JsonRoles:

@@ -47,8 +47,8 @@ class SourceOptions:
     format: str | None = option(
         None,
         "Format if the file name does not end in it: svmlight, vw, jsonl, csv, tsv or avro. "
-        "For topics svmlight, vw, jsonl, avro or protobuf; by default (auto) detected for each "
-        "record.",
+        "For topics svmlight, vw, jsonl, csv, tsv, avro or protobuf; by default (auto) detected "
+        "for each record.",
     )
     target: str | None = option(
         None,
@@ -91,7 +91,9 @@ class SourceOptions:
         "an error.",
     )
     column_names: Iterable[str] | None = option(
-        None, "CSV: names of the columns of a file without a header.", convert=_column_names
+        None,
+        "CSV: names of the columns of a file or topic without a header.",
+        convert=_column_names,
     )
     positive: str | None = option(
         None, "The label that is 1, such as Yes; any other label is then 0."

@@ -278,7 +278,7 @@ def format_name(format: str | None) -> str | None:
     name = ALIASES.get(format.lower(), format.lower())
     if name not in FORMATS:
         raise SourceError(
-            f"the format of a topic must be {', '.join(FORMATS)} or auto, got {format!r}"
+            f"the format of a topic must be {', '.join(FORMATS)}, csv, tsv or auto, got {format!r}"
         )
     return name
 

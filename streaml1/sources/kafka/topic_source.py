@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaml1.core.logging import event
+from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.partition_merge import merge_partitions
-from streaml1.sources.kafka.record_formats import event_parser, record_parser
+from streaml1.sources.kafka.record_formats import RecordParser, event_parser, record_parser
 from streaml1.sources.kafka.records import PartitionKey, Position, RecordReader
 from streaml1.sources.kafka.security import SecurityOptions
 from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, StopCheck, Topic
@@ -104,6 +105,8 @@ class KafkaSource:
         Roles of the members of flat JSON.
     schema, registry
         File of the schema of the records, or URL of a schema registry; see `wire_format`.
+    csv
+        Parser of the lines, if they are CSV.
 
     Raises
     ------
@@ -134,13 +137,17 @@ class KafkaSource:
         roles: JsonRoles = NO_ROLES,
         schema: str | Path | None = None,
         registry: str | None = None,
+        csv: CsvRecords | None = None,
     ) -> None:
         self._topic = Topic(spec, kafka)
         self.name = spec
         self.texts = tuple(text or ()) if (format or "").lower() == "vw" else None
         self._labels = _labels_topic(self._topic, labels)
-        self._roles = roles
-        if events:
+        self._roles: Mapping[str, Any] = roles.identity
+        if csv is not None:
+            self.texts, self._roles = csv.texts, {**csv.roles, "format": "csv"}
+            self._parser = RecordParser(csv.read, False)
+        elif events:
             self._parser = event_parser(format, roles, schema, registry)
         else:
             self._parser = record_parser(format, require_label, text or (), roles, schema, registry)
@@ -241,7 +248,7 @@ class KafkaSource:
     def identity(self) -> dict[str, Any]:
         """Return what identifies the source: positions are valid only if it is unchanged."""
         identity = {
-            "source": "kafka", **self._topic.identity(self._stopped), **self._roles.identity
+            "source": "kafka", **self._topic.identity(self._stopped), **self._roles
         }  # fmt: skip
         if self._labels is None:
             return identity

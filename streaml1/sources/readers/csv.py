@@ -155,6 +155,27 @@ class CsvParser:
         self.reset()
         return self._parse(pad_text(text), at_end=True)
 
+    def require_columns(self) -> Columns:
+        """Set the columns to those whose names were given, and return them.
+
+        Raises
+        ------
+        SourceError
+            If none were given, or a role does not fit.
+        """
+        if self._given_names is None:
+            raise SourceError(
+                f"{self.name}: CSV records have no header: name their columns by --columns"
+            )
+        self._set_columns(self._given_names, None)
+        assert self._columns is not None
+        return self._columns
+
+    def read_records(self, text: bytes) -> ParsedChunk:
+        """Parse whole records; `require_columns` was called before."""
+        self._retained, self._number = b"", 0
+        return self._parse(pad_text(text), at_end=True)
+
     def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
         """Parse the lines of a chunk, after what was retained of the chunk before it."""
         return self._parse(chunk, at_end=False)
