@@ -111,6 +111,6 @@ def test_topics_of_csv(broker: Any) -> None:
     command = ["learn", url, *arguments.split(), "--until-end", "--bad", "dead-letter"]
     command += ["--dead-letters", f"{topic}.dlq"]
     result = CliRunner().invoke(cli, command)
-    assert result.exit_code in (0, 65), result.output
+    assert result.exit_code == 0, result.output
     values = [record.value for record in records_of(broker, f"{topic}.dlq")]
     assert len(values) == 7 and LINES[6] in values

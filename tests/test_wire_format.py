@@ -294,7 +294,7 @@ def test_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ({"format": "avro", "schema": "a", "schema_registry": "http://a"}, "give one of them"),
         (
             {"format": "parquet"},
-            "must be jsonl, svmlight, vw, avro, protobuf or auto, got 'parquet'",
+            "must be jsonl, svmlight, vw, avro, protobuf, csv, tsv or auto, got 'parquet'",
         ),
     ]
     for options, message in cases:
