@@ -157,7 +157,10 @@ def test_files_without_the_parameter_load(tmp_path: Path) -> None:
         record[name] = state["online"][name]
     state["online"] = record
     del params["quantile"], params["huber_delta"]
-    serialization.write(tmp_path / "m", "ElasticNetRegressor", params, state)
+    serialization.write(
+        tmp_path / "m",
+        serialization.encode(serialization.ModelFile("ElasticNetRegressor", params, state)),
+    )
     loaded = streaml1.load(tmp_path / "m")
     rest = csr_matrix(X[200:]), y[200:]
     assert np.array_equal(model.progressive_many(*rest), loaded.progressive_many(*rest))

@@ -119,7 +119,10 @@ def test_files_without_the_parameters_load(tmp_path: Path) -> None:
         record[name] = state["online"][name]
     state["online"] = record
     del params["negative_rate"], params["positive_weight"]
-    serialization.write(tmp_path / "m", "ElasticNetClassifier", params, state)
+    serialization.write(
+        tmp_path / "m",
+        serialization.encode(serialization.ModelFile("ElasticNetClassifier", params, state)),
+    )
     loaded = streaml1.load(tmp_path / "m")
     assert (loaded.negative_rate, loaded.positive_weight) == (1.0, 1.0)
     rest = X[80:], y[80:]

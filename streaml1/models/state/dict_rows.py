@@ -56,9 +56,12 @@ def dict_margins(predictor: Predictor, X: Any, out: int, stride: int = 0) -> Any
 
 
 def _are_readable(predictor: Predictor) -> bool:
-    """Return whether the dict kernels read whole examples of a model."""
-    has_crossed_text = predictor.ngrams is not None and not predictor._reads_text
-    return dict_reader.AVAILABLE and predictor.offset is None and not has_crossed_text
+    """Return whether the dict kernels read whole examples of a model, in a context of their own.
+
+    Not those with n-grams: such a context may replace the arrays of names to make room, and open
+    contexts refer to the old ones.
+    """
+    return dict_reader.AVAILABLE and predictor.offset is None and predictor.ngrams is None
 
 
 def _private_context(predictor: Predictor, length: int) -> dict_reader.KernelContext:
