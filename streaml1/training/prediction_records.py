@@ -42,7 +42,7 @@ class PredictionRecords(Observer):
     essential = True
 
     def __init__(self, topic: str | Topic) -> None:
-        self._writer = TopicWriter(as_topic(topic))
+        self._writer = TopicWriter(as_topic(topic), in_batches=True)
         self.url = self._writer.topic.url
         self._learns = False
 
@@ -67,8 +67,6 @@ class PredictionRecords(Observer):
 
     def on_batch(self, batch: Batch) -> None:
         """Send the predictions of a batch; `flush` waits for them."""
-        block = batch.block
-        ids = getattr(block, "ids", None)
         step = 1 if self._learns and batch.y is not None else 0
         n = batch.hi - batch.lo
         steps = np.full(n, step) if batch.held_out is None else step * ~batch.held_out
@@ -77,32 +75,76 @@ class PredictionRecords(Observer):
             learnt = getattr(self._model, "n_iterations", 0) - int(steps.sum())
         # The rows before each row; held-out rows are predicted before any other of the batch.
         before = np.where(steps == step, learnt + np.cumsum(steps) - steps, learnt).tolist()
-        rows = range(batch.lo, batch.hi)
-        for row, record in zip(rows, self._prediction_fields(batch.p), strict=True):
-            origin = block.origin(row)
-            place = block.place(row) if origin is None else ""
-            if ids is not None and ids[row] is not None:
-                record["id"] = ids[row]
-            record["model"] = {"examples": before[row - batch.lo], "epoch": self._epoch}
-            record |= coordinates(place, origin)
-            partition = None if origin is None else origin.partition
-            value = json.dumps(record).encode()
-            self._writer.send(record_key(place, origin), value, None, partition)
+        self._writer.send_many(self._records(batch, before))
+
+    def _records(self, batch: Batch, before: list[int]) -> list[tuple[str, bytes, int | None]]:
+        """Return key, value and partition of each prediction.
+
+        The text of the JSON is put together from its members, since most of them are numbers.
+        """
+        block, lo, hi = batch.block, batch.lo, batch.hi
+        ids = getattr(block, "ids", None)
+        names = [None] * (hi - lo) if ids is None else ids[lo:hi]
+        epoch = json.dumps(self._epoch)
+        records = []
+        rows = zip(
+            self._prediction_members(batch.p), names, before, _located(block, lo, hi), strict=True
+        )
+        for prediction, id, n_learnt, (key, place, partition) in rows:
+            named = "" if id is None else f'"id": {json.dumps(id)}, '
+            text = (
+                f'{{{prediction}, {named}"model": {{"examples": {n_learnt}, "epoch": {epoch}}}, '
+                f"{place}}}"
+            )
+            records.append((key, text.encode(), partition))
+        return records
 
     def flush(self) -> None:
         """Wait until all predictions are in the topic."""
         self._writer.flush()
 
-    def _prediction_fields(self, p: Floats) -> Iterator[dict[str, Any]]:
-        """Yield the fields of each prediction: ``p``, ``value``, or ``label`` and ``p``."""
+    def _prediction_members(self, p: Floats) -> Iterator[str]:
+        """Yield the JSON of each prediction: ``p``, ``value``, or ``label`` and ``p``."""
         if self._loss == "softmax":
             labels = [to_json_label(class_text(label)) for label in self._model.classes_met]
-            return (_multiclass_fields(labels, row) for row in np.asarray(p).tolist())
+            return (_members(_multiclass_fields(labels, row)) for row in np.asarray(p).tolist())
         p = np.asarray(p, np.float64)
         if self._learns and self._loss in MARGINS:
             p = 1.0 / (1.0 + np.exp(-np.clip(p, -700.0, 700.0)))
         key = "value" if self._loss in REGRESSION else "p"
-        return ({key: number if isfinite(number) else None} for number in p.tolist())
+        return (
+            f'"{key}": {number!r}' if isfinite(number) else f'"{key}": null'
+            for number in p.tolist()
+        )
+
+
+_Located = tuple[str, str, int | None]
+"""Key, coordinates as members of JSON, and partition of a prediction."""
+
+
+def _located(block: Any, lo: int, hi: int) -> Iterator[_Located]:
+    """Yield where the examples of consecutive rows come from."""
+    if hasattr(block, "coordinates"):
+        topic = ""
+        for name, partition, offset, line in block.coordinates(lo, hi):
+            if not topic or name != topic:
+                topic, head = name, f'"topic": {json.dumps(name)}, "partition": '
+            members = f'{head}{partition}, "offset": {offset}'
+            key = f"{topic}-{partition}-{offset}"
+            if line:
+                members, key = f'{members}, "line": {line}', f"{key}:{line}"
+            yield key, members, partition
+        return
+    for row in range(lo, hi):
+        origin = block.origin(row)
+        place = block.place(row) if origin is None else ""
+        partition = None if origin is None else origin.partition
+        yield record_key(place, origin), _members(coordinates(place, origin)), partition
+
+
+def _members(fields: dict[str, Any]) -> str:
+    """Return the JSON of an object without its braces."""
+    return json.dumps(fields)[1:-1]
 
 
 def _multiclass_fields(labels: list[Any], p: list[float]) -> dict[str, Any]:

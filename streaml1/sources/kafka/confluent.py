@@ -29,6 +29,9 @@ READ_AHEAD_BACKOFF_MS = 10
 """Interval at which librdkafka checks whether it may fetch again after it has reached the limit.
 Its default of a second leaves a fast reader without records."""
 
+FULL_QUEUE_SECONDS = 0.1
+"""Wait for space in the queue of records."""
+
 SENDS_PER_POLL = 50
 """Number of records between two calls that deliver acknowledgements."""
 
@@ -291,6 +294,13 @@ class Delivery:
         return self.value
 
 
+class Failure(NamedTuple):
+    """A record that is not in the topic."""
+
+    error: Exception
+    key: str
+
+
 class ConfluentProducer:
     """An idempotent producer for one topic.
 
@@ -302,19 +312,32 @@ class ConfluentProducer:
         Name of the topic.
     options
         librdkafka's settings.
+    in_batches
+        Whether records are sent by `send_many` alone, which reports failures only.
     """
 
     def __init__(
-        self, metadata_client: KafkaConsumer, topic: str, options: Mapping[str, Any]
+        self,
+        metadata_client: KafkaConsumer,
+        topic: str,
+        options: Mapping[str, Any],
+        in_batches: bool = False,
     ) -> None:
         import confluent_kafka
         from kafka import TopicPartition
+
+        self.failure: Failure | None = None
 
         self.metadata_client = metadata_client
         follow_topics(metadata_client, [TopicPartition(topic, 0)])
         self._n_sent = 0
         self._producer = confluent_kafka.Producer(
-            {**options, "enable.idempotence": True, "allow.auto.create.topics": False},
+            {
+                **options,
+                "enable.idempotence": True,
+                "allow.auto.create.topics": False,
+                "delivery.report.only.error": in_batches,
+            },
             logger=logger,
         )
 
@@ -344,6 +367,54 @@ class ConfluentProducer:
         if self._n_sent % SENDS_PER_POLL == 0:
             self._producer.poll(0)
         return delivery
+
+    def send_many(self, topic: str, messages: list[dict[str, Any]]) -> None:
+        """Send records without waiting; the first one that fails becomes `failure`.
+
+        Parameters
+        ----------
+        topic
+            The topic.
+        messages
+            Key, value and partition of each record, by these names.
+        """
+        import confluent_kafka
+
+        left = messages
+        try:
+            while left:
+                left = self._produce(topic, left)
+                if left:  # the queue is full
+                    self._producer.poll(FULL_QUEUE_SECONDS)
+        except confluent_kafka.KafkaException as error:
+            raise as_kafka_python_error(error.args[0]) from None
+        self._producer.poll(0)
+
+    def _produce(self, topic: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Put records into the queue in order; return those for which it has no space."""
+        left = messages
+        if hasattr(self._producer, "produce_batch"):  # confluent-kafka 2.13 or later
+            n = self._producer.produce_batch(topic, messages, on_delivery=self._on_failure)
+            if n == len(messages):
+                return []
+            left = [message for message in messages if message.pop("_error", None) is not None]
+        for k, message in enumerate(left):
+            try:
+                self._producer.produce(topic, on_delivery=self._on_failure, **message)
+            except BufferError:
+                return left[k:]
+        return []
+
+    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self.failure is None:
+            key = message.key() or b""
+            key = key if isinstance(key, bytes) else str(key).encode()
+            self.failure = Failure(as_kafka_python_error(error), key.decode())
+
+    @property
+    def n_queued(self) -> int:
+        """Number of records that are not acknowledged yet."""
+        return len(self._producer)
 
     def flush(self, timeout: float) -> None:
         """Wait at most this many seconds until all records are acknowledged."""

@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -118,6 +118,9 @@ class TopicWriter:
         The topic; created if it does not exist.
     configs
         Topic configuration to create it with; by default the brokers' defaults.
+    in_batches
+        Whether records are sent by `send_many` alone. With confluent-kafka no object is then kept
+        for a record that waits for its acknowledgement.
 
     Attributes
     ----------
@@ -132,16 +135,20 @@ class TopicWriter:
         If no broker answers, or the topic cannot be created.
     """
 
-    def __init__(self, topic: Topic, configs: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, topic: Topic, configs: Mapping[str, str] | None = None, in_batches: bool = False
+    ) -> None:
         self.topic = topic
         if not topic_exists(topic):
             create_topic(topic, configs or {})
         try:
-            self._producer = _connect(topic)
+            self._producer = _connect(topic, in_batches)
         except Exception as error:
             raise write_error(topic, error) from None
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
+        self._queues = in_batches and isinstance(self._producer, ConfluentProducer)
+        self._queued_bytes = 0  # since the last time that all records were acknowledged
         self.stop_deadline = StopDeadline()
         self._given_up: Unavailable | None = None
         self._failed: SourceError | None = None  # permanent: every later `flush` raises it
@@ -221,6 +228,71 @@ class TopicWriter:
         self._pending_bytes += size
         return future
 
+    def send_many(self, records: Sequence[tuple[str, bytes, int | None]]) -> None:
+        """Send records without waiting for their acknowledgement; they may still fail.
+
+        Parameters
+        ----------
+        records
+            Key, value and partition of each record, as for `send`.
+
+        Raises
+        ------
+        SourceError
+            If one of these or an earlier record has failed.
+        """
+        if not self._queues:
+            for key, value, partition in records:
+                self.send(key, value, None, partition)
+            return
+        self._raise_failure()
+        size = sum(len(value) for _, value, _ in records)
+        full = (
+            self._producer.n_queued + len(records) > MAX_IN_FLIGHT
+            or self._queued_bytes + size > MAX_IN_FLIGHT_BYTES
+        )
+        if full and self._given_up is None:
+            with contextlib.suppress(_GivenUp):
+                self.flush()
+        n_partitions = self.partitions
+        messages = []
+        for key, value, partition in records:
+            data = key.encode()
+            index = (crc32(data) if partition is None else partition) % n_partitions
+            messages.append({"value": value, "key": data, "partition": index})
+        try:
+            self._producer.send_many(self.topic.name, messages)
+        except Exception as error:
+            raise self._explain(error, records[0][0]) from None
+        self._queued_bytes += size
+
+    def _raise_failure(self) -> None:
+        """Raise the error of the first record that failed; every later call raises it again."""
+        if self._queues and self._failed is None and self._producer.failure is not None:
+            self._failed = self._explain(*self._producer.failure)
+        if self._failed is not None:
+            raise self._failed
+
+    def _flush_queue(self, deadline: float) -> None:
+        """Wait until the client's queue is empty."""
+        from kafka.errors import KafkaTimeoutError
+
+        n_queued = self._producer.n_queued
+        while n_queued:
+            self._producer.flush(STOP_CHECK_SECONDS)
+            self._raise_failure()
+            left = self._producer.n_queued
+            if left < n_queued:
+                self.stop_deadline.on_progress()
+            elif self.stop_deadline.is_exhausted():
+                raise self._give_up()
+            elif time.monotonic() > deadline:
+                self._failed = write_error(self.topic, KafkaTimeoutError())
+                raise self._failed
+            n_queued = left
+        self._raise_failure()
+        self._queued_bytes = 0
+
     def flush(self) -> None:
         """Wait until all records are in the topic.
 
@@ -235,6 +307,8 @@ class TopicWriter:
             raise self._failed
         deadline = time.monotonic() + 2 * DELIVERY_SECONDS
         self.stop_deadline.start_wait()
+        if self._queues:
+            self._flush_queue(deadline)
         while self._pending:
             # kafka-python's flush loses track of a batch that was too large and is split. So the
             # future of each record is checked below.
@@ -289,7 +363,7 @@ class TopicWriter:
     def _give_up(self) -> Unavailable:
         """Return the error about the pending records, the same one until it is reported."""
         if self._given_up is None:
-            n = len(self._pending)
+            n = self._producer.n_queued if self._queues else len(self._pending)
             self._given_up = _GivenUp(
                 f"{self.topic.url}: {n:,} {'record was' if n == 1 else 'records were'} not "
                 f"written, as no broker accepted any for {STOP_SECONDS:g} seconds"
@@ -297,7 +371,7 @@ class TopicWriter:
         return self._given_up
 
 
-def _connect(topic: Topic) -> Any:
+def _connect(topic: Topic, in_batches: bool = False) -> Any:
     """Connect a producer of kafka-python or of confluent-kafka."""
     import kafka
 
@@ -317,6 +391,7 @@ def _connect(topic: Topic) -> Any:
                 "delivery.timeout.ms": timeouts[0],
                 "request.timeout.ms": timeouts[1],
             },
+            in_batches,
         )
     return kafka.KafkaProducer(
         **topic.client_options(),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
 __all__ = [
+    "Coordinates",
     "KafkaBlock",
     "Origin",
     "PartitionKey",
@@ -51,6 +52,9 @@ SHOWN_BYTES = 2**19
 
 Position = dict[Any, tuple[int, int]]
 """For each partition the offset of the next record, and how many of its lines are done."""
+
+Coordinates = tuple[str, int, int, int]
+"""Topic, partition, offset and line of an example, as in `Origin`."""
 
 KeyFunction = Callable[[Any], PartitionKey]
 """Returns the key of a record's partition in positions."""
@@ -238,6 +242,17 @@ class RecordLines:
             record.key, value,
         )  # fmt: skip
 
+    def coordinates(self, lines: Sequence[int]) -> list[Coordinates]:
+        """Return the coordinates of some lines, numbered from 0."""
+        records, numbers = lines, [0] * len(lines)
+        if self._split is not None:
+            records = [self._split.records[line] for line in lines]
+            numbers = [self._split.numbers[line] for line in lines]
+        return [
+            (r.topic, r.partition, r.offset, number)
+            for r, number in zip(map(self.records.__getitem__, records), numbers, strict=True)
+        ]
+
     def position(self, n_done: int) -> Position:
         """Return the position after the first `n_done` lines."""
         n_records, number = len(self.records), 0
@@ -282,6 +297,12 @@ class KafkaBlock(Block):
     def place(self, row: int) -> str:
         """Return the coordinates of an example as text."""
         return self.origin(row).place
+
+    def coordinates(self, lo: int, hi: int) -> list[Coordinates]:
+        """Return the coordinates of consecutive examples, which cost less than their origins."""
+        assert self.source is not None
+        lines = self.line_indices[lo:hi]
+        return self.source.coordinates(lines.tolist() if isinstance(lines, np.ndarray) else lines)
 
     def origin(self, row: int) -> Origin:
         """Return coordinates and bytes of an example."""
