@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.cli import cli
+from streaml1.distributed.mixing import messages
 from streaml1.distributed.mixing.guard import ModelJoin, ModelLearner, Rows, updated_scores
 from streaml1.distributed.mixing.merger import Joined, Merger
 from streaml1.distributed.mixing.messages import Assembler, Base, Part, Record, encode, tombstones
@@ -25,6 +26,7 @@ from streaml1.distributed.mixing.state import MixState
 from streaml1.models import decode
 from streaml1.models.merging import merge_candidates
 from streaml1.models.pipelines import snapshot
+from streaml1.models.serialization import ModelFileError
 
 PARTITIONS, RECORDS, EVERY, WAIT = 3, 40, 4, 5.0
 
@@ -483,6 +485,25 @@ def test_models_that_cannot_be_merged_are_rejected() -> None:
     X, y = stream(40)
     with pytest.raises(ValueError, match="model 1 cannot be merged: PegasosClassifier does not"):
         simulate(streaml1.PegasosClassifier(), X, y, members=2, every=5)
+
+
+@pytest.mark.parametrize("other", [streaml1.FTRLClassifier(l1=2.0), streaml1.PegasosClassifier()])
+def test_a_member_with_another_model_is_rejected(other: Any) -> None:
+    learner = ModelLearner(streaml1.FTRLClassifier(l1=1.0), "kafka://h/mix")
+    with pytest.raises(ModelFileError, match="start all members with the same model"):
+        learner.restore(snapshot(other, packed=False)())
+    learner.restore(snapshot(streaml1.FTRLClassifier(l1=1.0), packed=False)())
+
+
+def test_a_model_beyond_the_limit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = base(data=bytes(5_000))
+    records = [*encode(large)]
+    monkeypatch.setattr(messages, "MAX_BYTES", 5_000)
+    with pytest.raises(ModelFileError, match="the model has 5,000 bytes"):
+        [*encode(large)]
+    monkeypatch.setattr(messages, "MAX_BYTES", 4_000)  # a reader does not unpack it, either
+    assembler = Assembler()
+    assert [assembler.feed(record) for record in records] == [None]
 
 
 # The command line

@@ -22,7 +22,8 @@ from streaml1.core.rows import BadExample
 from streaml1.distributed.mixing.merger import Joined
 from streaml1.distributed.mixing.messages import Base, Part, Scores
 from streaml1.models.merging import merge_candidates
-from streaml1.models.pipelines import adopt_state, snapshot
+from streaml1.models.pipelines import adopt_state, have_same_parameters, snapshot
+from streaml1.models.serialization import ModelFileError
 from streaml1.optim.update_rule import publish
 from streaml1.training.model_adapter import batch_learner, batch_predictor, loss_of
 from streaml1.training.report import Report
@@ -61,8 +62,20 @@ class ModelLearner:
         self.model, self._url = model, url
 
     def restore(self, data: bytes) -> None:
-        """Replace the state of the model."""
-        adopt_state(self.model, models.decode(data, self._url))
+        """Replace the state of the model.
+
+        Raises
+        ------
+        ModelFileError
+            If the topic holds another model, or one with other parameters.
+        """
+        saved = models.decode(data, self._url)
+        if not have_same_parameters(self.model, saved):
+            raise ModelFileError(
+                f"{self._url} holds {saved!r}, but this process was started with {self.model!r}: "
+                "start all members with the same model, or use another topic"
+            )
+        adopt_state(self.model, saved)
 
     def learn(self, rows: Sequence[Rows]) -> None:
         """Learn some rows once more; they are not reported again."""

@@ -20,6 +20,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from streaml1.models.serialization import ModelFileError
+
 __all__ = ["Assembler", "Base", "Message", "Part", "Record", "encode", "tombstones"]
 
 CHUNK_BYTES = 900_000
@@ -28,12 +30,12 @@ CHUNK_BYTES = 900_000
 COMPRESSION = 1
 """Level of zlib: members wait for messages."""
 
-MAX_BYTES = 2**34
-"""Bytes of a message before compression."""
+MAX_BYTES = 2**30
+"""Bytes of a message before compression: what a reader unpacks at most."""
 
 FORMAT = 1
 HEADER, CHUNK = "mixed", "chunk"
-MAX_CHUNKS = 100_000
+MAX_CHUNKS = MAX_BYTES // CHUNK_BYTES + 2
 MAX_INT = 2**63
 _WRITER = re.compile(r"[0-9a-f]{1,64}")
 
@@ -122,7 +124,18 @@ class Record(NamedTuple):
 
 
 def encode(message: Message) -> Iterator[Record]:
-    """Yield the records of a message, at least one."""
+    """Yield the records of a message, at least one.
+
+    Raises
+    ------
+    ModelFileError
+        If the model is too large for a message.
+    """
+    if len(message.data) >= MAX_BYTES:
+        raise ModelFileError(
+            f"the model has {len(message.data):,} bytes, and a message of a mixed model holds at "
+            f"most {MAX_BYTES:,}; use --l1, --max-features or --hash-bits"
+        )
     data = zlib.compress(message.data, COMPRESSION)
     fields = {name: value for name, value in message._asdict().items() if name != "data"}
     digest = hashlib.sha256(data).hexdigest()
@@ -197,7 +210,10 @@ def _message(fields: dict[str, Any], chunks: dict[int, bytes]) -> Message | None
     if hashlib.sha256(data).hexdigest() != fields.get("sha256"):
         return None
     try:
-        data = zlib.decompressobj().decompress(data, MAX_BYTES)
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(data, MAX_BYTES)
+        if not unpacker.eof:
+            return None
         if fields["kind"] == "part":
             part = Part(**{name: fields[name] for name in Part._fields[:-1]}, data=data)
             return part if _is_valid_part(part) else None
