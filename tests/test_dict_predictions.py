@@ -17,7 +17,7 @@ import streaml1
 from streaml1 import BadExample
 from streaml1.features import dict_reader
 from streaml1.models.registry import modules_of_classes
-from streaml1.models.state.dict_rows import dict_margins
+from streaml1.models.state.dict_predictions import dict_margins
 
 NAMES = [f"f{k}" for k in range(40)]
 

@@ -43,7 +43,7 @@ from streaml1.models.schedules import rate as rate_of_step
 from streaml1.models.schedules import rates as rates_of_steps
 from streaml1.models.state import ModelState
 from streaml1.models.state.change_tracking import ChangeTracker
-from streaml1.models.state.dict_rows import margins_of
+from streaml1.models.state.dict_predictions import margins_of
 from streaml1.models.targets import LabelledRows, ReadLabel, TargetOptions, labelled_rows
 from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import REGRESSION, loss_parameter

@@ -19,7 +19,7 @@ from streaml1.models.explain import (
 )
 from streaml1.models.explanation import Explanation
 from streaml1.models.output_buffer import predict_outputs, predict_outputs_of
-from streaml1.models.state.dict_rows import margins_of
+from streaml1.models.state.dict_predictions import margins_of
 from streaml1.models.state.predictor import Predictor
 from streaml1.optim.losses import POISSON
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streaml1.models.state.dict_rows import dict_margins
+from streaml1.models.state.dict_predictions import dict_margins
 from streaml1.models.state.locking import LockedState
 
 if TYPE_CHECKING:

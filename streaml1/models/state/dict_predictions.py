@@ -68,7 +68,7 @@ def _private_context(predictor: Predictor, length: int) -> dict_reader.KernelCon
     """Return a context of this call alone: the shared one is closed while others are kept out."""
     return dict_reader.make_context(
         predictor.vocabulary, predictor.rule, predictor.online, length, False,
-        predictor.interactions, predictor.ngrams,
+        predictor.interactions,
     )  # fmt: skip
 
 
