@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1 import ElasticNetClassifier
 from streaml1.cli import cli
-from streaml1.sources import open_source
+from streaml1.sources import SourceOptions, open_source
 from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.record_formats import RecordParser
 from streaml1.sources.kafka.records import RecordReader
 from streaml1.sources.readers.csv import CsvParser
+from streaml1.training.group_source import GroupTopic
 from tests.topics import records_of
 
 COLUMNS = ["y", "site", "n", "id"]
@@ -91,6 +92,23 @@ def test_standard_input_without_header() -> None:
     text = "1,news,2\n0,mail,1\n" * 20
     result = CliRunner().invoke(cli, ["learn", "-", *options.split()], input=text)
     assert result.exit_code == 0 and "40" in result.output
+
+
+def test_consumer_groups_read_them() -> None:
+    options = SourceOptions(
+        format="csv", group="g", column_names=COLUMNS, target="y", categorical=["site"], id="id"
+    )
+    source = GroupTopic("kafka://127.0.0.1:1/t", options, (), "Group", "--per-partition")
+    rejected: list[str] = []
+    records = [Record(0, b"1,news,2.5,a"), Record(1, b'1,"open,1,e'), Record(2, b"0,mail,1,b")]
+    blocks = source.reader().blocks(records, 10, lambda place, *_: rejected.append(place))
+    found = [
+        example
+        for block in blocks
+        for example in zip(block.x, block.y, block.ids or (), strict=True)
+    ]
+    assert found == [({"site": "news", "n": 2.5}, "1", "a"), ({"site": "mail", "n": 1.0}, "0", "b")]
+    assert len(rejected) == 1
 
 
 @pytest.mark.kafka

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from streaml1.cli.messages import logged, report_problem
-from streaml1.cli.model_factory import new_learner
-from streaml1.cli.option_checks import require_prefixes
-from streaml1.cli.options import Finite, is_topic, positive, reading_options, together
-from streaml1.cli.partitions import SINGLE_MODEL_DEFAULTS, GroupLines, group_sinks, summed_up
+from streaml1.cli.messages import report_problem
+from streaml1.cli.options import Finite, positive, together
+from streaml1.cli.partitions import (
+    SINGLE_MODEL_DEFAULTS,
+    group_setup,
+    require_topic,
+    show_reports,
+)
 from streaml1.cli.program import CommandError
-from streaml1.cli.run_options import signal_before_broker, watching
-from streaml1.cli.signals import Signals
-from streaml1.cli.termination import watchdog
 
 if TYPE_CHECKING:
     from streaml1.distributed.mixing.messages import Base
@@ -66,46 +64,28 @@ def learn_mixed(
     """Learn as a member of a group that mixes until a signal, then print a summary and exit."""
     from streaml1.distributed.mixing.group import MixedGroup
     from streaml1.models.merging import require_mergeable
-    from streaml1.sources.kafka.topic import Topic
-    from streaml1.training import RunConfig, prepare
 
     _require_consistent(source, checkpoint, alone, options)
-    require_prefixes(source, options["format"], options["cross"])
-    assert isinstance(source, str)
-    signals, lines = Signals(), GroupLines()
-    with (
-        logged(),
-        signals.handled(),
-        watching(metrics, stalled) as (_, watchers, _),
-        signal_before_broker(signals),
-    ):
-        learner = new_learner(source, model, task, given)
+    with group_setup(
+        source, model, task, given, every=every, bad=bad, metrics=metrics, stalled=stalled,
+        options=options,
+    ) as setup:  # fmt: skip
         try:
-            require_mergeable([learner])
+            require_mergeable([setup.learner])
         except ValueError as error:
             raise CommandError(f"--mixed: {error}") from None
-        with signals.compiling():
-            prepare(learner)
-        watchdog.stand_down()
-        place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))
+        setup.compile()
         group = MixedGroup(
-            learner, source,
-            RunConfig(
-                every=every, bad="skip" if bad == "dead-letter" else bad,
-                on_drift=options["on_drift"], source_options=reading_options(options),
-            ),
-            mixed=options["mixed"], mix_every=options["mix_every"] or 100,
+            setup.learner, setup.source, setup.config, mixed=options["mixed"],
+            mix_every=options["mix_every"] or 100,
             wait=1.0 if options["mix_wait"] is None else options["mix_wait"],
-            session=options["session_timeout"], on_line=lines.show,
-            observers=partial(group_sinks, watchers, place, bad, options),
+            session=options["session_timeout"], on_line=setup.show, observers=setup.observers,
         )  # fmt: skip
-        reports = group.run(lambda: signals.number != 0)
-    for partition, report in sorted(reports.items()):
-        click.echo(f"{group.topic.name}/{partition}: {report.summary()}")
-    click.echo(f"{len(reports)} partitions: {summed_up(list(reports.values()), weights=False)}")
+        reports = group.run(setup.is_stopped)
+    show_reports(group.topic.name, reports, weights=False)
     click.echo(_of_base(group.base, group.mix_topic.url))
     report_problem("interrupted; examples that are not merged yet are learnt again")
-    raise click.exceptions.Exit(128 + signals.number)
+    raise click.exceptions.Exit(128 + setup.signals.number)
 
 
 def _require_consistent(
@@ -124,9 +104,7 @@ def _require_consistent(
             raise CommandError(f"{option} cannot be combined with --mixed")
     if options["group"] is None:
         raise CommandError("--mixed requires --group")
-    if not isinstance(source, str) or not is_topic(source):
-        shown = source if isinstance(source, str) else " ".join(source)
-        raise CommandError(f"--mixed requires a Kafka source, got {shown}")
+    require_topic("--mixed", source)
 
 
 def _of_base(base: Base | None, url: str) -> str:

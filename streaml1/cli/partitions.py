@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -23,18 +23,19 @@ from streaml1.cli.sink_options import require_decaying_rates, sink_observers
 from streaml1.cli.termination import watchdog
 
 if TYPE_CHECKING:
+    from streaml1.training import RunConfig
     from streaml1.training.report import Line, Report
 
 __all__ = [
     "GROUP_OPTION_NAMES",
     "SINGLE_MODEL_DEFAULTS",
-    "GroupLines",
     "group_options",
-    "group_sinks",
+    "group_setup",
     "learn_group",
     "partitions",
     "require_one_model",
-    "summed_up",
+    "require_topic",
+    "show_reports",
 ]
 
 GROUP_OPTION_NAMES = ("per_partition", "session_timeout")
@@ -67,9 +68,7 @@ def learn_group(
     alone: dict[str, Any], metrics: str | None, stalled: float, options: dict[str, Any],
 ) -> NoReturn:  # fmt: skip
     """Learn as a member of a consumer group until a signal, then print a summary and exit."""
-    from streaml1.sources.kafka.topic import Topic
     from streaml1.sources.source import Unavailable
-    from streaml1.training import RunConfig, prepare
     from streaml1.training.checkpoint.ownership import list_files
     from streaml1.training.consumer_group import Group
     from streaml1.training.run import Unfinished
@@ -80,41 +79,26 @@ def learn_group(
             raise CommandError(f"{option} cannot be combined with --per-partition")
     if options["group"] is None or checkpoint is None:
         raise CommandError("--per-partition requires --group and --checkpoint")
-    if not isinstance(source, str) or not is_topic(source):
-        shown = source if isinstance(source, str) else " ".join(source)
-        raise CommandError(f"--per-partition requires a Kafka source, got {shown}")
+    require_topic("--per-partition", source)
     if checkpoint.is_dir() and list_files(checkpoint):
         raise CommandError(
             f"{checkpoint} holds the checkpoints of a single model: omit --per-partition or use "
             "another directory"
         )
-    require_prefixes(source, options["format"], options["cross"])
-    signals, lines = Signals(), GroupLines()
-    with (
-        logged(),
-        signals.handled(),
-        watching(metrics, stalled) as (_, watchers, _),
-        signal_before_broker(signals),
-    ):
-        learner = new_learner(source, model, task, given)
-        require_decaying_rates(options["on_drift"], learner)
-        with signals.compiling():
-            prepare(learner)
-        watchdog.stand_down()
-        place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))
+    with group_setup(
+        source, model, task, given, every=every, bad=bad, metrics=metrics, stalled=stalled,
+        options=options,
+    ) as setup:  # fmt: skip
+        require_decaying_rates(options["on_drift"], setup.learner)
+        setup.compile()
         group = Group(
-            learner, source,
-            RunConfig(
-                every=every, bad="skip" if bad == "dead-letter" else bad,
-                on_drift=options["on_drift"],
-                source_options=reading_options(options),
-            ),
-            directory=checkpoint, seconds=checkpoint_every, session=options["session_timeout"],
-            on_line=lines.show, observers=partial(group_sinks, watchers, place, bad, options),
+            setup.learner, setup.source, setup.config, directory=checkpoint,
+            seconds=checkpoint_every, session=options["session_timeout"], on_line=setup.show,
+            observers=setup.observers,
         )  # fmt: skip
         missed: Unfinished | None = None
         try:
-            group.run(lambda: signals.number != 0)
+            group.run(setup.is_stopped)
         except Unfinished as error:
             missed = error
         except Unavailable as error:
@@ -122,14 +106,79 @@ def learn_group(
                 raise CommandError(str(error), error.exit_code) from None
             raise
         reports = group.reports
-    for partition, report in sorted(reports.items()):
-        click.echo(f"{group.topic.name}/{partition}: {report.summary()}")
-    click.echo(f"{len(reports)} partitions: {summed_up(list(reports.values()))}")
+    show_reports(group.topic.name, reports)
     if missed is not None:
-        report_problem(f"interrupted; {missed}", "interrupted", signal=signals.number)
+        report_problem(f"interrupted; {missed}", "interrupted", signal=setup.signals.number)
         raise click.exceptions.Exit(missed.exit_code)
     report_problem(f"interrupted; {checkpoint} was written")
-    raise click.exceptions.Exit(128 + signals.number)
+    raise click.exceptions.Exit(128 + setup.signals.number)
+
+
+def require_topic(option: str, source: str | list[str]) -> None:
+    """Raise CommandError unless the source is one Kafka topic, which an option requires."""
+    if not isinstance(source, str) or not is_topic(source):
+        shown = source if isinstance(source, str) else " ".join(source)
+        raise CommandError(f"{option} requires a Kafka source, got {shown}")
+
+
+class GroupSetup(NamedTuple):
+    """What `learn` prepares for a process of a consumer group."""
+
+    source: str
+    learner: Any
+    config: RunConfig
+    signals: Signals
+    show: Callable[[int, Report, Line], None]
+    """Prints a line of the report of a partition."""
+    observers: Callable[[int], Any]
+    """Makes the observers of the run over a partition."""
+
+    def compile(self) -> None:
+        """Compile before the group waits for this process."""
+        from streaml1.training import prepare
+
+        with self.signals.compiling():
+            prepare(self.learner)
+        watchdog.stand_down()
+
+    def is_stopped(self) -> bool:
+        """Return whether a signal has arrived."""
+        return self.signals.number != 0
+
+
+@contextmanager
+def group_setup(
+    source: str | list[str], model: str | None, task: str | None, given: dict[str, Any], *,
+    every: int | None, bad: str, metrics: str | None, stalled: float, options: dict[str, Any],
+) -> Iterator[GroupSetup]:  # fmt: skip
+    """Handle signals, serve metrics, and yield what a group needs."""
+    from streaml1.sources.kafka.topic import Topic
+    from streaml1.training import RunConfig
+
+    require_prefixes(source, options["format"], options["cross"])
+    assert isinstance(source, str)
+    signals = Signals()
+    with (
+        logged(),
+        signals.handled(),
+        watching(metrics, stalled) as (_, watchers, _),
+        signal_before_broker(signals),
+    ):
+        learner = new_learner(source, model, task, given)
+        config = RunConfig(
+            every=every, bad="skip" if bad == "dead-letter" else bad, on_drift=options["on_drift"],
+            source_options=reading_options(options),
+        )  # fmt: skip
+        place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))
+        observers = partial(group_sinks, watchers, place, bad, options)
+        yield GroupSetup(source, learner, config, signals, GroupLines().show, observers)
+
+
+def show_reports(topic: str, reports: dict[int, Report], weights: bool = True) -> None:
+    """Print the summary of each partition and of all; with `weights`, of those of all models."""
+    for partition, report in sorted(reports.items()):
+        click.echo(f"{topic}/{partition}: {report.summary()}")
+    click.echo(f"{len(reports)} partitions: {summed_up(list(reports.values()), weights)}")
 
 
 def require_one_model(directory: Path) -> None:

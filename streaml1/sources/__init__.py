@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1.core.option_fields import document_options, option_names, parameter_entries
 from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, arrow_format
 from streaml1.sources.kafka.csv_records import CsvRecords
+from streaml1.sources.kafka.record_formats import RecordParser, record_parser
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.readers.avro import AVRO, is_avro
@@ -55,6 +56,7 @@ __all__ = [
     "number_label",
     "open_source",
     "source_options",
+    "topic_records",
 ]
 
 SOURCES["river"] = lambda spec, seed: RiverSet(spec)
@@ -197,6 +199,33 @@ def _open_topic(name: str, options: SourceOptions) -> Source:
         text=tuple(options.text or ()), roles=NO_ROLES if csv else json_roles(options),
         schema=options.schema, registry=options.schema_registry, csv=csv,
     )  # fmt: skip
+
+
+class TopicRecords(NamedTuple):
+    """How the values of a topic are read."""
+
+    parser: RecordParser
+    identity: Mapping[str, Any]
+    """What identifies the reading: positions are valid only if it is unchanged."""
+
+
+def topic_records(name: str, options: SourceOptions) -> TopicRecords:
+    """Return how the members of a consumer group read a topic.
+
+    Raises
+    ------
+    SourceError
+        If an option does not apply to records of the format.
+    """
+    csv = _csv_records(name, options)
+    if csv is not None:
+        return TopicRecords(csv.parser, csv.identity)
+    roles = json_roles(options)
+    parser = record_parser(
+        options.format, options.require_label, tuple(options.text or ()), roles, options.schema,
+        options.schema_registry,
+    )  # fmt: skip
+    return TopicRecords(parser, roles.identity)
 
 
 def _csv_records(name: str, options: SourceOptions) -> CsvRecords | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -19,18 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from streaml1.core.atomic_write import write_if_absent
 from streaml1.core.option_fields import document_options, parameter_entries
-from streaml1.sources import Reject, SourceError, SourceOptions, class_label, json_roles
+from streaml1.sources import SourceOptions
 from streaml1.sources.kafka.group_member import GroupMember
-from streaml1.sources.kafka.record_formats import record_parser
-from streaml1.sources.kafka.records import KafkaBlock, Position, RecordReader
-from streaml1.sources.kafka.security import CONFLUENT
-from streaml1.sources.kafka.topic import StopCheck, Topic
-from streaml1.sources.kafka.topic_source import parse_start
+from streaml1.sources.kafka.topic import StopCheck
 from streaml1.training.checkpoint import Checkpoints, require_seconds
 from streaml1.training.checkpoint.ownership import unwritable
 from streaml1.training.config import RunConfig, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import BLOCK_ROWS
+from streaml1.training.group_source import (
+    ACCEPTS,
+    SOURCE_ACCEPTS,
+    GroupTopic,
+    PartitionSource,
+)
 from streaml1.training.model_adapter import prepare
 from streaml1.training.observers import Observer
 from streaml1.training.report import Line, Report
@@ -47,13 +49,6 @@ logger = logging.getLogger("streaml1")
 def partition_directory(directory: str | Path, topic: str, partition: int) -> Path:
     """Return the directory of the checkpoints of a partition."""
     return Path(directory) / f"{topic}-{partition}"
-
-
-ACCEPTS = ("every", "bad", "on_drift")
-SOURCE_ACCEPTS = (
-    *("format", "target", "weight", "ignore", "categorical", "id", "at"),
-    *("start", "group", "kafka", "schema", "schema_registry"),
-)
 
 
 @document_options(
@@ -109,25 +104,13 @@ class Group:
     ) -> None:
         self.config = run_config("Group", config, options, ACCEPTS)
         require_seconds(seconds)
-        source = self.config.source_options
-        if source.group is None:
-            raise TypeError("Group() needs the name of a consumer group; give group=")
-        self.topic = Topic(url, source.kafka)
-        if self.topic.security.client == CONFLUENT:
-            raise SourceError(
-                "--kafka-client confluent reads no consumer groups; use kafka-python with "
-                "--per-partition"
-            )
+        self._source = GroupTopic(
+            url, self.config.source_options, model.text or (), "Group", "--per-partition"
+        )
+        self.topic = self._source.topic
         self.directory = Path(directory)
         self.reports: dict[int, Report] = {}
-        self._model, self._group, self._session = model, source.group, session
-        self._seconds = seconds
-        self._roles = json_roles(source)
-        self._parser = record_parser(
-            source.format, True, model.text or (), self._roles, source.schema,
-            source.schema_registry,
-        )  # fmt: skip
-        self._start = parse_start(source.start)
+        self._model, self._session, self._seconds = model, session, seconds
         self._on_line, self._observers = on_line, observers
         self._runs: dict[int, _PartitionRun] = {}
         self._stopped: StopCheck = lambda: False
@@ -154,10 +137,8 @@ class Group:
         """
         self._stopped = stopped
         prepare(self._model)  # compile before the other members wait for this one
-        self._identity = {
-            "source": "kafka", **self.topic.identity(stopped), **self._roles.identity
-        }  # fmt: skip
-        self._member = GroupMember(self.topic, self._group, self, self._session, stopped)
+        self._identity = self._source.identity(stopped)
+        self._member = GroupMember(self.topic, self._source.group, self, self._session, stopped)
         try:
             if self._member.consumer is None:
                 return {}
@@ -182,10 +163,10 @@ class Group:
         store = Checkpoints(directory, seconds=self._seconds, alone=False)
         with contextlib.ExitStack() as stack:
             stack.callback(store.close)
-            reader = RecordReader(self.topic.name, self._parser)
             source = PartitionSource(
-                self._member, self._identity, partition, reader, self._start_of(partition)
-            )
+                self._member, self._identity, partition, self._source.reader(),
+                self._start_of(partition),
+            )  # fmt: skip
             observers: Sequence[Observer] = ()
             if self._observers is not None:
                 observers = stack.enter_context(self._observers(partition))
@@ -199,8 +180,9 @@ class Group:
 
         The number of partitions at the first start of the group is in a file.
         """
-        if self._start == "earliest":
-            return self._start
+        start = self._source.start
+        if start == "earliest":
+            return start
         note = self.directory / f"{self.topic.name}.partitions"
         if not note.exists():
             n_partitions = len(self._member.consumer.partitions_for_topic(self.topic.name))
@@ -208,7 +190,7 @@ class Group:
                 write_if_absent(note, str(n_partitions).encode())
             except OSError as error:
                 raise unwritable(self.directory, error) from None
-        return self._start if partition < int(note.read_text()) else "earliest"
+        return start if partition < int(note.read_text()) else "earliest"
 
     # Rebalances; the group member calls these
 
@@ -288,89 +270,3 @@ class _PartitionRun:
     def finish(self) -> None:
         """Save."""
         self._run.finish()
-
-
-class PartitionSource:
-    """One partition as a resumable source; its run is fed with blocks of polled records.
-
-    Parameters
-    ----------
-    member
-        Member of the group that polls the records.
-    identity
-        Identity of the topic.
-    partition
-        The partition.
-    reader
-        Converts records to blocks.
-    start
-        Where to start without a checkpoint, see `parse_start`.
-    """
-
-    block = BLOCK_ROWS
-
-    label: Callable[[Any], Hashable] = staticmethod(class_label)
-
-    def __init__(
-        self,
-        member: GroupMember,
-        identity: dict[str, Any],
-        partition: int,
-        reader: RecordReader,
-        start: str | int,
-    ) -> None:
-        self.name = f"{member.topic.url}, partition {partition}"
-        self.partition = partition
-        self._member, self._identity, self._reader = member, identity, reader
-        self._start = start
-
-    def blocks(self, size: int, reject: Reject) -> Any:
-        """Raise NotImplementedError: the group polls all its partitions together."""
-        raise NotImplementedError
-
-    def blocks_of(
-        self, records: Sequence[ConsumerRecord], size: int, reject: Reject
-    ) -> Iterator[KafkaBlock]:
-        """Convert records to blocks, without those before the position."""
-        next_offset, _ = self._reader.position[self.partition]
-        if records and records[0].offset < next_offset:
-            records = [record for record in records if record.offset >= next_offset]
-        return self._reader.blocks(records, size, reject)
-
-    def identity(self) -> dict[str, Any]:
-        """Return what identifies the source: positions are valid only if it is unchanged."""
-        return {**self._identity, "partition": self.partition}
-
-    def begin(self, at: Any) -> Any:
-        """Set where reading starts, and return it; None is the start of the source."""
-        done: Position = {int(key): tuple(place) for key, place in (at or {}).items()}
-        if not done and self._start == "checkpoint":
-            raise SourceError(f"{self.name}: there is no checkpoint to start from")
-        offsets = {int(key): offset for key, (offset, _) in done.items()}
-        starts, _ = self._member.topic.bounds(
-            self._member.consumer, self._start, [self.partition], offsets
-        )
-        self._reader.position = done or {key: (offset, 0) for key, offset in starts.items()}
-        return self.position()
-
-    def start(self) -> None:
-        """Start fetching records at the position."""
-        self._member.start_partition(self.partition, self._reader.position[self.partition][0])
-
-    def require_same(self) -> None:
-        """Raise `Lost` if what was read may be of a recreated topic of the same name."""
-        self._member.require_same()
-
-    def position(self) -> Any:
-        """Return the next offset of the partition, and the number of its lines that are done."""
-        return dict(self._reader.position)
-
-    def lag(self) -> dict[int, int]:
-        """Return the number of unread offsets, as of the last fetch."""
-        return {self.partition: self._member.lag(self.partition, self._reader.position)}
-
-    def kept(self, at: Any, last: bool) -> None:
-        """Handle that a checkpoint holds position `at`; `last` if it is the last of the run."""
-        if at:
-            ((offset, _),) = at.values()
-            self._member.commit_sometimes(self.partition, offset, last)

@@ -25,18 +25,19 @@ from streaml1.distributed.mixing.partition import OpenPartition, Piece
 from streaml1.distributed.mixing.topic import MixTopic
 from streaml1.models.merging import require_mergeable
 from streaml1.models.pipelines import snapshot
-from streaml1.sources import SourceError, SourceOptions, json_roles
+from streaml1.sources import SourceOptions
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.producer import output_topic
-from streaml1.sources.kafka.record_formats import record_parser
-from streaml1.sources.kafka.records import RecordReader
-from streaml1.sources.kafka.security import CONFLUENT
-from streaml1.sources.kafka.topic import StopCheck, Topic
-from streaml1.sources.kafka.topic_source import parse_start
+from streaml1.sources.kafka.topic import StopCheck
 from streaml1.training.config import RunConfig, require_positive, run_config, run_parameters
-from streaml1.training.consumer_group import ACCEPTS, SOURCE_ACCEPTS, PartitionSource
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import slice_rows
+from streaml1.training.group_source import (
+    ACCEPTS,
+    SOURCE_ACCEPTS,
+    GroupTopic,
+    PartitionSource,
+)
 from streaml1.training.model_adapter import prepare
 from streaml1.training.observers import Batch, Observer
 from streaml1.training.report import Line, Report
@@ -123,25 +124,14 @@ class MixedGroup:
         if not 0.0 <= wait < 3600.0:
             raise ValueError(f"wait must be in [0, 3600) seconds, got {wait}")
         self.config = run_config("MixedGroup", config, options, ACCEPTS)
-        source = self.config.source_options
-        if source.group is None:
-            raise TypeError("MixedGroup() needs the name of a consumer group; give group=")
-        self.topic = Topic(url, source.kafka)
-        if self.topic.security.client == CONFLUENT:
-            raise SourceError(
-                "--kafka-client confluent reads no consumer groups; use kafka-python with --mixed"
-            )
+        self._source = GroupTopic(
+            url, self.config.source_options, model.text or (), "MixedGroup", "--mixed"
+        )
+        self.topic = self._source.topic
         self.mix_topic = output_topic(self.topic, mixed)
         self.reports: dict[int, Report] = {}
         self.model: Any = model
-        self._every, self._wait = mix_every, wait
-        self._group, self._session = source.group, session
-        self._roles = json_roles(source)
-        self._parser = record_parser(
-            source.format, True, model.text or (), self._roles, source.schema,
-            source.schema_registry,
-        )  # fmt: skip
-        self._start = parse_start(source.start)
+        self._every, self._wait, self._session = mix_every, wait, session
         self._on_line, self._observers = on_line, observers
         self._runs: dict[int, _MixedRun] = {}
         self._new: list[int] = []
@@ -168,13 +158,11 @@ class MixedGroup:
         """
         self._stopped = stopped
         prepare(self.model)  # compile before the other members wait for this one
-        self._identity = {
-            "source": "kafka", **self.topic.identity(stopped), **self._roles.identity
-        }  # fmt: skip
+        self._identity = self._source.identity(stopped)
         with contextlib.ExitStack() as stack:
             self._mix = MixTopic(self.mix_topic, stopped)
             stack.callback(self._mix.close)
-            self._member = GroupMember(self.topic, self._group, self, self._session, stopped)
+            self._member = GroupMember(self.topic, self._source.group, self, self._session, stopped)
             stack.callback(self._member.close)
             if self._member.consumer is None:
                 return {}
@@ -232,7 +220,7 @@ class MixedGroup:
         assert self._merger is not None
         initial = None
         if self._mix.state.base is None:
-            starts, _ = self.topic.bounds(self._member.consumer, self._start, None, {})
+            starts, _ = self.topic.bounds(self._member.consumer, self._source.start, None, {})
             data = snapshot(self.model.clone(), packed=False)()
             initial = Base(0, "0", 0, dict(starts), {}, 0, data)
         self._mix.send(self._merger.claim(self._mix.state, initial, time.monotonic()))
@@ -317,7 +305,7 @@ class _MixedRun:
         self._mix, self._wait, self._member = group._mix, group._wait, group._member
         self._recorder = _Recorder()
         self._policy = ErrorPolicy(group.config.bad, [self._recorder, *observers])
-        self._reader = RecordReader(group.topic.name, group._parser)
+        self._reader = group._source.reader()
         self._source = PartitionSource(
             self._member, group._identity, partition, self._reader, "earliest"
         )

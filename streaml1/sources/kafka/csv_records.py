@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streaml1.sources.kafka.record_formats import RecordParser
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_schema import RepeatedHeader, TextLines
 from streaml1.sources.readers.parsed_lines import BytesLineParser, ParsedChunk
@@ -25,10 +26,20 @@ class CsvRecords:
     parser
         The parser, with the names of all columns.
 
+    Attributes
+    ----------
+    parser : RecordParser
+        The parser of the values of records.
+    identity : dict
+        What identifies the reading: positions are valid only if it is unchanged.
+    texts : tuple of str
+        The columns of raw text.
+
     Examples
     --------
     >>> from streaml1.sources.kafka.csv_records import CsvRecords
-    >>> from streaml1.sources.readers.csv import CsvParser
+    >>> from streaml1.sources.kafka.record_formats import RecordParser
+    from streaml1.sources.readers.csv import CsvParser
     >>> parser = CsvParser("clicks", "y", ["site"], column_names=["y", "site"])
     >>> parsed = CsvRecords(parser).read(b'1,"news\n0,mail\n')
     >>> list(parsed.x), parsed.faults
@@ -40,7 +51,8 @@ class CsvRecords:
         self._columns = parser.require_columns()
         self._each = BytesLineParser(self._parse_line)
         self.texts = parser.texts
-        self.roles = parser.roles
+        self.identity = {**parser.roles, "format": "csv"}
+        self.parser = RecordParser(self.read, False)
 
     def read(self, text: bytes) -> ParsedChunk:
         """Parse lines separated by newlines."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streaml1.core.logging import event
 from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.partition_merge import merge_partitions
-from streaml1.sources.kafka.record_formats import RecordParser, event_parser, record_parser
+from streaml1.sources.kafka.record_formats import event_parser, record_parser
 from streaml1.sources.kafka.records import PartitionKey, Position, RecordReader
 from streaml1.sources.kafka.security import SecurityOptions
 from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, StopCheck, Topic
@@ -145,8 +145,7 @@ class KafkaSource:
         self._labels = _labels_topic(self._topic, labels)
         self._roles: Mapping[str, Any] = roles.identity
         if csv is not None:
-            self.texts, self._roles = csv.texts, {**csv.roles, "format": "csv"}
-            self._parser = RecordParser(csv.read, False)
+            self.texts, self._roles, self._parser = csv.texts, csv.identity, csv.parser
         elif events:
             self._parser = event_parser(format, roles, schema, registry)
         else:
