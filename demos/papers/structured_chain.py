@@ -118,7 +118,7 @@ def solve(train: Chains, l2: float, max_epochs: int, keep_outputs: bool = True) 
 def bound_of_steps(train: Chains, l2: float, gap: float) -> float:
     """Return n + (R L)^2 / (lambda epsilon), R the largest norm of the features of an output.
 
-    The features of an output are no longer than if all positions had one label.
+    The norm of the features of an output is largest if all positions have one label.
     """
     norms = [math.hypot(np.linalg.norm(x.sum(axis=0)), len(x) - 1.0) for x in train.X]
     return len(train.X) + (max(norms) * LIPSCHITZ) ** 2 / (l2 * gap)
