@@ -7,9 +7,9 @@ and ECAT, non-zero weights as a share of all features and of those seen, and err
 size eta_0 / sqrt(t), as in the paper; EG uses the best of constant steps, 1 / sqrt(t) and 1 / t.
 For each method, a grid search for the least cumulative loss sets the radius and eta_0; a grid whose
 best value is on its edge is extended. The models have no intercept. The demo also measures the time
-of a step with the projection by tree, linear search and sorting. The paper has 804,414 documents of words and word
-pairs (1,946,684 features); the sample here has 27,613 documents of words only (47,236), shuffled.
-Takes a minute. Uses synthetic rows if the data is missing.
+of a step with the projection by tree, linear search and sorting. The paper has 804,414 documents of
+words and word pairs (1,946,684 features); the sample here has 27,613 documents of words only
+(47,236), shuffled. Takes a minute. Uses synthetic rows if the data is missing.
 """
 
 from __future__ import annotations
