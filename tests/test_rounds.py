@@ -25,6 +25,7 @@ from streaml1.distributed import (
     rounds,
     train,
 )
+from streaml1.distributed.rounds import _number_of_shards
 from streaml1.models.merging import set_clock
 from streaml1.sources.row_cache.row_range import RowStream
 from streaml1.training import convert
@@ -256,6 +257,14 @@ def test_rejected_arguments(files: list[str], options: Any, error: Any, message:
 def test_the_default_number_of_shards(files: list[str]) -> None:
     assert train(FTRLClassifier(), files, rounds=1).shards == 2
     assert train(FTRLClassifier(), files[:2], rounds=1).shards == 1
+
+
+def test_the_default_model_is_learnt_in_few_shards(caplog: pytest.LogCaptureFixture) -> None:
+    counted = [_number_of_shards(10**6, shards, True) for shards in (None, 2)]
+    assert counted == [2, 2] and not caplog.text
+    assert _number_of_shards(10**6, None, False) == 4
+    assert _number_of_shards(10**6, 5, True) == 5
+    assert "loses accuracy in more than 2 shards" in caplog.text
 
 
 @pytest.fixture(scope="module")

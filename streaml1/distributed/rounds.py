@@ -31,6 +31,7 @@ from streaml1.distributed.fan_out import Progress
 from streaml1.distributed.round_report import Round, Trained
 from streaml1.distributed.round_store import RoundStore
 from streaml1.models.merging import require_mergeable, set_clock
+from streaml1.models.parameter_checks import AUTO
 from streaml1.sources import SourceOptions, is_many, list_files
 from streaml1.sources.row_cache.row_range import RowRange, RowStream
 from streaml1.training.config import require_positive
@@ -39,7 +40,7 @@ from streaml1.training.merge import compare
 from streaml1.training.model_adapter import loss_of, text_features
 from streaml1.training.report import NAMES
 
-__all__ = ["MAX_SHARDS", "MIN_SHARD_ROWS", "train"]
+__all__ = ["MAX_MIXTURE_SHARDS", "MAX_SHARDS", "MIN_SHARD_ROWS", "train"]
 
 logger = logging.getLogger("streaml1")
 
@@ -48,6 +49,9 @@ MIN_SHARD_ROWS = 10_000
 
 MAX_SHARDS = 4
 """Number of shards by default, if there are enough rows."""
+
+MAX_MIXTURE_SHARDS = 2
+"""The same for ``lr="auto"``, whose parts do not join well in more: `scripts/bench shards`."""
 
 
 class _Stretch(NamedTuple):
@@ -93,8 +97,9 @@ def train(
     executor
         Where shards are learnt; None: in this process, one after the other.
     shards
-        Number of shards: at most one for 10,000 rows of the stream. None: 4, or fewer if there are
-        not enough rows. More shards can use more workers, and cost accuracy.
+        Number of shards: at most one for 10,000 rows of the stream. None: 4, or 2 with
+        ``lr="auto"``, or fewer if there are not enough rows. More shards can use more workers, and
+        cost accuracy.
     rounds
         Number of rounds.
     warm
@@ -140,7 +145,7 @@ def train(
     require_mergeable([model])
     stream = RowStream(_files(sources))
     open_examples(stream.range(0, 0), SourceOptions(text=text_features(model)))  # may reject it
-    shards = _number_of_shards(len(stream), shards)
+    shards = _number_of_shards(len(stream), shards, getattr(model, "lr", None) == AUTO)
     stretches = _stretches(len(stream), shards, rounds, warm, probe)
     run = _Run(_unpickled(_pickled(model)), stream, executor or InlineExecutor(), probe)
     settings = {"shards": shards, "rounds": rounds, "warm": warm, "probe": probe}
@@ -166,16 +171,22 @@ def _files(sources: Any) -> list[str]:
     return [str(sources)]
 
 
-def _number_of_shards(n_rows: int, shards: int | None) -> int:
+def _number_of_shards(n_rows: int, shards: int | None, is_mixture: bool) -> int:
     """Return the number of shards of a stream."""
     limit = max(1, n_rows // MIN_SHARD_ROWS)
+    most = MAX_MIXTURE_SHARDS if is_mixture else MAX_SHARDS
     if shards is None:
-        return min(MAX_SHARDS, limit)
+        return min(most, limit)
     require_positive("shards", shards)
     if shards > limit:
         raise ValueError(
             f"shards must be <= {limit} for {n_rows:,} rows, one for {MIN_SHARD_ROWS:,} rows, got "
             f"{shards}"
+        )
+    if is_mixture and shards > most:
+        logger.warning(
+            'lr="auto" loses accuracy in more than %d shards: use fewer, FTRL, or a number as lr',
+            most,
         )
     return shards
 
