@@ -38,12 +38,11 @@ class CsvRecords:
     Examples
     --------
     >>> from streaml1.sources.kafka.csv_records import CsvRecords
-    >>> from streaml1.sources.kafka.record_formats import RecordParser
-    from streaml1.sources.readers.csv import CsvParser
+    >>> from streaml1.sources.readers.csv import CsvParser
     >>> parser = CsvParser("clicks", "y", ["site"], column_names=["y", "site"])
     >>> parsed = CsvRecords(parser).read(b'1,"news\n0,mail\n')
     >>> list(parsed.x), parsed.faults
-    ([{'site': 'mail'}], [(0, 'a quote is never closed')])
+    ([{'site': 'mail'}], [(0, 'not CSV: unexpected end of data')])
     """
 
     def __init__(self, parser: CsvParser) -> None:
