@@ -579,7 +579,7 @@ def test_group_without_brokers_is_a_temporary_failure(
 
         def run(group: Any, stopped: Any, reports: Any = reports) -> None:
             group.reports = reports
-            stopped.__closure__[0].cell_contents.number = signal_no
+            stopped.__self__.signals.number = signal_no
             raise Unavailable("kafka://b/t: no broker answers")
 
         monkeypatch.setattr("streaml1.training.consumer_group.Group.run", run)

@@ -387,7 +387,8 @@ def test_added_partitions_start_at_the_earliest_offset(
         monkeypatch.setattr("os.link", fail_to_link)
     partitions = {0, 1}
     group: Any = SimpleNamespace(
-        _start="latest", directory=tmp_path, topic=SimpleNamespace(name="clicks"),
+        _source=SimpleNamespace(start="latest"), directory=tmp_path,
+        topic=SimpleNamespace(name="clicks"),
         _member=SimpleNamespace(
             consumer=SimpleNamespace(partitions_for_topic=lambda name: partitions)
         ),

@@ -83,20 +83,21 @@ def merged(member: Member) -> int:
     return 0 if member.group.base is None else member.group.base.examples
 
 
-def test_one_model_of_two_members_of_which_one_is_killed(broker: Broker) -> None:
+def test_one_model_of_two_members_of_which_one_is_killed(broker: Broker, tmp_path: Path) -> None:
     prepare(model())
     topic = broker.topic(3)
     mixed = topic + "-mixed"
     broker.send(topic, rows(150, 1), [0, 1, 2])
     # The first one owns partition 0 and merges: the other takes this over.
-    killed = subprocess.Popen(
-        [
-            sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--group", "g" + mixed,
-            "--mixed", mixed, "--mix-every", str(EVERY), "--mix-wait", "0.3",
-            "--session-timeout", "6", "--model", "ftrl", "--alpha", "0.5", "--l1", "0.1",
-        ],
-        cwd=ROOT, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    with (tmp_path / "errors").open("w") as errors:
+        killed = subprocess.Popen(
+            [
+                sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--group",
+                "g" + mixed, "--mixed", mixed, "--mix-every", str(EVERY), "--mix-wait", "0.3",
+                "--session-timeout", "6", "--model", "ftrl", "--alpha", "0.5", "--l1", "0.1",
+            ],
+            cwd=ROOT, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=errors,
+        )  # fmt: skip
     survivor = Member(broker.url(topic), mixed)
     try:
         # A new process may have kernels to compile before it joins.
@@ -110,7 +111,9 @@ def test_one_model_of_two_members_of_which_one_is_killed(broker: Broker) -> None
     finally:
         killed.kill()
         killed.wait()
-        survivor.end()
+        print((tmp_path / "errors").read_text())
+        if survivor.ident is not None:
+            survivor.end()
     base = survivor.group.base
     assert base is not None
     assert_learnt_once(base, broker.url(mixed))

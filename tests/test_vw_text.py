@@ -192,7 +192,7 @@ def test_consumer_group_reads_text() -> None:
         directory="kept",
         format="vw",
     )
-    assert list(group._parser(b"1 |mail Buy now |site a\n").x) == [
+    assert list(group._source.reader()._parser(b"1 |mail Buy now |site a\n").x) == [
         {"mail": "Buy now ", "site^a": 1.0}
     ]
 
