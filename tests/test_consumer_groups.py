@@ -23,6 +23,8 @@ import streaml1
 from streaml1.cli import cli
 from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError
+from streaml1.sources.kafka.group_member import GroupMember
+from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import Lost
 from streaml1.training import prepare, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, TakenOver, load_latest
@@ -223,6 +225,37 @@ def test_added_partitions(broker: Broker, tmp_path: Path) -> None:
     worker = run_worker(url, tmp_path, 40, start="latest")
     assert {p: report.examples for p, report in worker.group.reports.items()} == {0: 20, 1: 20}
     assert saved_states(tmp_path, url, 2)[1] == separate_runs(url, 2)[1]
+
+
+class _IgnoredRebalances:
+    def on_revoked(self, partitions: list[int]) -> None:
+        pass
+
+    def on_lost(self, partitions: list[int]) -> None:
+        pass
+
+
+def test_join_that_outlasts_a_poll_is_completed(broker: Broker) -> None:
+    """The join after a change of the metadata gets the new partitions, however short the polls."""
+    name = broker.topic(1)
+    topic = Topic(broker.url(name))
+    member = GroupMember(topic, "g" + name, _IgnoredRebalances(), 6.0, lambda: False)
+    assigned: list[int] = []
+
+    def is_assigned(n: int, timeout_ms: int) -> bool:
+        member.poll(timeout_ms)
+        assigned.extend(member.take_new_partitions())
+        return len(assigned) == n
+
+    try:
+        wait(lambda: is_assigned(1, 100))
+        admin = KafkaAdminClient(bootstrap_servers=broker.address)
+        admin.create_partitions({name: 4})
+        admin.close()
+        wait(lambda: is_assigned(4, 1))
+    finally:
+        member.close()
+    assert sorted(assigned) == [0, 1, 2, 3]
 
 
 # Contents of topics

@@ -25,6 +25,9 @@ COMMIT_SECONDS = 5.0
 
 CLOSE_SECONDS = 5.0
 
+JOIN_MS = 500
+"""Timeout of a poll while the member joins the group."""
+
 
 class RebalanceHandler(Protocol):
     """Handler of partitions that the group takes away.
@@ -98,7 +101,7 @@ class GroupMember:
     def poll(self, timeout_ms: int = POLL_MS) -> dict[int, list[ConsumerRecord]]:
         """Return some records by partition, of partitions that were started."""
         try:
-            polled = self.consumer.poll(timeout_ms=timeout_ms)
+            polled = self._poll(timeout_ms)
         except Exception as error:
             if self.failure is not None:
                 raise self.failure from None
@@ -107,6 +110,17 @@ class GroupMember:
             raise self.topic.read_error(error) from None
         self.topic.require_same(self.consumer)
         return {tp.partition: records for tp, records in polled.items()}
+
+    def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        polled: dict[TopicPartition, list[ConsumerRecord]] = self.consumer.poll(timeout_ms)
+        # kafka-python 3.0 drops a join that outlasts a poll. If it ends before the next poll, it is
+        # repeated, without end if all polls are short. If a change of the metadata has caused it,
+        # it is forgotten: the member would have neither partitions nor heartbeats.
+        coordinator = self.consumer._coordinator
+        if coordinator.rejoining:
+            coordinator.request_rejoin()
+            polled = self.consumer.poll(JOIN_MS)
+        return polled
 
     def require_same(self) -> None:
         """Raise `Lost` if polled records may be of a recreated topic of the same name.
