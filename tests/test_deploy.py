@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import re
 import shutil
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from streaml1 import load
 from streaml1.cli import cli
 from streaml1.cli.serve import DEFAULT_PORT as SERVE_PORT
 from streaml1.serving.metrics import ServiceMetrics
@@ -26,6 +32,7 @@ ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 YAML_FILES = sorted([*DEPLOY.rglob("*.yml"), *DEPLOY.rglob("*.yaml")])
 
+PODS = ("StatefulSet", "Deployment", "Job")
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
 
@@ -33,10 +40,10 @@ def documents(path: Path) -> list[Any]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
-def containers() -> list[dict[str, Any]]:
-    kinds = ("StatefulSet", "Deployment")
-    pods = [d["spec"]["template"] for p in KUBERNETES for d in documents(p) if d["kind"] in kinds]
-    return [container for pod in pods for container in pod["spec"]["containers"]]
+def containers(image: str = "streaml1") -> list[dict[str, Any]]:
+    found = [d["spec"]["template"] for p in KUBERNETES for d in documents(p) if d["kind"] in PODS]
+    every = [container for pod in found for container in pod["spec"]["containers"]]
+    return [container for container in every if container["image"] == image]
 
 
 def commands() -> Iterator[list[str]]:
@@ -44,6 +51,7 @@ def commands() -> Iterator[list[str]]:
     services = documents(DEPLOY / "compose.yaml")[0]["services"]
     yield from (s["command"] for s in services.values() if s["image"] == "streaml1")
     yield from (container["args"] for container in containers())
+    yield from (c["args"] for c in containers("streaml1-dask") if "args" in c)
     example = dict(re.findall(r"^#     (\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
     for line in re.findall(r"^ExecStart(?:Pre)?=\S+ (.*)$", UNIT.read_text(), re.MULTILINE):
         for name, value in {**example, "METRICS": "8490"}.items():
@@ -69,7 +77,7 @@ def test_commands_have_only_options_that_exist(command: list[str]) -> None:
 
 def test_commands_are_found() -> None:
     assert sorted(command[0] for command in commands()) == [
-        "learn", "learn", "learn", "serve", "serve", "warm", "warm"
+        "learn", "learn", "learn", "learn", "serve", "serve", "warm", "warm"
     ]  # fmt: skip
 
 
@@ -186,6 +194,48 @@ def test_files_of_the_compose_file_exist() -> None:
     }  # fmt: skip
     for job in re.findall(r'job="([^"]*)"', ALERTS.read_text()):
         assert job in targets.values()
+
+
+def test_the_image_gets_the_files_that_it_copies() -> None:
+    *_, ignored, shown = (DEPLOY / "Dockerfile.dockerignore").read_text().partition("*\n")
+    kept = re.findall(r"^!(\S+)$", shown, re.MULTILINE)
+    copied = re.findall(r"^COPY (.*) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert ignored and sorted(" ".join(copied).split()) == sorted(kept)
+    assert "hatch_build.py" in kept  # the build hook of pyproject.toml
+
+
+def test_job_on_a_dask_cluster(tmp_path: Path) -> None:
+    """The commands of the manifest run: a scheduler, a worker, and the job."""
+    pytest.importorskip("distributed")
+    scheduler, worker, job = containers("streaml1-dask")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    here = {
+        "dask-scheduler:8786": address, "8786": address.partition(":")[2], ":8787": ":0",
+        "/tmp": str(tmp_path), "/data": str(tmp_path),
+    }  # fmt: skip
+
+    def local(arguments: list[str]) -> list[str]:
+        for name, value in here.items():
+            arguments = [argument.replace(name, value) for argument in arguments]
+        return arguments
+
+    rng = random.Random(1)
+    for part in range(2):
+        lines = [f"{rng.choice((1, -1))} {rng.randrange(1, 99)}:1\n" for _ in range(20_500)]
+        (tmp_path / "part.svm").write_text("".join(lines))
+        paths = [str(tmp_path / name) for name in ("part.svm", f"part-{part}.rows")]
+        assert CliRunner().invoke(cli, ["convert", *paths]).exit_code == 0
+    with contextlib.ExitStack() as stack:
+        for container in (scheduler, worker):
+            _, command, *options = container["command"]
+            process = subprocess.Popen([sys.executable, "-m", "dask", command, *local(options)])
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        result = CliRunner().invoke(cli, local(job["args"]))
+    assert result.exit_code == 0, result.output
+    assert "41,000 examples in 4 shards" in result.output
+    assert load(tmp_path / "clicks.model").n_iterations == 41_000
 
 
 def test_exit_codes_of_the_unit() -> None:
