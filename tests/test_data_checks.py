@@ -396,6 +396,15 @@ def test_features_are_ranked_by_effect() -> None:
     assert [line.split()[1] for line in lines] == [name for name, _ in model.top_weights(3)]
 
 
+def test_lists_of_weights_may_differ_in_length() -> None:
+    model = streaml1.ElasticNetClassifier(lr=0.1, intercept_lr=0.0)
+    model.learn_one({"a": 1.0, "b": 2.0, "c": -3.0}, True)
+    assert extreme_weights_table(model, 3).splitlines()[1:] == [
+        " +0.1000  b         -0.1500  c",
+        "+0.05000  a",
+    ]
+
+
 def run(*args: str) -> Result:
     return CliRunner().invoke(cli, list(args))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from streaml1.core.text_table import TableColumn, printable, render_table
@@ -46,11 +47,10 @@ def extreme_weights_table(model: OnlineModel, k: int, sizes: FeatureSizes | None
     heads = ("raise the value", "lower the value") if is_regression else ("for True", "for False")
     if not up and not down:
         return "All weights are zero."
-    rows = []
-    for i in range(max(len(up), len(down))):
-        name, w = up[i] if i < len(up) else ("", None)
-        down_name, down_w = down[i] if i < len(down) else ("", None)
-        rows.append((weight_text(w), printable(name), weight_text(down_w), printable(down_name)))
+    left, right = ([(weight_text(w), printable(name)) for name, w in found] for found in (up, down))
+    rows = [
+        raising + lowering for raising, lowering in zip_longest(left, right, fillvalue=("", ""))
+    ]
     return text_table(("weight", heads[0], "weight", heads[1]), rows)
 
 
