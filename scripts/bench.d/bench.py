@@ -71,6 +71,9 @@ def number_of_rows(arguments: list[str]) -> dict[str, int]:
 
 def main() -> None:
     arguments = sys.argv[1:]
+    if {"-h", "--help"} & set(arguments):
+        print(f"{__doc__}\nParts: {', '.join([*PARTS, 'page'])}")
+        return
     options = number_of_rows(arguments)
     parts = [argument.removeprefix("--") for argument in arguments]
     page = None

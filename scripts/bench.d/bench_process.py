@@ -126,9 +126,10 @@ def memory():
         return int(file.read().split()[1]) * resource.getpagesize()
 
 package, n, max_bytes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-if package == "streaml1":
+if package.startswith("streaml1"):
     import streaml1
-    model = streaml1.ElasticNetClassifier(l1=1e-3, lr=0.1, schedule="constant")
+    rate = {} if "default" in package else {"lr": 0.1, "schedule": "constant"}
+    model = streaml1.ElasticNetClassifier(l1=1e-3, **rate)
 else:
     from river import linear_model, optim
     model = linear_model.LogisticRegression(optim.SGD(0.1), l1=1e-3)
@@ -151,6 +152,10 @@ print(json.dumps({"begin": begin, "curve": curve, "alive": alive}))
 """
 
 
+MEMORY_COLORS = {"streaml1": "C0", "streaml1, the default": "C1", "river": "0.55"}
+"""Color of each curve: a fixed rate, `lr="auto"`, and river."""
+
+
 def bench_memory(n: int = 10_000_000, max_bytes: int = 3 * 2**30) -> None:
     """Measure resident memory on a stream where four of five features occur only once."""
     results = new_table(
@@ -165,9 +170,10 @@ def bench_memory(n: int = 10_000_000, max_bytes: int = 3 * 2**30) -> None:
             *(), check=True, capture_output=True, text=True,
         )  # fmt: skip
 
-    # Compile in another process: the compiler takes a hundred megabytes.
-    run("streaml1", 1000)
-    for package in ("streaml1", "river"):
+    # Compile in other processes: the compiler takes a hundred megabytes.
+    for package in list(MEMORY_COLORS)[:2]:
+        run(package, 1000)
+    for package in MEMORY_COLORS:
         begin = time.perf_counter()
         finished = run(package, n)
         seconds = time.perf_counter() - begin
@@ -190,12 +196,13 @@ def draw_memory(curves: dict[str, Any]) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for package, color in (("river", "0.55"), ("streaml1", "C0")):
+    longest = max(examples[-1] for examples, _ in curves.values())
+    for package, color in MEMORY_COLORS.items():
         examples, sizes = curves[package]
         axes.plot(examples / 1e6, sizes, color=color, label=package)
-        stopped = ", stopped" if examples[-1] < curves["streaml1"][0][-1] else ""
+        stopped = ", stopped" if examples[-1] < longest else ""
         axes.annotate(f" {package}: {sizes[-1]:,.0f} MiB{stopped}", (examples[-1] / 1e6, sizes[-1]),
-                      ha="right" if package == "streaml1" else "left", va="bottom")  # fmt: skip
+                      ha="left" if stopped else "right", va="bottom")  # fmt: skip
     axes.set(xlabel="million examples", ylabel="resident memory, MiB", ylim=0)
     axes.set_title("Four of five features occur only once, l1 = 1e-3", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
