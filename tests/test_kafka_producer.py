@@ -192,6 +192,11 @@ def test_stop_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_exhausted_after(2.9)
 
 
+def is_stopped(thread: Path) -> bool:
+    """Return whether a thread in /proc is stopped."""
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 class FreezableBroker:
     """A broker process that a test can suspend."""
 
@@ -203,6 +208,9 @@ class FreezableBroker:
 
     def freeze(self, frozen: bool) -> None:
         os.kill(self.pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+        # Until the thread that gets the signal runs, the others may still accept a record.
+        while frozen and not all(map(is_stopped, Path(f"/proc/{self.pid}/task").iterdir())):
+            time.sleep(0.01)
 
     def down(self) -> None:
         self.freeze(False)
@@ -228,10 +236,15 @@ def test_temporary_outage_is_waited_out(
             writer.flush()
             freezable.freeze(True)
             writer.send("b", b"2")
-            threading.Timer(1.5, freezable.freeze, [False]).start()
-            started = time.monotonic()
+            is_over = threading.Event()
+
+            def end() -> None:
+                is_over.set()
+                freezable.freeze(False)
+
+            threading.Timer(1.5, end).start()
             writer.flush()
-            assert time.monotonic() - started > 1
+            assert is_over.is_set()
             assert {record.key for record in records_of(client, "clicks.dlq")} == {b"a", b"b"}  # type: ignore[arg-type]
             freezable.freeze(True)
             writer.send("c", b"3")
