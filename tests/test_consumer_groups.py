@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import kafka
@@ -256,6 +257,46 @@ def test_join_that_outlasts_a_poll_is_completed(broker: Broker) -> None:
     finally:
         member.close()
     assert sorted(assigned) == [0, 1, 2, 3]
+
+
+def test_resumed_partitions_are_fetched(broker: Broker) -> None:
+    """Pauses in the middle of a fetched batch, while another partition is read."""
+    name = broker.topic(3)
+    broker.send(name, rows(9000), [0, 1, 2])
+    topic = Topic(broker.url(name))
+    member = GroupMember(topic, "g" + name, _IgnoredRebalances(), 6.0, lambda: False)
+    counts = dict.fromkeys(range(3), 0)
+
+    def are_read(n: int) -> bool:
+        for partition, records in member.poll(20).items():
+            counts[partition] += len(records)
+        for partition in member.take_new_partitions():
+            member.start_partition(partition, 0)
+        ahead = max(counts, key=lambda p: counts[p])
+        for partition in member.consumer.assignment():
+            member.set_paused(partition.partition, partition.partition == ahead)
+        return min(counts.values()) == n
+
+    try:
+        wait(lambda: are_read(3000))
+    finally:
+        member.close()
+    assert set(counts.values()) == {3000}
+
+
+def test_records_of_a_poll_that_ends_within_a_join() -> None:
+    record = SimpleNamespace(topic="t", partition=0)
+    polls = iter([{"records": [record]}, {}, {"others": [record]}])
+    requests: list[bool] = []
+    member = GroupMember.__new__(GroupMember)
+    member.consumer = SimpleNamespace(
+        poll=lambda timeout_ms: next(polls),
+        _fetcher=SimpleNamespace(_next_partition_records=None),
+        _coordinator=SimpleNamespace(rejoining=True, request_rejoin=lambda: requests.append(True)),
+    )
+    assert list(member._poll(1)) == ["records"]
+    assert list(member._poll(1)) == ["others"]
+    assert requests == [True, True]
 
 
 # Contents of topics

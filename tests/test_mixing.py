@@ -297,6 +297,12 @@ def test_what_a_base_lacks_is_learnt_again() -> None:
     assert isinstance(opened._learner, Tally)
     assert opened._learner.counts == {"x": 9, "1/4": 1, "1/5": 1}
     assert (opened.open_examples, opened.is_due, opened.room()) == (2, False, 2)
+    # While a part waits for its merge, examples are learnt a part at a time.
+    opened.add(Piece(8, 2, ["1/6", "1/7"]))
+    opened.cut()
+    assert opened.room() == EVERY
+    opened.add(Piece(13, 5, ["more"]))
+    assert (opened.open_examples, opened.room()) == (5, 3)
 
 
 # When a round ends

@@ -35,7 +35,8 @@ def real(broker: Broker) -> None:
 
 
 def model() -> Any:
-    return streaml1.FTRLClassifier(alpha=0.5, l1=0.1)
+    """Return a model with small steps: where a gradient is 0, a feature would not count as seen."""
+    return streaml1.FTRLClassifier(alpha=0.05, l1=0.1)
 
 
 def rows(n: int, seed: int = 0) -> list[str]:
@@ -94,7 +95,7 @@ def test_one_model_of_two_members_of_which_one_is_killed(broker: Broker, tmp_pat
             [
                 sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--group",
                 "g" + mixed, "--mixed", mixed, "--mix-every", str(EVERY), "--mix-wait", "0.3",
-                "--session-timeout", "6", "--model", "ftrl", "--alpha", "0.5", "--l1", "0.1",
+                "--session-timeout", "6", "--model", "ftrl", "--alpha", "0.05", "--l1", "0.1",
             ],
             cwd=ROOT, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=errors,
         )  # fmt: skip
@@ -117,6 +118,20 @@ def test_one_model_of_two_members_of_which_one_is_killed(broker: Broker, tmp_pat
     base = survivor.group.base
     assert base is not None
     assert_learnt_once(base, broker.url(mixed))
+
+
+def test_backlog_of_several_partitions(broker: Broker) -> None:
+    """Fetching stops and resumes often, as a queue holds a fraction of the records."""
+    topic = broker.topic(3)
+    broker.send(topic, rows(12_000, 1), [0, 1, 2])
+    member = Member(broker.url(topic), topic + "-mixed", mix_every=500)
+    member.start()
+    try:
+        wait(lambda: merged(member) == 12_000, [member], seconds=90.0)
+    finally:
+        member.end()
+    assert member.group.base is not None
+    assert_learnt_once(member.group.base, broker.url(topic + "-mixed"))
 
 
 def _merged(broker: Broker, mixed: str) -> int:

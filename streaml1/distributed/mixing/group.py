@@ -343,8 +343,11 @@ class _MixedRun:
         self._cut(time.monotonic())
 
     def advance(self, now: float) -> None:
-        """Learn what was fetched, until a base is due; publish a part that is complete."""
-        while self.queue and self._may_learn(now):
+        """Learn what was fetched, at most a part; publish it if it is complete.
+
+        Bases are read between two parts: a backlog is not learnt on top of an old one.
+        """
+        if self.queue and self._may_learn(now):
             n = min(self.open.room(), len(self.queue))
             self._learn([self.queue.popleft() for _ in range(n)])
             self._cut(now)

@@ -130,8 +130,8 @@ class OpenPartition:
         return self._published is not None
 
     def room(self) -> int:
-        """Return how many more examples complete a part; at least 1."""
-        return max(1, self.every - self.open_examples)
+        """Return how many more examples complete this part, or the next one; at least 1."""
+        return self.every - self.open_examples % self.every
 
     @property
     def is_due(self) -> bool:

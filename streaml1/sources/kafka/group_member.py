@@ -112,6 +112,12 @@ class GroupMember:
         return {tp.partition: records for tp, records in polled.items()}
 
     def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        # kafka-python 3.0 parks fetched records of a paused partition. After `resume` it takes them
+        # up again only where this is None, but it leaves a drained object there, so that the
+        # partition would not be read any more.
+        fetcher = self.consumer._fetcher
+        if not fetcher._next_partition_records:
+            fetcher._next_partition_records = None
         polled: dict[TopicPartition, list[ConsumerRecord]] = self.consumer.poll(timeout_ms)
         # kafka-python 3.0 drops a join that outlasts a poll. If it ends before the next poll, it is
         # repeated, without end if all polls are short. If a change of the metadata has caused it,
@@ -119,7 +125,7 @@ class GroupMember:
         coordinator = self.consumer._coordinator
         if coordinator.rejoining:
             coordinator.request_rejoin()
-            polled = self.consumer.poll(JOIN_MS)
+            polled = polled or self.consumer.poll(JOIN_MS)
         return polled
 
     def require_same(self) -> None:
