@@ -21,7 +21,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def run_worker(url: str, folder: str, step: int) -> int:
     return 0
 
 
-def serve_forks() -> None:
+def serve_forks(run: Callable[[str, str, int], int] = run_worker) -> None:
     """Fork a worker for each line `url folder step log` on standard input.
 
     Workers start fast because this process has already imported and compiled everything.
@@ -114,7 +114,7 @@ def serve_forks() -> None:
                 os.dup2(log_descriptor, descriptor)
             code = 70
             try:
-                code = run_worker(url, folder, int(step))
+                code = run(url, folder, int(step))
             finally:
                 os._exit(code)
         print(pid, flush=True)
@@ -133,11 +133,11 @@ def _reap(pid: int, exits_path: str) -> None:
 class ForkServer:
     """A prepared process that forks the workers of the group."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, module: str = "tests.storm") -> None:
         self.url, self.folder = url, folder
         self.log = folder.parent / "workers.log"
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.storm", "fork-server"], cwd=ROOT,
+            [sys.executable, "-W", "ignore", "-m", module, "fork-server"], cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip

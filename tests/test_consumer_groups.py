@@ -189,6 +189,11 @@ def test_partitions_are_rebalanced_between_workers(broker: Broker, tmp_path: Pat
     assert saved_states(tmp_path, url, 4) == separate_runs(url, 4)
 
 
+def test_stop_before_the_group_is_joined(broker: Broker, tmp_path: Path) -> None:
+    worker = Worker(broker.url(broker.topic(1)), tmp_path)
+    assert worker.group.run(lambda: True) == {}
+
+
 def test_more_workers_than_partitions(broker: Broker, tmp_path: Path) -> None:
     """The first assignment of one worker is empty."""
     topic = broker.topic(1)

@@ -256,6 +256,21 @@ def test_parts_of_an_earlier_owner_are_ignored() -> None:
     assert (state.next_epoch(1), state.next_epoch(2)) == (3, 1)
 
 
+def test_owners_whose_epoch_is_lower_than_one_before_are_heard() -> None:
+    """Compaction has removed the part of epoch 3 where the next owner reads."""
+    state, newest = MixState(), base()
+    state.apply(newest)
+    state.apply(part(newest, epoch=3))
+    state.apply(part(newest, epoch=1))
+    state.apply(base(number=1, frontier={1: 4}, data=b"[]"))
+    assert state.base is not None
+    resumed = MixState()
+    resumed.apply(part(newest, epoch=1))
+    assert resumed.next_epoch(1) == 2
+    state.apply(part(state.base, epoch=2, lo=4, hi=8))
+    assert {p: found.hi for p, found in state.mergeable().items()} == {1: 8}
+
+
 @pytest.mark.parametrize("late", [base(1, 0), base(0, 9), base(1, 1, data=b"[]")])
 def test_bases_of_an_earlier_run_are_ignored(late: Base) -> None:
     state = MixState()

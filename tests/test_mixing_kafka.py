@@ -20,7 +20,9 @@ from streaml1.distributed.mixing.group import MixedGroup
 from streaml1.distributed.mixing.messages import Base
 from streaml1.distributed.mixing.topic import read_mixed
 from streaml1.sources import SourceError
+from streaml1.sources.source import Lost
 from streaml1.training import prepare
+from tests import mixing_storm
 from tests.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
@@ -132,6 +134,48 @@ def test_backlog_of_several_partitions(broker: Broker) -> None:
         member.end()
     assert member.group.base is not None
     assert_learnt_once(member.group.base, broker.url(topic + "-mixed"))
+
+
+@pytest.mark.parametrize("n_checks", [0, 1, 2, 3])
+def test_stop_before_the_group_is_joined(broker: Broker, n_checks: int) -> None:
+    """A signal at any time ends a member without an error."""
+    topic = broker.topic(1)
+    member = Member(broker.url(topic), topic + "-mixed")
+    checks = iter([False] * n_checks)
+    assert member.group.run(lambda: next(checks, True)) == {}
+
+
+def test_message_that_is_not_written_is_an_error(broker: Broker) -> None:
+    """Without it, no other message would follow."""
+    topic, mixed = broker.topic(1), broker.topic(1, **{"max.message.bytes": "100"})
+    member = Member(broker.url(topic), mixed)
+    member.start()
+    member.join(30)
+    with pytest.raises(SourceError, match="too large; raise the topic's max.message.bytes"):
+        member.end()
+
+
+def test_deleted_topic_of_the_model_is_an_error(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaml1.sources.kafka.topic.METADATA_SECONDS", 0.2)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.MISSING_SECONDS", 0.5)
+    topic = broker.topic(1)
+    member = Member(broker.url(topic), topic + "-mixed")
+    member.start()
+    wait(lambda: member.group.base is not None, [member])
+    broker.delete(topic + "-mixed")
+    member.join(30)
+    with pytest.raises(Lost, match=f"{topic}-mixed was deleted"):
+        member.end()
+
+
+def test_short_storm(broker: Broker, tmp_path: Path) -> None:
+    """`python -m tests.mixing_storm` runs a long storm that also kills the broker."""
+    events = ["frozen", "killed", "partition added", "started", "terminated"]
+    count = mixing_storm.run(broker.address, 2, tmp_path, 1, events)
+    assert all(count[event] == 1 for event in events), count
+    assert not count["ended with an error"], (tmp_path / "workers.log").read_text()
 
 
 def _merged(broker: Broker, mixed: str) -> int:

@@ -22,6 +22,7 @@ from streaml1.core.option_fields import document_options, parameter_entries
 from streaml1.sources import SourceOptions
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.topic import StopCheck
+from streaml1.sources.source import Unavailable
 from streaml1.training.checkpoint import Checkpoints, require_seconds
 from streaml1.training.checkpoint.ownership import unwritable
 from streaml1.training.config import RunConfig, run_config, run_parameters
@@ -137,7 +138,12 @@ class Group:
         """
         self._stopped = stopped
         prepare(self._model)  # compile before the other members wait for this one
-        self._identity = self._source.identity(stopped)
+        try:
+            self._identity = self._source.identity(stopped)
+        except Unavailable:
+            if not stopped():
+                raise
+            return {}
         self._member = GroupMember(self.topic, self._source.group, self, self._session, stopped)
         try:
             if self._member.consumer is None:

@@ -29,6 +29,7 @@ from streaml1.sources import SourceOptions
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.producer import output_topic
 from streaml1.sources.kafka.topic import StopCheck
+from streaml1.sources.source import Unavailable
 from streaml1.training.config import RunConfig, require_positive, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import slice_rows
@@ -158,6 +159,14 @@ class MixedGroup:
         """
         self._stopped = stopped
         prepare(self.model)  # compile before the other members wait for this one
+        try:
+            self._run(stopped)
+        except Unavailable:
+            if not stopped():  # the end does not need the brokers: nothing is saved
+                raise
+        return self.reports
+
+    def _run(self, stopped: StopCheck) -> None:
         self._identity = self._source.identity(stopped)
         with contextlib.ExitStack() as stack:
             self._mix = MixTopic(self.mix_topic, stopped)
@@ -165,13 +174,12 @@ class MixedGroup:
             self._member = GroupMember(self.topic, self._source.group, self, self._session, stopped)
             stack.callback(self._member.close)
             if self._member.consumer is None:
-                return {}
+                return
             stack.callback(lambda: self.on_lost(list(self._runs)))
             while not stopped():
                 self._poll()
             for run in self._runs.values():
                 run.finish()
-        return self.reports
 
     @property
     def base(self) -> Base | None:

@@ -54,7 +54,9 @@ class MixState:
             self.base, self._id = message, message.id
             return True
         last = self.parts.get(message.partition)
-        if last is None or message.epoch >= last.epoch:
+        # Compaction may leave a part of an earlier owner as the last one, with which the next owner
+        # resumes. What an owner has published that this reader alone remembers must not mute it.
+        if last is None or message.epoch >= last.epoch or not self.is_mergeable(last):
             self.parts[message.partition] = message
             self.seen[message.partition] = self.seen.get(message.partition, 0) + 1
         return False

@@ -13,7 +13,7 @@ from streaml1.sources.kafka.producer import TopicWriter, as_topic, create_topic,
 from streaml1.sources.kafka.topic import StopCheck, Topic
 from streaml1.sources.source import SourceError, Unavailable
 
-__all__ = ["MixTopic", "read_mixed"]
+__all__ = ["MixReader", "MixTopic", "read_mixed"]
 
 TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
@@ -27,13 +27,13 @@ SILENCE_SECONDS = 30.0
 """Timeout of a broker that sends none of the records that exist."""
 
 
-class MixTopic:
-    """A reader and a writer of the topic; close it after use.
+class MixReader:
+    """A reader of the topic; close it after use.
 
     Parameters
     ----------
     topic
-        The topic; created with one partition and compaction if it does not exist.
+        The topic.
     stopped
         Checked while waiting for brokers.
 
@@ -45,45 +45,17 @@ class MixTopic:
     Raises
     ------
     SourceError
-        If the topic cannot be read or written, or has several partitions.
+        If the topic cannot be read, or has several partitions.
     """
 
     def __init__(self, topic: Topic, stopped: StopCheck) -> None:
         self.topic, self.state = topic, MixState()
         self._assembler, self._stopped = Assembler(), stopped
-        if not topic_exists(topic):
-            create_topic(topic, TOPIC_CONFIGS, partitions=1)
-        self._writer = TopicWriter(topic)
-        self._writer.stop_deadline.set_stop(stopped)
-        try:
-            if self._writer.partitions != 1:
-                raise SourceError(
-                    f"{topic.url} has {self._writer.partitions} partitions, but a mixed model "
-                    "needs one, so that all members read the same order; use another topic"
-                )
-            self._consumer = _consumer_from_start(topic, stopped)
-        except BaseException:
-            self._writer.close()
-            raise
+        self._consumer = _consumer_from_start(topic, stopped)
 
     def close(self) -> None:
         """Disconnect."""
-        self._writer.close()
         self._consumer.close()
-
-    def send(self, message: Message) -> None:
-        """Send a message; reading it back is its acknowledgement."""
-        for record in encode(message):
-            self._send(record)
-
-    def clean_up(self) -> None:
-        """Delete the bases of earlier runs, given that the newest base is one of this run."""
-        if self.state.base is not None:
-            for record in tombstones(self._assembler.keys, self.state.base):
-                self._send(record)
-
-    def _send(self, record: Record) -> None:
-        self._writer.send(record.key, record.value, list(record.headers), 0)
 
     def read(self, timeout_ms: int = 0) -> bool:
         """Read the records that have arrived; return whether there is a new base."""
@@ -91,6 +63,7 @@ class MixTopic:
             polled = self._consumer.poll(timeout_ms=timeout_ms)
         except Exception as error:
             raise self.topic.read_error(error) from None
+        self.topic.require_same(self._consumer)
         is_new = False
         for records in polled.values():
             for record in records:
@@ -122,6 +95,64 @@ class MixTopic:
         return is_new
 
 
+class MixTopic(MixReader):
+    """A reader and a writer of the topic, which is created if it does not exist.
+
+    Parameters
+    ----------
+    topic
+        The topic; created with one partition and compaction.
+    stopped
+        Checked while waiting for brokers.
+
+    Raises
+    ------
+    SourceError
+        If the topic cannot be read or written, or has several partitions.
+    """
+
+    def __init__(self, topic: Topic, stopped: StopCheck) -> None:
+        if not topic_exists(topic):
+            create_topic(topic, TOPIC_CONFIGS, partitions=1)
+        self._writer = TopicWriter(topic)
+        self._writer.stop_deadline.set_stop(stopped)
+        try:
+            super().__init__(topic, stopped)
+        except BaseException:
+            self._writer.close()
+            raise
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._writer.close()
+        super().close()
+
+    def read(self, timeout_ms: int = 0) -> bool:
+        """Read the records that have arrived; return whether there is a new base.
+
+        Raises
+        ------
+        SourceError
+            If the topic cannot be read, or a message was not written: nothing would follow it.
+        """
+        self._writer.raise_failures()
+        return super().read(timeout_ms)
+
+    def send(self, message: Message) -> None:
+        """Send a message; reading it back is its acknowledgement."""
+        for record in encode(message):
+            self._send(record)
+
+    def clean_up(self) -> None:
+        """Delete the bases of earlier runs, given that the newest base is one of this run."""
+        if self.state.base is not None:
+            for record in tombstones(self._assembler.keys, self.state.base):
+                self._send(record)
+
+    def _send(self, record: Record) -> None:
+        self._writer.send(record.key, record.value, list(record.headers), 0)
+
+
 def _record(record: Any) -> Record:
     key = "" if record.key is None else str(record.key, "utf-8", "replace")
     return Record(key, record.value, [(name, value or b"") for name, value in record.headers or ()])
@@ -135,6 +166,12 @@ def _consumer_from_start(topic: Topic, stopped: StopCheck) -> Any:
         raise Unavailable(f"{topic.url}: no broker answers")
     tp = TopicPartition(topic.name, 0)
     try:
+        n_partitions = len(consumer.partitions_for_topic(topic.name) or ())
+        if n_partitions > 1:
+            raise SourceError(
+                f"{topic.url} has {n_partitions} partitions, but a mixed model needs one, so that "
+                "all members read the same order; use another topic"
+            )
         consumer.assign([tp])
         consumer.seek(tp, consumer.beginning_offsets([tp])[tp])
     except Exception as error:
@@ -154,7 +191,7 @@ def read_mixed(url: str | Topic) -> Any:
     topic = as_topic(url)
     if not topic_exists(topic):
         raise SourceError(f"{topic.url}: topic {topic.name} does not exist")
-    with closing(MixTopic(topic, lambda: False)) as mix:
+    with closing(MixReader(topic, lambda: False)) as mix:
         mix.read_to_end()
     if mix.state.base is None:
         raise SourceError(f"{topic.url} holds no mixed model; learn --mixed publishes them")

@@ -209,8 +209,7 @@ class TopicWriter:
             If this or an earlier record has failed.
         """
         size = 0 if value is None else len(value)
-        while self._pending and self._pending[0].future.is_done:
-            self._settle()
+        self.raise_failures()
         full = (
             len(self._pending) >= MAX_IN_FLIGHT or self._pending_bytes + size > MAX_IN_FLIGHT_BYTES
         )
@@ -227,6 +226,17 @@ class TopicWriter:
         self._pending.append(_Pending(future, key, size))
         self._pending_bytes += size
         return future
+
+    def raise_failures(self) -> None:
+        """Raise the error of a record of `send` that has failed; do not wait for others.
+
+        Raises
+        ------
+        SourceError
+            If a record has failed.
+        """
+        while self._pending and self._pending[0].future.is_done:
+            self._settle()
 
     def send_many(self, records: Sequence[tuple[str, bytes, int | None]]) -> None:
         """Send records without waiting for their acknowledgement; they may still fail.

@@ -59,6 +59,10 @@ REFRESH_SECONDS = 1.0
 MISSING_SECONDS = 10.0
 """A topic counts as deleted once all metadata have been without it for this long."""
 
+RECONNECT_SECONDS = 1.0
+"""Longest time between two attempts to connect to a broker. kafka-python's default is 30 seconds:
+after a restart of a broker that took a few, members of a group were away for most of a minute."""
+
 MAX_LISTED_TOPICS = 8
 """Number of existing topics in the error about a missing one."""
 
@@ -344,6 +348,7 @@ class Topic:
             "client_id": "streaml1",
             **self.security.client_options(),
             "bootstrap_timeout_ms": round(1000 * CONNECT_SECONDS),
+            "reconnect_backoff_max_ms": round(1000 * RECONNECT_SECONDS),
             "kafka_client": _client_without_auto_create,
             **self.settings,
         }
