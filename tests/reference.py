@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -139,6 +140,11 @@ def fobos(v: Vector, eta: float, l1: float, l2: float) -> Vector:
 def sgd(v: Vector, eta: float, l1: float, l2: float) -> Vector:
     """Take a gradient step of the same penalty, clipped at zero."""
     return np.sign(v) * np.maximum((1.0 - eta * l2) * np.abs(v) - eta * l1, 0.0)
+
+
+def sum_without_rounding(start: float, steps: Iterable[float], n_cycles: int) -> Fraction:
+    """Return the sum of a number and steps that are repeated, without any rounding."""
+    return Fraction(start) + n_cycles * sum(map(Fraction, steps), Fraction(0))
 
 
 @cache
