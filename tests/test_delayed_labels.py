@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streaml1
@@ -23,6 +23,7 @@ from streaml1.sources.readers.events import parse_event
 from streaml1.training import Batch, Observer, RunConfig, progressive
 from streaml1.training.delayed_labels import DelayedLabelRun, open_events
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED, PendingTable
+from streaml1.training.delayed_labels.stream_clock import StreamClock
 from streaml1.training.error_policy import ErrorPolicy
 from tests.test_records import Record
 
@@ -522,6 +523,42 @@ def test_weight_of_the_label_overrides_that_of_the_example() -> None:
             "drop",
         )
         assert state(labeled_run.model) == state(twin)
+
+
+LEAP = 2.0
+# Multiples of half the leap: many steps are exactly one leap.
+CLOCK_TIMES = st.one_of(st.none(), st.integers(-8, 8).map(float), st.just(1e9))
+
+
+@given(st.lists(CLOCK_TIMES, min_size=15, max_size=60), CLOCK_TIMES)
+@settings(max_examples=200)
+def test_clock_equals_the_reference(times: list[float | None], next_time: float | None) -> None:
+    twin, clock = Twin(10 * LEAP, 1, "drop"), StreamClock(LEAP)
+    for time in times:
+        twin.advance_time(time)
+        clock.advance(time)
+        resumed = StreamClock(LEAP)
+        resumed.resume(json.loads(json.dumps(clock.dump())))
+        for one in (clock, resumed):
+            assert (one.now, one.start) == (twin.now, twin.start)
+            assert one.arrival_time(next_time) == twin.arrival_time(next_time)
+        clock = resumed
+
+
+def test_times_one_leap_apart_are_followed() -> None:
+    clock = StreamClock(LEAP)
+    times = [100.0 + LEAP * k for k in range(10)]
+    for time in times:
+        clock.advance(time)
+    assert (clock.start, clock.now) == (times[0], times[-1])
+    following = clock.now + LEAP
+    assert clock.arrival_time(following) == following
+    clock.advance(following)
+    assert clock.now == following
+    beyond = math.nextafter(following + LEAP, math.inf)
+    assert clock.arrival_time(beyond) == following
+    clock.advance(beyond)
+    assert clock.now == following
 
 
 def test_record_from_the_future_expires_nothing() -> None:
