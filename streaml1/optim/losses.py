@@ -67,7 +67,6 @@ __all__ = [
     "sigmoid",
     "target_size",
     "value",
-    "value_and_derivative",
 ]
 
 LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE, HUBER, QUANTILE, POISSON = range(8)
@@ -334,18 +333,6 @@ def response(loss: int, a: float) -> float:
 def target_size(loss: int, y: float, offset: float) -> float:
     """Return the size of what the margin must reach without the offset: 1 if it is a logarithm."""
     return abs(y - offset) if is_regression(loss) and loss != POISSON else 1.0
-
-
-@inlined
-def value_and_derivative(
-    loss: int, a: float, y: float, parameter: float = 0.0
-) -> tuple[float, float]:
-    """Return `value` and `derivative`, the same floats, with one exponential instead of two."""
-    if loss == LOGISTIC:
-        e = math.exp(-abs(a))
-        r = 1.0 / (1.0 + e)
-        return max(0.0, -y * a) + math.log1p(e), -y * (e * r if y * a >= 0.0 else r)
-    return value(loss, a, y, parameter), derivative(loss, a, y, parameter)
 
 
 @inlined
