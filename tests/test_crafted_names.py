@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 
 import streaml1
 from streaml1 import ElasticNetClassifier, FTRLClassifier
-from streaml1.core.hashing import MURMUR_MULTIPLIER, name_hash
-from streaml1.core.jit import COMPILED
+from streaml1.core.hashing import MURMUR_MULTIPLIER, PROCESS_KEY, name_hash
+from streaml1.core.jit import COMPILED, kernel
 from streaml1.core.rows import Rows
+from streaml1.features import dedup_text
 from streaml1.features.dedup import masked_rows, repeats
+from streaml1.features.dict_reader import context_fields, crossed_hashed, raw_text
+from streaml1.features.ngrams import tokenizer
 from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena, distinct
 from streaml1.sources.readers.jsonl import JsonParser
 from streaml1.sources.readers.vw import VwParser
@@ -116,6 +119,62 @@ def mask(hashes: U64) -> None:
     assert masked_rows(hashes, rows, 2**32 - 1) is not None
 
 
+def mask_to_few_slots(hashes: U64) -> None:
+    """Names that share a slot are summed one by one."""
+    indptr = np.array([0, len(hashes)], np.uint64)
+    rows = Rows(np.zeros(0, np.uint32), np.ones(len(hashes)), indptr)
+    masked = masked_rows(hashes, rows, 255)
+    assert masked is not None and masked.values.sum() == len(hashes)
+
+
+@kernel
+def _merge_ngrams_kernel(hashes: Any, values: Any, spans: Any, key: Any, hash_table: Any) -> Any:
+    n = np.uint64(len(hashes))
+    return tokenizer._merge_duplicates(hashes, values, spans, np.uint64(0), n, key, hash_table)
+
+
+def merge_ngrams(hashes: U64) -> None:
+    hashes, n = np.concatenate([hashes, hashes]), 2 * len(hashes)
+    values, spans = np.empty(n), np.zeros(n, np.uint64)
+    hash_table = np.empty(1 << (16 * n).bit_length(), np.uint64)
+    assert _merge_ngrams_kernel(hashes, values, spans, PROCESS_KEY, hash_table) == n // 2
+    assert (values[: n // 2] == 2.0).all()
+
+
+def merge_repeats(hashes: U64) -> None:
+    hashes = np.concatenate([hashes, hashes])
+    n = len(hashes)
+    indptr, marks = np.array([0, n], np.uint64), np.zeros(1 << (2 * n).bit_length(), np.uint64)
+    firsts, sums, ends = np.empty(n, np.uint64), np.empty(n), np.zeros(2, np.uint64)
+    arrays = PROCESS_KEY, marks, firsts, sums, ends
+    assert dedup_text._merge(hashes, np.ones(n), indptr, *arrays) == n // 2
+    assert (sums[: n // 2] == 2.0).all()
+
+
+@kernel
+def _has_repeat_kernel(hashes: Any, key: Any, repeat_table: Any) -> bool:
+    return raw_text._has_repeat(hashes, np.uint64(len(hashes)), key, repeat_table)
+
+
+def find_repeats_of_a_dict(hashes: U64) -> None:
+    repeat_table = np.empty(1 << (2 * len(hashes)).bit_length(), np.uint64)
+    assert not _has_repeat_kernel(hashes, PROCESS_KEY, repeat_table)
+
+
+@kernel
+def _merge_slots_kernel(context: Any, ids: Any, values: Any) -> Any:
+    return crossed_hashed._merge_slots(context, ids, values, np.uint64(len(ids)))
+
+
+def merge_slots_of_a_dict(slots: U64) -> None:
+    n = len(slots)
+    ids, marks = slots.astype(np.uint32), np.zeros(1 << (2 * n).bit_length(), np.uint64)
+    context = np.zeros(context_fields.RULE_ARRAYS, np.uint64)
+    context[context_fields.MARKS], context[context_fields.N_MARKS] = marks.ctypes.data, len(marks)
+    context[context_fields.KEY] = PROCESS_KEY
+    assert _merge_slots_kernel(context, ids, np.ones(n)) == n
+
+
 def seconds(run: Callable[[Any], None], data: Any) -> float:
     """Return the shortest of five times."""
     times = []
@@ -127,7 +186,11 @@ def seconds(run: Callable[[Any], None], data: Any) -> float:
 
 
 @compiled_only
-@pytest.mark.parametrize("table", [intern, group, find_repeats, mask])
+@pytest.mark.parametrize(
+    "table",
+    [intern, group, find_repeats, mask, mask_to_few_slots, merge_ngrams, merge_repeats,
+     find_repeats_of_a_dict],
+)  # fmt: skip
 def test_no_hashes_make_searches_long(table: Callable[[U64], None]) -> None:
     random = np.random.default_rng(1).integers(0, 2**64, N, dtype=np.uint64)
     expected = max(seconds(table, random), MIN_SECONDS)
@@ -135,6 +198,17 @@ def test_no_hashes_make_searches_long(table: Callable[[U64], None]) -> None:
         hashes = np.random.default_rng(2).permutation(craft(np.arange(N, dtype=np.uint64)))
         taken = seconds(table, hashes)
         assert taken < MAX_SLOWDOWN * expected, f"{kind}: {taken:.4f} s, random: {expected:.4f} s"
+
+
+@compiled_only
+def test_no_slots_make_searches_long() -> None:
+    """With `hash_bits`, slots of an example are chosen by whoever chooses its names."""
+    random = np.random.default_rng(1).choice(2**32, N, replace=False).astype(np.uint64)
+    expected = max(seconds(merge_slots_of_a_dict, random), MIN_SECONDS)
+    k = np.arange(N, dtype=np.uint64)
+    for crafted in (k, k << np.uint64(18), (k << np.uint64(16)) | k):
+        taken = seconds(merge_slots_of_a_dict, np.random.default_rng(2).permutation(crafted))
+        assert taken < MAX_SLOWDOWN * expected, f"{taken:.4f} s, random: {expected:.4f} s"
 
 
 def test_names_can_be_crafted() -> None:

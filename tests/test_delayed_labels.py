@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
@@ -531,7 +532,7 @@ CLOCK_TIMES = st.one_of(st.none(), st.integers(-8, 8).map(float), st.just(1e9))
 
 
 @given(st.lists(CLOCK_TIMES, min_size=15, max_size=60), CLOCK_TIMES)
-@settings(max_examples=200)
+@hypothesis.settings(max_examples=200)
 def test_clock_equals_the_reference(times: list[float | None], next_time: float | None) -> None:
     twin, clock = Twin(10 * LEAP, 1, "drop"), StreamClock(LEAP)
     for time in times:
