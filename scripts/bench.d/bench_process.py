@@ -172,7 +172,7 @@ def bench_memory(n: int = 10_000_000, max_bytes: int = 3 * 2**30) -> None:
 
     # Compile in other processes: the compiler takes a hundred megabytes.
     for package in list(MEMORY_COLORS)[:2]:
-        run(package, 1000)
+        run(package, 20_000)
     for package in MEMORY_COLORS:
         begin = time.perf_counter()
         finished = run(package, n)
