@@ -32,7 +32,7 @@ def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOp
     Parameters
     ----------
     source
-        The argument SOURCE. Of several files, the first decides.
+        The argument SOURCE. Of several files, the first that has rows decides.
     reading
         How the source is read.
     """
@@ -41,13 +41,17 @@ def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOp
 
     if _is_given("categorical"):
         return replace(reading, categorical=[name for name in reading.categorical if name])
-    name = list_files(source)[0] if is_many(source) else str(source)
-    if not (is_remote(name) or Path(name).is_file()) or format_of(name, reading.format) != "csv":
-        return reading
-    try:
-        columns = _features(name, reading)
-    except SourceError:  # the reader reports it, with all other problems of the file
-        return reading
+    columns: list[ColumnSummary] = []
+    for name in list_files(source) if is_many(source) else [str(source)]:
+        is_file = is_remote(name) or Path(name).is_file()
+        if not is_file or format_of(name, reading.format) != "csv":
+            return reading
+        try:
+            columns = _features(name, reading)
+        except SourceError:  # the reader reports it, with all other problems of the file
+            return reading
+        if any(column.kind != "empty" for column in columns):
+            break
     categories = [column for column in columns if column.holds_text]
     if not categories:
         return reading
@@ -92,6 +96,8 @@ def _kinds(columns: Sequence[ColumnSummary]) -> str:
         "ids or times, which --ignore leaves out": unusual,
     }
     clauses = [f"{kind}: {_listed(listed)}" for kind, listed in kinds.items() if listed]
+    if unusual:
+        clauses[-1] += " (learnt unless ignored)"
     return "; ".join([*clauses, "to choose, use --categorical (see streaml1 inspect)"])
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from streaml1.core.text_table import TableColumn, printable, render_table
 
 if TYPE_CHECKING:
     from streaml1.sources.json_samples import JsonSample
+    from streaml1.sources.readers.csv_cells import CellRules
     from streaml1.sources.readers.csv_kinds import ColumnSummary
     from streaml1.sources.samples import CsvSample
 
@@ -33,41 +35,70 @@ YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "cl
 def inspect(source: str, **options: Any) -> None:
     """Show what the columns of SOURCE hold, and a command that learns from it.
 
-    SOURCE is a file of CSV, TSV or flat JSON lines, of which the first 1,000 examples are read.
-    Other files have no columns: their features and labels are counted.
+    SOURCE is a file of CSV, TSV, flat JSON lines, Parquet or Arrow, of which the first 1,000
+    examples are read; of a directory or a pattern, those of the first file. Other files have no
+    columns: their features and labels are counted.
     """
     from streaml1.sources import format_of
+    from streaml1.sources.arrow.files import ARROW, PARQUET
 
     kind = format_of(source, options["format"])
     if kind == "kafka":
         raise CommandError(f"inspect applies to files, not to {source}")
+    file = _first_file(source)
     if kind == "csv":
-        _inspect_csv(source, options)
-    elif kind == "jsonl" and source != "-" and not _has_x(source, options):
-        _inspect_json(source, options)
+        _inspect_csv(source, file, options)
+    elif kind in (PARQUET, ARROW) and file != "-":
+        _inspect_arrow(source, file, kind, options)
+    elif kind == "jsonl" and file != "-" and not _has_x(file, options):
+        _inspect_json(source, file, options)
     else:
         _inspect_examples(source, options)
 
 
-def _inspect_csv(source: str, options: dict[str, Any]) -> None:
+def _first_file(source: str) -> str:
+    """Return the first file with any bytes, of a directory or of those that match a pattern."""
+    from streaml1.sources import is_many, list_files
+    from streaml1.sources.readers.remote import is_remote
+
+    if not is_many(source):
+        return source
+    files = list_files(source)
+    return next((file for file in files if is_remote(file) or os.path.getsize(file)), files[0])
+
+
+def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
     from streaml1.sources import cell_rules, csv_delimiter
-    from streaml1.sources.readers.csv_kinds import guess_target
+    from streaml1.sources.readers.csv_kinds import guess_marks, guess_target
     from streaml1.sources.readers.opening import require_readable
     from streaml1.sources.samples import guess_delimiter, sample_csv, sample_text
 
     reading = reading_options(options)
-    if source != "-":
-        require_readable(source)
-    text, is_whole = sample_text(source)
-    usual = csv_delimiter(source, reading)
+    if file != "-":
+        require_readable(file)
+    text, is_whole = sample_text(file)
+    usual = csv_delimiter(file, reading)
     delimiter = usual
     if reading.delimiter is None and (guess := guess_delimiter(text)) != usual:
         first = text.partition(b"\n")[0]
         delimiter = guess if usual.encode() not in first else usual
-    sample = sample_csv(
-        source, text, is_whole, delimiter, cell_rules(reading), reading.header,
-        None if reading.column_names is None else list(reading.column_names), reading.target,
-    )  # fmt: skip
+
+    def sampled(rules: CellRules) -> CsvSample:
+        return sample_csv(
+            file, text, is_whole, delimiter, rules, reading.header,
+            None if reading.column_names is None else list(reading.column_names), reading.target,
+        )  # fmt: skip
+
+    sample = sampled(cell_rules(reading))
+    if sample.fault is not None and not sample.n_rows:
+        raise CommandError(f"no record can be read: {sample.fault}")
+    shown = {"delimiter": delimiter} if delimiter != usual else {}
+    if reading.decimal is None and reading.thousands is None:
+        marks = guess_marks(sample.columns)
+        localized = replace(reading, decimal=marks.get("decimal"), thousands=marks.get("thousands"))
+        other = sampled(cell_rules(localized)) if marks else sample
+        if _n_numbers(other) > _n_numbers(sample):
+            sample, shown = other, shown | marks
     columns = sample.columns
     by_name = {str(column.position): column for column in columns}
     by_name |= {column.name: column for column in columns}
@@ -77,8 +108,25 @@ def _inspect_csv(source: str, options: dict[str, Any]) -> None:
         raise CommandError(f"{source} has no column {reading.target!r}")
     click.echo(_table(columns, target))
     click.echo(f"\n{_summary(sample)}\n")
-    shown = {"delimiter": delimiter} if delimiter != usual else {}
     click.echo(_command(source, options | shown, sample, target))
+
+
+def _n_numbers(sample: CsvSample) -> int:
+    """Return how many columns hold numbers."""
+    return sum(column.kind == "number" for column in sample.columns)
+
+
+def _inspect_arrow(source: str, file: str, kind: str, options: dict[str, Any]) -> None:
+    from streaml1.sources.arrow.samples import NESTED, sample_arrow
+    from streaml1.sources.readers.opening import require_readable
+
+    require_readable(file)
+    sample = sample_arrow(file, kind)
+    target = _target_of(source, options, sample.columns, "column")
+    click.echo(_table(sample.columns, target))
+    click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} columns\n")
+    ignored = ("id-like", "time-like", NESTED)
+    click.echo(_json_command(source, options, sample.columns, target, ignored, "COLUMN"))
 
 
 def _has_x(source: str, options: dict[str, Any]) -> bool:
@@ -88,29 +136,50 @@ def _has_x(source: str, options: dict[str, Any]) -> bool:
 
 def _sample_json(source: str, options: dict[str, Any]) -> JsonSample | None:
     from streaml1.sources.json_samples import sample_json
+    from streaml1.sources.readers.jsonl import require_lines
     from streaml1.sources.readers.opening import require_readable
     from streaml1.sources.samples import N_SAMPLED, sample_text
 
     require_readable(source)
-    return sample_json(sample_text(source, N_SAMPLED)[0], options.get("at"))
+    text = sample_text(source, N_SAMPLED)[0]
+    require_lines(text, source)
+    return sample_json(text, options.get("at"))
 
 
-def _inspect_json(source: str, options: dict[str, Any]) -> None:
+def _inspect_json(source: str, file: str, options: dict[str, Any]) -> None:
+    sample = _sample_json(file, options)
+    if sample is None or not sample.n_rows:
+        fault = "" if sample is None or sample.fault is None else f": {sample.fault}"
+        raise CommandError(f"{file} has no JSON object in its first lines{fault}")
+    target = _target_of(source, options, sample.columns, "member")
+    click.echo(_table(sample.columns, target, "member"))
+    invalid = _invalid(sample.n_invalid, sample.fault)
+    click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}\n")
+    click.echo(_json_command(source, options, sample.columns, target))
+
+
+def _target_of(
+    source: str, options: dict[str, Any], columns: list[ColumnSummary], what: str
+) -> ColumnSummary | None:
+    """Return the column of the label: the one that is given, or the most likely one."""
     from streaml1.sources.readers.csv_kinds import guess_target
 
-    sample = _sample_json(source, options)
-    if sample is None or not sample.n_rows:
-        raise CommandError(f"{source} has no JSON object in its first lines")
-    target = guess_target(sample.columns)
-    if options.get("target") is not None:
-        by_name = {column.name: column for column in sample.columns}
-        if (target := by_name.get(options["target"])) is None:
-            raise CommandError(f"{source} has no member {options['target']!r}")
-    click.echo(_table(sample.columns, target, "member"))
-    invalid = f", {sample.n_invalid:,} invalid" if sample.n_invalid else ""
-    examples = f"{sample.n_rows:,} example{'s' * (sample.n_rows != 1)}"
-    click.echo(f"\nfirst {examples}, {len(sample.columns)} members{invalid}\n")
-    click.echo(_json_command(source, options, sample.columns, target))
+    given = options.get("target")
+    if given is None:
+        return guess_target(columns)
+    for column in columns:
+        if column.name == given:
+            return column
+    raise CommandError(f"{source} has no {what} {given!r}")
+
+
+def _invalid(n: int, fault: str | None) -> str:
+    """Return how a summary mentions invalid examples, with an example."""
+    return f", {n:,} invalid\ninvalid: {fault}" if n else ""
+
+
+def _n_examples(n: int) -> str:
+    return f"{n:,} example{'s' * (n != 1)}"
 
 
 def _json_command(
@@ -118,13 +187,17 @@ def _json_command(
     options: dict[str, Any],
     columns: list[ColumnSummary],
     target: ColumnSummary | None,
+    ignored: tuple[str, ...] = ("id-like", "time-like"),
+    what: str = "MEMBER",
 ) -> str:
-    """Return a command that learns from flat JSON lines, quoted for a shell."""
+    """Return a command that learns from flat JSON lines or a table, quoted for a shell."""
+    from streaml1.sources.readers.csv_header import list_of
+
     words = ["streaml1", "learn", source]
     for name in ("format", "at", "positive", "weight", "id"):
         if options.get(name) is not None:
             words += [f"--{name}", options[name]]
-    words += ["--target", "MEMBER" if target is None else target.name]
+    words += ["--target", what if target is None else target.name]
     if target is not None:
         words += _label_options(target, options)
     others = [
@@ -134,11 +207,11 @@ def _json_command(
     ]
     by_kind = {
         "--text": [c.name for c in others if c.kind == "text"],
-        "--ignore": [c.name for c in others if c.kind in ("id-like", "time-like")],
+        "--ignore": [c.name for c in others if c.kind in ignored],
     }
     for option, names in by_kind.items():
         if names:
-            words += [option, _list_of(names)]
+            words += [option, list_of(names)]
     return " ".join(map(shlex.quote, words))
 
 
@@ -168,10 +241,10 @@ def _short(value: str, width: int = 16) -> str:
 
 def _summary(sample: CsvSample) -> str:
     what = "all" if sample.is_whole else "first"
-    invalid = f", {sample.n_invalid:,} invalid" if sample.n_invalid else ""
+    invalid = _invalid(sample.n_invalid, sample.fault)
     header = "" if sample.has_header else "; no header: columns are selected by number"
-    examples = f"{sample.n_rows:,} example{'s' * (sample.n_rows != 1)}"
-    return f"{what} {examples}, {len(sample.columns)} columns{invalid}{header}"
+    examples = _n_examples(sample.n_rows)
+    return f"{what} {examples}, {len(sample.columns)} columns{header}{invalid}"
 
 
 def _command(
@@ -179,6 +252,7 @@ def _command(
 ) -> str:
     """Return a command that learns from the file, quoted for a shell."""
     from streaml1.sources.readers.csv_cells import MISSING_WORDS
+    from streaml1.sources.readers.csv_header import list_of
 
     columns = [column for column in sample.columns if column is not target]
     words = ["streaml1", "learn", source]
@@ -189,7 +263,7 @@ def _command(
     if not sample.has_header and options.get("column_names") is None:
         words.append("--no-header")
     elif options.get("column_names") is not None:
-        words += ["--columns", _list_of(options["column_names"])]
+        words += ["--columns", list_of(options["column_names"])]
     names = Counter(column.name for column in sample.columns)
 
     def reference(column: ColumnSummary) -> str:
@@ -217,11 +291,11 @@ def _command(
     by_kind["--ignore"] += unreadable
     for option, found in by_kind.items():
         if found:
-            words += [option, _list_of(map(reference, found))]
+            words += [option, list_of(map(reference, found))]
     odd = list(dict.fromkeys(word for column in columns for word in column.words))
     given = options.get("missing")
     if odd or given is not None:
-        words += ["--missing", _list_of([*(MISSING_WORDS if given is None else given), *odd])]
+        words += ["--missing", list_of([*(MISSING_WORDS if given is None else given), *odd])]
     return " ".join(map(shlex.quote, words))
 
 
@@ -230,17 +304,22 @@ def _label_options(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
     labels = {*target.values}
     if labels <= BINARY or options.get("positive") is not None:
         return []
+    numbers = _numbers(labels)
+    if numbers and {*numbers} <= {0.0, 1.0, -1.0}:
+        return []
+    if len(numbers) == 2:  # such as 1 and 2
+        return ["--positive", max(numbers.items())[1]]
     if len(labels) == 2 and target.kind != "number":
         likely = [label for label in labels if label.lower() in YES]
         return ["--positive", likely[0] if likely else list(target.values)[-1]]
     return ["--task", "regression"] if target.kind == "number" else ["--model", "softmax"]
 
 
-def _list_of(names: Iterable[str]) -> str:
-    """Return names as an option lists them: those with commas or quotes are quoted."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(list(names))
-    return out.getvalue()
+def _numbers(labels: Iterable[str]) -> dict[float, str]:
+    """Return labels by their values; none if some are no numbers."""
+    with suppress(ValueError):
+        return {float(label): label for label in labels}
+    return {}
 
 
 def _inspect_examples(source: str, options: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ text of a file is: no Python object is made for a value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import is_missing
 from streaml1.core.types import Bytes, Hashes
-from streaml1.features.batch import category_text, is_frame, is_matrix
+from streaml1.features.batch import category_text, is_frame, is_matrix, require_distinct
 from streaml1.text.arrow import (
     CODES,
     N_FIELDS,
@@ -29,7 +30,11 @@ from streaml1.text.arrow import (
 )
 from streaml1.text.parsed_rows import NamedRows, Spans
 
-__all__ = ["arrow_batches", "as_frame", "frame_rows", "is_stream", "table_dicts", "table_rows"]
+__all__ = [
+    "arrow_batches", "as_frame", "frame_rows", "is_index", "is_stream", "table_dicts", "table_rows",
+]  # fmt: skip
+
+_INDEX = re.compile(r"__index_level_[0-9]+__")
 
 MAX_NAME_BYTES = 2**31
 """Spans have offsets of 32 bits; `batch` reads larger frames."""
@@ -70,9 +75,9 @@ def as_frame(X: Any) -> Any:
         If X is a lazy frame of another library than polars, or pyarrow is not installed.
     """
     if not is_stream(X):
-        return X
+        return _without_index(X)
     if _library(X) == "polars":
-        return X.collect()
+        return _without_index(X.collect())
     if hasattr(type(X), "collect"):
         raise TypeError(f"X is a {type(X).__name__}, which holds no rows yet; collect() it first")
     pyarrow = _pyarrow()
@@ -82,7 +87,22 @@ def as_frame(X: Any) -> Any:
         )
     if _is_hugging_face(X):
         return pyarrow.Table.from_batches(arrow_batches(X))
-    return pyarrow.table(X)
+    return _without_index(pyarrow.table(X))
+
+
+def _without_index(X: Any) -> Any:
+    """Return a frame without the columns in which pyarrow keeps the index of a pandas frame."""
+    if _library(X) not in ("polars", "pyarrow"):
+        return X
+    names = X.column_names if hasattr(X, "column_names") else X.columns
+    if not any(map(is_index, names)):
+        return X
+    return X.select([name for name in names if not is_index(name)])
+
+
+def is_index(column: str) -> bool:
+    """Return whether a column is the index of a pandas frame, by its name."""
+    return _INDEX.fullmatch(column) is not None
 
 
 def frame_rows(X: Any) -> Any:
@@ -127,12 +147,36 @@ def arrow_batches(X: Any) -> Iterator[Any]:
 
 
 def _table(X: Any) -> Any:
-    """Convert a frame to a pyarrow.Table; the index of a pandas frame is left out."""
+    """Convert a frame to a pyarrow.Table; the index of a pandas frame is left out.
+
+    Raises
+    ------
+    TypeError
+        If two columns share a name.
+    pyarrow.ArrowException
+        If a column holds values of several types.
+    """
     import pyarrow
 
     if _library(X) == "pandas":
+        X = _for_arrow(X)
         return pyarrow.Table.from_pandas(X, preserve_index=False, nthreads=1)
     return pyarrow.table(X)
+
+
+def _for_arrow(X: Any) -> Any:
+    """Return a pandas frame with columns that pyarrow converts to what they mean."""
+    require_distinct(list(X.columns))
+    dense = {name: kind.subtype for name, kind in X.dtypes.items() if hasattr(kind, "fill_value")}
+    if dense:
+        X = X.astype(dense)
+    X = X.copy(deep=False)
+    for name, kind in X.dtypes.items():
+        # Arrow has no intervals and periods: a category is named by their text, as in CSV.
+        entries: Any = getattr(kind, "categories", None)
+        if type(entries).__name__ in ("IntervalIndex", "PeriodIndex"):
+            X[name] = X[name].cat.rename_categories(entries.astype(str))
+    return X
 
 
 def _library(X: Any) -> str:

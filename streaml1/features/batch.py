@@ -30,6 +30,7 @@ __all__ = [
     "batch_of",
     "category_text",
     "checked",
+    "require_distinct",
     "to_narwhals",
     "is_frame",
     "is_matrix",
@@ -198,8 +199,7 @@ def _from_frame(X: Any) -> Batch:
     names: list[Hashable]
     if _is_sparse(X):
         names = list(X.columns)
-        if len(set(names)) < len(names):
-            raise _twice(names)
+        require_distinct(names)
         matrix = X.sparse.to_coo()
         if matrix.dtype.kind == "f":
             matrix.data = np.nan_to_num(matrix.data, nan=0.0, posinf=math.inf, neginf=-math.inf)
@@ -240,12 +240,15 @@ def to_narwhals(X: Any) -> Any:
         return nw.from_native(X, eager_only=True)
     except DuplicateError:
         # `columns` of a pyarrow table are arrays, not names.
-        raise _twice(list(getattr(X, "column_names", X.columns))) from None
+        require_distinct(list(getattr(X, "column_names", X.columns)))
+        raise
 
 
-def _twice(names: list[Hashable]) -> TypeError:
-    twice = next(name for name in names if names.count(name) > 1)
-    return TypeError(f"the frame has two columns {shown(twice)}; rename one of them")
+def require_distinct(names: list[Hashable]) -> None:
+    """Raise TypeError if two columns have the same name."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TypeError(f"the frame has two columns {shown(twice)}; rename one of them")
 
 
 def column_values(series: Any) -> list[Any]:

@@ -170,14 +170,14 @@ def _of_frames(X: Any, roles: MemberRoles) -> LabelledRows:
     for name in named:
         if name is not None and name not in frame.columns:
             raise ValueError(_no_column(name, frame.columns))
-    y = _labels(frame[roles.target], roles.positive)
-    w = None if roles.weight is None else column_values(frame[roles.weight])
+    y = _labels(frame.get_column(roles.target), roles.positive)
+    w = None if roles.weight is None else column_values(frame.get_column(roles.weight))
     taken = {roles.target, roles.weight, *roles.ignore}
     features = frame.drop([name for name in frame.columns if name in taken])
     for name in sorted(roles.categorical):
         texts = [
             None if value is None else value if isinstance(value, str) else category_text(value)
-            for value in column_values(frame[name])
+            for value in column_values(frame.get_column(name))
         ]
         column = nw.new_series(name, texts, nw.String, backend=frame.implementation)
         features = features.with_columns(column)

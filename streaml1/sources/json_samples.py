@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,9 +10,11 @@ import orjson
 
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
+from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
+from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.samples import N_SAMPLED
 
-__all__ = ["JsonSample", "sample_json"]
+__all__ = ["JsonSample", "sample_json", "summarize_members"]
 
 MAX_DEPTH = 64
 """Objects inside each other; `flat_json` rejects deeper ones."""
@@ -32,11 +34,14 @@ class JsonSample(NamedTuple):
         How many lines there are.
     n_invalid
         How many others are not JSON objects.
+    fault
+        The first of these lines, and why it is none; None if there are none.
     """
 
     columns: list[ColumnSummary]
     n_rows: int
     n_invalid: int
+    fault: str | None
 
 
 def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
@@ -57,8 +62,8 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
     [('clicked', 'constant'), ('user.age', 'constant'), ('tags', 'array')]
     """
     rows: list[dict[str, Any]] = []
-    n_invalid = 0
-    for line in text.split(b"\n"):
+    n_invalid, fault = 0, None
+    for number, line in enumerate(text.split(b"\n"), 1):
         if not line.strip() or len(rows) == N_SAMPLED:
             continue
         try:
@@ -68,13 +73,27 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
             rows.append(dict(_members(value)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             n_invalid += 1
+            fault = fault or f"line {number}: {_reason(line, at)}"
     if rows and all(isinstance(row.get("x"), dict) for row in rows):
         return None
     names = list(dict.fromkeys(name for row in rows for name in row))
+    return JsonSample(summarize_members(names, rows), len(rows), n_invalid, fault)
+
+
+def _reason(line: bytes, at: str | None) -> str:
+    """Return why a line is not an example."""
+    try:
+        parse_flat(decode_line(line), JsonRoles(at=at), require_label=False)
+    except ValueError as error:
+        return str(error)
+    return f"nothing is at {at!r}"
+
+
+def summarize_members(names: Sequence[str], rows: list[dict[str, Any]]) -> list[ColumnSummary]:
+    """Infer the kinds of the values that rows have by these names."""
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     columns = summarize_columns(names, cells, CellRules(missing=()))
-    found = [_as_member(column, [row.get(column.name) for row in rows]) for column in columns]
-    return JsonSample(found, len(rows), n_invalid)
+    return [_as_member(column, [row.get(column.name) for row in rows]) for column in columns]
 
 
 def _members(value: dict[str, Any], prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:

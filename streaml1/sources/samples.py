@@ -13,7 +13,12 @@ from streaml1.core.types import Bytes
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_header import check_is_header
 from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
-from streaml1.sources.readers.csv_schema import IncompleteRecord, Records, TextLines
+from streaml1.sources.readers.csv_schema import (
+    IncompleteRecord,
+    Records,
+    TextLines,
+    wrong_width,
+)
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.source import SourceError
@@ -104,6 +109,8 @@ class CsvSample(NamedTuple):
         Whether the first line holds the names of the columns.
     is_whole
         Whether these are all records.
+    fault
+        Where the first invalid record is, and why it is invalid; None if all are valid.
     """
 
     columns: list[ColumnSummary]
@@ -111,6 +118,7 @@ class CsvSample(NamedTuple):
     n_invalid: int
     has_header: bool
     is_whole: bool
+    fault: str | None = None
 
 
 def sample_csv(
@@ -151,21 +159,28 @@ def sample_csv(
         If there is no header, or it is invalid.
     """
     records: list[list[str]] = []
-    n_invalid = 0
+    places: list[int] = []
+    faults: list[tuple[int, str]] = []
     with suppress(IncompleteRecord):
         for line, record in Records(TextLines(text, at_end=is_whole), delimiter):
             if isinstance(record, ValueError):
                 if not records:
                     raise SourceError(f"{name}:{line}: invalid header: {record}")
-                n_invalid += 1
+                faults.append((line, str(record)))
             elif len(records) > N_SAMPLED:
                 is_whole = False
                 break
             else:
                 records.append(record)
+                places.append(line)
     if not records:
         raise SourceError(f"{name} is empty: a CSV file begins with the names of its columns")
     first, rows = records[0], [row for row in records[1:] if row != records[0]]
+    faults += [
+        (line, wrong_width(record, len(first)))
+        for line, record in zip(places, records, strict=True)
+        if len(record) != len(first)
+    ]
     if names is not None:
         header = False
     elif header is None:
@@ -179,4 +194,5 @@ def sample_csv(
         first = list(names or map(str, range(len(first))))
     whole = [row for row in rows if len(row) == len(first)]
     columns = summarize_columns(first, whole, rules)
-    return CsvSample(columns, len(whole), n_invalid + len(rows) - len(whole), header, is_whole)
+    fault = "{}:{}: {}".format(name, *min(faults)) if faults else None
+    return CsvSample(columns, len(whole), len(faults), header, is_whole, fault)

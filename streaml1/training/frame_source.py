@@ -49,24 +49,40 @@ class TableRows:
         """
         pyarrow = require_pyarrow(f"{self._name}: a frame with a column of labels")
         try:
-            for table in tables_of(arrow_batches(frame), size):
+            for table in tables_of(self._batches(frame), size):
                 if self._reader is None or table.schema != self._schema:
                     self._reader, self._schema = self._open(table.schema), table.schema
                 rows = table.select(self._reader.columns)
                 yield from self._reader.blocks(rows, self.n_read, reject)
                 self.n_read += len(table)
         except (pyarrow.ArrowException, UnicodeEncodeError, OverflowError) as error:
-            sentence = str(error).strip().partition("\n")[0].rstrip(".")
-            raise SourceError(
-                f"{self._name}: the frame cannot be converted to Arrow: {sentence}"
-            ) from None
+            raise self._unreadable(error) from None
+
+    def _batches(self, frame: Any) -> Iterator[Any]:
+        """Yield the rows of a frame as record batches."""
+        try:
+            yield from arrow_batches(frame)
+        except (TypeError, ValueError) as error:  # a name twice, values of several types
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, error: BaseException) -> SourceError:
+        reasons = [str(reason).strip().partition("\n")[0].rstrip(".") for reason in error.args]
+        return SourceError(
+            f"{self._name}: the frame cannot be converted to Arrow: {'; '.join(reasons)}"
+        )
 
     def _open(self, schema: Any) -> TableReader:
         o = self._options
         return TableReader(
-            self._name, schema, o.target, o.categorical, o.weight, o.require_label, o.ignore,
-            tuple(o.text or ()), o.positive, o.id,
+            self._name, schema, _name(o.target), map(_name, o.categorical), _name(o.weight),
+            o.require_label, map(_name, o.ignore), map(_name, o.text or ()), o.positive,
+            _name(o.id),
         )  # fmt: skip
+
+
+def _name(column: Any) -> Any:
+    """Return the name of a column in Arrow; names of pandas may be numbers and tuples."""
+    return column if column is None or isinstance(column, str) else str(column)
 
 
 class FrameSource:

@@ -14,12 +14,15 @@ from streaml1.sources.readers.chunks import Wait
 from streaml1.sources.readers.remote import is_remote, open_remote
 from streaml1.sources.source import Block, Lost, Numbered, Reject, SourceError, check_block_size
 
-__all__ = ["ARROW", "PARQUET", "ArrowFile", "arrow_format", "tables_of"]
+__all__ = ["ARROW", "PARQUET", "ArrowFile", "arrow_format", "first_rows", "tables_of"]
 
 PARQUET, ARROW = "parquet", "arrow"
 
 MAGIC = {b"PAR1": PARQUET, b"ARROW1": ARROW}
 """Formats by the first bytes of their files, which are also the last."""
+
+STREAM_MAGIC = b"\xff\xff\xff\xff"
+"""First bytes of an Arrow stream, which has no table of its batches."""
 
 DIGESTED = 2**16
 """Bytes at the end of a file that tell it from others: the footer lists all parts of the file."""
@@ -64,41 +67,14 @@ class ArrowFile(Numbered):
         self.name = name
         self.texts = text
         self._format = format
-        pyarrow = require_pyarrow(name)
-        try:
-            with self._open() as file:
-                schema = file.schema_arrow if format == PARQUET else file.schema
-        except SourceError:
-            raise
-        except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise Lost(f"{name} is not a valid {self._what} file: {_sentence(error)}") from None
+        with _valid_file(name, format) as file:
+            schema = file.schema_arrow if format == PARQUET else file.schema
         self._columns = list(schema.names)
         self._reader = TableReader(name, schema, text=text, **roles)
         self.line = 0
         self._stopped: Callable[[], bool] = lambda: False
         self._check_header: Callable[[Sequence[str]], None] = lambda header: None
         self._digest = self._footer_digest()
-
-    @property
-    def _what(self) -> str:
-        return "Parquet" if self._format == PARQUET else "Arrow IPC"
-
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        import pyarrow
-
-        with ExitStack() as opened:
-            source: Any = self.name
-            if is_remote(self.name):
-                source = opened.enter_context(open_remote(self.name, seekable=True))
-            if self._format == PARQUET:
-                from pyarrow import parquet
-
-                # A buffer for whole row groups would take memory by their size.
-                yield opened.enter_context(parquet.ParquetFile(source, pre_buffer=False))
-            else:
-                source = pyarrow.memory_map(source) if source is self.name else source
-                yield opened.enter_context(pyarrow.ipc.open_file(source))
 
     def _footer_digest(self) -> str:
         name = self.name
@@ -141,7 +117,7 @@ class ArrowFile(Numbered):
         self._check_header(self._columns)
         self.line = skipped
         try:
-            with self._open() as file:
+            with _arrow_file(self.name, self._format) as file:
                 for table in tables_of(batches(file, size, skipped), size):
                     yield from self._reader.blocks(table, self.line, reject)
                     self.line += len(table)
@@ -168,6 +144,73 @@ class ArrowFile(Numbered):
         columns = self._reader.columns
         batches = (file.get_batch(k).select(columns) for k in range(file.num_record_batches))
         yield from _after(batches, skipped)
+
+
+@contextmanager
+def _arrow_file(name: str, format: str) -> Iterator[Any]:
+    """Open a file with pyarrow."""
+    import pyarrow
+
+    with ExitStack() as opened:
+        source: Any = name
+        if is_remote(name):
+            source = opened.enter_context(open_remote(name, seekable=True))
+        if format == PARQUET:
+            from pyarrow import parquet
+
+            # A buffer for whole row groups would take memory by their size.
+            yield opened.enter_context(parquet.ParquetFile(source, pre_buffer=False))
+        else:
+            source = pyarrow.memory_map(source) if source is name else source
+            yield opened.enter_context(pyarrow.ipc.open_file(source))
+
+
+@contextmanager
+def _valid_file(name: str, format: str) -> Iterator[Any]:
+    """Open a file that may be invalid.
+
+    Raises
+    ------
+    SourceError
+        If it is not a file of this format.
+    """
+    pyarrow = require_pyarrow(name)
+    try:
+        with _arrow_file(name, format) as file:
+            yield file
+    except SourceError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        if format == ARROW and not is_remote(name) and _is_stream(name):
+            raise SourceError(
+                f"{name} is an Arrow stream, in which rows cannot be found: write it as an IPC "
+                "file, as with polars' write_ipc or pyarrow.ipc.new_file"
+            ) from None
+        what = "Parquet" if format == PARQUET else "Arrow IPC"
+        raise Lost(f"{name} is not a valid {what} file: {_sentence(error)}") from None
+
+
+def _is_stream(name: str) -> bool:
+    with open(name, "rb") as file:
+        return file.read(len(STREAM_MAGIC)) == STREAM_MAGIC
+
+
+def first_rows(name: str, format: str, n: int) -> Any:
+    """Return the first rows of a file as a pyarrow.Table.
+
+    Raises
+    ------
+    SourceError
+        If it is not a file of this format.
+    """
+    with _valid_file(name, format) as file:
+        if format == PARQUET:
+            batches, schema = file.iter_batches(n), file.schema_arrow
+        else:
+            numbers = range(file.num_record_batches)
+            batches, schema = (file.get_batch(k) for k in numbers), file.schema
+        table = next(tables_of(batches, n), None)
+        return schema.empty_table() if table is None else table
 
 
 def tables_of(batches: Iterable[Any], size: int) -> Iterator[Any]:

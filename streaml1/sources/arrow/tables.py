@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
@@ -12,17 +11,15 @@ import numpy as np
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import is_missing
 from streaml1.core.types import Floats
-from streaml1.features.arrow_frames import table_dicts, table_rows
+from streaml1.features.arrow_frames import is_index, table_dicts, table_rows
 from streaml1.features.batch import category_text
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.positive_label import positive_labels
 from streaml1.sources.lazy_ids import LazyIds
-from streaml1.sources.readers.csv_header import RequestedRoles
+from streaml1.sources.readers.csv_header import RequestedRoles, list_of
 from streaml1.sources.source import Block, Reject, SourceError, read_weight
 
 __all__ = ["TableReader", "require_pyarrow"]
-
-_INDEX = re.compile(r"__index_level_[0-9]+__")
 
 
 def require_pyarrow(name: str) -> Any:
@@ -98,11 +95,10 @@ class TableReader:
         self._features = [
             column
             for position, column in enumerate(header)
-            if position not in others and not _INDEX.fullmatch(column)
+            if position not in others and not is_index(column)
         ]
         self._decimals = [c for c in self._features if _is_decimal(schema.field(c).type)]
-        for column in self._features:
-            self._require_readable(column, schema.field(column).type)
+        self._require_readable({column: schema.field(column).type for column in self._features})
         used = {*self._features, self._target, self._weight, self._id}
         self.columns = [column for column in header if column in used]
         self.roles = {
@@ -111,24 +107,36 @@ class TableReader:
             **({} if id is None else {"id": id}),
         }  # fmt: skip
 
-    def _require_readable(self, column: str, kind: Any) -> None:
+    def _require_readable(self, kinds: dict[str, Any]) -> None:
+        """Raise SourceError for all columns that are neither numbers nor text, by their types."""
         from pyarrow import types
 
-        option = shlex.quote(column)
         tests = (
             types.is_integer, types.is_floating, types.is_boolean, types.is_string, types.is_null,
             types.is_large_string, types.is_string_view, types.is_dictionary, types.is_decimal,
         )  # fmt: skip
-        if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-            raise SourceError(
-                f"{self.name}: column {column!r} holds values of the type {kind}: use --ignore "
-                f"{option}"
-            )
-        if column not in self._categorical and not any(test(kind) for test in tests):
-            raise SourceError(
-                f"{self.name}: column {column!r} holds values of the type {kind}: use --ignore "
-                f"{option}, or --categorical {option} if few of them are different"
-            )
+        unusable = [
+            column
+            for column, kind in kinds.items()
+            if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+        ]
+        others = [
+            column
+            for column, kind in kinds.items()
+            if column not in (*unusable, *self._categorical)
+            and not any(test(kind) for test in tests)
+        ]
+        clauses = []
+        for columns, may_be_categories in ((others, True), (unusable, False)):
+            if columns:
+                option = shlex.quote(list_of(columns))
+                remedy = f", or --categorical {option} if few of them are different"
+                clauses.append(
+                    f"{_types_of(columns, kinds)}: use --ignore {option}"
+                    + remedy * may_be_categories
+                )
+        if clauses:
+            raise SourceError(f"{self.name}: {'; '.join(clauses)}")
 
     def blocks(self, table: Any, first: int, reject: Reject) -> Iterator[Block]:
         """Yield the rows of a table: one block, unless some have an invalid weight.
@@ -169,6 +177,14 @@ class TableReader:
 
     def _labels(self, table: Any) -> Any:
         return positive_labels(_labels(table[self._target]), self._positive)
+
+
+def _types_of(columns: list[str], kinds: dict[str, Any]) -> str:
+    """Return a clause that says which types the values of columns have."""
+    if len(columns) == 1:
+        return f"column {columns[0]!r} holds values of the type {kinds[columns[0]]}"
+    listed = ", ".join(f"{column!r} ({kinds[column]})" for column in columns)
+    return f"columns {listed} hold values of other types than numbers and text"
 
 
 def _ids(column: Any) -> LazyIds:

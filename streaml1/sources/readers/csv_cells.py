@@ -19,13 +19,19 @@ from numpy.typing import NDArray
 from streaml1.sources.source import SourceError, read_number, read_weight, shown
 from streaml1.text import csv_cells
 
-__all__ = ["BOOLEANS", "MISSING_WORDS", "CellRules"]
+__all__ = ["BOOLEANS", "MISSING_WORDS", "CellRules", "number_marks"]
 
 MISSING_WORDS = ("NaN", "nan", "NULL", "null", "None", "N/A", "NA", r"\N", "?")
 """Words that stand for a missing value unless others are given; an empty cell always does."""
 
 BOOLEANS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 """Words that are numbers in columns of numbers."""
+
+_GROUPED = re.compile(
+    r"[+-]?[0-9]{1,3}(?P<group>[,.'’ \u00a0\u202f])[0-9]{3}(?:(?P=group)[0-9]{3})*"
+    r"(?:(?P<mark>(?!(?P=group))[.,])[0-9]+)?"
+)
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 _QUOTING = re.compile('["\r\n]')
 
@@ -202,3 +208,21 @@ class CellRules:
         for k, word in enumerate(listed, csv_cells.WORDS_LIST):
             words[k] = int.from_bytes(word, "little")
         return words
+
+
+def number_marks(cell: str) -> dict[str, str] | None:
+    """Return the marks with which a text would be a number, as options; None if there are none.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_cells import number_marks
+    >>> number_marks("1.234,5"), number_marks("2,5"), number_marks("1,234,567"), number_marks("a,b")
+    ({'decimal': ',', 'thousands': '.'}, {'decimal': ','}, {'thousands': ','}, None)
+    """
+    text = cell.strip()
+    grouped = _GROUPED.fullmatch(text)
+    if grouped is None:
+        return {"decimal": ","} if _DECIMAL_COMMA.fullmatch(text) else None
+    decimal = "," if grouped["mark"] == "," or grouped["group"] == "." else "."
+    marks = {"decimal": decimal, "thousands": grouped["group"]}
+    return marks if decimal == "," else {"thousands": grouped["group"]}

@@ -5,6 +5,8 @@ A column is selected by its name, or by its number from 0 if no column has this 
 
 from __future__ import annotations
 
+import csv
+import io
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +15,9 @@ from typing import NamedTuple
 
 from streaml1.sources.source import SourceError, read_number
 
-__all__ = ["RequestedRoles", "Roles", "check_is_header", "find_row_numbers", "list_columns"]
+__all__ = [
+    "RequestedRoles", "Roles", "check_is_header", "find_row_numbers", "list_columns", "list_of",
+]  # fmt: skip
 
 OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
 """Delimiters other than the comma that files often have, and how --delimiter takes them."""
@@ -148,6 +152,20 @@ def _duplicates(header: Sequence[str], ignored: Iterable[int]) -> list[str]:
 def _listing(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:MAX_LISTED]))
     return shown + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
+
+
+def list_of(names: Iterable[str]) -> str:
+    """Return names as an option lists them: those with commas or quotes are quoted.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_header import list_of
+    >>> list_of(["site", "price, net"])
+    'site,"price, net"'
+    """
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(list(names))
+    return out.getvalue()
 
 
 def list_columns(header: Sequence[str]) -> str:

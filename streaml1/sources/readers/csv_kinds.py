@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from streaml1.sources.readers.csv_cells import BOOLEANS, CellRules
+from streaml1.sources.readers.csv_cells import BOOLEANS, CellRules, number_marks
 
-__all__ = ["KINDS", "ColumnSummary", "guess_target", "summarize_columns"]
+__all__ = ["KINDS", "ColumnSummary", "guess_marks", "guess_target", "summarize_columns"]
 
 KINDS = {
     "number": "numbers",
@@ -176,6 +176,27 @@ def _are_ids(values: list[float]) -> bool:
         return False
     steps = {b - a for a, b in zip(values, values[1:], strict=False)}
     return steps == {1.0} or min(map(abs, values)) >= 1e6
+
+
+def guess_marks(columns: Sequence[ColumnSummary]) -> dict[str, str]:
+    """Return the decimal mark and the mark of thousands of columns that hold other numbers.
+
+    The keys are those of `CellRules`; the usual marks are left out.
+    """
+    marks: dict[str, str] = {}
+    for column in columns:
+        found = {cell: number_marks(cell) for cell in column.values}
+        n_numbers = sum(n for cell, n in column.values.items() if found[cell] or _is_plain(cell))
+        if any(found.values()) and n_numbers >= MIN_NUMBERS * column.values.total():
+            for cell_marks in found.values():
+                marks |= cell_marks or {}
+    if marks.get("thousands") == marks.get("decimal"):
+        marks.pop("thousands", None)
+    return marks
+
+
+def _is_plain(cell: str) -> bool:
+    return _number(cell, CellRules()) is not None
 
 
 def guess_target(columns: Sequence[ColumnSummary]) -> ColumnSummary | None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
-from streaml1.sources.readers.csv_cells import CellRules
+from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.sources.readers.csv_header import Roles
 from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.source import SourceError, shown
@@ -23,6 +23,7 @@ from streaml1.text import csv, csv_cells
 
 __all__ = [
     "Columns", "IncompleteRecord", "Records", "RepeatedHeader", "TextLines", "delimiter_of",
+    "wrong_width",
 ]  # fmt: skip
 
 
@@ -248,7 +249,7 @@ class Columns:
         if self._skips_header and len(record) == self._width and self._is_header(record):
             raise RepeatedHeader
         if len(record) != self._width:
-            raise ValueError(f"the line has {_cells(len(record))}, the header has {self._width}")
+            raise ValueError(wrong_width(record, self._width))
         x: dict[Any, Any] = {}
         for position, column, is_text in self._features:
             cell = record[position]
@@ -271,10 +272,12 @@ class Columns:
             return self._rules.number(cell)
         except ValueError as error:
             option = shlex.quote(column)
+            marks = None if self._rules.is_localized else number_marks(cell)
+            given = " ".join(f"--{name} {shlex.quote(m)}" for name, m in (marks or {}).items())
             raise ValueError(
                 f"column {column!r}: {shown(cell)} {error}: leave missing values empty or list "
                 f"their words with --missing, or use --categorical {option} for text, or "
-                f"--ignore {option}"
+                f"--ignore {option}" + (f"; if it is a number, use {given}" if marks else "")
             ) from None
 
     def _label(self, record: list[str]) -> str | None:
@@ -306,6 +309,11 @@ def _category_runs(kinds: list[Any], sizes: NDArray[np.uint64]) -> list[int]:
         is_short = kind == csv.CATEGORY and size <= 8  # with the equals sign
         runs.append(runs[-1] + 1 if is_short else 0)
     return runs[:0:-1]
+
+
+def wrong_width(record: Sequence[str], width: int) -> str:
+    """Return the error for a record that has more or fewer cells than the header."""
+    return f"the line has {_cells(len(record))}, the header has {width}"
 
 
 def _cells(count: int) -> str:

@@ -40,6 +40,7 @@ __all__ = [
     "parse_json",
     "read_features",
     "read_label",
+    "require_lines",
     "without_features",
 ]
 
@@ -107,7 +108,7 @@ class JsonParser(NamedLineParser):
         """
         if not self._has_begun and chunk.hi > chunk.lo:
             self._has_begun = True
-            _require_lines(chunk, self._name)
+            require_lines(chunk.text.tobytes(), self._name)
         return super().parse_chunk(chunk)
 
     def _extra_arguments(self, n: int) -> tuple[Any, ...]:
@@ -134,20 +135,49 @@ class JsonParser(NamedLineParser):
         return _labels(x.names, spans[:, :3]), _ids(x.names, spans[:, 3:])
 
 
-def _require_lines(chunk: Chunk, name: str) -> None:
-    """Reject a file that begins with an array, or an object that extends over lines."""
-    first, newline, rest = chunk.text.tobytes().lstrip().partition(b"\n")
-    first = first.rstrip()
-    reason, jq = "", "jq -c ."
+def require_lines(text: bytes, name: str) -> None:
+    """Reject a file that begins with an array, or with objects that do not have a line each.
+
+    Parameters
+    ----------
+    text
+        The beginning of the file.
+    name
+        The file.
+
+    Raises
+    ------
+    SourceError
+        If it is JSON, but not JSON lines.
+    """
+    first, _, rest = text.lstrip().partition(b"\n")
+    first, rest = first.rstrip(), rest.lstrip()
+    reason, command = "", "jq -c ."
     if re.match(rb"\[\s*(\{|$)", first):
-        reason, jq = "is one array", "jq -c '.[]'"
-    elif first.startswith(b"{") and first.endswith((b"{", b"[", b",")) and rest.strip():
+        reason, command = "is one array", "jq -c '.[]'"
+    elif first.startswith(b"\x1e"):
+        reason, command = "has a record separator before each object", r"tr -d '\036'"
+    elif first.startswith(b"{") and first.endswith(b"},") and rest.startswith(b"{"):
+        reason, command = "has commas between objects", "sed 's/,$//'"
+    elif first.startswith(b"{") and first.endswith((b"{", b"[", b",")) and rest:
         reason = "has objects of several lines"
+    elif first.startswith(b"{") and re.search(rb"\}\s*\{", first) and _is_whole(first):
+        reason = "has several objects in a line"
     if reason:
         raise SourceError(
             f"{name} {reason}, but JSON lines have one object per line: convert it, for example "
-            f"by {jq}"
+            f"by {command}"
         )
+
+
+def _is_whole(line: bytes) -> bool:
+    """Return whether a line is several JSON objects, not one that has such text in a string."""
+    try:
+        text = line.decode()
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return text[end:].lstrip().startswith("{")
 
 
 def _labels(text: Bytes, spans: Any) -> dict[int, Any]:

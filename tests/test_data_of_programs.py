@@ -1,0 +1,309 @@
+"""Files and frames as other programs write them: what they mean, and one sentence if unreadable."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from streaml1 import ElasticNetClassifier
+from streaml1.sources import SourceError
+from streaml1.sources.readers.csv_cells import CellRules, number_marks
+from streaml1.training import progressive
+from tests.test_cli import error_of, run
+
+N = 60
+SITES = [("news", "mail", "shop")[k * k % 7 % 3] for k in range(N)]
+FRAME = pd.DataFrame({
+    "site": SITES,
+    "price": [k * 997 % 3000 + 0.25 for k in range(N)],
+    "n": [k * 7 % 10 for k in range(N)],
+    "click": [int(site == "news") for site in SITES],
+})  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def suggested(*args: str) -> list[str]:
+    """Return the arguments of the command that `inspect` prints."""
+    return shlex.split(run("inspect", *args).stdout.splitlines()[-1])[1:]
+
+
+def names_of(X: Any, **options: Any) -> list[str]:
+    """Return the names of features that a model learns; `learn_many` and `progressive` agree."""
+    models = [ElasticNetClassifier(lr=0.1) for _ in range(2)]
+    models[0].learn_many(X, **options)
+    progressive(models[1], X, **options)
+    names = [sorted(map(str, model.weights)) for model in models]
+    assert names[0] == names[1]
+    return names[0]
+
+
+# Frames
+
+
+def test_the_index_of_a_frame_is_no_feature() -> None:
+    rows = FRAME[FRAME.n > 2]  # its index has gaps, so that pyarrow keeps it as a column
+    table = pa.Table.from_pandas(rows)
+    assert "__index_level_0__" in table.column_names
+    expected = ["n", "price", "site=mail", "site=news", "site=shop"]
+    assert names_of(table, target="click") == expected
+    assert names_of(pl.DataFrame(table), target="click") == expected
+    assert names_of(table.to_batches()[0], target="click") == expected
+
+
+@pytest.mark.parametrize("target", [2, ("b", "click")])
+def test_columns_named_by_numbers_and_tuples(target: Any) -> None:
+    columns: Any = [0, 1, 2] if target == 2 else [("a", "x"), ("a", "y"), ("b", "click")]
+    X = pd.DataFrame(FRAME[["price", "n", "click"]].to_numpy())
+    X.columns = columns if target == 2 else pd.MultiIndex.from_tuples(columns)
+    assert names_of(X, target=target) == [str(column) for column in columns[:2]]
+
+
+def test_categories_of_intervals_and_periods_are_named_as_in_csv() -> None:
+    days = pd.Categorical(pd.period_range("2025-01-01", periods=3).repeat(N // 3))
+    X = FRAME.assign(price=pd.cut(FRAME.price, [0, 1000, 3000]), day=days)[
+        ["price", "day", "click"]
+    ]
+    assert names_of(X, target="click") == [
+        "day=2025-01-01", "day=2025-01-02", "day=2025-01-03", "price=(0, 1000]",
+        "price=(1000, 3000]",
+    ]  # fmt: skip
+
+
+def test_sparse_columns_of_pandas() -> None:
+    X = FRAME.assign(n=pd.arrays.SparseArray(FRAME.n))
+    models = [ElasticNetClassifier(lr=0.1) for _ in range(2)]
+    for model, rows in zip(models, (FRAME, X), strict=True):
+        progressive(model, rows, target="click")
+    assert models[0].weights == models[1].weights
+
+
+def test_frames_that_arrow_cannot_hold_are_rejected_in_one_sentence() -> None:
+    twice = pd.concat([FRAME, FRAME[["n"]]], axis=1)
+    mixed = FRAME.assign(site=[k if k % 2 else "a" for k in range(N)])
+    for X, reason in (
+        (twice, "the frame has two columns 'n'; rename one of them"),
+        (mixed, "Conversion failed for column site"),
+    ):
+        with pytest.raises(SourceError, match=reason) as error:
+            progressive(ElasticNetClassifier(), X, target="click")
+        assert "\n" not in str(error.value) and "(" not in str(error.value)
+
+
+# Parquet and Arrow
+
+
+def test_all_unreadable_columns_are_named_at_once() -> None:
+    day = pd.Timestamp("2025-01-01")
+    X = FRAME.assign(day=day, tags=[["a"]] * N, hours=pd.Timedelta(1, "h"))
+    X.to_parquet("a.parquet")
+    assert error_of("learn", "a.parquet", "--target", "click") == (
+        "a.parquet: columns 'day' (timestamp[us]), 'hours' (duration[us]) hold values of other "
+        "types than numbers and text: use --ignore day,hours, or --categorical day,hours if few "
+        "of them are different; column 'tags' holds values of the type list<element: string>: use "
+        "--ignore tags"
+    )
+
+
+def test_inspect_describes_parquet_and_arrow() -> None:
+    X = FRAME.assign(
+        day=pd.date_range("2025-01-01", periods=N), tags=[["a"]] * N, raw=[b"x"] * N,
+        maybe=[None if k % 4 else 0.5 for k in range(N)], user=[f"u{k}" for k in range(N)],
+        zip=[f"0{k % 5}" for k in range(N)],
+    )  # fmt: skip
+    X.to_parquet("a.parquet")
+    X.to_feather("a.feather")
+    for name in ("a.parquet", "a.feather"):
+        out = run("inspect", name).stdout
+        kinds = [line[8:].split()[:2] for line in out.splitlines()[1:11]]
+        assert kinds == [
+            ["site", "category"], ["price", "number"], ["n", "number"], ["click", "boolean"],
+            ["day", "time-like"], ["tags", "nested"], ["raw", "nested"], ["maybe", "constant"],
+            ["user", "id-like"], ["zip", "category"],
+        ]  # fmt: skip
+        assert "75.0%" in out and "first 60 examples, 10 columns" in out
+        command = suggested(name)
+        assert command == [
+            "learn", name, "--target", "click", "--ignore", "day,tags,raw,user"
+        ]  # fmt: skip
+        assert "examples          60" in run(*command).stdout
+    assert "no column 'c'" in error_of("inspect", "a.parquet", "--target", "c")
+
+
+def test_empty_tables_and_arrow_streams() -> None:
+    parquet.write_table(pa.table({"a": pa.array([], pa.int64())}), "a.parquet")
+    assert "first 0 examples, 1 columns" in run("inspect", "a.parquet").stdout
+    pl.DataFrame(FRAME).write_ipc_stream("a.arrow")
+    for command in (["inspect", "a.arrow"], ["learn", "a.arrow", "--target", "click"]):
+        assert error_of(*command).startswith("a.arrow is an Arrow stream")
+
+
+# Directories
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_inspect_shows_the_first_part_of_a_directory(suffix: str) -> None:
+    Path("parts").mkdir()
+    Path("parts/_SUCCESS").touch()
+    Path("parts/.part-00000.crc").write_bytes(b"crc\0")
+    for k in range(2):
+        rows, name = FRAME.iloc[k * 30 : k * 30 + 30], f"parts/part-0000{k}.{suffix}"
+        if suffix == "csv":
+            rows.to_csv(name, index=False)
+        elif suffix == "json":
+            rows.to_json(name, orient="records", lines=True)
+        else:
+            rows.to_parquet(name)
+    for source in ("parts", f"parts/*.{suffix}"):
+        command = suggested(source)
+        assert command[:4] == ["learn", source, "--target", "click"]
+        assert "examples          60" in run(*command).stdout
+
+
+def test_a_first_part_without_rows_decides_nothing() -> None:
+    Path("parts").mkdir()
+    Path("parts/part-0.csv").write_text(",".join(FRAME.columns) + "\n")
+    FRAME.to_csv("parts/part-1.csv", index=False)
+    result = run("learn", "parts", "--target", "click")
+    assert "parts/part-1.csv: categories: site" in result.stderr
+
+
+# Numbers and labels of CSV
+
+
+@pytest.mark.parametrize(
+    ("cell", "marks"),
+    [
+        ("1,234.5", {"thousands": ","}),
+        ("-1,234,567", {"thousands": ","}),
+        ("1.234.567,25", {"decimal": ",", "thousands": "."}),
+        ("1.234.567", {"decimal": ",", "thousands": "."}),
+        ("0,5", {"decimal": ","}),
+        ("1 234,5", {"decimal": ",", "thousands": " "}),
+        ("1\u202f234,5", {"decimal": ",", "thousands": "\u202f"}),
+        ("1'234.5", {"thousands": "'"}),
+        ("1,23,456", None),
+        ("1,2,3", None),
+        ("a,b", None),
+        ("12.5%", None),
+        ("", None),
+    ],
+)
+def test_marks_of_numbers(cell: str, marks: dict[str, str] | None) -> None:
+    assert number_marks(cell) == marks
+    if marks is not None:
+        assert CellRules(**marks).number(cell) is not None  # type: ignore[arg-type]
+
+
+def _european(price: float) -> str:
+    return f"{price:,.2f}".translate({ord(","): ".", ord("."): ","})
+
+
+@pytest.mark.parametrize(
+    ("write", "separator", "options"),
+    [
+        (_european, ";", ["--delimiter", ";", "--decimal", ",", "--thousands", "."]),
+        (lambda price: f"{price:,.2f}", ",", ["--thousands", ","]),
+        (lambda price: str(price).replace(".", ","), "\t",
+         ["--delimiter", "tab", "--decimal", ","]),
+    ],
+)  # fmt: skip
+def test_inspect_finds_how_numbers_are_written(
+    write: Any, separator: str, options: list[str]
+) -> None:
+    FRAME.to_csv("plain.csv", index=False)
+    FRAME.assign(price=FRAME.price.map(write)).to_csv("a.csv", index=False, sep=separator)
+    command = suggested("a.csv")
+    assert command[2 : 2 + len(options)] == options
+    expected = run(*suggested("plain.csv"), "--save", "m").stdout
+    assert run(*command, "--save", "m").stdout.splitlines()[3:] == expected.splitlines()[3:]
+
+
+def test_the_error_of_a_number_names_its_marks() -> None:
+    Path("a.csv").write_text('n,y\n"1,234.5",1\n')
+    message = error_of("learn", "a.csv", "--target", "y", "--categorical", "", code=65)
+    assert message.endswith("or --ignore n; if it is a number, use --thousands ,")
+
+
+@pytest.mark.parametrize(
+    ("labels", "options"),
+    [
+        (("0.0", "1.0"), []),
+        (("-1", "1"), []),
+        (("-1.0", "1.0"), []),
+        (("1", "2"), ["--positive", "2"]),
+    ],
+)
+def test_inspect_takes_labels_of_two_numbers_for_classes(
+    labels: tuple[str, str], options: list[str]
+) -> None:
+    FRAME.assign(click=[labels[y] for y in FRAME.click]).to_csv("a.csv", index=False)
+    rows = [dict(row, click=float(labels[row["click"]])) for row in FRAME.to_dict("records")]
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = suggested("a.csv")
+    assert command[2:4] == ["--target", "click"] and command[4:] == [
+        *options, "--categorical", "site"
+    ]  # fmt: skip
+    assert "log-loss" in run(*command).stdout
+    command = suggested("a.jsonl")
+    assert command[4:5] == options[:1]
+    assert "log-loss" in run(*command).stdout
+
+
+# What inspect says about invalid lines
+
+
+def test_inspect_says_why_lines_are_invalid() -> None:
+    FRAME.to_csv("a.csv", index=False)
+    with Path("a.csv").open("a") as file:
+        file.write("# the end\n")
+    out = run("inspect", "a.csv").stdout
+    assert "all 60 examples, 4 columns, 1 invalid" in out
+    assert "invalid: a.csv:62: the line has 1 cell, the header has 4" in out
+    Path("b.csv").write_text('a,y\n"x \\"y\\"",1\n')
+    assert error_of("inspect", "b.csv").startswith("no record can be read: b.csv:2: not CSV:")
+    Path("c.jsonl").write_text('{"a": NaN}\n')
+    assert error_of("inspect", "c.jsonl") == (
+        "c.jsonl has no JSON object in its first lines: line 1: NaN is not JSON: write null for a "
+        "missing value"
+    )
+
+
+ROWS = [{"a": k, "y": k % 2} for k in range(3)]
+LINES = [json.dumps(row) for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (json.dumps(ROWS), "is one array"),
+        ("[\n" + ",\n".join(LINES) + "\n]\n", "is one array"),
+        (json.dumps(ROWS, indent=1), "is one array"),
+        ("\n".join(json.dumps(row, indent=1) for row in ROWS), "has objects of several lines"),
+        ("".join(LINES), "has several objects in a line"),
+        (" ".join(LINES), "has several objects in a line"),
+        (",\n".join(LINES), "has commas between objects"),
+        ("".join(f"\x1e{line}\n" for line in LINES), "has a record separator before each object"),
+    ],
+)
+def test_json_that_is_not_json_lines(text: str, what: str) -> None:
+    Path("a.json").write_text(text)
+    for command in (["learn", "a.json", "--target", "y"], ["inspect", "a.json"]):
+        message = error_of(*command)
+        assert message.startswith(f"a.json {what}, but JSON lines have one object per line:")
+
+
+def test_braces_in_texts_are_no_second_object() -> None:
+    Path("a.jsonl").write_text('{"a": "x} {y", "y": 1}\n' * 3)
+    assert "examples          3" in run("learn", "a.jsonl", "--target", "y").stdout
