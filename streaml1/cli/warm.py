@@ -95,12 +95,14 @@ def _parse() -> None:
     import streaml1
     from streaml1.features.arrow_frames import table_rows
     from streaml1.sources.readers.csv import CsvParser
+    from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles
     from streaml1.sources.readers.formats import line_parser
     from streaml1.training import convert
 
     line_parser("svmlight").read(b"1 1:1\n")
     rows = line_parser("vw").read(b"1 |a b\n").x
     line_parser("jsonl").read(b'{"x": {"a": 1, "b": "c"}, "y": 1, "w": 2.0, "id": 1, "z": [1]}\n')
+    FlatJsonParser(JsonRoles("y")).read(b'{"a": {"b": 1}, "y": 1}\n')
     CsvParser("-", "y", ["b"]).read(b'y,a,b\n1,2,c\n0,1,"d"\n')
     with suppress(ImportError):
         import pyarrow

@@ -15,7 +15,8 @@ backslashes; each of `x`, `y`, `w` and `id` occurs at most once; `x` is an objec
 numbers, strings, true, false and null.
 
 A *flat* line is read as if it were such an `x`. Then `apply_roles` (`json_roles.py`) takes label,
-weight and id out of its features. Flat lines with nested objects or arrays are irregular.
+weight and id out of its features. Flat lines with nested objects or arrays are irregular:
+`json_flatten.py` makes flat lines of them before.
 """
 
 from __future__ import annotations
@@ -151,6 +152,12 @@ def parse_lines(
             distinct_names &= no_equals
             if utf8 == UTF8_UNKNOWN and not all_ascii:
                 return _ZERO, _ZERO, _ZERO, False, False
+        d = start + position_of(positions_at, i)
+        if load_u8(d) == NEWLINE and (d == pos or (d == pos + _ONE and load_u8(pos) == CR)):
+            i += _ONE
+            pos = d + _ONE
+            line += _ONE
+            continue
         first_feature, begin, first_name = k, pos, name_pos
         label, weight = np.nan, 1.0
         label_kind, id_kind = NULL, NULL

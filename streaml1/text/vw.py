@@ -150,6 +150,12 @@ def parse_lines(
             n, all_ascii = index_vw(start, pos, batch_end(pos, end), positions_at, kinds_at)
             if utf8 == UTF8_UNKNOWN and not all_ascii:
                 return _ZERO, _ZERO, _ZERO, False, False
+        d = start + position_of(positions_at, i)
+        if load_u8(d) == NEWLINE and (d == pos or (d == pos + _ONE and load_u8(pos) == CR)):
+            i += _ONE
+            pos = d + _ONE
+            line += _ONE
+            continue
         first_feature, begin, first_name = k, pos, name_pos
         i, count, label, weight, tagged, valid = _read_head(start, powers, positions_at, i, pos)
         d = start + position_of(positions_at, i)

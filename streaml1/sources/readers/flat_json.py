@@ -8,7 +8,8 @@ The members of a line are its features. Options name the label and other members
   counts twice. Other elements are named by their index from 0: ``vec.0``, ``items.0.price``.
 
 `parse_flat` defines the format. Lines of numbers, strings, true, false and null are parsed by the
-kernel `streaml1.text.jsonl.parse_lines`, with the same results.
+kernel `streaml1.text.jsonl.parse_lines`, with the same results. Those with nested objects and
+arrays are made flat before, by the kernel `streaml1.text.json_flatten.flatten_lines`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import orjson
 
 from streaml1.core.jit import COMPILED
-from streaml1.core.types import Floats
+from streaml1.core.types import Floats, Ints
 from streaml1.features.flat_members import (
     MAX_DEPTH,
     DuplicateNames,
@@ -45,11 +46,18 @@ from streaml1.sources.readers.jsonl import (
     read_label,
     without_features,
 )
-from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
+from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, text_buffer
 from streaml1.sources.source import SourceError, read_weight, shown
+from streaml1.text.json_flatten import MAX_LEVELS, MAX_PATH, flatten_lines
 from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, WEIGHT
+from streaml1.text.numbers import POWERS
+from streaml1.text.parsed_rows import NamedRows
+from streaml1.text.structural_index import PAD
 
 __all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "flatten_members", "parse_flat"]
+
+MANY_IRREGULAR = 8
+"""From one irregular line of so many on, lines are made flat before they are parsed."""
 
 HEAD = 2**14
 """Bytes that usually contain the first line of a chunk."""
@@ -198,6 +206,8 @@ _decode_spelled = json.JSONDecoder(**STRICT_HOOKS, parse_int=Spelled, parse_floa
 
 def _parse_strict(text: str, roles: JsonRoles, require_label: bool) -> JsonExample | None:
     line = decode_strict(text, _decode_spelled)
+    if line is None and roles.at is not None:  # no envelope, as in a tombstone
+        return None
     if not isinstance(line, dict):
         reject_duplicates(line)
         raise ValueError(f"{_shown(line)} is not an example: it must be an object of features")
@@ -237,7 +247,7 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return shown(_plain_tree(value))
+    return "null" if value is None else shown(_plain_tree(value))
 
 
 def _plain_tree(value: Any) -> Any:
@@ -285,10 +295,16 @@ def _select(line: dict[str, Any], path: str) -> dict[str, Any] | None:
     found = select_object(line, path)
     if found is None:
         return None
-    if not isinstance(found.value, dict):
-        reject_duplicates(found.value)
-        raise ValueError(f"{_shown(found.value)} at {path!r} is not an object of features")
-    selected: dict[str, Any] = found.value
+    value = found.value
+    if isinstance(value, str) and value.lstrip().startswith("{"):  # JSON in a string
+        try:
+            value = decode_strict(value, _decode_spelled)
+        except ValueError as error:
+            raise ValueError(f"the text at {path!r} is {error}") from None
+    if not isinstance(value, dict):
+        reject_duplicates(value)
+        raise ValueError(f"{_shown(value)} at {path!r} is not an object of features")
+    selected: dict[str, Any] = value
     return selected
 
 
@@ -350,8 +366,9 @@ class FlatJsonParser(JsonParser):
         what: str = "file",
         name: str = "",
     ) -> None:
-        self._flat = self._python = False
+        self._flat = self._python = self._nested = False
         self._json_roles = roles
+        self._flattener = None if _needs_tree(roles) else Flattener(roles)
         parse = partial(parse_flat, roles=roles)
         super().__init__(require_label, what, parse, roles.codes, name)
         self.roles = roles.identity
@@ -360,7 +377,9 @@ class FlatJsonParser(JsonParser):
 
     def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
         """Parse the lines of a chunk: most of them by the kernel if the first one is flat."""
-        starts_with_x = self._json_roles.target is None and _starts_with_x(chunk)
+        first = _first_line(chunk)
+        starts_with_x = self._json_roles.target is None and isinstance(first.get("x"), dict)
+        self._nested |= any(isinstance(value, dict | list) for value in first.values())
         flat = not starts_with_x
         if flat != self._flat:
             self._flat = flat
@@ -368,6 +387,21 @@ class FlatJsonParser(JsonParser):
         # The kernel knows no roles in lines with x.
         self._python = not self.compiled or (starts_with_x and self._json_roles.named)
         return super().parse_chunk(chunk)
+
+    def reset(self) -> None:
+        """Expect the beginning of a file next."""
+        super().reset()
+        self._nested = False
+
+    def _prepared(self, chunk: Chunk) -> tuple[Chunk, Ints | None]:
+        if self._flattener is None or not (self._flat and self._nested):
+            return chunk, None
+        return self._flattener.flatten(chunk)
+
+    def _complete(self, x: NamedRows, rows: Any, irregular: list[int], n_lines: int) -> ParsedChunk:
+        # The first line of a chunk may have null where others have objects.
+        self._nested |= MANY_IRREGULAR * len(irregular) > len(x)
+        return super()._complete(x, rows, irregular, n_lines)
 
     def _uses_kernel(self, size: int) -> bool:
         return not self._python and super()._uses_kernel(size)
@@ -386,8 +420,8 @@ class FlatJsonParser(JsonParser):
         return rest
 
 
-def _starts_with_x(chunk: Chunk) -> bool:
-    """Return whether the first line of a chunk is an object with an object ``x``."""
+def _first_line(chunk: Chunk) -> dict[str, Any]:
+    """Return the object in the first line of a chunk; an empty one if there is none."""
     text = chunk.text
     head = text[:HEAD].tobytes()
     if b"\n" not in head:
@@ -395,5 +429,50 @@ def _starts_with_x(chunk: Chunk) -> bool:
     try:
         line = orjson.loads(head.partition(b"\n")[0])
     except ValueError:
-        return False
-    return isinstance(line, dict) and isinstance(line.get("x"), dict)
+        return {}
+    return line if isinstance(line, dict) else {}
+
+
+def _needs_tree(roles: JsonRoles) -> bool:
+    """Return whether a role may name something else than a member that `Flattener` writes.
+
+    That is an element of an array, which may be a category of it, or the category itself.
+    """
+    names = roles.codes
+    return any("=" in name or any(map(str.isdecimal, name.split("."))) for name in names)
+
+
+class Flattener:
+    """Makes flat lines of lines with nested objects and arrays, see `flatten_lines`.
+
+    Parameters
+    ----------
+    roles
+        The members that are not plain features.
+    """
+
+    def __init__(self, roles: JsonRoles) -> None:
+        names = [name.encode() for name in roles.codes]
+        sizes = np.array([len(name) for name in names], np.uint64)
+        ignored = [role == IGNORED for role in roles.codes.values()]
+        # Names are compared eight bytes at a time.
+        self._names = np.frombuffer(b"".join(names) + bytes(8), np.uint8).copy()
+        self._roles = np.array([np.cumsum(sizes) - sizes, sizes, ignored], np.uint64)
+        self._x_is_example = roles.target is None
+        self._path = np.empty(MAX_PATH, np.uint8)
+        self._levels = np.empty((2, MAX_LEVELS), np.uint64)
+
+    def flatten(self, chunk: Chunk) -> tuple[Chunk, Ints]:
+        """Return the lines of a chunk as flat lines, in a new buffer, and the ends of its lines."""
+        line_ends = np.empty(chunk.count_lines(), np.int64)
+        # Paths make most lines longer. A line that does not fit is copied.
+        room = 2 * (chunk.hi - chunk.lo) + 2**12
+        buffer = text_buffer(room)
+        source_at, out_at = chunk.buffer.ctypes.data, buffer.ctypes.data + PAD
+        end = flatten_lines(
+            np.uint64(source_at + chunk.lo), np.uint64(source_at + chunk.hi), np.uint64(out_at),
+            np.uint64(out_at + room), POWERS, self._names, self._roles, self._x_is_example,
+            self._path, self._levels, line_ends,
+        )  # fmt: skip
+        n = int(end) - out_at
+        return Chunk(buffer, PAD, PAD + n, PAD + n + PAD), line_ends

@@ -357,19 +357,24 @@ class NamedLineParser(LineParser):
 
     def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
         """Parse the lines of a chunk: by the kernel, and irregular lines by Python."""
-        size = chunk.hi - chunk.lo
-        if not self._uses_kernel(size):
+        if not self._uses_kernel(chunk.hi - chunk.lo):
             return super().parse_chunk(chunk)
+        prepared, line_ends = self._prepared(chunk)
+        size = prepared.hi - prepared.lo
         if size > self._scratch.size:
             self._scratch, self._extra = _scratch(size), self._extra_arguments(size)
         rows = _row_arrays(size, chunk.count_lines())
-        counts = self._call_kernel(rows, chunk, UTF8_UNKNOWN)
+        counts = self._call_kernel(rows, prepared, UTF8_UNKNOWN)
         if not counts.lines:
             state = utf8_state(chunk.text)
-            counts = self._call_kernel(rows, chunk, state)
+            counts = self._call_kernel(rows, prepared, state)
         n, k = int(counts.rows), int(rows.indptr[int(counts.rows)])
+        if line_ends is not None:
+            lines = rows.lines[:n]
+            begins = np.concatenate([_FIRST, line_ends])[lines]
+            rows = rows._replace(begins=begins, ends=line_ends[lines])
         x = NamedRows(
-            rows.hashes[:k], rows.values[:k], rows.indptr[: n + 1], chunk.buffer[chunk.lo :],
+            rows.hashes[:k], rows.values[:k], rows.indptr[: n + 1], prepared.buffer[prepared.lo :],
             rows.spans[:k], chunk.text, rows.begins[:n], rows.ends[:n], self.parse_line,
             self.header, bool(counts.values_checked), bool(counts.distinct_names),
         )  # fmt: skip
@@ -379,6 +384,13 @@ class NamedLineParser(LineParser):
     def _uses_kernel(self, size: int) -> bool:
         """Return whether the kernel parses a chunk of some bytes."""
         return COMPILED and 0 < size < MAX_CHUNK
+
+    def _prepared(self, chunk: Chunk) -> tuple[Chunk, Ints | None]:
+        """Return as many lines that the kernel reads in the place of those of a chunk.
+
+        The ends of the lines of the chunk come with them, unless they are its own.
+        """
+        return chunk, None
 
     def _call_kernel(self, rows: _RowArrays, chunk: Chunk, utf8: Any) -> LineCounts:
         buffer_at, scratch = chunk.buffer.ctypes.data, self._scratch
@@ -454,6 +466,7 @@ class NamedLineParser(LineParser):
 
 
 _NONE: Bools = np.zeros(0, bool)
+_FIRST: Ints = np.zeros(1, np.int64)
 
 
 def utf8_state(text: Bytes) -> Any:
