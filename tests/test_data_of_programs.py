@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import shlex
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+import streaml1
 from streaml1 import ElasticNetClassifier
 from streaml1.sources import SourceError
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
@@ -37,6 +39,11 @@ def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def suggested(*args: str) -> list[str]:
     """Return the arguments of the command that `inspect` prints."""
     return shlex.split(run("inspect", *args).stdout.splitlines()[-1])[1:]
+
+
+def weights_in(model: str) -> dict[str, float]:
+    """Return the weights of a saved model."""
+    return dict(streaml1.load(model).weights)
 
 
 def names_of(X: Any, **options: Any) -> list[str]:
@@ -307,3 +314,188 @@ def test_json_that_is_not_json_lines(text: str, what: str) -> None:
 def test_braces_in_texts_are_no_second_object() -> None:
     Path("a.jsonl").write_text('{"a": "x} {y", "y": 1}\n' * 3)
     assert "examples          3" in run("learn", "a.jsonl", "--target", "y").stdout
+
+
+# CSV of other programs
+
+
+CSV = FRAME.to_csv(index=False)
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("separator", [";", ",", "|"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_the_first_line_of_excel_names_the_delimiter(mark: str, separator: str, quote: str) -> None:
+    table = FRAME.to_csv(index=False, sep=separator, lineterminator="\r\n")
+    Path("a.csv").write_text(f"{mark}{quote}sep={separator}{quote}\r\n{table}", newline="")
+    Path("b.csv").write_text(table, newline="")
+    learn = ["--target", "click", "--categorical", "site", "--delimiter", separator, "--lr", "0.1"]
+    reports = [run("learn", name, *learn).stdout.partition("examples  ")[2] for name in
+               ("a.csv", "b.csv")]  # fmt: skip
+    assert reports[0] == reports[1]
+    assert "examples          60" in run(*suggested("a.csv")).stdout
+    if separator != ",":
+        assert error_of("learn", "a.csv", "--target", "click", "--categorical", "") == (
+            f"a.csv:1: the line says that {separator!r} separates the cells: use --delimiter "
+            f"{shlex.quote(separator)}"
+        )
+    message = error_of("learn", "a.csv", *learn, "--positive", "x", "--ignore", "k")
+    assert message.startswith("a.csv has no column 'k'")
+
+
+def test_places_and_checkpoints_after_the_line_of_the_delimiter() -> None:
+    Path("a.csv").write_text("sep=,\n" + CSV + "news,1\n")
+    learn = ["learn", "a.csv", "--target", "click", "--categorical", "site", "--lr", "0.1"]
+    assert error_of(*learn, code=65).startswith("a.csv:63: the line has 2 cells")
+    run(*learn, "--limit", "40", "--checkpoint", "kept")
+    Path("a.csv").write_text("sep=,\n" + CSV)
+    run(*learn, "--checkpoint", "kept", "--save", "resumed.model")
+    run(*learn, "--save", "whole.model")
+    assert weights_in("resumed.model") == weights_in("whole.model")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Report of 2025\n\n" + CSV,
+         "a.csv:1: the line has 1 cell ('Report of 2025'), but those below have 4: remove the "
+         "lines above the names of the columns"),
+        ("# exported\n" + CSV,
+         "a.csv:1: the line has 1 cell ('# exported'), but those below have 4: remove the lines "
+         "above the names of the columns"),
+        (CSV.replace("\n", "\r"),
+         "a.csv:1: invalid header: not CSV: new-line character seen in unquoted field; if lines "
+         r"end in CR only, convert them, as with tr '\r' '\n'"),
+        (CSV.replace("click", " click "),
+         "a.csv has no column 'click' (did you mean ' click '?); the columns are: site, price, n, "
+         " click "),
+        ("<!DOCTYPE html>\n<html></html>\n",
+         "a.csv is an HTML page, not text; download the file itself, not a page about it"),
+        ("\n<html>\n", "a.csv is an HTML page, not text; download the file itself, not a page "
+         "about it"),
+        ('<?xml version="1.0"?>\n', "a.csv is an XML file, not text; export it as CSV or JSON "
+         "lines first"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+         "a.csv is a pointer of Git LFS, not text; fetch the file, as with git lfs pull"),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_table(text: str, message: str) -> None:
+    Path("a.csv").write_text(text, newline="")
+    assert error_of("learn", "a.csv", "--target", "click", "--categorical", "") == message
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.vw", "a.svm"])
+def test_utf_16_with_and_without_a_mark(name: str, encoding: str) -> None:
+    text = {"a.csv": CSV, "a.jsonl": LINES[0] + "\n", "a.vw": "1 | a b c d e\n",
+            "a.svm": "1 1:1 2:0.5 3:1\n"}[name]  # fmt: skip
+    Path(name).write_bytes(text.encode(encoding))
+    target = ["--target", "click"] if name in ("a.csv", "a.jsonl") else []
+    for command in (["learn", name, *target], ["inspect", name]):
+        assert error_of(*command) == (
+            f"{name} is encoded in UTF-16, not text; convert it to UTF-8 first, as with iconv"
+        )
+
+
+def test_backslashes_before_quotes() -> None:
+    Path("a.csv").write_text('text,click\n"say \\"hi\\"",1\n')
+    message = error_of("learn", "a.csv", "--target", "click", "--categorical", "text", code=65)
+    assert message.endswith(r'; if \" stands for a quote, export the file with "" instead')
+
+
+@pytest.mark.parametrize(
+    "words", [["<NA>"], ["#N/A", "#DIV/0!"], ["-nan", "1.#QNAN", "n/a", "NaT"]]
+)
+def test_inspect_knows_missing_numbers_of_other_programs(words: list[str]) -> None:
+    cells = [words[k % len(words)] if k % 3 else price for k, price in enumerate(FRAME.price)]
+    FRAME.assign(price=cells).to_csv("a.csv", index=False)
+    command = suggested("a.csv")
+    listed = command[command.index("--missing") + 1].split(",")
+    assert {*words} - {"n/a", "NaT"} <= {*listed}
+    assert "price" in run("show", _saved(command)).stdout
+
+
+def _saved(command: list[str]) -> str:
+    run(*command, "--save", "a.model")
+    return "a.model"
+
+
+# Directories
+
+
+def test_columns_in_names_of_directories_are_reported() -> None:
+    for site, rows in FRAME.groupby("site"):
+        Path(f"hive/site={site}/year=2025").mkdir(parents=True)
+        rows.drop(columns="site").to_csv(f"hive/site={site}/year=2025/part-0.csv", index=False)
+    learn = ["--target", "click", "--lr", "0.1", "--passes", "2"]
+    stderr = run("learn", "hive/*/*/*.csv", *learn).stderr
+    assert stderr.count("hive/*/*/*.csv: names of directories hold values of site, such as ") == 1
+    assert "not read" not in run("learn", "hive/site=news/*/*.csv", *learn).stderr
+
+
+# JSON in envelopes
+
+
+def test_envelopes_with_tombstones_and_text() -> None:
+    rows = [{"site": "news", "n": k, "click": k % 2} for k in range(8)]
+    plain = "".join(json.dumps(row) + "\n" for row in rows)
+    objects = "null\n".join(json.dumps({"payload": {"after": row}}) + "\n" for row in rows)
+    texts = "".join(json.dumps({"payload": {"after": json.dumps(row)}}) + "\n" for row in rows)
+    weights = []
+    for text, at in ((plain, []), (objects, ["payload.after"]), (texts, ["payload.after"])):
+        Path("a.jsonl").write_text(text)
+        option = ["--at", *at] if at else []
+        result = run("learn", "a.jsonl", *option, "--target", "click", "--save", "a.model")
+        assert "examples          8" in result.stdout
+        weights.append(weights_in("a.model"))
+    assert weights[0] == weights[1] == weights[2]
+    Path("a.jsonl").write_text('{"v": "{\\"a\\": }"}\n')
+    learn = ["learn", "a.jsonl", "--at", "v", "--target", "y"]
+    assert "the text at 'v' is not JSON: Expecting value" in error_of(*learn, code=65)
+    Path("a.jsonl").write_text('{"v": "text"}\n')
+    assert "'text' at 'v' is not an object" in error_of(*learn, code=65)
+    Path("a.jsonl").write_text("null\n")
+    message = error_of("learn", "a.jsonl", "--target", "y", code=65)
+    assert message == "a.jsonl:1: null is not an example: it must be an object of features"
+
+
+# svmlight and names of files
+
+
+def test_libffm_and_several_labels() -> None:
+    Path("a.svm").write_text("1 0:8:1 1:12:0.5\n")
+    assert error_of("learn", "a.svm", code=65) == (
+        "a.svm:1: feature 0: '8:1' is not a number; if this is LibFFM's field:id:value, remove the "
+        r"fields, as with sed -E 's/ [0-9]+:([0-9]+:)/ \1/g'"
+    )
+    Path("a.svm").write_text("0,2 1:1\n")
+    assert error_of("learn", "a.svm", code=65) == (
+        "a.svm:1: label: '0,2' is not a number: several labels need one line for each"
+    )
+
+
+def test_names_of_files() -> None:
+    Path("a.libsvm").write_text("1 1:2\n-1 2:1\n" * 3)
+    assert "examples          6" in run("learn", "a.libsvm").stdout
+    Path("a.xlsx").write_bytes(b"PK\x03\x04" + bytes(30))
+    assert error_of("learn", "a.xlsx").startswith("a.xlsx is a zip archive (or an Excel workbook)")
+    Path("a.txt").write_text("1 1:2\n")
+    assert error_of("learn", "a.txt").startswith("cannot infer the format of a.txt")
+
+
+# Values of dicts
+
+
+class _Site(str, enum.Enum):  # noqa: UP042 (a StrEnum formats its text already)
+    NEWS = "news"
+
+
+def test_a_text_enum_is_its_text() -> None:
+    rows: list[dict[str, Any]] = [{"site": _Site.NEWS, "n": 1.0}, {"site": "news", "n": 1.0}]
+    models = [ElasticNetClassifier(lr=0.1, cross=[("site", "n")]) for _ in rows]
+    for model, x in zip(models, rows, strict=True):
+        model.learn_one(x, 1)
+        model.learn_many([x, x], [1, 0])
+        assert model.predict_one(rows[1]) is True
+    assert models[0].weights == models[1].weights
+    assert "site=news" in models[0].weights

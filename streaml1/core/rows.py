@@ -201,7 +201,8 @@ def numeric_features(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         if value is None:
             continue
         if isinstance(value, str):
-            name, v = f"{name}={value}", 1.0
+            # The text of a str subclass; an Enum would be formatted as its name.
+            name, v = f"{name}={str.__str__(value)}", 1.0
         else:
             v = to_value(name, value)
         if name in features:

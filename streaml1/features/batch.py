@@ -333,7 +333,7 @@ def _objects(
             continue
         feature = name
         if isinstance(value, str):
-            feature = f"{name}={value}"
+            feature = f"{name}={str.__str__(value)}"  # the text, even of an Enum
             numbers[i] = 1.0
         else:
             try:

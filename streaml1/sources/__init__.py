@@ -21,7 +21,7 @@ from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.many_files import ManyFiles, Part, is_many, list_files
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.remote import path_of
-from streaml1.sources.readers.signatures import split_suffix
+from streaml1.sources.readers.signatures import foreign_file, split_suffix
 from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.river_datasets import RiverSet
 from streaml1.sources.row_cache.row_file import RowsFile
@@ -65,6 +65,7 @@ SOURCES["kafka"] = lambda spec, seed: KafkaSource(spec)
 FORMATS = {
     ".svm": "svmlight",
     ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
     ".vw": "vw",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -401,4 +402,6 @@ def _file_format(name: str, format: str | None) -> _FileFormat:
         raise SourceError(f"unknown format {format!r}; {remedy}")
     if name == "-":
         raise SourceError(f"standard input has no file name to infer the format from; {remedy}")
+    if (foreign := foreign_file(name)) is not None:
+        raise SourceError(f"{name} is {foreign[0]}, not text; {foreign[1]}")
     raise SourceError(f"cannot infer the format of {name} from its name; {remedy}")

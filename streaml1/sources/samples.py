@@ -11,12 +11,13 @@ import numpy as np
 
 from streaml1.core.types import Bytes
 from streaml1.sources.readers.csv_cells import CellRules
-from streaml1.sources.readers.csv_header import check_is_header
+from streaml1.sources.readers.csv_header import check_is_header, check_width
 from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
 from streaml1.sources.readers.csv_schema import (
     IncompleteRecord,
     Records,
     TextLines,
+    separator_line,
     wrong_width,
 )
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
@@ -161,8 +162,10 @@ def sample_csv(
     records: list[list[str]] = []
     places: list[int] = []
     faults: list[tuple[int, str]] = []
+    separator = separator_line(text)
+    start = (0, 0) if separator is None else (separator.size, 1)
     with suppress(IncompleteRecord):
-        for line, record in Records(TextLines(text, at_end=is_whole), delimiter):
+        for line, record in Records(TextLines(text, *start, is_whole), delimiter):
             if isinstance(record, ValueError):
                 if not records:
                     raise SourceError(f"{name}:{line}: invalid header: {record}")
@@ -181,6 +184,8 @@ def sample_csv(
         for line, record in zip(places, records, strict=True)
         if len(record) != len(first)
     ]
+    if names is None and header is not False:
+        check_width(first, rows, f"{name}:{places[0]}")
     if names is not None:
         header = False
     elif header is None:

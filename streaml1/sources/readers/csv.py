@@ -8,6 +8,7 @@ retains an incomplete record and puts it in front of the next chunk.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +23,7 @@ from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_header import (
     RequestedRoles,
     check_is_header,
+    check_width,
     find_row_numbers,
 )
 from streaml1.sources.readers.csv_schema import (
@@ -30,6 +32,7 @@ from streaml1.sources.readers.csv_schema import (
     Records,
     RepeatedHeader,
     TextLines,
+    separator_line,
 )
 from streaml1.sources.readers.parsed_lines import (
     MAX_CHUNK,
@@ -229,7 +232,14 @@ class CsvParser:
 
     def _read_columns(self, text: bytes, at_end: bool) -> _Begin | None:
         """Read the header; return where the records begin, or None if more text is needed."""
-        lines = TextLines(text, at_end=at_end)
+        first = separator_line(text)
+        if first is not None and first.delimiter != self.delimiter:
+            raise SourceError(
+                f"{self.name}:1: the line says that {first.delimiter!r} separates the cells: use "
+                f"--delimiter {shlex.quote(first.delimiter)}"
+            )
+        start = _Begin(0, 0) if first is None else _Begin(first.size, 1)
+        lines = TextLines(text, start.offset, start.line, at_end)
         records = iter(self.records(lines))
         try:
             line, header = next(records)
@@ -251,10 +261,11 @@ class CsvParser:
                     f"{place}: the file has {len(header)} columns, --columns has {len(names)} names"
                 )
             self._set_columns(names, None)
-            return _Begin(0, 0)
+            return start
         rows = self._rows_below(records, at_end)
         if rows is None:
             return None
+        check_width(header, rows, place)
         if self._has_header is None:
             check_is_header(header, rows, self._requested.target, place)
         row_numbers = find_row_numbers(header, rows, self._requested.ignored, place)

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from streaml1.sources.source import SourceError, read_number
+from streaml1.sources.source import SourceError, read_number, shown
 
 __all__ = [
-    "RequestedRoles", "Roles", "check_is_header", "find_row_numbers", "list_columns", "list_of",
+    "RequestedRoles", "Roles", "check_is_header", "check_width", "find_row_numbers",
+    "list_columns", "list_of",
 ]  # fmt: skip
 
 OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
@@ -102,7 +103,9 @@ class RequestedRoles(NamedTuple):
         if self.target is None and require_target:
             problems.append(": use --target COLUMN to name the label column")
         if unknown := list(dict.fromkeys(unknown)):
-            problems.append(f" has no column{'s' * (len(unknown) > 1)} {_listing(unknown)}")
+            padded = [name for name in header if name != name.strip() and name.strip() in unknown]
+            hint = f" (did you mean {_listing(padded)}?)" if padded else ""
+            problems.append(f" has no column{'s' * (len(unknown) > 1)} {_listing(unknown)}{hint}")
         ignored = {p for p, roles in by_position.items() if "ignored" in roles}
         problems += _duplicates(header, ignored)
         for position, roles in by_position.items():
@@ -178,6 +181,23 @@ def list_columns(header: Sequence[str]) -> str:
                 names += f"; if {option} separates the cells, use --delimiter {option}"
                 break
     return f"the columns are: {names}"
+
+
+def check_width(header: Sequence[str], rows: Sequence[Sequence[str]], place: str) -> None:
+    """Check that a first line of one cell is the header, not a title or a comment above it.
+
+    Raises
+    ------
+    SourceError
+        If all lines below have the same, larger number of cells.
+    """
+    widths = {len(row) for row in rows}
+    is_title = len(header) == 1 and len(rows) > 1 and len(widths) == 1 and widths != {1}
+    if is_title and not any(delimiter in header[0] for delimiter in OTHER_DELIMITERS):
+        raise SourceError(
+            f"{place}: the line has 1 cell ({shown(header[0])}), but those below have "
+            f"{widths.pop()}: remove the lines above the names of the columns"
+        )
 
 
 def check_is_header(

@@ -36,6 +36,12 @@ MIN_NUMBERS = 0.9
 MAX_WORDS = 3
 """Words of a column of numbers that may stand for a missing value."""
 
+MISSING_IN_NUMBERS = {
+    "<NA>", "NaT", "n/a", "#N/A", "#NA", "-nan", "-NaN", "1.#QNAN", "-1.#QNAN", "1.#IND",
+    "-1.#IND", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!",
+}  # fmt: skip
+"""Words of pandas, C and Excel for a missing number, however many there are."""
+
 TARGETS = (
     "label", "click", "clicked", "target", "y", "class", "is_click", "is_clicked", "outcome",
     "converted", "conversion", "is_fraud", "isfraud", "fraud", "spam", "is_spam", "churn",
@@ -112,8 +118,10 @@ def _summarize(name: str, position: int, cells: list[str], rules: CellRules) -> 
     present = [cell for cell in cells if not rules.is_missing(cell)]
     values = Counter(dict(Counter(present).most_common()))
     words = [cell for cell in values if _number(cell, rules) is None]
-    n_words = sum(values[word] for word in words)
-    if words and n_words <= (1 - MIN_NUMBERS) * len(present) and len(words) <= MAX_WORDS:
+    unknown = [word for word in words if word not in MISSING_IN_NUMBERS]
+    n_unknown = sum(values[word] for word in unknown)
+    is_rare = n_unknown <= (1 - MIN_NUMBERS) * len(present) and len(unknown) <= MAX_WORDS
+    if words and is_rare and len(words) < len(values):
         present = [cell for cell in present if cell not in words]
     else:
         words = []

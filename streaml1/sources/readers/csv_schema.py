@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import csv as plain_csv
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +23,8 @@ from streaml1.sources.source import SourceError, shown
 from streaml1.text import csv, csv_cells
 
 __all__ = [
-    "Columns", "IncompleteRecord", "Records", "RepeatedHeader", "TextLines", "delimiter_of",
+    "Columns", "IncompleteRecord", "Records", "RepeatedHeader", "SeparatorLine", "TextLines",
+    "delimiter_of", "separator_line",
     "wrong_width",
 ]  # fmt: skip
 
@@ -67,6 +69,7 @@ class Records:
         self._lines = lines
         self._reader = plain_csv.reader(self._decoded(), strict=True, delimiter=delimiter)
         self._first = self._last = 0
+        self._text = ""  # of the last line
         self._decoding_errors: list[ValueError] = []
 
     def _decoded(self) -> Iterator[str]:
@@ -79,6 +82,7 @@ class Records:
                 # Dropping the line could turn two halves into one valid record.
                 self._decoding_errors.append(error)
                 text = line.decode(errors="replace")
+            self._text = text
             yield text
 
     def __iter__(self) -> Iterator[tuple[int, list[str] | ValueError]]:
@@ -93,6 +97,10 @@ class Records:
                 reason = f"not CSV: {error}".partition(" - do you need to open")[0]
                 if "field limit" in reason:
                     reason = f"a cell has more than {plain_csv.field_size_limit():,} characters"
+                elif "new-line" in reason:
+                    reason += r"; if lines end in CR only, convert them, as with tr '\r' '\n'"
+                elif r"\"" in self._text:
+                    reason += r'; if \" stands for a quote, export the file with "" instead'
                 yield self._first, ValueError(f"{reason}{self._extent()}")
                 continue
             if self._decoding_errors:
@@ -104,6 +112,30 @@ class Records:
         if self._last == self._first:
             return ""
         return f" (the record extends to line {self._last}: is a quote not closed?)"
+
+
+_SEPARATOR_LINE = re.compile(rb'"?sep=([^\r\n])"?\r?\n')
+
+
+class SeparatorLine(NamedTuple):
+    """A first line such as ``sep=;``, which Excel writes and reads."""
+
+    delimiter: str
+    size: int
+    """Its bytes."""
+
+
+def separator_line(text: bytes) -> SeparatorLine | None:
+    r"""Return the line with which a text begins if it only names the delimiter.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_schema import separator_line
+    >>> separator_line(b"sep=;\\r\\na;b")
+    SeparatorLine(delimiter=';', size=7)
+    """
+    found = _SEPARATOR_LINE.match(text)
+    return None if found is None else SeparatorLine(found[1].decode("latin-1"), found.end())
 
 
 def delimiter_of(given: str) -> str:

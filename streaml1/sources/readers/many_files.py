@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -30,6 +31,8 @@ from streaml1.sources.source import (
 )
 
 __all__ = ["ManyFiles", "is_many", "list_files"]
+
+logger = logging.getLogger("streaml1")
 
 MAX_LISTED = 5
 """Columns that an error about a header lists."""
@@ -117,6 +120,29 @@ def _expanded(name: str) -> list[str]:
     for match in sorted(matches, key=os.fsencode):
         files += _files_in(match) if os.path.isdir(match) else [match]
     return files
+
+
+def _warn_of_partitions(name: str, files: Sequence[str]) -> None:
+    """Warn of columns that only names of directories hold, such as ``site=news/part-0.parquet``.
+
+    Parameters
+    ----------
+    name
+        The source.
+    files
+        Its files.
+    """
+    parts = dict.fromkeys(part for file in files for part in file.split("/")[:-1])
+    values: dict[str, list[str]] = {}
+    for part in parts:
+        if "=" in part[1:]:
+            values.setdefault(part.partition("=")[0], []).append(part)
+    columns = [column for column, found in values.items() if len(found) > 1]
+    if columns:
+        logger.warning(
+            "%s: names of directories hold values of %s, such as %s, which are not read: add them "
+            "to the files if the model needs them", name, ", ".join(columns), values[columns[0]][0],
+        )  # fmt: skip
 
 
 def _remote_files(name: str) -> list[str]:
@@ -316,6 +342,8 @@ class ManyFiles:
                     raise SourceError(
                         f"{name} cannot be read twice: write it to a file and read that"
                     )
+        else:
+            _warn_of_partitions(self.name, self.files)
         self._was_read = True
         start, self._start = self._start, None
         return self._blocks(start, size, reject)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 __all__ = [
     "CODEC_OF_SUFFIX",
     "HEAD_SIZE",
     "codec_of",
+    "foreign_file",
     "foreign_type",
     "may_be_compressed",
     "split_suffix",
@@ -86,6 +88,23 @@ _FOREIGN = [
 ]
 
 
+_PAGE = _Foreign("an HTML page", "download the file itself, not a page about it", b"<!doctype html")
+
+_FOREIGN_TEXT = [
+    _PAGE,
+    _PAGE._replace(magic=b"<html"),
+    _Foreign("an XML file", _EXPORT, b"<?xml"),
+    _Foreign(
+        "a pointer of Git LFS", "fetch the file, as with git lfs pull",
+        b"version https://git-lfs.github.com/spec/",
+    ),
+]  # fmt: skip
+"""Types of text that no format here has, in lower case."""
+
+WIDE = 16
+"""Bytes in which text encoded in UTF-16 is recognized."""
+
+
 def codec_of(head: bytes) -> str | None:
     """Return the program that compressed a file, given its first bytes; None for other files.
 
@@ -115,7 +134,26 @@ def foreign_type(head: bytes) -> tuple[str, str] | None:
     for what, remedy, magic, offset in _FOREIGN:
         if head.startswith(magic, offset):
             return what, remedy
+    text = head.lstrip().lower()
+    for what, remedy, magic, _ in _FOREIGN_TEXT:
+        if text.startswith(magic):
+            return what, remedy
+    # Without a mark, every other byte of ASCII text in UTF-16 is zero.
+    for first, second in ((head[:WIDE:2], head[1:WIDE:2]), (head[1:WIDE:2], head[:WIDE:2])):
+        if len(head) >= WIDE and all(first) and not any(second):
+            return "encoded in UTF-16", _DECODE
     return None
+
+
+def foreign_file(path: str) -> tuple[str, str] | None:
+    """Return what `foreign_type` says of a file; None if it cannot be read."""
+    try:
+        if not os.path.isfile(path):  # reading from a pipe would take its bytes away
+            return None
+        with open(path, "rb") as file:
+            return foreign_type(file.read(HEAD_SIZE))
+    except OSError:
+        return None
 
 
 def split_suffix(name: str) -> tuple[str, str | None]:

@@ -191,7 +191,7 @@ def parse_svmlight(
         return None
     label = None
     if ":" not in tokens[0]:
-        label = _number(tokens.pop(0), "label")
+        label = _label(tokens.pop(0))
     elif require_label:
         raise ValueError(f"the line has no label: it begins with {shown(tokens[0])}")
     if tokens and tokens[0].startswith("qid:"):
@@ -232,10 +232,24 @@ def _read_features(tokens: list[str]) -> dict[int, float]:
         # int() rejects thousands of digits with an error of its own.
         if len(digits.lstrip("0")) > 19 or not 0 <= int(name) <= MAX_ID:
             raise ValueError(f"id {shown(name)} is out of range: it must be from 0 to 2**63 - 1")
+        if ":" in value:
+            raise ValueError(
+                f"feature {int(name)}: {shown(value)} is not a number; if this is LibFFM's "
+                r"field:id:value, remove the fields, as with sed -E 's/ [0-9]+:([0-9]+:)/ \1/g'"
+            )
         x[int(name)] = x.get(int(name), -0.0) + _number(value, f"feature {int(name)}")
         if not isfinite(x[int(name)]):
             raise ValueError(f"the values of feature {int(name)} sum to infinity")
     return x
+
+
+def _label(text: str) -> float:
+    try:
+        return _number(text, "label")
+    except ValueError as error:
+        if "," not in text:
+            raise
+        raise ValueError(f"{error}: several labels need one line for each") from None
 
 
 def _number(text: str, what: str) -> float:
