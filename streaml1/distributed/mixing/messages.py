@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -174,6 +175,7 @@ class Assembler:
     def __init__(self) -> None:
         self.keys: set[str] = set()
         self._header: dict[str, bytes] = {}
+        self._fields: dict[str, dict[str, Any]] = {}
         self._chunks: dict[str, dict[int, bytes]] = {}
 
     def feed(self, record: Record) -> Message | None:
@@ -184,14 +186,18 @@ class Assembler:
         if record.value is None or header is None or not text.isdigit() or len(text) > 9:
             return None
         slot = record.key.rpartition("-")[0]
-        if self._header.get(slot) != header:  # a new message replaces an incomplete one
-            self._header[slot], self._chunks[slot] = header, {}
-        chunks = self._chunks[slot]
-        chunks[int(text)] = record.value
-        fields = _fields(header)
-        if fields is None or len(chunks) < fields["chunks"]:
+        if self._header.get(slot) != header:
+            fields = _fields(header)
+            if fields is None:  # its chunks are not kept, since they would never be complete
+                return None
+            # A new message replaces an incomplete one.
+            self._header[slot], self._fields[slot], self._chunks[slot] = header, fields, {}
+        fields, chunks = self._fields[slot], self._chunks[slot]
+        if int(text) < fields["chunks"]:
+            chunks[int(text)] = record.value
+        if len(chunks) < fields["chunks"]:
             return None
-        del self._header[slot], self._chunks[slot]
+        del self._header[slot], self._fields[slot], self._chunks[slot]
         return _message(fields, chunks)
 
 
@@ -223,7 +229,7 @@ def _message(fields: dict[str, Any], chunks: dict[int, bytes]) -> Message | None
             {str(name): (float(a), float(b)) for name, (a, b) in fields["scores"].items()},
             fields["examples"], data,
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, zlib.error):
         return None
     return base if _is_valid_base(base) else None
 
@@ -240,4 +246,5 @@ def _is_valid_part(part: Part) -> bool:
 def _is_valid_base(base: Base) -> bool:
     numbers = (base.epoch, base.round, base.examples, *base.frontier, *base.frontier.values())
     is_named = type(base.writer) is str and _WRITER.fullmatch(base.writer) is not None
-    return is_named and all(map(_is_int, numbers))
+    sums = (x for pair in base.scores.values() for x in pair)
+    return is_named and all(map(_is_int, numbers)) and all(map(math.isfinite, sums))
