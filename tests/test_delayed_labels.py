@@ -733,6 +733,12 @@ def test_invalid_settings_are_rejected() -> None:
         progressive(model(), "kafka://h/t", format="svmlight", label_within=1.0)
 
 
+@pytest.mark.parametrize("source", [5, None, (example(1),), example(1)])
+def test_objects_without_events_are_rejected(source: Any) -> None:
+    with pytest.raises(TypeError, match='an iterable of dicts with "id" and "x" or "y", got an '):
+        open_events(source)
+
+
 class LabeledSource:
     name = "plain"
 

@@ -240,10 +240,11 @@ def test_sigmoid_is_a_probability(a: float) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(st.floats(-800.0, 800.0), st.floats(-50.0, 50.0))
 def test_combined_functions_return_the_same_floats(name: str, a: float, y: float) -> None:
-    y = valid_label(name, y)
-    p, g = output_and_derivative(*arguments(name, a, y))
-    assert bits(p) == bits(output(CODES[name], a))
-    assert bits(g) == bits(derivative(*arguments(name, a, y)))
+    for margin in (a, 0.5, 0.0, -0.0, -1e-9, -0.5):
+        for label in (valid_label(name, y), valid_label(name, -y)):
+            p, g = output_and_derivative(*arguments(name, margin, label))
+            assert bits(p) == bits(output(CODES[name], margin))
+            assert bits(g) == bits(derivative(*arguments(name, margin, label)))
 
 
 @kernel
@@ -253,15 +254,15 @@ def _helpers(loss: Any, a: Any, y: Any, offset: Any) -> Any:
     return is_regression(loss), margin, size, p, g
 
 
+@pytest.mark.parametrize("offset", [-1.5, 1.0])
 @pytest.mark.parametrize("name", NAMES)
-def test_offsets_move_probabilities_and_targets(name: str) -> None:
+def test_offsets_move_probabilities_and_targets(name: str, offset: float) -> None:
     """The margin of a stream that lost negatives is off by a constant; others have no offset."""
-    a, offset = 0.75, -1.5
-    y = valid_label(name, 3.0)
+    a, y = 0.75, valid_label(name, 3.0)
     regression, margin, size, p, g = _helpers(CODES[name], a, y, offset)
     assert regression == (name in reference.REGRESSION)
     assert margin == (a + offset if name == "logistic" else a)
-    assert size == (4.5 if regression and name != "poisson" else 1.0)
+    assert size == (3.0 - offset if regression and name != "poisson" else 1.0)
     if name == "logistic":
         assert p == pytest.approx(reference.sigmoid(a + offset), rel=1e-15)
         assert g == pytest.approx(reference.LOSSES[name][1](a, y), rel=1e-15)

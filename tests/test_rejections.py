@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from streaml1 import ElasticNetClassifier, progressive
 from streaml1.cli import cli
 from streaml1.training.bad_share import MIN_EXAMPLES, MIN_REJECTED, BadShare, TooManyBad
+from streaml1.training.error_policy import LOGGED, ErrorPolicy
 from streaml1.training.observers import Rejected
 from streaml1.training.rejection_reasons import MAX_KINDS, MAX_REASONS, RejectionReasons
 
@@ -182,3 +184,20 @@ def test_any_reason_can_be_counted(reason: str) -> None:
     reasons.add("a:1", reason)
     reasons.add("a:2", reason)
     assert [found.count for found in reasons.most_common()] == [2]
+
+
+@pytest.mark.parametrize("level", [logging.WARNING, logging.INFO])
+@pytest.mark.parametrize("n", [0, LOGGED, LOGGED + 1, LOGGED + 3])
+def test_total_is_logged_unless_each_was(
+    n: int, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = ErrorPolicy("skip")
+    with caplog.at_level(level, "streaml1"):
+        for k in range(n):
+            policy(f"a.csv:{k + 1}", "no label")
+        policy.log_total()
+    messages = [record.getMessage() for record in caplog.records]
+    n_logged = n if level == logging.INFO else min(n, LOGGED)
+    assert messages[:n_logged] == [f"skipped a.csv:{k + 1}: no label" for k in range(n_logged)]
+    more = f"{n} in all" if level == logging.INFO else f"{n - LOGGED} more, {n} in all"
+    assert messages[n_logged:] == ([f"skipped {more}"] if n > LOGGED else [])
