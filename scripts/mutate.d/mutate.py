@@ -31,17 +31,22 @@ from parso.python.tree import Keyword
 
 
 class Area(NamedTuple):
-    """Modules and the tests that hold them, as paths relative to the package and to `tests`."""
+    """Modules and the tests that hold them, as paths relative to the package and to `tests`.
+
+    Only mutants that pass the other tests run the slow ones, given by parts of their names.
+    """
 
     modules: str
     tests: str
+    slow: str = ""
     is_interpreted: bool = False
 
 
 AREAS = {
     "checkpoints": Area(
         "training/checkpoint/*.py training/saved_state.py",
-        "test_checkpoint_ownership test_checkpoint test_crafted_checkpoints",
+        "test_checkpoint test_checkpoint_ownership test_crafted_checkpoints",
+        "killed interrupted mutated between_any_two after_the_save",
     ),
     "positions": Area(
         "sources/kafka/partition_merge.py sources/kafka/topic_source.py sources/kafka/records.py "
@@ -51,10 +56,11 @@ AREAS = {
     "late-labels": Area(
         "training/delayed_labels/*.py",
         "test_delayed_labels test_pending_log test_crafted_checkpoints",
+        "kill mutated resumed_after log_size",
     ),
     "rejections": Area(
         "training/error_policy.py training/dead_letters.py training/rejection_reasons.py",
-        "test_rejections test_dead_letters test_training_run",
+        "test_rejections test_dead_letters test_observers test_training_run",
     ),
     "model-files": Area(
         "models/serialization.py models/archive.py", "test_modelfile test_crafted_files"
@@ -176,27 +182,46 @@ def copy_repository(tree: Path) -> None:
     (tree / ".venv-test").symlink_to(Path(".venv-test").resolve())
 
 
-def run_area(area: Area, modules: list[Path], args: argparse.Namespace) -> tuple[int, int]:
-    """Return how many mutants failed a test, and how many there were."""
+def commands(area: Area, args: argparse.Namespace) -> list[str]:
+    """Return the commands that run the quick tests, and the slow ones unless `--quick`."""
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-m", "not slow"]
     tests = [f"tests/{name}.py" for name in area.tests.split()]
-    options = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-m"]
-    command = shlex.join([args.python, "-m", "pytest", *options, "not slow", *tests])
-    os.environ["NUMBA_DISABLE_JIT"] = str(int(area.is_interpreted))
+    slow = " or ".join(area.slow.split())
+    chosen = [[]] if not slow else [["-k", f"not ({slow})"], ["-k", slow]]
+    if args.quick:
+        chosen = chosen[:1]
+    return [shlex.join([args.python, "-m", "pytest", *options, *k, *tests]) for k in chosen]
+
+
+def baseline(command: str) -> float:
+    """Run the tests without a mutation; return the seconds after which a mutant counts as hung."""
     for _ in range(2):  # the first run compiles
         start = time.monotonic()
         outcome, output = run_tests(command, 3600)
         if outcome != TestOutcome.SURVIVED:
             sys.exit(f"{output}\nThe tests fail without a mutation: {command}")
-    timeout = 60 + 3 * (time.monotonic() - start)
+    return 60 + 3 * (time.monotonic() - start)
+
+
+def passes(command: str, seconds: float) -> bool:
+    return run_tests(command, seconds)[0] == TestOutcome.SURVIVED
+
+
+def run_area(area: Area, modules: list[Path], args: argparse.Namespace) -> tuple[int, int]:
+    """Return how many mutants failed a test, and how many there were."""
+    os.environ.pop("NUMBA_DISABLE_JIT", None)
+    if area.is_interpreted:
+        os.environ["NUMBA_DISABLE_JIT"] = "1"
+    runs = [(command, baseline(command)) for command in commands(area, args)]
     killed = total = 0
     for module in modules:
         chosen = sample(mutants(module), args.sample, random.Random(f"{args.seed} {module}"))
         failed = 0
         for operator, occurrence, line in chosen:
             with use_mutation(module, operator, occurrence) as (before, after):
-                outcome, _ = run_tests(command, timeout)
-            failed += outcome != TestOutcome.SURVIVED
-            if outcome == TestOutcome.SURVIVED:
+                survived = all(passes(command, seconds) for command, seconds in runs)
+            failed += not survived
+            if survived:
                 changes = changed_lines(before, after)
                 print(f"{module}:{line} {type(operator).__name__}\n{changes}", flush=True)
         if chosen:
@@ -212,6 +237,9 @@ def selected(names: list[str]) -> dict[str, list[Path]]:
         name: [path for glob in area.modules.split() for path in sorted(package.glob(glob))]
         for name, area in AREAS.items()
     }
+    tests = {Path(f"tests/{test}.py") for area in AREAS.values() for test in area.tests.split()}
+    if missing := [str(test) for test in tests if not test.exists()]:
+        sys.exit(f"AREAS names tests that do not exist: {', '.join(missing)}")
     chosen: dict[str, list[Path]] = {}
     for name in names or AREAS:
         by_file = [area for area, modules in all_modules.items() if Path(name) in modules]
@@ -229,6 +257,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="AREA or FILE")
     parser.add_argument("--sample", type=int, default=40, help="mutants per module, 0 for all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="leave out the slow tests")
     parser.add_argument("--folder", type=Path, default="build/mutate", help="holds the copy")
     parser.add_argument("--python", required=True, help=argparse.SUPPRESS)
     args = parser.parse_args()
