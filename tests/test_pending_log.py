@@ -119,6 +119,16 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "BUFFER_BYTES", 150)
 
 
+def test_buffered_entries_are_bounded(tmp_path: Path, small_segments: None) -> None:
+    """Entries between two checkpoints are not kept in memory."""
+    segment_log = SegmentLog(tmp_path / "waiting", 1)
+    for _ in range(30):
+        segment_log.append(b"x" * 40)
+        written = sum(path.stat().st_size for path in (tmp_path / "waiting").iterdir())
+        assert segment_log.total - written < 150
+    segment_log.close()
+
+
 def test_full_disk_is_a_temporary_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
