@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -453,6 +454,30 @@ def test_older_format_is_read(checkpoint_dir: Path, monkeypatch: pytest.MonkeyPa
     with Checkpoints(checkpoint_dir) as store:
         latest = store.latest()
     assert latest is not None and latest.learnt == 60
+
+
+def test_checkpoint_of_another_loss_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The losses of one report would not be comparable."""
+    spec = write(tmp_path / "a.svm", rows(20))
+    with Checkpoints(tmp_path / "kept") as store:
+        progressive(new_model(), spec, checkpoint=store)
+    latest = Checkpoints.latest
+
+    def changed(self: Checkpoints) -> Any:
+        found = latest(self)
+        assert found is not None
+        return replace(found, report=({**found.report[0], "loss": "hinge"}, found.report[1]))
+
+    monkeypatch.setattr(Checkpoints, "latest", changed)
+    with (
+        Checkpoints(tmp_path / "kept") as store,
+        pytest.raises(
+            CheckpointError, match="kept belongs to a run with loss 'hinge', got logistic"
+        ),
+    ):
+        progressive(new_model(), spec, checkpoint=store)
 
 
 def test_valid_envelope_with_invalid_body_is_rejected(checkpoint_dir: Path) -> None:
