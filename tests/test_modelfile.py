@@ -33,6 +33,7 @@ from river import optim
 
 import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor, ModelFileError, load
+from streaml1.models.archive import _is_packed_too_well
 from streaml1.models.serialization import FORMAT
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -880,3 +881,11 @@ if __name__ == "__main__":
         write_fixtures()
     else:
         sys.exit(subprocess.call([sys.executable, "-m", "pytest", __file__]))
+
+
+@pytest.mark.parametrize("packed", [0, 1, 100, 2**20])
+def test_names_may_pack_up_to_a_ratio(packed: int) -> None:
+    """A megabyte is accepted whatever it packs to, and 64 times as much as any file holds."""
+    limit = 2**20 + 64 * packed
+    assert not _is_packed_too_well(limit, packed)
+    assert _is_packed_too_well(limit + 1, packed)
