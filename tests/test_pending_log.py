@@ -29,6 +29,7 @@ from streaml1.training.delayed_labels import (
 from streaml1.training.delayed_labels import (
     segment_log as log,
 )
+from streaml1.training.delayed_labels.log_entries import estimate_size
 from streaml1.training.delayed_labels.pending import PendingStore
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
 from streaml1.training.delayed_labels.segment_log import SegmentLog
@@ -433,6 +434,9 @@ def test_cleaning_moves_every_live_entry(tmp_path: Path, small_segments: None, s
             store.dump()
     assert cleaned >= 3
     assert sum(store._live.values()) == len(store)
+    slots = [slot for negative in (False, True) for slot in t.queue(negative)]
+    sizes = [estimate_size(t.p[slot], t.id[slot], t.body[slot]) for slot in slots]
+    assert store._live_bytes == sum(sizes)
     store.close()
 
 
