@@ -131,7 +131,7 @@ def separator_line(text: bytes) -> SeparatorLine | None:
     Examples
     --------
     >>> from streaml1.sources.readers.csv_schema import separator_line
-    >>> separator_line(b"sep=;\\r\\na;b")
+    >>> separator_line(b"sep=;\r\na;b")
     SeparatorLine(delimiter=';', size=7)
     """
     found = _SEPARATOR_LINE.match(text)
