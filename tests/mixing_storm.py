@@ -136,7 +136,7 @@ class Witness(threading.Thread):
         self.progress_at = time.monotonic()
         self.longest_pause = 0.0
         self._parts: dict[tuple[int, int, int, str], int] = {}
-        self._base_id = ""
+        self._base_id, self._base_ids = "", set[str]()
 
     def run(self) -> None:
         try:
@@ -146,8 +146,8 @@ class Witness(threading.Thread):
             self.problems.append(f"the witness failed: {error!r}")
 
     def _read(self) -> None:
-        from streaml1.distributed.mixing.topic import MixReader
         from streaml1.sources.kafka.topic import Topic
+        from streaml1.training.mixed_models.reader import MixReader
 
         reader = MixReader(Topic(self.url), self.stopping.is_set)
         apply = reader.state.apply
@@ -163,7 +163,7 @@ class Witness(threading.Thread):
                 reader.read(100)
 
     def _check(self, message: Any, is_new: bool, state: Any) -> None:
-        from streaml1.distributed.mixing.messages import Part
+        from streaml1.training.mixed_models.messages import Part
 
         if isinstance(message, Part):
             self.count["parts"] += 1
@@ -177,14 +177,20 @@ class Witness(threading.Thread):
             return
         self.count["bases"] += 1
         before, base = self.base, message
-        if before is not None:
-            self.count["mergers"] += base.writer != before.writer
+        if before is not None and base.writer == before.writer:
             self._check_merge(before, base, state.base_id)
+        elif before is not None:
+            # A new merger begins with the newest base that it has read: a later one is void.
+            self.count["mergers"] += 1
+            self.count["merges void"] += state.base_id != self._base_id
+            if state.base_id not in self._base_ids:
+                self.problems.append(f"base {base.rank} begins with a base that never was")
         if before is None or base.examples > before.examples:
             now = time.monotonic()
             self.longest_pause = max(self.longest_pause, now - self.progress_at)
             self.progress_at = now
         self.base, self._base_id = base, state.base_id
+        self._base_ids.add(self._base_id)
 
     def _check_merge(self, before: Any, base: Any, base_id: str) -> None:
         if base.frontier == before.frontier:
@@ -409,7 +415,7 @@ def run(address: str, members: int, folder: Path, seed: int, events: Sequence[st
 
 def require_learnt_once(witness: Witness) -> None:
     """Check that the model in the topic has learnt each row before its offsets once."""
-    from streaml1.distributed.mixing.topic import read_mixed
+    from streaml1.training.mixed_models.reader import read_mixed
 
     learner, base = read_mixed(witness.url), witness.base
     assert learner.n_iterations == base.examples == sum(base.frontier.values()), base.frontier

@@ -233,6 +233,41 @@ def test_added_partitions(broker: Broker, tmp_path: Path) -> None:
     assert saved_states(tmp_path, url, 2)[1] == separate_runs(url, 2)[1]
 
 
+def test_partitions_added_while_members_learn(broker: Broker, tmp_path: Path) -> None:
+    """One member does not poll for longer than the session meanwhile."""
+    topic = broker.topic(2)
+    url = broker.url(topic)
+    broker.send(topic, rows(400), [0, 1])
+    is_busy = threading.Event()
+
+    def be_busy(partition: int, report: Any, line: Any) -> None:
+        if not is_busy.is_set():
+            is_busy.set()
+            time.sleep(4.5)
+
+    workers = [Worker(url, tmp_path, on_line=be_busy), Worker(url, tmp_path)]
+    for worker in workers:
+        worker.start()
+    wait(is_busy.is_set)
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.create_partitions({topic: 5})
+    admin.close()
+    while len(broker.producer.partitions_for(topic)) < 5:
+        broker.producer._metadata.request_update()
+        time.sleep(0.1)
+    broker.send(topic, rows(500, 1), [0, 1, 2, 3, 4])
+
+    def n_learnt() -> int:
+        assert [worker.error for worker in workers] == [None, None]
+        runs = [run for worker in workers for run in list(worker.group._runs.values())]
+        return sum(run._run.report.examples for run in runs)
+
+    wait(lambda: n_learnt() == 900, 60.0)
+    for worker in workers:
+        worker.end()
+    assert saved_states(tmp_path, url, 5) == separate_runs(url, 5)
+
+
 class _IgnoredRebalances:
     def on_revoked(self, partitions: list[int]) -> None:
         pass

@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 import streaml1
-from streaml1.distributed.mixing.messages import (
+from streaml1.models import decode
+from streaml1.models.pipelines import snapshot
+from streaml1.models.serialization import ModelFileError
+from streaml1.training.mixed_models.messages import (
     CHUNK,
     HEADER,
     Assembler,
@@ -23,10 +26,7 @@ from streaml1.distributed.mixing.messages import (
     Record,
     encode,
 )
-from streaml1.distributed.mixing.state import MixState
-from streaml1.models import decode
-from streaml1.models.pipelines import snapshot
-from streaml1.models.serialization import ModelFileError
+from streaml1.training.mixed_models.state import MixState
 from tests.test_crafted_files import MUTATIONS, assert_one_sentence, mutated_bytes, mutated_json
 
 

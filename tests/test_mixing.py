@@ -16,17 +16,24 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.distributed.mixing import messages
 from streaml1.distributed.mixing.guard import ModelJoin, ModelLearner, Rows, updated_scores
 from streaml1.distributed.mixing.merger import Joined, Merger
-from streaml1.distributed.mixing.messages import Assembler, Base, Part, Record, encode, tombstones
 from streaml1.distributed.mixing.partition import OpenPartition, Piece
 from streaml1.distributed.mixing.simulation import simulate
-from streaml1.distributed.mixing.state import MixState
 from streaml1.models import decode
 from streaml1.models.merging import merge_candidates
 from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
+from streaml1.training.mixed_models import messages
+from streaml1.training.mixed_models.messages import (
+    Assembler,
+    Base,
+    Part,
+    Record,
+    encode,
+    tombstones,
+)
+from streaml1.training.mixed_models.state import MixState
 
 PARTITIONS, RECORDS, EVERY, WAIT = 3, 40, 4, 5.0
 
@@ -389,7 +396,7 @@ def test_a_merger_without_the_last_word_merges_nothing() -> None:
 
 
 def test_messages_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.distributed.mixing.messages.CHUNK_BYTES", 10)
+    monkeypatch.setattr("streaml1.training.mixed_models.messages.CHUNK_BYTES", 10)
     data = bytes(np.random.default_rng(0).integers(0, 256, 95, np.uint8))
     sent = base(3, 5, frontier={0: 7, 12: 2**40}, scores={"mean": (1.5, 2.0)}, data=data)
     records = list(encode(sent))

@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import streaml1
+from streaml1.cli import cli
 from streaml1.distributed.mixing.group import MixedGroup
-from streaml1.distributed.mixing.messages import Base
 from streaml1.distributed.mixing.topic import read_mixed
+from streaml1.models.serialization import ModelFileError
+from streaml1.serving.model_source import open_source
 from streaml1.sources import SourceError
 from streaml1.sources.source import Lost
 from streaml1.training import prepare
+from streaml1.training.mixed_models.messages import Base
 from tests import mixing_storm
 from tests.broker import Broker
 
@@ -29,6 +33,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
 
 ROOT = Path(__file__).parent.parent
 EVERY = 20
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    prepare(model())
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +80,7 @@ class Member(threading.Thread):
             raise self.error
 
 
-def wait(condition: Callable[[], bool], members: list[Member], seconds: float = 30.0) -> None:
+def wait(condition: Callable[[], bool], members: list[Member], seconds: float = 90.0) -> None:
     limit = time.monotonic() + seconds
     while not condition():
         for member in members:
@@ -87,7 +96,6 @@ def merged(member: Member) -> int:
 
 
 def test_one_model_of_two_members_of_which_one_is_killed(broker: Broker, tmp_path: Path) -> None:
-    prepare(model())
     topic = broker.topic(3)
     mixed = topic + "-mixed"
     broker.send(topic, rows(150, 1), [0, 1, 2])
@@ -129,7 +137,7 @@ def test_backlog_of_several_partitions(broker: Broker) -> None:
     member = Member(broker.url(topic), topic + "-mixed", mix_every=500)
     member.start()
     try:
-        wait(lambda: merged(member) == 12_000, [member], seconds=90.0)
+        wait(lambda: merged(member) == 12_000, [member])
     finally:
         member.end()
     assert member.group.base is not None
@@ -143,6 +151,42 @@ def test_stop_before_the_group_is_joined(broker: Broker, n_checks: int) -> None:
     member = Member(broker.url(topic), topic + "-mixed")
     checks = iter([False] * n_checks)
     assert member.group.run(lambda: next(checks, True)) == {}
+
+
+def test_commands_read_the_newest_model(broker: Broker) -> None:
+    topic = broker.topic(2)
+    url = broker.url(topic + "-mixed")
+    member = Member(broker.url(topic), topic + "-mixed")
+    source = open_source(url)
+    try:
+        broker.topic(1, topic + "-mixed")
+        with pytest.raises(ModelFileError, match="holds no model yet; start learn --mixed"):
+            source.load()
+        assert source.stamp() is None
+        member.start()
+        broker.send(topic, rows(2 * EVERY, 1), [0, 1])
+        wait(lambda: merged(member) == 2 * EVERY, [member])
+        first, loaded = source.stamp(), source.load()
+        assert loaded.model.n_iterations == 2 * EVERY
+        assert 0.0 <= time.time() - loaded.published < 60.0
+        broker.send(topic, rows(2 * EVERY, 2), [0, 1])
+        wait(lambda: source.stamp() != first, [member])
+    finally:
+        member.end()
+        source.close()
+    shown = CliRunner().invoke(cli, ["show", url])
+    assert shown.exit_code == 0, shown.stderr
+    assert "examples learnt   80" in shown.output
+    assert streaml1.load(url).n_iterations == 4 * EVERY
+
+
+def test_topics_of_examples_hold_no_model(broker: Broker) -> None:
+    """They are not read to their end."""
+    topic = broker.topic(1)
+    broker.send(topic, rows(1500))
+    result = CliRunner().invoke(cli, ["show", broker.url(topic)])
+    assert result.exit_code == 2
+    assert "holds other records than those of a mixed model; use another topic" in result.stderr
 
 
 def test_message_that_is_not_written_is_an_error(broker: Broker) -> None:

@@ -54,7 +54,7 @@ def diff(a: str | Path, b: str | Path, top: int, as_json: bool) -> None:
     """Compare the weights of two models, A and B.
 
     Each is a file written by learn --save, a directory of learn --checkpoint, or a topic of learn
-    --publish.
+    --publish or --mixed.
 
     The lists are the weights that only B has (appeared), those that only A has (vanished), and
     those in both that changed most.

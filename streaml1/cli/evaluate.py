@@ -62,7 +62,7 @@ def evaluate(
     """Evaluate MODEL on the labelled examples of SOURCE, without learning.
 
     MODEL is a file written by learn --save, a directory of learn --checkpoint, or the topic of
-    learn --publish. SOURCE and its options are as for learn.
+    learn --publish or --mixed. SOURCE and its options are as for learn.
     """
     from streaml1.training import RunConfig
     from streaml1.training.evaluate import evaluate

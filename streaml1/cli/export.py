@@ -25,7 +25,7 @@ def export(model: str | Path, chosen: str | None) -> None:
     """Write the weights of MODEL as a table.
 
     MODEL is a file written by learn --save, a directory of learn --checkpoint, or a topic of learn
-    --publish.
+    --publish or --mixed.
 
     The weights are those that predict would use, in full precision, largest first. Features whose
     weight is zero are left out.

@@ -55,8 +55,8 @@ def merge(
     """Merge several MODELs that have learnt parts of a stream into one.
 
     Each is a file written by learn --save, a directory of learn --checkpoint or of learn
-    --per-partition (all its partitions), or a topic of learn --publish. They are joined in this
-    order, partitions by number.
+    --per-partition (all its partitions), or a topic of learn --publish or --mixed. They are joined
+    in this order, partitions by number.
 
     Several ways to join them are tried. The candidate with the least loss on the examples of
     --probe is written; the best of the MODELs is a candidate, too.

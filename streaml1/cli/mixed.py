@@ -18,7 +18,7 @@ from streaml1.cli.partitions import (
 from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
-    from streaml1.distributed.mixing.messages import Base
+    from streaml1.training.mixed_models.messages import Base
 
 __all__ = ["MIX_OPTION_NAMES", "is_mixed", "learn_mixed", "mix_options"]
 

@@ -69,7 +69,7 @@ def predict(
     """Predict each example of SOURCE with MODEL.
 
     MODEL is a file written by learn --save, a directory of learn --checkpoint, or the topic of
-    learn --publish, whose latest model is used.
+    learn --publish or --mixed, whose latest model is used.
 
     Each line is the probability of True, the value for regressors, or the most probable label for
     multiclass models. SOURCE needs no labels. With --bad skip, a rejected example yields an empty

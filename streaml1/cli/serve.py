@@ -93,7 +93,7 @@ def serve(
     r"""Answer HTTP requests for predictions of MODEL.
 
     MODEL is a file written by learn --save, a directory of learn --checkpoint, or a topic of learn
-    --publish. When a new version is published there, it replaces the current one within a second,
+    --publish or --mixed. When a new version is there, it replaces the current one within a second,
     and no request is lost. Requests choose among several models by ?model=NAME; NAME is the name
     of the file, directory or topic unless it is given.
 

@@ -32,7 +32,7 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
     """Show the parameters, statistics and largest weights of MODEL.
 
     MODEL is a file written by learn --save, a directory of learn --checkpoint, or a topic of learn
-    --publish.
+    --publish or --mixed.
     """
     import streaml1
     from streaml1.models.pipelines import learner_of

@@ -6,12 +6,15 @@ import hashlib
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streaml1 import models
 from streaml1.models.serialization import ModelFileError
 from streaml1.training.checkpoint import load_latest
 from streaml1.training.checkpoint.ownership import list_files, path_of
+
+if TYPE_CHECKING:
+    from streaml1.sources.kafka.topic import Topic
 
 __all__ = [
     "DirectorySource",
@@ -133,8 +136,64 @@ class DirectorySource:
         """Do nothing."""
 
 
+class _PublishedModels:
+    """The models in a topic of ``learn --publish``."""
+
+    def __init__(self, topic: Topic) -> None:
+        from streaml1.training.model_registry.reader import TopicLog
+
+        self._url, self._log = topic.url, TopicLog(topic)
+        self.close = self._log.close
+
+    def stamp(self) -> object:
+        """Return the id of the newest publication."""
+        from streaml1.training.model_registry.reader import read_manifests
+
+        manifests = read_manifests(self._log)
+        return manifests[0].id if manifests else None
+
+    def load(self) -> LoadedModel:
+        """Read the newest complete model."""
+        from streaml1.training.model_registry.reader import read_newest
+
+        newest = read_newest(self._log, self._url)
+        if newest is None:
+            raise ModelFileError(
+                f"{self._url} holds no model yet; publish one with learn --publish"
+            )
+        published = datetime.fromisoformat(newest.manifest.time)
+        if published.tzinfo is None:
+            published = published.replace(tzinfo=UTC)
+        model = models.decode(newest.data, self._url)
+        return LoadedModel(model, version_of(newest.data), published.timestamp())
+
+
+class _MixedModel:
+    """The model in a topic of ``learn --mixed``."""
+
+    def __init__(self, topic: Topic) -> None:
+        from streaml1.training.mixed_models.reader import MixReader
+
+        self._url, self._reader = topic.url, MixReader(topic, lambda: False)
+        self.close = self._reader.close
+
+    def stamp(self) -> object:
+        """Return the id of the newest merge."""
+        self._reader.read_to_end()
+        return self._reader.state.base_id or None
+
+    def load(self) -> LoadedModel:
+        """Read the newest merge."""
+        self._reader.read_to_end()
+        base = self._reader.state.base
+        if base is None:
+            raise ModelFileError(f"{self._url} holds no model yet; start learn --mixed")
+        model = models.decode(base.data, self._url)
+        return LoadedModel(model, version_of(base.data), self._reader.published)
+
+
 class TopicSource:
-    """A compacted topic of ``learn --publish``.
+    """A compacted topic of ``learn --publish`` or ``learn --mixed``.
 
     Parameters
     ----------
@@ -149,50 +208,37 @@ class TopicSource:
 
         self.name = url
         self._topic = Topic(url, security)
-        self._log: Any = None
+        self._models: _PublishedModels | _MixedModel | None = None
 
-    def _connected(self) -> Any:
-        from streaml1.training.model_registry.reader import TopicLog
+    def _connected(self) -> _PublishedModels | _MixedModel:
+        from streaml1.training.mixed_models.reader import holds_mixed_model
 
-        if self._log is None:
-            self._log = TopicLog(self._topic)
-        return self._log
+        if self._models is None:
+            kind = _MixedModel if holds_mixed_model(self._topic) else _PublishedModels
+            self._models = kind(self._topic)
+        return self._models
 
     def stamp(self) -> object:
-        """Return the id of the newest publication."""
-        from streaml1.training.model_registry.reader import read_manifests
-
+        """Return the id of the newest publication or merge."""
         try:
-            manifests = read_manifests(self._connected())
+            return self._connected().stamp()
         except Exception:
             self.close()  # connect anew next time
             raise
-        return manifests[0].id if manifests else None
 
     def load(self) -> LoadedModel:
         """Read the newest complete model."""
-        from streaml1.training.model_registry.reader import read_newest
-
         try:
-            newest = read_newest(self._connected(), self.name)
+            return self._connected().load()
         except Exception:
             self.close()
             raise
-        if newest is None:
-            raise ModelFileError(
-                f"{self.name} holds no model yet; publish one with learn --publish"
-            )
-        published = datetime.fromisoformat(newest.manifest.time)
-        if published.tzinfo is None:
-            published = published.replace(tzinfo=UTC)
-        model = models.decode(newest.data, self.name)
-        return LoadedModel(model, version_of(newest.data), published.timestamp())
 
     def close(self) -> None:
         """Disconnect."""
-        log, self._log = self._log, None
-        if log is not None:
-            log.close()
+        connected, self._models = self._models, None
+        if connected is not None:
+            connected.close()
 
 
 def open_source(place: str, security: Any = None) -> ModelSource:

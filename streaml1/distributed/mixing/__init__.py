@@ -1,7 +1,6 @@
 """One model of all members of a consumer group, mixed through a compacted topic.
 
-- `messages`: parts and bases as records, and back.
-- `state`: what the records say; why each example is merged exactly once.
+- `topic`: the topic; `training.mixed_models` has its records and what they say.
 - `partition`: the open examples of a partition.
 - `merger`: when a round ends.
 - `guard`: how parts are joined.

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from streaml1.core.option_fields import document_options, parameter_entries
 from streaml1.distributed.mixing.guard import ModelJoin, ModelLearner, Rows
 from streaml1.distributed.mixing.merger import PROBE_SHARE, Merger
-from streaml1.distributed.mixing.messages import Base
 from streaml1.distributed.mixing.partition import OpenPartition, Piece
 from streaml1.distributed.mixing.topic import MixTopic
 from streaml1.models.merging import require_mergeable
@@ -39,6 +38,7 @@ from streaml1.training.group_source import (
     GroupTopic,
     PartitionSource,
 )
+from streaml1.training.mixed_models.messages import Base
 from streaml1.training.model_adapter import prepare
 from streaml1.training.observers import Batch, Observer
 from streaml1.training.report import Line, Report

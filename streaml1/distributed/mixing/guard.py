@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 from streaml1 import models
 from streaml1.core.rows import BadExample
 from streaml1.distributed.mixing.merger import Joined
-from streaml1.distributed.mixing.messages import Base, Part, Scores
 from streaml1.models.merging import merge_candidates
 from streaml1.models.pipelines import adopt_state, have_same_parameters, snapshot
 from streaml1.models.serialization import ModelFileError
 from streaml1.optim.update_rule import publish
+from streaml1.training.mixed_models.messages import Base, Part, Scores
 from streaml1.training.model_adapter import batch_learner, batch_predictor, loss_of
 from streaml1.training.report import Report
 

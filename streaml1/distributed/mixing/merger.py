@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from streaml1.distributed.mixing.messages import Base, Part, Rank, Scores
 from streaml1.distributed.mixing.partition import Piece
-from streaml1.distributed.mixing.state import MixState
+from streaml1.training.mixed_models.messages import Base, Part, Rank, Scores
+from streaml1.training.mixed_models.state import MixState
 
 __all__ = ["PROBE_SHARE", "Join", "Joined", "Merger"]
 

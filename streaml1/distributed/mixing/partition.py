@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple, Protocol
 
-from streaml1.distributed.mixing.messages import Base, Part
-from streaml1.distributed.mixing.state import MixState
+from streaml1.training.mixed_models.messages import Base, Part
+from streaml1.training.mixed_models.state import MixState
 
 __all__ = ["Learner", "OpenPartition", "Piece"]
 

@@ -15,11 +15,11 @@ import numpy as np
 from streaml1.core.types import Floats
 from streaml1.distributed.mixing.guard import ModelJoin, ModelLearner, Rows
 from streaml1.distributed.mixing.merger import Merger
-from streaml1.distributed.mixing.messages import Base
 from streaml1.distributed.mixing.partition import OpenPartition, Piece
-from streaml1.distributed.mixing.state import MixState
 from streaml1.models.merging import require_mergeable
 from streaml1.models.pipelines import snapshot
+from streaml1.training.mixed_models.messages import Base
+from streaml1.training.mixed_models.state import MixState
 from streaml1.training.model_adapter import batch_learner, loss_of
 from streaml1.training.report import Report
 

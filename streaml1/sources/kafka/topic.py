@@ -296,6 +296,10 @@ class Topic:
         self, consumer: KafkaConsumer, partitions: Sequence[int] | None
     ) -> list[int]:
         existing = consumer.partitions_for_topic(self.name)
+        if existing and not existing >= set(partitions or ()):
+            # The leader of a group assigns added partitions that other members do not know yet.
+            refresh_metadata(consumer, self.name, CONNECT_SECONDS)
+            existing = consumer.partitions_for_topic(self.name)
         if not existing:
             topics = sorted(topic for topic in consumer.topics() if not topic.startswith("__"))
             n_more = len(topics) - MAX_LISTED_TOPICS

@@ -54,8 +54,8 @@ def load(path: str | Path) -> Any:
     ----------
     path
         A file written by `save`; a directory of ``learn --checkpoint``, whose latest intact
-        checkpoint is used; or a topic of ``learn --publish``, ``kafka://host:port/topic``, whose
-        newest complete model is used.
+        checkpoint is used; or a topic of ``learn --publish`` or ``learn --mixed``,
+        ``kafka://host:port/topic``, whose newest complete model is used.
 
     Raises
     ------

@@ -12,6 +12,7 @@ from streaml1.models.serialization import ModelFileError
 from streaml1.sources.kafka.producer import as_topic, topic_exists
 from streaml1.sources.kafka.topic import StopCheck, Topic
 from streaml1.sources.source import SourceError, Unavailable
+from streaml1.training.mixed_models.reader import holds_mixed_model, newest_mixed
 from streaml1.training.model_registry.record_layout import (
     CHUNKS,
     MANIFESTS,
@@ -135,7 +136,7 @@ class _Incomplete(Exception):
 
 
 def read(url: str | Topic) -> Any:
-    """Load the newest complete model in a topic.
+    """Load the newest complete model in a topic of ``learn --publish`` or ``learn --mixed``.
 
     Raises
     ------
@@ -147,14 +148,18 @@ def read(url: str | Topic) -> Any:
     topic = as_topic(url)
     if not topic_exists(topic):
         raise SourceError(f"{topic.url}: topic {topic.name} does not exist")
-    log = TopicLog(topic)
-    try:
-        newest = read_newest(log, topic.url)
-    finally:
-        log.close()
-    if newest is None:
+    if holds_mixed_model(topic):
+        model = newest_mixed(topic)
+    else:
+        log = TopicLog(topic)
+        try:
+            newest = read_newest(log, topic.url)
+        finally:
+            log.close()
+        model = None if newest is None else models.decode(newest.data, topic.url)
+    if model is None:
         raise ModelFileError(f"{topic.url} holds no model yet; publish one with learn --publish")
-    return models.decode(newest.data, topic.url)
+    return model
 
 
 def read_newest(log: RecordLog, url: str) -> Publication | None:

@@ -17,7 +17,7 @@ exactly once, whatever members do and whenever they do it:
 
 from __future__ import annotations
 
-from streaml1.distributed.mixing.messages import Base, Message, Part
+from streaml1.training.mixed_models.messages import Base, Message, Part
 
 __all__ = ["MixState"]
 
