@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.cli import cli
+from streaml1.distributed.mixing.group import _MixedRun
 from streaml1.distributed.mixing.guard import ModelJoin, ModelLearner, Rows, updated_scores
 from streaml1.distributed.mixing.merger import Joined, Merger
 from streaml1.distributed.mixing.partition import OpenPartition, Piece
@@ -325,6 +327,28 @@ def test_what_a_base_lacks_is_learnt_again() -> None:
     assert opened.room() == EVERY
     opened.add(Piece(13, 5, ["more"]))
     assert (opened.open_examples, opened.room()) == (5, 3)
+
+
+def test_a_partition_ahead_of_the_round_waits_before_each_part() -> None:
+    state, newest = MixState(), base()
+    state.apply(newest)
+    run = _MixedRun.__new__(_MixedRun)
+    run.open = OpenPartition(1, Tally(), EVERY)
+    run.open.start(state)
+    sent: list[Any] = []
+    run._mix, run._wait, run._waiting_since = SimpleNamespace(send=sent.append), WAIT, 0.0
+    run.queue = deque([cast(Any, offset) for offset in range(100)])
+
+    def learn(records: list[Any]) -> None:
+        run.open.add(Piece(records[-1] + 1, len(records), [f"1/{k}" for k in records]))
+
+    run._learn = learn  # type: ignore[method-assign]
+    learnt = []
+    for now in (1.0, 1.1, 1.2, 1.2 + WAIT, 1.2 + 1.1 * WAIT, 1.3 + 2.1 * WAIT, 1.3 + 3.2 * WAIT):
+        run.advance(now)
+        learnt.append(run.open.hi)
+    assert len(sent) == 1 and sent[0].hi == EVERY
+    assert learnt == [4, 8, 8, 12, 12, 16, 20]
 
 
 # When a round ends

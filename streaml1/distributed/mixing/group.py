@@ -329,7 +329,7 @@ class _MixedRun:
         self._learner = ModelLearner(self._run.model, group.mix_topic.url)
         self.open = OpenPartition(partition, self._learner, group._every, origin)
         group.reports[partition] = self._run.report
-        self._published_at = 0.0
+        self._waiting_since = 0.0  # when a whole part was learnt last
         self._run.set_stop(group._stopped)
 
     def start(self) -> None:
@@ -348,7 +348,7 @@ class _MixedRun:
         """Continue from a base."""
         if self.open.adopt(base, self._mix.state.base_id):
             self._seek()
-        self._cut(time.monotonic())
+        self._cut()
 
     def advance(self, now: float) -> None:
         """Learn what was fetched, at most a part; publish it if it is complete.
@@ -356,13 +356,16 @@ class _MixedRun:
         Bases are read between two parts: a backlog is not learnt on top of an old one.
         """
         if self.queue and self._may_learn(now):
+            parts_ahead = self.open.open_examples // self.open.every
             n = min(self.open.room(), len(self.queue))
             self._learn([self.queue.popleft() for _ in range(n)])
-            self._cut(now)
+            if self.open.open_examples // self.open.every > parts_ahead:
+                self._waiting_since = now  # a base that is late must not leave it behind for good
+            self._cut()
 
     def _may_learn(self, now: float) -> bool:
         is_ahead = self.open.is_waiting and self.open.open_examples >= self.open.every
-        return not is_ahead or now - self._published_at > self._wait
+        return not is_ahead or now - self._waiting_since > self._wait
 
     def _learn(self, records: list[ConsumerRecord]) -> None:
         self._recorder.rows = []
@@ -372,10 +375,9 @@ class _MixedRun:
         examples = self._run.report.examples - before
         self.open.add(Piece(records[-1].offset + 1, examples, self._recorder.rows))
 
-    def _cut(self, now: float) -> None:
+    def _cut(self) -> None:
         if self.open.is_due:
             self._mix.send(self.open.cut())
-            self._published_at = now
 
     def finish(self) -> None:
         """Write the last line of the report."""
