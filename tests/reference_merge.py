@@ -156,16 +156,19 @@ def join_coin(base: Coin, parts: Sequence[Coin], largest: float) -> dict[str, Co
     Z, G, R = base
     since = [(z - Z, g - G, r - R) if g >= G else (z, g, r) for z, g, r in parts]
     bets = sum(g for _, g, _ in since)
-    joined = {
-        "sum": (Z + sum(z for z, _, _ in since), G + bets, max(R + sum(r for *_, r in since), 0.0))
-    }
-    joined["blend"] = (Z, G, R)
+    everything = sum(r for *_, r in since)
+    joined = dict.fromkeys(("sum", "gains", "rho", "blend"), base)
+    joined["sum"] = Z + sum(z for z, _, _ in since), G + bets, max(R + everything, 0.0)
     if bets > 0.0:
-        fraction = gain = 0.0
+        fraction = gain = squares = 0.0
         for (z, g, _), (_, bet, r) in zip(parts, since, strict=True):
             fraction += bet / bets * z / (largest + g)
             gain += bet / bets * r
-        joined["blend"] = fraction * (largest + G + bets), G + bets, max(R + gain, 0.0)
+            squares += (bet / bets) ** 2
+        blended = fraction * (largest + G + bets)
+        won = {"gains": everything, "rho": gain / math.sqrt(squares), "blend": gain}
+        for kind, r in won.items():
+            joined[kind] = blended, G + bets, max(R + r, 0.0)
     return joined
 
 
@@ -175,7 +178,7 @@ def coins(
     largest: dict[Hashable, float],
 ) -> dict[str, dict[Hashable, Coin]]:
     """Return the candidates by name; `largest` is the largest outcome of each coin."""
-    joined: dict[str, dict[Hashable, Coin]] = {"sum": {}, "blend": {}}
+    joined: dict[str, dict[Hashable, Coin]] = {"sum": {}, "gains": {}, "rho": {}, "blend": {}}
     for name in {name for one in (base, *parts) for name in one}:
         values = [part.get(name, NO_COIN) for part in parts]
         for kind, coin in join_coin(base.get(name, NO_COIN), values, largest[name]).items():

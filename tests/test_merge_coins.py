@@ -102,7 +102,7 @@ def expected_slots(base: Any, parts: list[Any]) -> dict[str, dict[Any, list[floa
     largest = [
         max(values) for values in zip(*(row(part, "LARGEST") for part in parts), strict=True)
     ]
-    kinds = {"sum": "sum", "rho": "sum", "average": "blend", "mean": "blend"}
+    kinds = {"sum": "sum", "rho": "rho", "average": "blend", "mean": "gains"}
     joined: dict[str, dict[Any, list[float]]] = {kind: {} for kind in kinds}
     for name in {name for one in (before, *after) for name in one}:
         old, new = before.get(name, [0.0] * 24), [part.get(name, [0.0] * 24) for part in after]
@@ -198,7 +198,7 @@ def test_coins_equal_those_of_the_twin(model: Any, examples: list[list[Example]]
         fields(base, "n", "total"), [fields(part, "n", "total") for part in parts]
     )
     got = dict(merge_candidates(parts, base))
-    assert list(got) == ["sum", "blend"]
+    assert list(got) == ["sum", "gains", "rho", "blend"]
     n, labels = counts[""]
     wealth = base.wealth * (max(labels / n, 1e-200) if n else 1.0)
     for kind, joined in got.items():
@@ -279,7 +279,7 @@ def test_the_best_candidate_is_returned_and_learns_on(kind: Any, tmp_path: Path)
     before = [part._encode() for part in parts]
     probe, rest = (X[900:1000], y[900:1000]), (X[1000:], y[1000:])
     merged = compare(parts, base, probe=probe)
-    assert merged.chosen in {"sum", "rho", "average", "mean", "blend"}
+    assert merged.chosen in {"sum", "gains", "rho", "average", "mean", "blend"}
     assert min(merged.candidates, key=lambda one: one.loss).name == merged.chosen
     assert [part._encode() for part in parts] == before
     model = streaml1.merge(parts, base, probe=probe)

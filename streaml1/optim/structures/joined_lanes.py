@@ -12,9 +12,9 @@ r"""Candidates for the eight lanes of `lane_mixture.py` after several models hav
 | candidate | elastic nets | coins |
 |---|---|---|
 | `sum` | `sum` | `sum` |
-| `rho` | `rho` | `sum` |
+| `rho` | `rho` | `rho` |
 | `average` | `average` | `blend` |
-| `mean` | `mean` | `blend` |
+| `mean` | `mean` | `gains` |
 
 **Averages.** They reach back over a quarter of the steps: after t steps, an average of $t_0$ steps has the share
 $(t_0 / t)^4$ of what it becomes. So the average $a_k$ of a part of $n_k$ steps is $a_0$, moved by the share $s_k = 1 - (t_0 / (t_0 + n_k))^4$
@@ -71,7 +71,7 @@ SUMS = (
     *("n", "sample_weights", "norms", "scaled_norms", "targets", "positives", "negatives"),
     *("deviations", "risk", "average_risk", "squares"),
 )
-LANE_CANDIDATES = {"sum": "sum", "rho": "sum", "average": "blend", "mean": "blend"}
+LANE_CANDIDATES = {"sum": "sum", "rho": "rho", "average": "blend", "mean": "gains"}
 
 
 class _Part(NamedTuple):
