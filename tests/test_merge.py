@@ -236,6 +236,21 @@ def test_a_part_that_is_best_is_copied() -> None:
     assert merged.model._encode() == good._encode()
 
 
+def test_slack_is_the_share_by_which_a_part_must_be_better() -> None:
+    good = learnt(FTRLClassifier(l1=0.0), [({"a": 1.0}, True), ({"a": -1.0}, False)] * 50)
+    bad = learnt(FTRLClassifier(l1=0.0), [({"a": 1.0}, False), ({"a": -1.0}, True)] * 50)
+    probe = [({"a": 1.0}, True)] * 5
+    merged = compare([bad, good], probe=probe)
+    *joined, part = merged.candidates
+    best = min(joined, key=lambda one: one.loss)
+    assert part.name == "model 2" and part.loss < best.loss
+    excess = best.loss / part.loss - 1.0
+    assert compare([bad, good], probe=probe, slack=0.99 * excess).chosen == "model 2"
+    taken = compare([bad, good], probe=probe, slack=1.01 * excess)
+    assert taken.chosen == best.name and taken.candidates == merged.candidates
+    assert evaluate(taken.model, probe).lines[-1].loss == pytest.approx(best.loss)
+
+
 def test_at_most_max_features_weights() -> None:
     X, y = Drifting(n=600, d=60, change="none", seed=3).matrix()
     parts = [FTRLClassifier(alpha=1.0, l1=0.01, max_features=16) for _ in range(2)]

@@ -67,7 +67,8 @@ def in_memory(data: tuple[Any, Any]) -> Any:
         for part, (first, last) in zip(parts, ((lo, middle), (middle, hi)), strict=True):
             total += (last - first) * progressive_loss(part, X[first:last], y[first:last])
         losses.append(total / (hi - lo))
-        model = compare(parts, model, probe=(X[hi : hi + 500], y[hi : hi + 500])).model
+        probe = X[hi : hi + 500], y[hi : hi + 500]
+        model = compare(parts, model, probe=probe, slack=rounds.SLACK).model
         set_clock(model, hi, hi)
     losses.append(progressive_loss(model, X[23_500:], y[23_500:]))
     return model, losses

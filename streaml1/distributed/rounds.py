@@ -53,6 +53,14 @@ MAX_SHARDS = 4
 MAX_MIXTURE_SHARDS = 2
 """The same for ``lr="auto"``, whose parts do not join well in more: `scripts/bench shards`."""
 
+SLACK = 0.02
+"""A merge is taken unless the base or a part has a loss that is smaller by more than this share.
+
+Smaller differences are those of the probe. A merge that is refused loses what the other parts have
+learnt. With ``lr="auto"`` there is no slack: the probe judges averages, which lag behind, so that a
+small difference may be the first sign of a large one.
+"""
+
 
 class _Stretch(NamedTuple):
     """Rows `lo` to `hi` of the stream, learnt in a number of shards."""
@@ -145,7 +153,7 @@ def train(
     require_mergeable([model])
     stream = RowStream(_files(sources))
     open_examples(stream.range(0, 0), SourceOptions(text=text_features(model)))  # may reject it
-    shards = _number_of_shards(len(stream), shards, getattr(model, "lr", None) == AUTO)
+    shards = _number_of_shards(len(stream), shards, _is_mixture(model))
     stretches = _stretches(len(stream), shards, rounds, warm, probe)
     run = _Run(_unpickled(_pickled(model)), stream, executor or InlineExecutor(), probe)
     settings = {"shards": shards, "rounds": rounds, "warm": warm, "probe": probe}
@@ -157,6 +165,10 @@ def train(
             if progress is not None:
                 progress(number, len(stretches))
     return Trained(run.model, run.done, shards, NAMES[loss_of(model)])
+
+
+def _is_mixture(model: Any) -> bool:
+    return bool(getattr(model, "lr", None) == AUTO)
 
 
 def _files(sources: Any) -> list[str]:
@@ -244,7 +256,8 @@ class _Run:
         else:
             after = min(stretch.hi + self._probe, len(self._stream))
             probe = self._stream.range(stretch.hi, after)
-            merged = compare(parts, self.model, probe=probe, every=self._probe)
+            slack = 0.0 if _is_mixture(self.model) else SLACK
+            merged = compare(parts, self.model, probe=probe, slack=slack, every=self._probe)
             self.model, candidates, chosen = merged.model, merged.candidates, merged.chosen
         n = stretch.hi - stretch.lo
         set_clock(self.model, learnt + n, step + n)

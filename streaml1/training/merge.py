@@ -40,7 +40,7 @@ class Merged(NamedTuple):
     Parameters
     ----------
     model
-        The candidate with the least loss.
+        The candidate that is taken: the one with the least loss, unless `compare` has a slack.
     chosen
         Its name.
     candidates
@@ -105,35 +105,53 @@ def merge(models: Sequence[Any], base: Any = None, *, probe: Any, **options: Any
     return compare(models, base, probe=probe, **options).model
 
 
-def compare(models: Sequence[Any], base: Any = None, *, probe: Any, **options: Any) -> Merged:
-    """Merge models, and return the losses of all candidates next to the best of them.
+def compare(
+    models: Sequence[Any], base: Any = None, *, probe: Any, slack: float = 0.0, **options: Any
+) -> Merged:
+    """Merge models, and return the losses of all candidates next to the one that is taken.
 
-    The parameters and the exceptions are those of `merge`.
+    The parameters and the exceptions are those of `merge`, and `slack`: a joined model is taken
+    unless the base or the best part has a loss that is smaller by more than this share.
     """
     require_mergeable(models, base)
     if isinstance(probe, Iterator):
         probe = list(probe)  # it is read once for each candidate
-    tried: list[Candidate] = []
-    best: tuple[float, Any] = (math.inf, None)
-    loss_name = ""
+    joined = _judged(merge_candidates(models, base), probe, options)
+    part = _judged(((f"model {k}", one) for k, one in enumerate(models, start=1)), probe, options)
+    unchanged = [] if base is None else [_judged([("base", base)], probe, options)]
+    given = min([part, *unchanged], key=lambda one: one.best.loss)
+    is_joined = joined.best.loss <= given.best.loss + slack * abs(given.best.loss)
+    chosen = joined if is_joined else given
+    return Merged(
+        chosen.model if is_joined else deepcopy(chosen.model),
+        chosen.best.name,
+        [*joined.candidates, part.best, *(one.best for one in unchanged)],
+        chosen.loss_name,
+    )
 
-    def judge(candidates: Iterable[tuple[str, OnlineModel]], among: list[Candidate]) -> None:
-        nonlocal best, loss_name
-        for name, model in candidates:
-            loss, loss_name = _loss(model, probe, options)
-            among.append(Candidate(name, loss, model.n_nonzero))
-            if best[1] is None or loss < best[0]:  # of equal ones, the first: a joined one
-                best = loss, model
 
-    judge(merge_candidates(models, base), tried)
-    parts: list[Candidate] = []
-    judge(((f"model {k}", model) for k, model in enumerate(models, start=1)), parts)
-    tried.append(min(parts, key=lambda part: part.loss))
-    judge([] if base is None else [("base", base)], tried)
-    chosen = min(tried, key=lambda candidate: candidate.loss)
-    model = best[1]
-    is_given = any(model is given for given in (*models, base))
-    return Merged(deepcopy(model) if is_given else model, chosen.name, tried, loss_name)
+class _Judged(NamedTuple):
+    """Some candidates, and the best of them: the first one of equal losses."""
+
+    candidates: list[Candidate]
+    best: Candidate
+    model: Any
+    loss_name: str
+
+
+def _judged(
+    models: Iterable[tuple[str, OnlineModel]], probe: Any, options: dict[str, Any]
+) -> _Judged:
+    """Return the losses of models on the probe, and the best model; the others are not kept."""
+    candidates: list[Candidate] = []
+    best: tuple[Candidate, Any, str] | None = None
+    for name, model in models:
+        loss, loss_name = _loss(model, probe, options)
+        candidates.append(Candidate(name, loss, model.n_nonzero))
+        if best is None or loss < best[0].loss:
+            best = candidates[-1], model, loss_name
+    assert best is not None
+    return _Judged(candidates, *best)
 
 
 def _loss(model: OnlineModel, probe: Any, options: dict[str, Any]) -> tuple[float, str]:
