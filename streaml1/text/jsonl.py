@@ -152,12 +152,6 @@ def parse_lines(
             distinct_names &= no_equals
             if utf8 == UTF8_UNKNOWN and not all_ascii:
                 return _ZERO, _ZERO, _ZERO, False, False
-        d = start + position_of(positions_at, i)
-        if load_u8(d) == NEWLINE and (d == pos or (d == pos + _ONE and load_u8(pos) == CR)):
-            i += _ONE
-            pos = d + _ONE
-            line += _ONE
-            continue
         first_feature, begin, first_name = k, pos, name_pos
         label, weight = np.nan, 1.0
         label_kind, id_kind = NULL, NULL
@@ -279,6 +273,9 @@ def parse_lines(
         i += _ONE
         if not valid:
             k, name_pos = first_feature, first_name
+            if load_u8(begin + np.uint64(load_u8(begin) == CR)) == NEWLINE:  # an empty line
+                line += _ONE
+                continue
             irregular[n_irregular] = row
             n_irregular += _ONE
             weight, label_kind, id_kind, has_large = 1.0, NUMBER, NULL, False

@@ -150,12 +150,6 @@ def parse_lines(
             n, all_ascii = index_vw(start, pos, batch_end(pos, end), positions_at, kinds_at)
             if utf8 == UTF8_UNKNOWN and not all_ascii:
                 return _ZERO, _ZERO, _ZERO, False, False
-        d = start + position_of(positions_at, i)
-        if load_u8(d) == NEWLINE and (d == pos or (d == pos + _ONE and load_u8(pos) == CR)):
-            i += _ONE
-            pos = d + _ONE
-            line += _ONE
-            continue
         first_feature, begin, first_name = k, pos, name_pos
         i, count, label, weight, tagged, valid = _read_head(start, powers, positions_at, i, pos)
         d = start + position_of(positions_at, i)
@@ -188,6 +182,9 @@ def parse_lines(
         i += _ONE
         if not valid:
             k, name_pos = first_feature, first_name
+            if load_u8(begin + np.uint64(load_u8(begin) == CR)) == NEWLINE:  # an empty line
+                line += _ONE
+                continue
             irregular[n_irregular] = row
             n_irregular += _ONE
             weight, has_large = 1.0, False
