@@ -65,7 +65,6 @@ def _serve(shown: FinishedPage, address: Address) -> None:
             "choose another port",
             code,
         ) from None
-    announce_page(server.address)
     ended = threading.Event()
     numbers: list[int] = []
 
@@ -75,6 +74,7 @@ def _serve(shown: FinishedPage, address: Address) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+    announce_page(server.address)  # whoever has read it may end the page
     ended.wait()
     server.close()
     raise click.exceptions.Exit(128 + numbers[0])
