@@ -45,6 +45,17 @@ class Broker:
                 admin.close()
         return name
 
+    def add_partitions(self, topic: str, n: int) -> None:
+        """Let a topic have n partitions, and wait until the producer knows them."""
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.create_partitions({topic: n})
+        finally:
+            admin.close()
+        while len(self.producer.partitions_for(topic)) < n:
+            self.producer._metadata.request_update()
+            time.sleep(0.1)
+
     def delete(self, topic: str) -> None:
         """Delete a topic and wait until the broker no longer lists it."""
         admin = KafkaAdminClient(bootstrap_servers=self.address)

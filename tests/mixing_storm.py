@@ -28,7 +28,7 @@ from tests.storm import ForkServer, PrivateBroker, exception_lines, serve_forks,
 
 PARTITIONS, EVERY, SESSION, WAIT = 8, 10, 3.0, 0.2
 COMMON = 7
-"""Number of features that all rows share; each row has one of its own besides."""
+"""Number of features that occur in many rows; each row has one more, which no other row has."""
 
 EVENTS = {
     "broker killed": 3, "partition added": 4, "started": 13, "killed": 30, "terminated": 20,
@@ -285,7 +285,7 @@ class Storm:
         self._feed.partitions += 1
 
     def _tend(self) -> None:
-        """Wake members whose time has come, and replace those that have ended."""
+        """Resume frozen members whose time is over, and replace those that have ended."""
         now = time.monotonic()
         for pid, wake_at in list(self._frozen.items()):
             if now >= wake_at:

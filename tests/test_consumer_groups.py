@@ -221,12 +221,7 @@ def test_added_partitions(broker: Broker, tmp_path: Path) -> None:
     worker = Worker(url, tmp_path, start="latest")
     worker.start()
     worker.until(lambda: bool(worker.group._runs)).end()
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    admin.create_partitions({topic: 2})
-    admin.close()
-    while len(broker.producer.partitions_for(topic)) < 2:
-        broker.producer._metadata.request_update()
-        time.sleep(0.1)
+    broker.add_partitions(topic, 2)
     broker.send(topic, rows(40, 1), [0, 1])
     worker = run_worker(url, tmp_path, 40, start="latest")
     assert {p: report.examples for p, report in worker.group.reports.items()} == {0: 20, 1: 20}
@@ -249,12 +244,7 @@ def test_partitions_added_while_members_learn(broker: Broker, tmp_path: Path) ->
     for worker in workers:
         worker.start()
     wait(is_busy.is_set)
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    admin.create_partitions({topic: 5})
-    admin.close()
-    while len(broker.producer.partitions_for(topic)) < 5:
-        broker.producer._metadata.request_update()
-        time.sleep(0.1)
+    broker.add_partitions(topic, 5)
     broker.send(topic, rows(500, 1), [0, 1, 2, 3, 4])
 
     def n_learnt() -> int:
@@ -290,9 +280,7 @@ def test_join_that_outlasts_a_poll_is_completed(broker: Broker) -> None:
 
     try:
         wait(lambda: is_assigned(1, 100))
-        admin = KafkaAdminClient(bootstrap_servers=broker.address)
-        admin.create_partitions({name: 4})
-        admin.close()
+        broker.add_partitions(name, 4)
         wait(lambda: is_assigned(4, 1))
     finally:
         member.close()

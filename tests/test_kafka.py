@@ -718,12 +718,7 @@ def test_added_partitions(broker: Broker, tmp_path: Path) -> None:
     lines, topic = rows(30), broker.topic(1)
     broker.send(topic, lines[:10])
     trained_on_topic(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    admin.create_partitions({topic: 2})
-    admin.close()
-    while len(broker.producer.partitions_for(topic)) < 2:
-        broker.producer._metadata.request_update()
-        time.sleep(0.1)
+    broker.add_partitions(topic, 2)
     broker.send(topic, lines[10:], [0, 1], first=1_700_000_000_010)
     trained = trained_on_topic(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
     assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines[10:]))

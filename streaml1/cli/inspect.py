@@ -57,7 +57,7 @@ def inspect(source: str, **options: Any) -> None:
 
 
 def _first_file(source: str) -> str:
-    """Return the first file with any bytes, of a directory or of those that match a pattern."""
+    """Return the source; of a directory or a pattern, its first file that is not empty."""
     from streaml1.sources import is_many, list_files
     from streaml1.sources.readers.remote import is_remote
 
@@ -316,7 +316,7 @@ def _label_options(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
 
 
 def _numbers(labels: Iterable[str]) -> dict[float, str]:
-    """Return labels by their values; none if some are no numbers."""
+    """Return the labels by their values, or nothing unless all of them are numbers."""
     with suppress(ValueError):
         return {float(label): label for label in labels}
     return {}

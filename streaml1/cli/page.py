@@ -74,7 +74,7 @@ def _serve(shown: FinishedPage, address: Address) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
-    announce_page(server.address)  # whoever has read it may end the page
+    announce_page(server.address)  # last: a reader of the address may send a signal at once
     ended.wait()
     server.close()
     raise click.exceptions.Exit(128 + numbers[0])

@@ -57,8 +57,8 @@ SLACK = 0.02
 """A merge is taken unless the base or a part has a loss that is smaller by more than this share.
 
 Smaller differences are those of the probe. A merge that is refused loses what the other parts have
-learnt. With ``lr="auto"`` there is no slack: the probe judges averages, which lag behind, so that a
-small difference may be the first sign of a large one.
+learnt. With ``lr="auto"`` there is no slack: the probe judges the published averages, which follow
+the weights with a delay, so a small difference may be the first sign of a large one.
 """
 
 

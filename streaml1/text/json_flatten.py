@@ -220,7 +220,7 @@ def flatten_lines(
             if not in_object:
                 levels[1, depth] = index + _ONE
             pos = skip_spaces(pos + _ONE)
-            # A closing bracket after a comma is no member; the loop finds no quote there.
+            # After a comma, a closing bracket is an error: the loop finds no member there.
             is_first = False
             valid = True
         if valid:

@@ -57,7 +57,7 @@ from streaml1.text.structural_index import PAD
 __all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "flatten_members", "parse_flat"]
 
 MANY_IRREGULAR = 8
-"""From one irregular line of so many on, lines are made flat before they are parsed."""
+"""If one line in this many is irregular, the next chunk is flattened before it is parsed."""
 
 HEAD = 2**14
 """Bytes that usually contain the first line of a chunk."""
