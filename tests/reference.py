@@ -1086,6 +1086,64 @@ class Softmax:
         return ROWS[self.penalty](v, eta * self.strength) / (1.0 + eta * self.l2)
 
 
+class ScaledSoftmax(Softmax):
+    """Multinomial logistic regression on scaled features; `w` is per unit of x.
+
+    A value is seen over the mean size of its feature, clipped to 3. A feature whose weights are all
+    zero has no mean. The rate of a step depends on the norms of the rows so far.
+    """
+
+    def __init__(self, d: int, k: int = 0, **shared: Any) -> None:
+        super().__init__(d, k, **shared)
+        self.v = self.w  # weights of scaled values
+        self.count, self.mean = np.zeros(d), np.zeros(d)
+        self.sample_weights, self.norms = MeanSize(), MeanSize()
+
+    def sizes(self, x: Vector) -> tuple[Vector, Vector]:
+        """Return number and mean of the sizes of each feature, with those of the row x."""
+        count = np.where(self.v.any(axis=1), self.count, 0.0)
+        sizes = np.where(count > 0, np.minimum(np.abs(x), 10.0 * self.mean), np.abs(x))
+        mean = (count * self.mean + sizes) / (count + 1)
+        return np.where(x != 0.0, count + 1, self.count), np.where(x != 0.0, mean, self.mean)
+
+    def scaled(self, x: Vector) -> Vector:
+        """Return the scaled values of a row, which counts in the means."""
+        z = np.divide(x, self.sizes(x)[1], out=np.zeros_like(x), where=x != 0.0)
+        return np.clip(z, -3.0, 3.0)
+
+    def output(self, x: Vector) -> Vector:
+        """Return the probability of each class."""
+        a = self.scaled(x) @ self.v + self.b
+        e = np.exp(a - a.max(initial=-np.inf))
+        return e / e.sum()
+
+    def learn(self, x: Vector, y: int, w: float = 1.0) -> Vector:
+        """Take one step; return the probabilities before it, the new class included."""
+        n_new = max(0, y + 1 - len(self.b))
+        self.v = np.hstack([self.v, np.zeros((len(x), n_new))])
+        self.b = np.append(self.b, np.full(n_new, self.intercept_init))
+        p, z = self.output(x), self.scaled(x)
+        limit = 10.0 * self.sample_weights.mean
+        self.sample_weights.add(w, zeros=True)
+        if limit > 0.0:
+            w = min(w, limit)
+        w = w / self.sample_weights.mean if self.sample_weights.mean > 0.0 else 0.0
+        g = np.clip(p - (np.arange(len(p)) == y), -self.clip_gradient, self.clip_gradient) * w
+        square = 1.0 + float(z @ z)
+        self.norms.add(math.sqrt(square))
+        eta = 10.0 * (self.t + 1) ** -0.25 * min(1.0 / self.norms.mean**2, 16.0 / square)
+        self.count, self.mean = self.sizes(x)
+        self.v = self._penalty(self.v - eta * np.outer(z, g), eta)
+        self.w = np.divide(
+            *(self.v, self.mean[:, None]),
+            out=np.zeros_like(self.v),
+            where=self.mean[:, None] > 0.0,
+        )
+        self.b = self.b - self.intercept_lr * g
+        self.t += 1
+        return p
+
+
 def keyed_hash(name: bytes, stable: int, keys: Sequence[int]) -> int:
     """Return the keyed hash of a name from its stable hash: see `streaml1.text.keyed_names`."""
     start, first, second = keys

@@ -142,7 +142,7 @@ def test_signature_of_models(name: str) -> None:
         assert has_rate == (not name.startswith(RATELESS))
         assert averages == name.startswith(AVERAGED)
     rates = {"lr": 0.1, "schedule": "invsqrt"} if has_rate else {}
-    if name.startswith("ElasticNet"):
+    if name.startswith(("ElasticNet", "Softmax")):
         rates["lr"] = "auto"
     if name.startswith("AdaptiveElasticNet"):
         assert not has_rate

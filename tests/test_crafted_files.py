@@ -290,7 +290,7 @@ def variants() -> dict[str, Callable[[], Any]]:
         "mean gradient": lambda: s.TruncatedGradientClassifier(average=True),
         "mean pegasos": lambda: s.PegasosClassifier(average=True),
         "l1": lambda: s.SoftmaxClassifier(penalty="l1"),
-        "linf rows": lambda: s.SoftmaxClassifier(penalty="l1/linf"),
+        "linf rows": lambda: s.SoftmaxClassifier(penalty="l1/linf", lr=0.1),
         "balls": lambda: s.SoftmaxClassifier(penalty="ball", radius=2.0),
         "declared": lambda: s.SoftmaxClassifier(classes=["a", "b", "c"], penalty="ball"),
     }

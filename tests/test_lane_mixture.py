@@ -344,7 +344,7 @@ def test_forgets_features_without_support_and_learns_them_anew() -> None:
         ),
         (
             lambda: streaml1.L1BallClassifier(lr="auto"),
-            'lr="auto" is only supported by the elastic net',
+            'lr="auto" is only supported by the elastic net and softmax',
         ),
         (lambda: setattr(make("hinge"), "lr", 0.1), 'lr cannot change to or from "auto"'),
     ],

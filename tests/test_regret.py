@@ -208,10 +208,12 @@ LEARNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
         S.EGRegressor(radius=1.5, n_features=9, nonnegative=True), "nonnegative", {"radius": 1.5}
     ),
     "pegasos": (S.PegasosClassifier(l2=0.2, intercept_lr=0.0), "hinge", {"l2": 0.2}),
-    "softmax": (S.SoftmaxClassifier(strength=0.02), "l1", {"l1": 0.02}),
-    "rows l2": (S.SoftmaxClassifier(strength=0.02, penalty="l1/l2"), "rows", {"strength": 0.02}),
+    "softmax": (S.SoftmaxClassifier(lr=0.1, strength=0.02), "l1", {"l1": 0.02}),
+    "rows l2": (
+        S.SoftmaxClassifier(lr=0.1, strength=0.02, penalty="l1/l2"), "rows", {"strength": 0.02}
+    ),
     "rows linf": (
-        S.SoftmaxClassifier(strength=0.02, penalty="l1/linf"), "rowsmax", {"strength": 0.02}
+        S.SoftmaxClassifier(lr=0.1, strength=0.02, penalty="l1/linf"), "rowsmax", {"strength": 0.02}
     ),
     "softmax ball": (S.SoftmaxClassifier(penalty="ball", radius=1.5), "ball", {"radius": 1.5}),
 }  # fmt: skip
@@ -768,7 +770,7 @@ def test_random_iterate_of_softmax_is_the_dense_twin(penalty: str) -> None:
     X, y = unit_rows()
     X, labels = X[:60], np.where(y[:60], X[:60, 0] > 0.0, 2)
     shared: dict[str, Any] = {"penalty": penalty, "strength": 1e-3, "radius": 0.5}
-    model = streaml1.SoftmaxClassifier(classes=[0, 1, 2], **shared)
+    model = streaml1.SoftmaxClassifier(classes=[0, 1, 2], lr=0.1, **shared)
     frozen, n_learnt = random_iterate(model, X, labels, seed=3)
     twin = twins.Softmax(X.shape[1], 3, **shared)
     for x, label in zip(X[:n_learnt], labels[:n_learnt], strict=True):

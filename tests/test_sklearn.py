@@ -295,7 +295,7 @@ def test_coefficients_of_two_classes_yield_the_decision_function(
 
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize(
-    "model", [streaml1.SoftmaxClassifier(), streaml1.ElasticNetClassifier(lr=0.1)]
+    "model", [streaml1.SoftmaxClassifier(lr=0.1), streaml1.ElasticNetClassifier(lr=0.1)]
 )
 def test_coefficients_of_many_classes_yield_the_decision_function(model: Any, k: int) -> None:
     X, y = load_iris(return_X_y=True)

@@ -111,6 +111,9 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "balls": lambda: SoftmaxClassifier(
         penalty="ball", radius=0.7, lr=1.0, schedule="constant", classes=LABELS
     ),
+    "scaled rows": lambda: SoftmaxClassifier(
+        penalty="l1/l2", strength=0.05, l2=7.0, classes=LABELS
+    ),
     "sharp rows": lambda: SoftmaxClassifier(
         penalty="l1/linf", strength=0.01, lr=40.0, schedule="constant", classes=LABELS
     ),
@@ -164,7 +167,7 @@ BINARY = (
     *("adaptive classifier", "coin classifier"),
 )
 BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
-MULTICLASS = ("rows", "balls", "sharp rows", "capped rows")
+MULTICLASS = ("rows", "balls", "sharp rows", "scaled rows", "capped rows")
 # The clock field that decreases when a rule renormalizes its ledger.
 LEDGER = {
     **{

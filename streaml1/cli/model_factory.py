@@ -51,7 +51,8 @@ def new_learner(
     kind = getattr(streaml1, classes[task])
     _require_parameters(kind, given, model)
     _require_effect(given, model)
-    if model == DEFAULT and "schedule" in given and "lr" not in given:
+    lr = parameters_of(kind).get("lr")
+    if lr is not None and lr.default == AUTO and "schedule" in given and "lr" not in given:
         given = {**given, "lr": RATE_WITH_SCHEDULE}
     try:
         return kind(**given)
@@ -135,7 +136,7 @@ def _require_effect(
     for loss, name in PARAMETERS.items():
         if name in given and params.get("loss") != loss:
             raise CommandError(f"{_option(name)} requires --loss {loss}")
-    if model == "elastic-net" and params.get("lr") == AUTO and "schedule" in given:
+    if params.get("lr") == AUTO and "schedule" in given:
         raise CommandError(
             "--schedule cannot be combined with --lr auto; omit it or use a number for --lr"
         )

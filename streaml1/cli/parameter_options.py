@@ -71,9 +71,9 @@ MODEL_OPTIONS = {
     "lr": ModelOption(
         type=Rate(),
         metavar="FLOAT|auto",
-        help="auto mixes eight learners, and leaves none to choose.",
-        default="auto for elastic-net without --schedule, --stamps explicit and --average; "
-        "adaptive: 0.3; else 0.1",
+        help="auto leaves none to choose.",
+        default="auto for elastic-net and softmax without --schedule, --stamps explicit, --average "
+        "and --penalty ball; adaptive: 0.3; else 0.1",
     ),
     "alpha": ModelOption(type=Rate(), metavar="FLOAT|auto"),
     "scaled": ModelOption(default="with --alpha auto only"),
@@ -210,7 +210,10 @@ def _single_option(name: str, declared: dict[str, Parameter]) -> click.Option:
         default, extra = _text_of(first), ModelOption()
         settings["metavar"] = "FLOAT"
     elif name == "lr":
-        default = "auto without --schedule, --stamps explicit and --average; else 0.1"
+        exceptions = "--schedule, --stamps explicit and --average"
+        if "softmax" in declared:
+            exceptions = "--schedule and --penalty ball"
+        default = f"auto without {exceptions}; else 0.1"
     text = " ".join(filter(None, (first.doc, extra.help))).replace("`", "")
     return click.Option([names, name], **settings | {"help": f"{text}  [default: {default}]"})
 

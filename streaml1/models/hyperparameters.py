@@ -339,6 +339,15 @@ class PegasosParameters(AveragingParameters):
 class SoftmaxParameters(LearningRateParameters):
     """Parameters of multiclass logistic regression."""
 
+    lr: float | str | Scheduler = parameter(
+        default=AUTO,
+        check=Rate(auto=True),
+        doc="Learning rate.",
+        details=f"{RATE_DETAILS} "
+        'With "auto" there is none to choose: each value is seen in units of the mean size of its '
+        "feature, clipped to three times that, and rates are computed from the norms of such rows. "
+        'With the ball, "auto" is 0.1.',
+    )
     strength: float = parameter(default=1e-4, check=STRENGTH, doc="Strength of the penalty.")
     penalty: str = parameter(
         default="l1",

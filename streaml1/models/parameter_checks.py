@@ -199,7 +199,9 @@ class Rate(Check):
         if isinstance(value, str) and value == AUTO:
             if self.auto:
                 return value
-            raise ValueError(f'{name}="auto" is only supported by the elastic net; use a number')
+            raise ValueError(
+                f'{name}="auto" is only supported by the elastic net and softmax; use a number'
+            )
         if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
             if isinstance(value, type):
                 raise ValueError(

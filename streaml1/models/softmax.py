@@ -21,12 +21,17 @@ from streaml1.models.explanation import Explanation
 from streaml1.models.frozen import FrozenClasses
 from streaml1.models.hyperparameters import SoftmaxParameters
 from streaml1.models.output_buffer import predict_outputs, predict_outputs_of
+from streaml1.models.parameter_checks import AUTO
 from streaml1.models.schedules import rates as rates_of_steps
 from streaml1.models.targets import LabelledRows
+from streaml1.optim.scaled_softmax import ScaledSoftmax
 from streaml1.optim.softmax import PENALTIES, Softmax
 from streaml1.optim.softmax_ball import SoftmaxBall
 
 __all__ = ["SoftmaxClassifier"]
+
+RATE_OF_BALL = 0.1
+"""What lr="auto" is with the l1 ball."""
 
 
 class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier):
@@ -35,17 +40,16 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
     Each feature has a row of k weights, one for each label. With `penalty="l1/l2"` or `"l1/linf"`
     the rows of uninformative features are zero: a feature has all its weights in the model or none.
     After each example, all rows equal those of the dense update. A step nevertheless costs time in
-    k times the number of non-zeros of the example only.
+    k times the number of non-zeros of the example only. By default there is no learning rate to
+    choose, and the units of the columns do not matter.
 
     Examples
     --------
-    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> from river import datasets, evaluate, metrics
     >>> import streaml1
-    >>> model = preprocessing.StandardScaler() | streaml1.SoftmaxClassifier(
-    ...     penalty="l1/l2", strength=1e-3, lr=0.3
-    ... )
+    >>> model = streaml1.SoftmaxClassifier(penalty="l1/l2", strength=1e-3)
     >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: 86.27%
+    Accuracy: 80.42%
 
     References
     ----------
@@ -66,8 +70,19 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
     def _multiclass(self) -> bool:
         return True
 
+    @property
+    def _is_scaled(self) -> bool:
+        return isinstance(self._engine.rule, ScaledSoftmax)
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        mutable = super()._mutable_attributes
+        return mutable - {"lr"} if self.lr == AUTO else mutable
+
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
+        if self._is_scaled != (self.lr == AUTO):
+            raise ValueError('lr cannot change to or from "auto"; clone the model instead')
         rule = self._engine.rule
         if self.penalty == "ball":
             self._require_no_l2()
@@ -81,6 +96,8 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
             raise ValueError(f'l2 must be 0 with penalty="ball", got {l2!r}')
 
     def _begin(self) -> None:
+        if self.lr == AUTO and self.penalty == "ball":
+            self.__dict__["lr"] = RATE_OF_BALL
         self._classes: Classes = Classes(self.classes or (), closed=self.classes is not None)
         super()._begin()
 
@@ -91,7 +108,8 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
                 *(0, len(self._classes), float(self.radius)),
                 *(bool(self.nonnegative), float(self.intercept_init)),
             )
-        return Softmax.start(
+        rule = ScaledSoftmax if self.lr == AUTO else Softmax
+        return rule.start(
             *(0, len(self._classes), PENALTIES[self.penalty]),
             *(float(self.strength), float(self.l2), float(self.intercept_init)),
         )
@@ -100,6 +118,8 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         if self.penalty == "ball":
             return weights_in_l1_ball(self.radius, self.nonnegative)
         strength, l2 = float(self.strength), float(self.l2)
+        if self._is_scaled:  # they apply to weights of scaled values
+            strength = l2 = 0.0
         return ComparatorSpec(
             f"all weights, with {strength:g} times their {self.penalty} norm and l2 = {l2:g} in "
             "each step",

@@ -54,15 +54,14 @@ from streaml1.optim.rule_state import (
 )
 from streaml1.optim.structures.multiclass import (
     begin_outputs,
-    first_largest,
-    softmax,
+    finish_outputs,
     softmax_residuals,
     wants_margins,
 )
 from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.update_rule import renormalize
 
-__all__ = ["PENALTIES", "Softmax"]
+__all__ = ["PENALTIES", "Softmax", "add_product", "ahead", "bring_current", "prefetch_row"]
 
 L1, L1_L2, L1_LINF = range(3)
 PENALTIES = {"l1": L1, "l1/l2": L1_L2, "l1/linf": L1_LINF}
@@ -210,6 +209,55 @@ def _largest(u: Any, base: Any, k: Any, c: float, penalty: int) -> float:
     return a * largest + b * min(largest, theta)
 
 
+@inlined
+def ahead(ids: Any, hi: Any) -> Any:
+    """Return by how many non-zeros `prefetch_row` is ahead in an example that ends at `hi`."""
+    return AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+
+
+@inlined
+def prefetch_row(rule: Any, j: Any) -> None:
+    """Prefetch the row of slot j."""
+    width = np.uint64(rule.clock[0].width)
+    base = np.uint64(j) * width
+    for c in range(base, base + width, LINE):
+        prefetch_early(rule.u, c)
+
+
+@inlined
+def bring_current(rule: Any, base: Any) -> bool:
+    """Apply what is pending to the row at `base`; return whether one of its weights is not 0."""
+    o, u = rule.clock[0], rule.u
+    k, stamp = np.uint64(o.k), base + np.uint64(o.width) - ONE
+    s, t, theta = _prox(u, base, k, o.A - u[stamp], o.penalty)
+    lowest = -theta
+    largest = 0.0
+    for c in range(k):
+        v = u[base + c]
+        inside = v if v > lowest else lowest
+        inside = inside if inside < theta else theta
+        v = s * v + t * inside
+        u[base + c] = v
+        largest = max(largest, abs(v))
+    u[stamp] = o.A
+    return bool(largest > 0.0)
+
+
+@inlined
+def add_product(rule: Any, j: Any, x: float, a: Any) -> None:
+    """Add x times the row of slot j, as of now and over P, to `a`; write nothing else."""
+    o, u = rule.clock[0], rule.u
+    k, width = np.uint64(o.k), np.uint64(o.width)
+    base = np.uint64(j) * width
+    s, t, theta = _prox(u, base, k, o.A - u[base + width - ONE], o.penalty)
+    lowest = -theta
+    for c in range(k):
+        v = u[base + c]
+        inside = v if v > lowest else lowest
+        inside = inside if inside < theta else theta
+        a[c] += (s * v + t * inside) * x
+
+
 class SoftmaxState(NamedTuple):
     """Rows of u and stamps, intercepts, margins or residuals of the current row, and the ledger."""
 
@@ -227,13 +275,11 @@ class Softmax(RuleState, SoftmaxState):
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
         A, penalty, u, a = o.A, o.penalty, self.u, self.scratch
-        distance = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+        distance = ahead(ids, hi)
         for c in range(k):
             a[c] = 0.0
         for i in range(lo, hi):
-            next_base = np.uint64(ids[i + distance]) * width
-            for c in range(next_base, next_base + width, LINE):
-                prefetch_early(u, c)
+            prefetch_row(self, ids[i + distance])
             base = np.uint64(ids[i]) * width
             stamp = base + width - ONE
             s, t, theta = _prox(u, base, k, A - u[stamp], penalty)
@@ -299,26 +345,14 @@ class Softmax(RuleState, SoftmaxState):
         The float at `out` is the number of floats that fit behind it. It is replaced by the number
         of labels, and if they fit, their probabilities follow; their margins if it was negative.
         """
-        o = self.clock[0]
-        k, width = np.uint64(o.k), np.uint64(o.width)
+        k = np.uint64(self.clock[0].k)
         only_margins = wants_margins(out)
         if not begin_outputs(out, k):
             return -1.0
-        u, a = self.u, array_at(out + np.uint64(8), k, np.float64)
-        for c in range(k):
-            a[c] = 0.0
+        a = array_at(out + np.uint64(8), k, np.float64)
         for i in range(lo, hi):
-            base = np.uint64(ids[i]) * width
-            s, t, theta = _prox(u, base, k, o.A - u[base + width - ONE], o.penalty)
-            x, lowest = values[i], -theta
-            for c in range(k):
-                v = u[base + c]
-                inside = v if v > lowest else lowest
-                inside = inside if inside < theta else theta
-                a[c] += (s * v + t * inside) * x
-        for c in range(k):
-            a[c] = a[c] * o.P + self.b[c]
-        return float(first_largest(a, k) if only_margins else softmax(a, k))
+            add_product(self, ids[i], values[i], a)
+        return finish_outputs(a, self.b, self.clock[0].P, k, only_margins)
 
     def has_capacity(self, nnz: Any) -> bool:
         return True

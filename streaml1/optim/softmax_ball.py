@@ -40,8 +40,7 @@ from streaml1.optim.rule_state import (
 from streaml1.optim.structures import fixed_point_vector as raw_vector
 from streaml1.optim.structures.multiclass import (
     begin_outputs,
-    first_largest,
-    softmax,
+    finish_outputs,
     softmax_residuals,
     wants_margins,
 )
@@ -129,8 +128,8 @@ class SoftmaxBall(RuleState, SoftmaxBallState):
             return -1.0
         a = array_at(out + np.uint64(8), k, np.float64)
         for c in range(k):
-            a[c] = margin(_ball(self, np.int64(c)), ids, values, lo, hi) + self.b[c]
-        return float(first_largest(a, k) if only_margins else softmax(a, k))
+            a[c] = margin(_ball(self, np.int64(c)), ids, values, lo, hi)
+        return finish_outputs(a, self.b, 1.0, k, only_margins)
 
     def has_capacity(self, nnz: Any) -> bool:
         # One more, for a label that may join.

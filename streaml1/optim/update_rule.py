@@ -152,6 +152,9 @@ class MulticlassRule(UpdateRule, Protocol):
     `output_and_gradient` and `predict` get the address where the k outputs go, as `out`. It may be
     0 for `output_and_gradient`. `predict` finds at `out` how many floats fit behind it. Only
     learning calls `margin`, which may bring the rows current.
+
+    Optional is `contributions(slots, values)`: what values of some slots would each add to the
+    margins, shape (slots, k). By default it is the value times its row of `rows`.
     """
 
     @property

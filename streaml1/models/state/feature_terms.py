@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from streaml1.optim import loop
 from streaml1.optim.update_rule import published_view, unknown_slot, without_intercept
 
 __all__ = ["FeatureTerms", "examples_of", "explained", "known_features", "terms_of"]
+
+Alone: TypeAlias = Callable[[Predictor, Any, Floats], Floats]
+"""Return the k margins of examples with one feature each, given their slots and values."""
 
 
 class FeatureTerms(NamedTuple):
@@ -119,16 +122,20 @@ def _terms_of_features(
         return FeatureTerms(names, values, zeros, zeros, known, counts)
     has_slot = slots < rule.size
     ids = np.where(has_slot, slots, np.uint32(0))
+    row_of = np.repeat(range(len(counts)), counts)
     if k:
         w = np.where(has_slot[:, None], rule.rows(ids), 0.0)
-        return FeatureTerms(names, values, w, w * values[:, None], known, counts)
+        contributions = w * values[:, None]
+        if hasattr(rule, "contributions"):  # they are not linear in the values
+            contributions = _contributions(predictor, slots, values, row_of, _label_margins_alone)
+        return FeatureTerms(names, values, w, contributions, known, counts)
     weights = np.empty(n)
     loop.weights_at(rule, ids, weights)
     weights[~has_slot] = 0.0
-    contributions = _contributions(predictor, slots, values, np.repeat(range(len(counts)), counts))
+    contributions = _contributions(predictor, slots, values, row_of, _margins_alone)
     if unknown_slot(rule) is not None:  # features without a slot have a weight, too
-        weights[~has_slot] = (contributions / values)[~has_slot]
-    return FeatureTerms(names, values, weights[:, None], contributions[:, None], known, counts)
+        weights[~has_slot] = (contributions[:, 0] / values)[~has_slot]
+    return FeatureTerms(names, values, weights[:, None], contributions, known, counts)
 
 
 def _features_of(
@@ -177,14 +184,16 @@ def known_features(state: Predictor, X: Any) -> Bools:
         return _known(state, slots)
 
 
-def _contributions(predictor: Predictor, slots: Any, values: Floats, row_of: Any) -> Floats:
-    """Return the margin of each feature alone, without the intercept.
+def _contributions(
+    predictor: Predictor, slots: Any, values: Floats, row_of: Any, alone: Alone
+) -> Floats:
+    """Return what `alone` returns for each feature: its margins, without the intercept.
 
     Features of an example that share a slot are one to the model: their sum is divided in
     proportion to their values.
     """
     if not isinstance(predictor.vocabulary, HashedVocabulary):
-        return _margins_alone(predictor, slots, values)
+        return alone(predictor, slots, values)
     has_slot = slots < predictor.rule.size
     keys = row_of.astype(np.int64) << 32 | slots
     keys[~has_slot] = -1 - np.flatnonzero(~has_slot)
@@ -192,20 +201,29 @@ def _contributions(predictor: Predictor, slots: Any, values: Floats, row_of: Any
         keys, return_index=True, return_inverse=True, return_counts=True
     )
     if len(sizes) == len(keys):
-        return _margins_alone(predictor, slots, values)
+        return alone(predictor, slots, values)
     sums = np.bincount(group, weights=values).astype(np.float64)
     sums[sizes == 1] = values[first[sizes == 1]]
     sums_of = sums[group]
-    whole = _margins_alone(predictor, slots[first], sums)[group]
+    whole = alone(predictor, slots[first], sums)[group]
     shares = np.divide(values, sums_of, out=np.zeros(len(values)), where=sums_of != 0.0)
-    return np.where(sizes[group] == 1, whole, whole * shares)
+    shares[sizes[group] == 1] = 1.0
+    return whole * shares[:, None]
+
+
+def _label_margins_alone(predictor: Predictor, slots: Any, values: Floats) -> Floats:
+    """Return the margins of each label for examples with one feature each, shape (n, k)."""
+    has_slot = slots < predictor.rule.size
+    ids = np.where(has_slot, slots, np.uint32(0))
+    margins: Floats = predictor.rule.contributions(ids, np.where(has_slot, values, 0.0))
+    return margins
 
 
 def _margins_alone(predictor: Predictor, slots: Any, values: Floats) -> Floats:
-    """Return the margins of examples with one feature each."""
+    """Return the margins of examples with one feature each, shape (n, 1)."""
     rule, online = without_intercept(predictor.rule, predictor._record)
     ids, values = predictor._mask_unknown(slots, values)
     margins = np.empty(len(ids))
     indptr = np.arange(len(ids) + 1, dtype=np.uint64)
     loop.predict_rows(rule, online, ids, values, indptr, margins, 0, 0)
-    return margins
+    return margins[:, None]

@@ -10,7 +10,14 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.simd import array_at
 
-__all__ = ["begin_outputs", "first_largest", "softmax", "softmax_residuals", "wants_margins"]
+__all__ = [
+    "begin_outputs",
+    "finish_outputs",
+    "first_largest",
+    "softmax",
+    "softmax_residuals",
+    "wants_margins",
+]
 
 ONE = np.uint64(1)
 
@@ -91,13 +98,31 @@ def softmax_residuals(
 def begin_outputs(out: Any, k: Any) -> bool:
     """Write k to the float at `out`; return whether k floats fit behind it, and k > 0.
 
+    If so, these are set to 0.
+
     Before, the float is the number of floats that fit; it is negative if margins are wanted (see
     `wants_margins`).
     """
     count = array_at(out, 1, np.float64)
     n_fitting = abs(count[0])
     count[0] = k
-    return bool(n_fitting >= k and k)
+    if n_fitting < k or not k:
+        return False
+    a = array_at(out + np.uint64(8), k, np.float64)
+    for c in range(k):
+        a[c] = 0.0
+    return True
+
+
+@inlined
+def finish_outputs(a: Any, b: Any, scale: float, k: Any, only_margins: bool) -> float:
+    """Complete k margins, given over `scale` and without the intercepts `b`, in place.
+
+    Returns the index of the first largest. They become probabilities unless `only_margins`.
+    """
+    for c in range(k):
+        a[c] = a[c] * scale + b[c]
+    return float(first_largest(a, k) if only_margins else softmax(a, k))
 
 
 @inlined

@@ -1,0 +1,168 @@
+"""Softmax regression on scaled features, the default, compared with its dense twin."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from river import datasets
+
+from streaml1 import SoftmaxClassifier
+from streaml1.optim.scaled_softmax import ScaledSoftmax
+from streaml1.optim.softmax import Softmax
+from streaml1.optim.softmax_ball import SoftmaxBall
+from tests import kit, reference
+from tests.test_elastic_net import as_dict
+from tests.test_softmax import CUTS, NAMES, D, data_of, run_beside
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "l1": {"strength": 0.05},
+    "l1/l2": {"strength": 0.1, "penalty": "l1/l2", "l2": 1e-3},
+    "l1/linf": {"strength": 0.15, "penalty": "l1/linf"},
+    "no penalty": {"strength": 0.0, "clip_gradient": 0.5, "intercept_lr": 0.0},
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_equals_the_dense_twin(setting: str) -> None:
+    params, k = SETTINGS[setting], 2 + len(setting) // 2
+    X, y, w = data_of(k)
+    X *= np.logspace(-3, 3, D)  # a column of size 1000 must not decide the tolerance of the others
+    model = SoftmaxClassifier(**params)
+    twin = reference.ScaledSoftmax(D, **params)
+    run_beside(model, twin, (X, y, w), NAMES, CUTS)
+    if params["strength"] > 0.0:
+        assert 0 < model.n_nonzero_rows < D
+
+
+def test_declared_classes_and_late_ones() -> None:
+    names = NAMES[:5]
+    model = SoftmaxClassifier(classes=names, strength=1e-3)
+    twin = reference.ScaledSoftmax(D, 5, strength=1e-3)
+    run_beside(model, twin, data_of(5, 600), names, [0, 1, 30, 500, 530, 600])
+
+
+@given(st.lists(st.integers(-140, 140), min_size=4, max_size=4), st.integers(0, 10**6))
+def test_powers_of_two_in_a_column_change_no_prediction(powers: list[int], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    plain, scaled = SoftmaxClassifier(strength=0.01), SoftmaxClassifier(strength=0.01)
+    for _ in range(30):
+        x = {j: float(v) for j, v in enumerate(random.normal(size=4)) if random.random() < 0.7}
+        z = {j: math.ldexp(v, powers[j]) for j, v in x.items()}
+        assert plain.predict_proba_one(x) == scaled.predict_proba_one(z)
+        label = "abc"[random.integers(3)]
+        plain.learn_one(x, label)
+        scaled.learn_one(z, label)
+
+
+def mean_loss(rows: list[tuple[dict[str, float], str]], weights: list[float]) -> float:
+    model, total = SoftmaxClassifier(), 0.0
+    for (x, label), w in zip(rows, weights, strict=True):
+        total -= math.log(max(model.predict_proba_one(x).get(label, 0.0), 1e-3))
+        model.learn_one(x, label, w)
+    return total / len(rows)
+
+
+def test_scales_outliers_and_weights_do_not_decide() -> None:
+    random = np.random.default_rng(1)
+    rows = list(datasets.ImageSegments())
+    scales = dict(zip(rows[0][0], 10.0 ** random.uniform(-6, 6, len(rows[0][0])), strict=True))
+    ones = [1.0] * len(rows)
+    usual = mean_loss(rows, ones)
+    assert usual < 0.65  # 3.2 with lr=0.1
+    scaled = [({name: v * scales[name] for name, v in x.items()}, label) for x, label in rows]
+    assert mean_loss(scaled, ones) == pytest.approx(usual, rel=0.001)
+    assert mean_loss(rows, [1e6] * len(rows)) == pytest.approx(usual, rel=1e-9)
+    rows[700] = ({name: v * 1e12 for name, v in rows[700][0].items()}, rows[700][1])
+    assert mean_loss(rows, ones) < 1.01 * usual
+    assert mean_loss(rows, [*ones[:900], 1e6, *ones[901:]]) < 1.01 * usual
+
+
+def test_memory_follows_the_rows_that_are_not_zero() -> None:
+    model = SoftmaxClassifier(strength=0.03)
+    sizes = []
+    for t in range(30_000):
+        model.learn_one({f"new{t}": 1.0, "old": 1.0}, "ab"[t % 2])
+        if t >= 5_000:
+            sizes.append(model._raw_memory_usage)
+    assert sizes[-1] <= max(sizes[:5_000])
+    assert model.n_nonzero_rows < 2_000
+
+
+def test_scaling_belongs_to_the_automatic_rate() -> None:
+    assert isinstance(SoftmaxClassifier()._engine.rule, ScaledSoftmax)
+    assert isinstance(SoftmaxClassifier(lr=0.1)._engine.rule, Softmax)
+    ball = SoftmaxClassifier(penalty="ball")
+    assert isinstance(ball._engine.rule, SoftmaxBall)
+    assert ball.lr == 0.1
+    for model, lr in ((SoftmaxClassifier(), 0.1), (SoftmaxClassifier(lr=0.1), "auto")):
+        with pytest.raises(ValueError, match=r'lr can(not change to or from "auto"; clone|not )'):
+            model.lr = lr
+
+
+def test_parameter_changes_apply_from_the_next_step() -> None:
+    model, twin = SoftmaxClassifier(), reference.ScaledSoftmax(D)
+    X, y, w = data_of(3, 400)
+    cuts = [0, 100, 200, 300, 400]
+    for change, lo in zip(
+        ({}, {"strength": 0.01}, {"l2": 0.1}, {"strength": 0.0}), cuts[:-1], strict=True
+    ):
+        for name, value in change.items():
+            setattr(model, name, value)
+            setattr(twin, name, value)
+        run_beside(model, twin, tuple(a[lo : lo + 100] for a in (X, y, w)), NAMES, [0, 50, 100])
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
+    kit.assert_copies_resume_bit_identically(
+        lambda: SoftmaxClassifier(classes=[False, True], **SETTINGS[setting]), tmp_path
+    )
+
+
+def test_explanations_add_up_where_values_are_clipped() -> None:
+    for params in ({}, {"hash_bits": 1}):
+        model = SoftmaxClassifier(strength=0.0, **params)
+        for k in range(20):
+            model.learn_one({"a": 1.0, "b": -2.0, "c": 0.5 + k % 3}, "xyz"[k % 3])
+        x = {"a": 50.0, "b": -2.0, "c": 1.5, "new": 4.0}
+        p = model.predict_proba_one(x)
+        explanations = model.explain_one(x)
+        margins = np.array([explanation.margin for explanation in explanations.values()])
+        expected = np.exp(margins - margins.max())
+        np.testing.assert_allclose(list(p.values()), expected / expected.sum(), rtol=1e-12)
+        for explanation in explanations.values():
+            assert not explanation.exceeds_rounding
+            parts = [*explanation.contributions, *explanation.remainder]
+            assert math.fsum(parts) == explanation.margin
+
+
+def test_crafted_state_is_rejected() -> None:
+    model = SoftmaxClassifier(strength=1e-3)
+    X, y, w = data_of(3, 200)
+    for x, label, weight in zip(X, y.tolist(), w.tolist(), strict=True):
+        model.learn_one(as_dict(x), label, weight)
+    slots, arrays = model._engine.rule.state_dict()
+
+    def check_forged_state(**changes: Any) -> None:
+        ScaledSoftmax.from_state_dict(100, slots, {**arrays, **changes}).check()
+
+    check_forged_state()
+    rates = arrays["rates"].copy()
+    rates["norms"] = 0.0
+    for changes in (
+        {"rates": rates},
+        {"rates": arrays["rates"][:0]},
+        {"total": arrays["total"] * 0.0},
+        {"total": arrays["total"] * np.nan},
+        {"count": arrays["count"] + 1e6},
+        {"count": arrays["count"][1:]},
+        {"more": arrays["count"]},
+    ):
+        with pytest.raises(AssertionError):
+            check_forged_state(**changes)
