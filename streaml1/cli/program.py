@@ -164,14 +164,22 @@ class Program(click.Group):
 
 def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     """Return the message of an error; for an unknown name with the most similar known one."""
-    if isinstance(error, click.NoSuchOption) and (remedy := remedy_of(error.option_name, args)):
-        return remedy
+    if isinstance(error, click.NoSuchOption):
+        remedy = remedy_of(error.option_name, args, _known_options(error.ctx))
+        if remedy is not None:
+            return remedy
     similar = getattr(error, "possibilities", None)
     if not similar:
         return error.format_message().rstrip(".")
     name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
     (nearest,) = get_close_matches(name, similar, n=1, cutoff=0.0)
     return f"{error.message.rstrip('.')} (did you mean {nearest}?)"
+
+
+def _known_options(ctx: click.Context | None) -> set[str]:
+    """Return the options of the command that was parsed."""
+    params = ctx.command.get_params(ctx) if ctx else []
+    return {name for param in params for name in (*param.opts, *param.secondary_opts)}
 
 
 def _no_room(error: OSError) -> CommandError:
