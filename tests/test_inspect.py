@@ -8,8 +8,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import streaml1
+from streaml1.cli import cli
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_kinds import summarize_columns
 from streaml1.sources.samples import sample_csv
@@ -115,6 +117,22 @@ def test_command_for(content: str, options: str) -> None:
     command = run("inspect", "a.csv").stdout.splitlines()[-1]
     assert command == f"streaml1 learn a.csv {options}"
     run(*shlex.split(command)[1:])
+
+
+@pytest.mark.parametrize(("delimiter", "option"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
+def test_learn_answers_with_the_command_for_another_delimiter(delimiter: str, option: str) -> None:
+    rows = [("site", "price", "y"), ("news", "1.5", "1"), ("mail", "2", "0")]
+    Path("a.csv").write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    error = (
+        f"streaml1: a.csv: {option} seems to separate the cells: use --delimiter {option} "
+        "(the columns are then: site, price, y); run streaml1 learn a.csv"
+    )
+    for given, added in (("", " --target COLUMN"), (" --target y --save 'a b'", "")):
+        result = CliRunner().invoke(cli, shlex.split(f"learn a.csv{given}"), prog_name="streaml1")
+        assert result.exit_code == 2
+        assert result.stderr == f"{error}{given} --delimiter {option}{added}\n"
+    inspected = CliRunner().invoke(cli, ["inspect", "a.csv"], prog_name="streaml1").stdout
+    assert f"streaml1 learn a.csv --delimiter {option} " in inspected
 
 
 def test_standard_input_and_other_formats() -> None:

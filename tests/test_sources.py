@@ -851,9 +851,15 @@ def test_invalid_csv_lines(write, line, reason):
         (
             "a;y\n1;1",
             {"target": "y"},
-            "'y'; the columns are: a;y; if ';' separates the cells, use --delimiter ';'",
+            "a.csv: ';' seems to separate the cells: use --delimiter ';' (the columns are then: "
+            "a, y)",
         ),
-        ("a\ty\n1\t1", {}, "separates the cells, use --delimiter tab"),
+        (
+            "a\ty;z\tz\n1\t1\t1",
+            {},
+            "tab seems to separate the cells: use --delimiter tab (the columns are then: a, y;z, "
+            "z)",
+        ),
         ("a,y\n1,1", {"target": "y", "delimiter": "tab"}, "no column 'y'; the columns are: a,y"),
         (",".join(map(str, range(30))), {"target": "y"}, ", 18, 19 and 10 more"),
         (

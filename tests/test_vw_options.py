@@ -73,8 +73,8 @@ def test_options_of_vowpal_wabbit(line: str, remedy: str) -> None:
         ),
         (
             "-d a.vw --ftrl --oaa=3",
-            "-d, --ftrl and --oaa are options of Vowpal Wabbit: for -d use streaml1 learn a.vw; for "
-            "--ftrl use --model ftrl; for --oaa use --model softmax, which adds labels as they "
+            "-d, --ftrl and --oaa are options of Vowpal Wabbit: for -d use streaml1 learn a.vw; "
+            "for --ftrl use --model ftrl; for --oaa use --model softmax, which adds labels as they "
             "appear; see streaml1 --help",
         ),
         ("learn a.vw -f a -f b", "-f is an option of Vowpal Wabbit: use --save b; see"),

@@ -67,6 +67,7 @@ def _is_given(option: str) -> bool:
 def _features(name: str, reading: SourceOptions) -> list[ColumnSummary]:
     """Return the columns that have no role yet."""
     from streaml1.sources import cell_rules, csv_delimiter
+    from streaml1.sources.readers.csv_header import DelimiterError, other_delimiter
     from streaml1.sources.samples import sample_csv, sample_text
 
     text, is_whole = sample_text(name)
@@ -75,6 +76,8 @@ def _features(name: str, reading: SourceOptions) -> list[ColumnSummary]:
         name, text, is_whole, csv_delimiter(name, reading), cell_rules(reading), reading.header,
         given, reading.target,
     ).columns  # fmt: skip
+    if delimiter := other_delimiter([column.name for column in columns]):
+        raise DelimiterError(name, delimiter, columns[0].name)
     names = {column.name for column in columns}
     roles = {*reading.columns, *(reading.text or ())}
 

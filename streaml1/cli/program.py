@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -29,6 +30,8 @@ from streaml1.core.logging import wants_json
 __all__ = ["CommandError", "Program", "cli", "main"]
 
 INTERRUPTED = tuple(128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+COMMAND_LINE = "streaml1.command_line"
+"""Key of the arguments in the meta data of a context."""
 CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
@@ -125,6 +128,13 @@ class Program(click.Group):
             report_problem("interrupted", "error", exit_code=code)
         sys.exit(code or 0)
 
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        """Return the context of a command line, which it contains for messages."""
+        given = list(args)
+        ctx = super().make_context(info_name, args, *rest, **extra)
+        ctx.meta[COMMAND_LINE] = given
+        return ctx
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and convert expected errors to `CommandError`."""
         try:
@@ -159,7 +169,7 @@ class Program(click.Group):
                 raise RuntimeError(f"unexpected end of data: {error}") from error
             if code is None:
                 raise
-            raise CommandError(str(error), code) from None
+            raise CommandError(f"{error}{_corrected(ctx, error)}", code) from None
 
 
 def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
@@ -174,6 +184,17 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
     (nearest,) = get_close_matches(name, similar, n=1, cutoff=0.0)
     return f"{error.message.rstrip('.')} (did you mean {nearest}?)"
+
+
+def _corrected(ctx: click.Context, error: Exception) -> str:
+    """Return a clause with the corrected command if an error names the options that it lacks."""
+    missing = getattr(error, "missing_options", ())
+    command = [*ctx.meta.get(COMMAND_LINE, ()), *missing]
+    if not missing or "--" in command:
+        return ""
+    is_targeted = any(arg.partition("=")[0] == "--target" for arg in command)
+    unnamed = command[0] == "learn" and not is_targeted
+    return f"; run {shlex.join([PROGRAM, *command, *(['--target', 'COLUMN'] if unnamed else [])])}"
 
 
 def _known_options(ctx: click.Context | None) -> set[str]:

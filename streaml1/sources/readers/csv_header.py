@@ -16,8 +16,8 @@ from typing import NamedTuple
 from streaml1.sources.source import SourceError, read_number, shown
 
 __all__ = [
-    "RequestedRoles", "Roles", "check_is_header", "check_width", "find_row_numbers",
-    "list_columns", "list_of",
+    "DelimiterError", "RequestedRoles", "Roles", "check_is_header", "check_width",
+    "find_row_numbers", "list_columns", "list_of", "other_delimiter",
 ]  # fmt: skip
 
 OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
@@ -25,6 +25,24 @@ OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
 
 MAX_LISTED = 20
 """Columns that an error lists."""
+
+
+class DelimiterError(SourceError):
+    """The cells of a file are separated by another character than the expected one.
+
+    Attributes
+    ----------
+    missing_options
+        The options to add to the command.
+    """
+
+    def __init__(self, name: str, delimiter: str, header: str) -> None:
+        option = OTHER_DELIMITERS[delimiter]
+        columns = list_columns(header.split(delimiter)).replace(" are", " are then")
+        super().__init__(
+            f"{name}: {option} seems to separate the cells: use --delimiter {option} ({columns})"
+        )
+        self.missing_options = ("--delimiter", option.strip("'"))
 
 
 class Roles(NamedTuple):
@@ -85,6 +103,8 @@ class RequestedRoles(NamedTuple):
         SourceError
             If a column is missing or ambiguous, has several roles, or has the name of another one.
             The text lists all that is wrong.
+        DelimiterError
+            If the cells seem to be separated by another character.
 
         Examples
         --------
@@ -115,6 +135,8 @@ class RequestedRoles(NamedTuple):
                     f"{' and '.join(distinct)}"
                 )
         if problems:
+            if delimiter := other_delimiter(header):
+                raise DelimiterError(name, delimiter, header[0])
             first, *rest = problems
             clauses = [f"{name}{first}", *(clause.removeprefix(":").strip() for clause in rest)]
             raise SourceError("; ".join([*clauses, list_columns(header)]))
@@ -175,12 +197,16 @@ def list_columns(header: Sequence[str]) -> str:
     """Return a clause that lists the columns."""
     n_more = len(header) - MAX_LISTED
     names = ", ".join(header[:MAX_LISTED]) + (f" and {n_more} more" if n_more > 0 else "")
-    if len(header) == 1:
-        for delimiter, option in OTHER_DELIMITERS.items():
-            if delimiter in names:
-                names += f"; if {option} separates the cells, use --delimiter {option}"
-                break
     return f"the columns are: {names}"
+
+
+def other_delimiter(header: Sequence[str]) -> str | None:
+    """Return the character that separates the names in a header of a single cell, if one does."""
+    if len(header) != 1:
+        return None
+    counts = {delimiter: header[0].count(delimiter) for delimiter in OTHER_DELIMITERS}
+    delimiter = max(counts, key=counts.__getitem__)
+    return delimiter if counts[delimiter] else None
 
 
 def check_width(header: Sequence[str], rows: Sequence[Sequence[str]], place: str) -> None:
@@ -193,7 +219,7 @@ def check_width(header: Sequence[str], rows: Sequence[Sequence[str]], place: str
     """
     widths = {len(row) for row in rows}
     is_title = len(header) == 1 and len(rows) > 1 and len(widths) == 1 and widths != {1}
-    if is_title and not any(delimiter in header[0] for delimiter in OTHER_DELIMITERS):
+    if is_title and other_delimiter(header) is None:
         raise SourceError(
             f"{place}: the line has 1 cell ({shown(header[0])}), but those below have "
             f"{widths.pop()}: remove the lines above the names of the columns"
