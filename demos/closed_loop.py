@@ -26,7 +26,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from screenshot import screenshot
-from tutorial import broker_for, end, free_port, say, start, wait_for, wait_for_model
+from tutorial import (
+    broker_for,
+    end,
+    end_on_signals,
+    free_port,
+    say,
+    start,
+    wait_for,
+    wait_for_model,
+)
 
 FOLDER = Path("out") / "closed_loop"
 N_TASTES, N_ADS, N_SHOWN = 6, 40, 10
@@ -187,6 +196,7 @@ def main() -> None:
     parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker that is running")
     parser.add_argument("--seconds", type=float, default=40.0)
     options = parser.parse_args()
+    end_on_signals()
     FOLDER.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         broker = broker_for(stack, options.kafka, FOLDER)

@@ -80,6 +80,18 @@ def load_days() -> Days:
         return functions()
 
 
+def end_on_signals() -> None:
+    """Let SIGTERM and SIGHUP end a demo as Ctrl-C does, with its processes and its broker."""
+
+    def leave(number: int, _frame: object) -> None:
+        for other in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(other, signal.SIG_IGN)  # nothing interrupts the end
+        sys.exit(128 + number)
+
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, leave)
+
+
 def say(text: str) -> None:
     """Print a sentence of the tutorial."""
     print(f"\n{text}", flush=True)
@@ -186,11 +198,14 @@ def broker_for(stack: ExitStack, given: str | None, folder: Path) -> str | None:
     say("   Starting a Kafka broker (the first time it is downloaded) ...")
     state = str((folder / "kafka").resolve())
     kafka = str(SCRIPTS / "kafka")
-    up = subprocess.run([kafka, "up", "--state", state], stdout=subprocess.PIPE, text=True)
-    if up.returncode:
-        return None
     stack.callback(subprocess.run, [kafka, "down", "--state", state], stdout=subprocess.DEVNULL)
-    return up.stdout.split()[-1]
+    with subprocess.Popen([kafka, "up", "--state", state], stdout=subprocess.PIPE, text=True) as up:
+        try:
+            address = up.communicate()[0]
+        except BaseException:
+            up.terminate()  # it ends the broker that it has begun to start
+            raise
+    return None if up.returncode else address.split()[-1]
 
 
 def send(rows: list[dict[str, str]], write: Callable[[bytes], Any], ended: threading.Event) -> None:
@@ -252,7 +267,7 @@ def second_day(days: Days, given: str | None, seconds: float, browse: bool) -> N
 
         wait_for_model(served, learner)
         say("6. Serve the model. The server takes over each new version within two seconds.")
-        serving = start(stack, "serve", f"spam={served}", "--listen", str(server))
+        serving = start(stack, "serve", f"{days.positive}={served}", "--listen", str(server))
         wait_for(f"http://127.0.0.1:{server}/readyz", [serving])
         ask(server, {days.text: days.probe})
         url = f"http://127.0.0.1:{page}/"
@@ -296,6 +311,7 @@ def main() -> None:
         "--seconds", type=float, default=float("inf"), help="end after so many seconds"
     )
     options = parser.parse_args()
+    end_on_signals()
     days = load_days()
     first_day(days)
     second_day(days, options.kafka, options.seconds, not options.no_browser)

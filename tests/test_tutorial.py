@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,6 +77,70 @@ def test_second_day_through_kafka(
     first, last = answers(capfd.readouterr().out)
     assert first["p"] > 0.9 and first["version"] != last["version"]
     assert (tutorial.FOLDER / "kept").is_dir()
+
+
+FAKE_KAFKA = """#!/bin/sh
+echo "$1" >> "$0.calls"
+if [ "$1" = up ] && [ -e "$0.slow" ]; then
+    trap 'echo ended >> "$0.calls"; exit 143' TERM
+    while :; do sleep 0.1; done
+fi
+echo 127.0.0.1:9
+"""
+
+WITH_BROKER = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+import tutorial
+tutorial.SCRIPTS = Path(sys.argv[1])
+tutorial.shutil.which = lambda name: name
+tutorial.end_on_signals()
+with ExitStack() as stack:
+    tutorial.broker_for(stack, None, tutorial.SCRIPTS)
+    tutorial.wait_until(60.0, [])
+"""
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_sigterm_ends_the_broker(tmp_path: Path, slow: bool) -> None:
+    kafka, calls = tmp_path / "kafka", tmp_path / "kafka.calls"
+    kafka.write_text(FAKE_KAFKA)
+    kafka.chmod(0o700)
+    if slow:
+        (tmp_path / "kafka.slow").touch()
+    demo = subprocess.Popen(
+        [sys.executable, "-c", WITH_BROKER, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "demos")},
+    )
+    give_up = time.monotonic() + 60
+    while not calls.exists() and time.monotonic() < give_up:
+        time.sleep(0.02)
+    demo.terminate()
+    assert demo.wait(60) == 143
+    assert calls.read_text().split() == ["up", *(["ended"] if slow else []), "down"]
+
+
+@pytest.mark.parametrize("label", ["spam", "documented"])
+def test_the_served_model_is_named_by_the_label(
+    tutorial: ModuleType, monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
+    rows = [{"code": "def", "label": label}] * 400
+    started: list[tuple[str, ...]] = []
+
+    class Running:
+        stdin = sys.stdout.buffer
+
+    def start(stack: Any, *arguments: str, **options: Any) -> Any:
+        started.append(arguments)
+        return Running()
+
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(tutorial, "start", start)
+    for name in ("wait_for", "wait_for_model", "wait_until", "ask", "send"):
+        monkeypatch.setattr(tutorial, name, lambda *args: None)
+    tutorial.second_day(tutorial.Days("code", label, rows, "def"), None, 0.0, False)
+    assert started[1][:2] == ("serve", f"{label}={tutorial.MODEL}")
 
 
 def test_functions_stand_in_for_messages(

@@ -56,6 +56,8 @@ def main() -> None:
                         help="directory for all state of the broker (default: .kafka)")  # fmt: skip
     args = parser.parse_args()
     state = args.state.resolve()
+    # As Ctrl-C: a broker that is being started ends, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     if args.command == "status":
         status(state)
         return
