@@ -278,7 +278,7 @@ def test_keyboard(visit: Visit, live: Process) -> None:
     sync_api.expect(chart).not_to_have_text(at_end, use_inner_text=True)
     page.locator("#example").fill("<b>no JSON")
     page.locator("#explain button").click()
-    sync_api.expect(page.locator("#prediction.error")).to_contain_text("no JSON")
+    sync_api.expect(page.locator("#prediction.error")).to_contain_text("not valid JSON")
     [problem] = visit.problems
     assert "400" in problem  # Chromium reports the refusal
 

@@ -31,6 +31,7 @@ from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.model_source import open_source
 from streaml1.serving.service import Limits, Request, Response
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
+from streaml1.sources.source import SourceError
 from tests.broker import Broker
 from tests.topics import records_of
 
@@ -247,11 +248,11 @@ def test_metrics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "body", "kind", "status", "reason"),
     [
-        ("/predict", b"{", "application/json", 400, "no JSON"),
+        ("/predict", b"{", "application/json", 400, "not valid JSON"),
         ("/predict", b'{"a": 1}\n{"a": x}', "application/json", 400, "line 2"),
         ("/predict", b'"text"', "application/json", 400, "an object of features, not a string"),
         ("/predict", b"[]", "application/json", 400, "no example"),
-        ("/predict", b"", "application/json", 400, "no JSON"),
+        ("/predict", b"", "application/json", 400, "not valid JSON"),
         ("/predict", b'{"age": 1e60}', "application/json", 400, "too large"),
         ("/predict", b'[{}, {"age": 1e60}]', "application/json", 400, "example 1"),
         ("/predict", b"{}", "image/png", 415, "content type"),
@@ -741,6 +742,8 @@ def test_published_models_and_labelled_examples(broker: Broker, tmp_path: Path) 
     """A topic of models is watched; /learn and /label write to a topic."""
     broker.require_real()
     models, log = (broker.url(f"s-{uuid.uuid4().hex[:12]}") for _ in range(2))
+    with pytest.raises(SourceError, match="does not exist; learn --publish creates it"):
+        open_source(models).stamp()
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(f'{{"y": {k % 2}, "x": {{"w{k % 7}": 1}}}}\n' for k in range(300)))
     learn = [sys.executable, "-m", "streaml1", "learn", str(rows), "--publish", models]

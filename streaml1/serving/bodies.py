@@ -54,12 +54,12 @@ def json_of(body: bytes) -> Any:
     Raises
     ------
     RequestError
-        If it is no JSON.
+        If it is not JSON.
     """
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise RequestError(400, f"the body is no JSON: {error}") from None
+        raise RequestError(400, f"the body is not valid JSON: {error}") from None
 
 
 def flatten(value: Any) -> dict[Hashable, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streaml1 import models
 from streaml1.models.serialization import ModelFileError
+from streaml1.sources.source import SourceError
 from streaml1.training.checkpoint import load_latest
 from streaml1.training.checkpoint.ownership import list_files, path_of
 
@@ -211,9 +212,16 @@ class TopicSource:
         self._models: _PublishedModels | _MixedModel | None = None
 
     def _connected(self) -> _PublishedModels | _MixedModel:
+        from streaml1.sources.kafka.producer import topic_exists
         from streaml1.training.mixed_models.reader import holds_mixed_model
 
         if self._models is None:
+            # kafka-python takes an unknown topic for a broker that does not answer.
+            if not topic_exists(self._topic):
+                raise SourceError(
+                    f"{self.name}: topic {self._topic.name} does not exist; learn --publish "
+                    "creates it"
+                )
             kind = _MixedModel if holds_mixed_model(self._topic) else _PublishedModels
             self._models = kind(self._topic)
         return self._models

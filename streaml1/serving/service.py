@@ -331,7 +331,7 @@ class Service:
         for number, line in enumerate(lines, start=1):
             value = json_of(line)
             if not isinstance(value, dict):
-                raise RequestError(400, f"line {number} is no JSON object")
+                raise RequestError(400, f"line {number} is not a JSON object")
             key = value.get("id")
             records.append((key if isinstance(key, str) else "" if key is None else str(key), line))
         if not records:

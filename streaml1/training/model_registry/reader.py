@@ -147,7 +147,9 @@ def read(url: str | Topic) -> Any:
     """
     topic = as_topic(url)
     if not topic_exists(topic):
-        raise SourceError(f"{topic.url}: topic {topic.name} does not exist")
+        raise SourceError(
+            f"{topic.url}: topic {topic.name} does not exist; learn --publish creates it"
+        )
     if holds_mixed_model(topic):
         model = newest_mixed(topic)
     else:

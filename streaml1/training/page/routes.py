@@ -107,12 +107,12 @@ def _features(body: bytes) -> Example:
     Raises
     ------
     ValueError
-        If it is no JSON object.
+        If it is not a JSON object.
     """
     try:
         x = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"the example is no JSON: {error}") from None
+        raise ValueError(f"the example is not valid JSON: {error}") from None
     if isinstance(x, dict) and isinstance(x.get("x"), dict):
         x = x["x"]
     if not isinstance(x, dict):
