@@ -114,6 +114,15 @@ def test_the_command_line_beats_the_environment_beats_the_file(
         ("[learn]\nhelp-all = true", "a.toml has an unknown key 'help-all' in [learn]"),
         ("[learn]\nconfig = 'b'", "a.toml has an unknown key 'config' in [learn]"),
         ("[lern]\nl1 = 2", "a.toml has 'lern', which is not the table of a command (did you mean"),
+        (
+            "target = 'y'",
+            "a.toml has 'target', which is not the table of a command: put the options of learn in "
+            "[learn];",
+        ),
+        (
+            "[learn]\nsource = 'a.csv'",
+            "a.toml has an unknown key 'source' in [learn]: give SOURCE on the command line;",
+        ),
         ("l1 = 2", "a.toml has 'l1', which is not the table of a command: put the options of lea"),
         ("[learn]\nl1 = 'much'", "'--l1': 'much' is not a valid float (l1 in a.toml); see"),
         ("[learn]\nuntil-end = 'x'", "until-end in a.toml must be true or false, got 'x'"),

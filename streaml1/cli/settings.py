@@ -71,9 +71,13 @@ def read_settings(ctx: click.Context, path: str | None) -> Settings:
     for key, value in {} if path is None else _table(ctx, path, command).items():
         name = key.replace("_", "-")
         if name not in options:
-            raise click.UsageError(
-                f"{path} has an unknown key {key!r} in [{command}]{_nearest(name, options)}", ctx
-            )
+            arguments = {p.name for p in ctx.command.params if isinstance(p, click.Argument)}
+            is_argument = key in arguments or f"{key}s" in arguments
+            hint = (
+                f": give {key.upper()} on the command line"
+                if is_argument else _nearest(name, options)
+            )  # fmt: skip
+            raise click.UsageError(f"{path} has an unknown key {key!r} in [{command}]{hint}", ctx)
         _add(settings, options[name], value, f"{key} in {path}")
     names = {name.replace("-", "_").upper(): name for name in options}
     for variable in sorted(os.environ):
@@ -121,7 +125,9 @@ def _table(ctx: click.Context, path: str, command: str) -> dict[str, Any]:
     known = list(group.commands) if isinstance(group, click.Group) else [command]
     for name, table in content.items():
         if name not in known or not isinstance(table, dict):
-            hint = _nearest(name, known, "[{}]") or f": put the options of {command} in [{command}]"
+            is_option = name.replace("_", "-") in _options(ctx)
+            hint = "" if is_option else _nearest(name, known, "[{}]")
+            hint = hint or f": put the options of {command} in [{command}]"
             raise click.UsageError(
                 f"{path} has {name!r}, which is not the table of a command{hint}", ctx
             )
