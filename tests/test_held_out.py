@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -17,6 +18,7 @@ from river import preprocessing
 
 import streaml1
 from streaml1.cli import cli
+from streaml1.cli.options import Holdout
 from streaml1.core.rows import BadExample
 from streaml1.sources import Block, open_source
 from streaml1.training import Batch, Observer, RunConfig, progressive
@@ -333,6 +335,28 @@ def test_table_says_held_out() -> None:
     ]
     single = run(*args, "--holdout", "0", "--passes", "2", "--top", "0")
     assert "held-out" not in single.stdout and "kept the model" not in single.stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "every"),
+    [("0", 0), ("10", 10), ("0.1", 10), ("0.25", 4), ("0.333", 3), ("0.5", 2), ("1", 1)],
+)
+def test_a_share_is_held_out(value: str, every: int) -> None:
+    assert Holdout().convert(value, None, None) == every
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("0.9", "must be a share that is one N-th, such as 0.5, got 0.9"),
+        ("0.3", "must be a share that is one N-th, such as 0.3333, got 0.3"),
+        *((value, "must be a share such as 0.1, or a whole number, got") for value in
+          ("-1", "2.5", "inf", "nan", "a")),
+    ],
+)  # fmt: skip
+def test_invalid_shares(value: str, message: str) -> None:
+    with pytest.raises(click.BadParameter, match=message):
+        Holdout().convert(value, None, None)
 
 
 @pytest.mark.parametrize(

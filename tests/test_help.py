@@ -43,6 +43,7 @@ def test_help_all_lists_every_option_once(command: str) -> None:
     options = [p for p in cli.commands[command].params if isinstance(p, click.Option)]
     assert sorted(listed) == sorted(["--help", *(p.opts[0] for p in options)])
     assert f"\n{OTHER}:" not in page, "add the new option to SECTIONS"
+    assert max(map(len, page.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", LONG)
@@ -106,3 +107,8 @@ def test_a_new_option_is_listed_without_a_section() -> None:
     page = CliRunner().invoke(command, ["--help-all"]).output
     assert options_in(page) == {"--l1", "--new", "--config", "--help", "--help-all"}
     assert options_in(page.split(f"{OTHER}:")[1].split("\n\n")[0]) == {"--new"}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_help_model_fits_the_width_of_a_terminal(learner: str) -> None:
+    assert max(map(len, help_of("learn", "--help-model", learner).splitlines())) <= 80

@@ -27,6 +27,7 @@ from streaml1.cli.option_checks import (
 )
 from streaml1.cli.options import (
     Finite,
+    Holdout,
     NonEmptyPath,
     every_option,
     model_path,
@@ -106,9 +107,10 @@ COMPARED_AFTER = 10_000  # examples; a shorter run is still learning what the sa
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
               help="Number of passes over the source. The model of the pass with the smallest "
               "loss on held-out rows is kept.")  # fmt: skip
-@click.option("--holdout", type=click.IntRange(min=0), metavar="N",
-              help="Hold out every N-th line: predict it, but never learn it. From the second pass "
-              "on the report covers these rows only. 0 holds out none.  "
+@click.option("--holdout", type=Holdout(), metavar="SHARE|N",
+              help="Hold out this share of the lines, such as 0.1, or every N-th: predict them, "
+              "but never learn them. From the second pass on the report covers these rows only. 0 "
+              "holds out none.  "
               "[default: 10 with several passes, else 0]")  # fmt: skip
 @every_option
 @click.option("--watch", type=click.IntRange(0, 1000), default=0, metavar="N",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BAD_SHARE",
     "Finite",
+    "Holdout",
     "NonEmptyPath",
     "csv_options",
     "every_option",
@@ -105,6 +106,29 @@ class Finite(click.FloatRange):
         if not isfinite(number):
             self.fail(f"must be a finite number, got {value}", param, ctx)
         return number
+
+
+class Holdout(click.ParamType):  # type: ignore[type-arg]
+    """Which lines are held out: N for every N-th, or their share, 1 / N."""
+
+    name = "holdout"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return N, 0 if no line is held out."""
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"must be a share such as 0.1, or a whole number, got {value!r}", param, ctx)
+        every = max(2, round(1.0 / number)) if 0.0 < number < 1.0 else number
+        if 0.0 < number < 1.0 and abs(every * number - 1.0) > 0.01:
+            self.fail(
+                f"must be a share that is one N-th, such as {1.0 / every:.4g}, got {value}",
+                param,
+                ctx,
+            )
+        if every < 0 or every != every // 1:
+            self.fail(f"must be a share such as 0.1, or a whole number, got {value!r}", param, ctx)
+        return int(every)
 
 
 class NonEmptyPath(click.Path):

@@ -22,6 +22,10 @@ from streaml1.optim.tasks import PARAMETERS
 __all__ = ["declared_options", "list_of_learners", "options_of", "parameter_options"]
 
 
+MAX_PLACEHOLDER = 60
+"""Characters of a placeholder such as ``[l2|linf]``: a page of help has 80 columns."""
+
+
 class Rate(click.ParamType):  # type: ignore[type-arg]
     """A learning rate: a number or "auto"."""
 
@@ -122,15 +126,17 @@ def _settings(name: str, declared: dict[str, Parameter]) -> tuple[str, dict[str,
     extra = MODEL_OPTIONS.get(name, ModelOption())
     flag = name.replace("_", "-")
     default = extra.default or _defaults(declared)
-    text = " ".join(filter(None, (_summaries(declared), extra.help))).replace("`", "")
     names, given = f"--{flag}", extra.type or _type(declared)
+    texts = (_summaries(declared), _listed_values(given), extra.help)
+    text = " ".join(filter(None, texts)).replace("`", "")
     settings: dict[str, Any] = {"help": f"{text}  [default: {default}]", "default": None}
     if isinstance(given, Boolean):
         settings["is_flag"] = True
         if name != "nonnegative":
             names = f"--{flag}/--no-{flag}"
     else:
-        settings |= {"type": given, "metavar": extra.metavar, "callback": extra.callback}
+        metavar = "NAME" if _listed_values(given) else extra.metavar
+        settings |= {"type": given, "metavar": metavar, "callback": extra.callback}
     if extra.multiple:
         settings["multiple"] = True
     return names, settings
@@ -148,6 +154,12 @@ def _type(declared: dict[str, Parameter]) -> Any:
     if integers:
         return click.IntRange(min=min(check.min for check in integers))
     return float if isinstance(checks[0], Number) else str
+
+
+def _listed_values(given: Any) -> str:
+    """Return a sentence with the values of a choice if they are too long for its placeholder."""
+    values = [*given.choices] if isinstance(given, click.Choice) else []
+    return f"One of {', '.join(values)}." if len("|".join(values)) > MAX_PLACEHOLDER else ""
 
 
 def _summaries(declared: dict[str, Parameter]) -> str:
@@ -214,7 +226,8 @@ def _single_option(name: str, declared: dict[str, Parameter]) -> click.Option:
         if "softmax" in declared:
             exceptions = "--schedule and --penalty ball"
         default = f"auto without {exceptions}; else 0.1"
-    text = " ".join(filter(None, (first.doc, extra.help))).replace("`", "")
+    texts = (first.doc, _listed_values(settings.get("type")), extra.help)
+    text = " ".join(filter(None, texts)).replace("`", "")
     return click.Option([names, name], **settings | {"help": f"{text}  [default: {default}]"})
 
 

@@ -103,7 +103,7 @@ LEARNERS = {
             "SoftmaxClassifier",
             None,
             params.SoftmaxParameters,
-            "multiclass logistic regression with a penalty on features",
+            "multiclass logistic regression, penalties on features",
         ),
         Learner(
             "ftrl",
