@@ -38,7 +38,7 @@ def _replacement(match: re.Match[str]) -> str:
     math = convert(formula, display="inline" if block is None else "block")
     if "\\" in math:
         raise ValueError(f"the formula has a command that the converter does not know: {formula}")
-    if block is None:  # Markdown takes a line that begins with <math> for a block
-        math = f"<span>{math}</span>"
+    # Markdown takes a line that begins with <math> for a block. A wide formula scrolls (site.css).
+    math = f"<span>{math}</span>" if block is None else f'<span class="formula">{math}</span>'
     # Markdown must not read the underscores and asterisks of names in \text{...}.
     return re.sub(r"[*_]", lambda m: f"&#{ord(m[0])};", math)
