@@ -87,14 +87,12 @@ WITHOUT_EXAMPLE = {
     "ARCHITECTURE.md": "a map of the code",
     "BENCHMARKS-avx2.md": "written by scripts/bench",
     "BENCHMARKS.md": "written by scripts/bench",
-    "PAPERS.md": "lists the pages of the papers",
-    "comparison.md": "names the command of each table",
-    "from-vowpal-wabbit.md": "a table of options of both programs",
     "glossary.md": "definitions",
     "internals/*": "explain the code",
-    "papers/*": "name the test or the demo of each result",
 }
 """Pages without anything to run, and why."""
+FIRST_SCREEN = 16
+"""Lines of a page within which its example begins."""
 
 
 @pytest.fixture
@@ -154,7 +152,8 @@ def has_example(text: str) -> bool:
     """Return whether a block of a page has Python code or a command."""
     fenced = re.findall(r"(?ms)^```.*?^```$", text)
     indented = re.findall(r"(?m)(?:^    \S[^\n]*\n)+", text)
-    start = r"(?m)^(?:\$ |    )?(?:streaml1 \w+ \S|python \S+\.py|scripts/\w|from streaml1|>>> )"
+    command = r"(?:\w+=\S+ )?(?:streaml1 \w+ \S|python \S+\.py|scripts/\w)"
+    start = rf"(?m)^(?:\$ |    )?(?:{command}|from streaml1|>>> )"
     return any("```python" in block or re.search(start, block) for block in [*fenced, *indented])
 
 
@@ -172,4 +171,8 @@ def test_examples_are_found() -> None:
 def test_page_has_a_runnable_example(page: Path) -> None:
     name = str(page.relative_to(ROOT / "docs"))
     listed = any(fnmatch(name, pattern) for pattern in WITHOUT_EXAMPLE)
-    assert has_example(page.read_text()) != listed
+    text = page.read_text()
+    assert has_example(text) != listed
+    if not listed:
+        first_screen = "\n".join(text.split("\n")[:FIRST_SCREEN])
+        assert re.search(r"^(```|    \S)", first_screen, re.MULTILINE), "begin with the example"
