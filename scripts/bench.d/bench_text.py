@@ -20,6 +20,7 @@ import bench_rivals
 import numpy as np
 from bench_kit import (
     CONSOLE,
+    SEED,
     clicks,
     elastic_net,
     new_table,
@@ -33,6 +34,7 @@ import streaml1
 from streaml1.sources import open_source
 from streaml1.sources.readers.csv_header import Roles
 from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
+from streaml1.sources.readers.flat_json import flatten_members
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.parsed_lines import BytesLineParser
 from streaml1.sources.source import class_label
@@ -145,6 +147,8 @@ def reject(position: str, reason: str, *_: Any) -> None:
 
 
 def open_file(path: Path) -> Any:
+    if path.name in ("nested.jsonl", "flat.jsonl"):
+        return open_source(path, target="clicked")
     if path.suffix != ".csv":
         return open_source(path)
     with open(path) as file:
@@ -215,6 +219,7 @@ def bench_text() -> None:
         cases = write_cases(Path(directory))
         compare_learning(cases)
         compare_same_format(cases)
+        compare_nested(Path(directory))
         compare_csv_readers(cases[-1].path)
         compare_compressed([cases[0], cases[3]])
         compare_two_cores(cases)
@@ -233,6 +238,96 @@ def compare_learning(cases: list[Case]) -> None:
     for case, case_times in zip(cases, times, strict=True):
         results.add_row(case.name, *cells(case, case_times))
     CONSOLE.print(results)
+
+
+def compare_nested(directory: Path) -> None:
+    """Compare nested and flat JSON lines with the same features as members of an object x."""
+    columns = ("lines", "features", "bytes/row", "parse", "flat / x", "nested / x")
+    results = new_table(
+        "nested JSON lines: us/row, and ratios to the same features in an object x",
+        *columns, "parse + learn", "flat / x", "nested / x",
+    )  # fmt: skip
+    random = np.random.default_rng(SEED)
+    for what, example in NESTED.items():
+        examples = [(int(random.integers(2)), example(random)) for _ in range(NESTED_ROWS)]
+        features = [flatten_members(members) for _, members in examples]
+        pairs = [(y, members, x) for (y, members), x in zip(examples, features, strict=True)]
+        forms = {
+            "nested": [{"clicked": y, **members} for y, members, _ in pairs],
+            "flat": [{"clicked": y, **x} for y, _, x in pairs],
+            "x": [{"y": y, "x": x} for y, _, x in pairs],
+        }
+        seconds = _seconds_of_forms(directory, forms)
+        us = np.median(seconds["nested"], axis=0) / NESTED_ROWS * 1e6
+        flat, nested = (
+            np.median(seconds[form] / seconds["x"], axis=0) for form in ("flat", "nested")
+        )
+        results.add_row(
+            what, f"{np.mean([*map(len, features)]):.0f}",
+            f"{(directory / 'nested.jsonl').stat().st_size / NESTED_ROWS:.0f}",
+            *(cell for k in (0, 1) for cell in
+              (f"{us[k]:.2f}", f"{flat[k]:.2f}", f"{nested[k]:.2f}")),
+        )  # fmt: skip
+    CONSOLE.print(results)
+
+
+def _seconds_of_forms(directory: Path, forms: dict[str, list[Any]]) -> dict[str, Any]:
+    """Return the seconds to parse, and to parse and learn, of each form and round."""
+    cases = {}
+    for form, rows in forms.items():
+        path = directory / f"{form}.jsonl"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        cases[form] = Case(form, path, {}, path, None)
+    times: dict[str, list[tuple[float, float]]] = {form: [] for form in cases}
+    for _ in range(NESTED_ROUNDS + 1):
+        for form, case in cases.items():
+            parse = process_seconds(partial(parse_file, case.path))
+            times[form].append((parse, process_seconds(partial(learn, case))))
+    return {form: np.array(rounds[1:]) for form, rounds in times.items()}
+
+
+NESTED_ROWS, NESTED_ROUNDS = 20_000, 11
+
+
+def event(random: np.random.Generator) -> dict[str, Any]:
+    """Return an event as programs log them, with objects three levels deep and arrays."""
+
+    def id_of(n: int) -> str:
+        return f"{random.integers(n) * 7919:x}"
+
+    campaign = {"id": id_of(300), "kind": str(random.choice(["cpc", "cpm"]))}
+    return {
+        "user": {
+            "id": id_of(9999), "age": int(random.integers(90)), "premium": bool(random.integers(2)),
+            "country": str(random.choice(["fr", "de", "us", "jp"])),
+        },
+        "ad": {
+            "id": id_of(999), "size": str(random.choice(["300x250", "728x90"])),
+            "price": round(float(random.random()) * 5, 2), "campaign": campaign,
+        },
+        "device": {
+            "os": str(random.choice(["ios", "android", "mac"])),
+            "version": int(random.integers(20)), "screen": [int(random.choice([1080, 1440])), 1920],
+        },
+        "tags": random.choice(["news", "sport", "food", "cars"], 2, replace=False).tolist(),
+        "hour": int(random.integers(24)),
+    }  # fmt: skip
+
+
+def four_objects(random: np.random.Generator, letter: str, of: type) -> dict[str, Any]:
+    """Return four objects with five numbers or strings each."""
+    groups = ("user", "ad", "site", "device")
+    return {
+        group: {f"{letter}{k}": of(random.integers(10 ** (k + 1))) for k in range(5)}
+        for group in groups
+    }
+
+
+NESTED: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {
+    "events": event,
+    "numbers in four objects": partial(four_objects, letter="I", of=int),
+    "strings in four objects": partial(four_objects, letter="C", of=str),
+}
 
 
 def compare_csv_readers(path: Path) -> None:

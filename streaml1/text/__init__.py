@@ -17,8 +17,6 @@ steps from delimiter to delimiter and finds features (stage 2). `feature_spans` 
 values and hashes the names that stage 2 has left. `numbers` and `byte_names` provide the operations
 on numbers and names. `parsed_rows` holds the rows that come out.
 
-`json_flatten` writes JSON lines with nested objects anew, as the flat lines that `jsonl` reads.
-
 Text is processed as raw memory: addresses are uint64, and a parser may read up to
 `structural_index.PAD` bytes before and after its text.
 """

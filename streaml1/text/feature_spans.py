@@ -283,8 +283,10 @@ def equal_hashes(a: Any, b: Any, n: Any) -> bool:
 
 
 @inlined
-def drop_zeros(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any) -> Any:
-    """Remove the features from lo to hi that are zero; move their hashes to the end of `hashes`.
+def drop_zeros(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, set_aside: Any) -> Any:
+    """Remove the features from lo to hi that are zero.
+
+    With `set_aside`, their hashes are moved to the end of `hashes`, which must have room for them.
 
     Returns
     -------
@@ -297,7 +299,8 @@ def drop_zeros(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any) -> Any:
         h, v, span = hashes[j], values[j], spans[j]
         if v == 0.0:
             n_zeros += _ONE
-            hashes[last - n_zeros] = h
+            if set_aside:
+                hashes[last - n_zeros] = h
         else:
             hashes[k], values[k], spans[k] = h, v, span
             k += _ONE

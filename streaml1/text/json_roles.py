@@ -28,6 +28,7 @@ __all__ = [
     "WEIGHT",
     "apply_roles",
     "find_roles",
+    "role_of",
     "role_table",
 ]
 
@@ -69,6 +70,18 @@ def role_table(roles: Mapping[str, int]) -> NDArray[np.uint64]:
 
 
 @inlined
+def role_of(h: Any, roles: Any) -> Any:
+    """Return the role of the member whose name has the hash h, 0 if it has none."""
+    mask = np.uint64(roles.shape[1] - 1)
+    slot, role = h & mask, _ZERO
+    while roles[0, slot] != _ZERO and role == _ZERO:
+        if roles[0, slot] == h:
+            role = roles[1, slot]
+        slot = (slot + _ONE) & mask
+    return role
+
+
+@inlined
 def find_roles(keys: Any, count: Any, roles: Any, found: Any) -> Any:
     """Find the keys that have a role.
 
@@ -87,16 +100,9 @@ def find_roles(keys: Any, count: Any, roles: Any, found: Any) -> Any:
     -------
     How many entries were written to each row.
     """
-    mask = np.uint64(roles.shape[1] - 1)
     n_removed, n_categories = _ZERO, _ZERO
     for j in range(count):
-        h = loadu_u64(keys + _EIGHT * j)
-        slot = h & mask
-        role = _ZERO
-        while roles[0, slot] != _ZERO and role == _ZERO:
-            if roles[0, slot] == h:
-                role = roles[1, slot]
-            slot = (slot + _ONE) & mask
+        role = role_of(loadu_u64(keys + _EIGHT * j), roles)
         if role == _CATEGORY:
             found[1, n_categories] = j << _ROLE_BITS | role
             n_categories += _ONE

@@ -4,8 +4,8 @@
 
 1. `index_jsonl` writes the delimiters of about 32 KiB of lines (stage 1, `structural_index.py`).
 2. The loop of `parse_lines` reads the members of each line: `x`, `y`, `w`, `id` and others.
-3. `_find_features` finds the members of `x`: eight at a time while they are short strings
-   (`json_simd.py`), otherwise one by one.
+3. `find_members` finds the members of `x` (`json_members.py`): eight at a time while they are
+   short strings (`json_simd.py`), otherwise one by one.
 4. `read_pending_values` and `hash_pending_keys` complete what was only found (`feature_spans.py`).
 5. `has_duplicate` rejects a line with the same key twice.
 
@@ -15,8 +15,8 @@ backslashes; each of `x`, `y`, `w` and `id` occurs at most once; `x` is an objec
 numbers, strings, true, false and null.
 
 A *flat* line is read as if it were such an `x`. Then `apply_roles` (`json_roles.py`) takes label,
-weight and id out of its features. Flat lines with nested objects or arrays are irregular:
-`json_flatten.py` makes flat lines of them before.
+weight and id out of its features. It may have objects and arrays inside, whose members are
+features named by their paths.
 """
 
 from __future__ import annotations
@@ -26,13 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.simd import borrowed, load_u8, loadu_u64, store_u64
+from streaml1.core.simd import borrowed, load_u8, loadu_u64
 from streaml1.text.byte_names import (
-    UNHASHED,
     UTF8_UNKNOWN,
     UTF8_VALID,
-    copy_bytes,
-    copy_short_bytes,
     is_ascii,
     murmur_at,
 )
@@ -43,8 +40,14 @@ from streaml1.text.feature_spans import (
     hash_pending_keys,
     read_pending_values,
 )
-from streaml1.text.json_roles import apply_roles, find_roles
-from streaml1.text.json_simd import MAX_KEYS, find_members_x8, may_start_x8, skip_spaces
+from streaml1.text.json_members import (
+    MAX_LEVELS,
+    closing_quote,
+    find_members,
+    write_one,
+)
+from streaml1.text.json_roles import LABEL, apply_roles, find_roles
+from streaml1.text.json_simd import MAX_KEYS, skip_spaces
 from streaml1.text.numbers import NULL, NUMBER, STRING, parse_json_scalar
 from streaml1.text.structural_index import (
     COLON,
@@ -56,7 +59,7 @@ from streaml1.text.structural_index import (
     position_of,
 )
 
-__all__ = ["MAX_KEYS", "MAX_OTHER_MEMBERS", "parse_lines"]
+__all__ = ["MAX_KEYS", "MAX_LEVELS", "MAX_OTHER_MEMBERS", "parse_lines"]
 
 MAX_OTHER_MEMBERS = np.uint64(16)
 """Upper bound on members of a line other than x, y, w and id."""
@@ -99,6 +102,8 @@ def parse_lines(
     roles: Any,
     role_sizes: Any,
     found_roles: Any,
+    nested: Any,
+    levels: Any,
 ) -> Any:
     """Parse the lines between two addresses; the last byte must be a newline.
 
@@ -110,7 +115,7 @@ def parse_lines(
         Receives for each row the kind of its label, the first and last offset of its text, and the
         same of its id, uint64, shape (rows, 6).
     key_hashes
-        Scratch array with 2 `MAX_KEYS` + `MAX_OTHER_MEMBERS` entries.
+        Scratch array with 3 `MAX_KEYS` + `MAX_OTHER_MEMBERS` entries.
     seen_keys
         Scratch array with 2 `MAX_KEYS` entries.
     flat
@@ -122,25 +127,32 @@ def parse_lines(
         For each role the size of its name in bytes; 0 if no member has the role.
     found_roles
         Scratch array with two rows of as many entries as `roles` has members.
+    nested
+        Whether flat lines may have objects and arrays inside; otherwise such lines are irregular.
+    levels
+        Scratch array, shape (3, `MAX_LEVELS`), uint64.
 
     Returns
     -------
     tuple
         The fields of `LineCounts`. No row has the same name twice if no byte is an equals sign:
-        keys are distinct, and only the name `a=b` of a number could also be that of a string.
+        keys and paths are distinct, and only the name `a=b` of a number could also be that of a
+        string.
     """
     hashes, values, spans = borrowed((hashes, values, spans))
     value_spans, key_hashes, seen_keys = borrowed((value_spans, key_hashes, seen_keys))
     roles, role_sizes, found_roles = borrowed((roles, role_sizes, found_roles))
+    levels = borrowed((levels,))[0]
     row, k, n_irregular, line = _ZERO, _ZERO, _ZERO, _ZERO
     values_checked: Any = True
     positions_at, kinds_at = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
     distinct_names: Any = True
     seen_keys[:] = _ZERO
     keys = np.uint64(key_hashes.ctypes.data)
-    previous_keys, n_previous = keys + _EIGHT * MAX_KEYS, _ZERO
+    paths = keys + _EIGHT * (_TWO * MAX_KEYS + MAX_OTHER_MEMBERS)
+    previous_keys, previous_sizes = keys + _EIGHT * MAX_KEYS, (_ZERO, _ZERO)
     n_removed, n_categories = _ZERO, _ZERO  # of the previous keys
-    i, n, pos, name_pos = _ZERO, _ZERO, start, names
+    i, n, pos, name_pos = _ZERO, _ZERO, start, write_one(names)
     indptr[0] = 0
     # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
     # of the n delimiters of this batch is the first one at or after `pos`.
@@ -161,7 +173,7 @@ def parse_lines(
         has_large: Any = False
         has_zero: Any = False
         all_hashed: Any = True
-        n_read = first_feature
+        n_read, n_paths = first_feature, _ZERO
         n_others = np.uint64(0)
         d = start + position_of(positions_at, i)
         more = load_u8(pos) == _OPENING_BRACE
@@ -176,7 +188,7 @@ def parse_lines(
                 d = start + position_of(positions_at, i)
                 if d != pos or load_u8(d) != _QUOTE:
                     break
-                i = _closing_quote(start, positions_at, i + _ONE)
+                i = closing_quote(start, positions_at, i + _ONE)
                 e = start + position_of(positions_at, i)
                 if load_u8(e) != _QUOTE:
                     break
@@ -202,9 +214,10 @@ def parse_lines(
             if member == _X:
                 if load_u8(pos) != _OPENING_BRACE:
                     break
-                i, pos, k, name_pos, n_read, all_hashed, found = _find_features(
-                    start, positions_at, kinds_at, i, pos + _ONE, first_feature, name_pos,
-                    names_end, hashes, values, spans, value_spans, keys,
+                i, pos, k, n_paths, name_pos, n_read, all_hashed, found = find_members(
+                    start, powers, positions_at, kinds_at, i, pos + _ONE, first_feature, name_pos,
+                    names_end, names, hashes, values, spans, value_spans, keys, paths,
+                    flat and nested, flat and role_sizes[LABEL] == _ZERO, roles, levels,
                 )  # fmt: skip
                 if not found:
                     break
@@ -243,11 +256,12 @@ def parse_lines(
         if valid:
             if not all_hashed:
                 hash_pending_keys(hashes, spans, value_spans, start, first_feature, k, keys)
-            count = k - first_feature
+            count, n_keys = k - first_feature, k - first_feature + n_paths
             # Consecutive lines often have the same keys: then one check is enough.
-            same_keys = count == n_previous and equal_hashes(keys, previous_keys, count)
+            same_keys = (count, n_paths) == previous_sizes
+            same_keys = same_keys and equal_hashes(keys, previous_keys, n_keys)
             if not same_keys:
-                valid &= not has_duplicate(keys, count, row + _ONE, seen_keys)
+                valid &= not has_duplicate(keys, n_keys, row + _ONE, seen_keys)
             if valid:
                 if flat:
                     if not same_keys:
@@ -260,9 +274,9 @@ def parse_lines(
                     label_kind, label, weight = applied.label_kind, applied.label, applied.weight
                     label_begin, label_end = applied.label_begin, applied.label_end
                     id_kind, id_begin, id_end = applied.id_kind, applied.id_begin, applied.id_end
-                keys, previous_keys, n_previous = previous_keys, keys, count
+                keys, previous_keys, previous_sizes = previous_keys, keys, (count, n_paths)
             if has_zero:
-                k, _ = drop_zeros(hashes, values, spans, first_feature, k)
+                k, _ = drop_zeros(hashes, values, spans, first_feature, k, False)
         valid &= (seen_members & _X) != _ZERO and (label_kind != NULL or not require_label)
         while load_u8(start + position_of(positions_at, i)) != NEWLINE:
             i += _ONE
@@ -297,122 +311,6 @@ def parse_lines(
     return row, n_irregular, line, values_checked, distinct_names
 
 
-class _Found(NamedTuple):
-    """The features of a line."""
-
-    i: Any
-    """The next delimiter."""
-    pos: Any
-    """The byte after the object."""
-    k: Any
-    """The end of the features."""
-    name_pos: Any
-    """Where the next name goes."""
-    n_read: Any
-    """The end of the features whose values are read."""
-    all_hashed: Any
-    """Whether all names are hashed."""
-    valid: Any
-
-
-@inlined
-def _find_features(
-    start: Any, positions: Any, kinds: Any, i: Any, pos: Any, first_feature: Any, name_pos: Any,
-    names_end: Any, hashes: Any, values: Any, spans: Any, value_spans: Any, keys: Any,
-) -> Any:  # fmt: skip
-    """Find the members of the object that opens before `pos`. Returns a `_Found`.
-
-    The i-th delimiter is the first one at or after `pos`. Members that are found one by one have
-    the span of their key in `hashes`, and UNHASHED in `keys`, the address of the hashes of keys.
-    """
-    last = first_feature + MAX_KEYS
-    k = n_read = retry_at = first_feature
-    all_hashed: Any = True
-    pos = skip_spaces(pos)
-    if load_u8(pos) == _CLOSING_BRACE:
-        return _Found(i + _ONE, pos + _ONE, k, name_pos, n_read, all_hashed, True)
-    # Invariant: features up to k are found, and the i-th delimiter must open a key at `pos`.
-    while True:
-        d = start + position_of(positions, i)
-        if d != pos or load_u8(d) != _QUOTE or k == last:
-            break
-        if k >= retry_at and may_start_x8(kinds, i):
-            i, pos, k, name_pos, n_read, ended = find_members_x8(
-                start, positions, kinds, i, pos, first_feature, k, name_pos, names_end, n_read,
-                hashes, values, spans, value_spans, keys,
-            )  # fmt: skip
-            if ended:
-                return _Found(i, pos, k, name_pos, n_read, all_hashed, True)
-            retry_at = k + _EIGHT  # the next eight have been tried
-            d = start + position_of(positions, i)
-            if d != pos or load_u8(d) != _QUOTE or k == last:
-                break
-        i = _closing_quote(start, positions, i + _ONE)
-        e = start + position_of(positions, i)
-        if load_u8(e) != _QUOTE:
-            break
-        i += _ONE
-        name, name_end = d + _ONE, e
-        hashes[k] = ((name - start) << _OFFSET_BITS) | (name_end - name)
-        store_u64(keys + _EIGHT * (k - first_feature), UNHASHED)
-        all_hashed = False
-        pos = e + _ONE
-        if load_u8(pos) != COLON:
-            pos = skip_spaces(pos)
-            if load_u8(pos) != COLON:
-                break
-        pos = skip_spaces(pos + _ONE)
-        if load_u8(pos) == _QUOTE:
-            i = _closing_quote(start, positions, i + _ONE)
-            s = start + position_of(positions, i)
-            if load_u8(s) != _QUOTE or name_pos + (s - d) + _SLACK > names_end:
-                break
-            i += _ONE
-            first = name_pos
-            name_pos = copy_bytes(name, name_end, name_pos)
-            store_u64(name_pos, _EQUALS)
-            name_pos = copy_short_bytes(pos + _ONE, s, name_pos + _ONE)
-            name, name_end = first, name_pos
-            value_span = _ZERO
-            pos = skip_spaces(s + _ONE)
-            s = start + position_of(positions, i)
-            if s != pos:
-                break
-        else:
-            s = start + position_of(positions, i)
-            stop = s
-            while load_u8(stop - _ONE) == SPACE:
-                stop -= _ONE
-            if stop <= pos:
-                break
-            value_span = ((pos - start) << _OFFSET_BITS) | (stop - pos)
-        value_spans[k] = value_span
-        spans[k] = ((name - start) << _OFFSET_BITS) | (name_end - name)
-        k += _ONE
-        c = load_u8(s)
-        if c == _CLOSING_BRACE:
-            return _Found(i + _ONE, s + _ONE, k, name_pos, n_read, all_hashed, True)
-        if c != _COMMA:
-            break
-        i += _ONE
-        pos = skip_spaces(s + _ONE)
-    return _Found(i, pos, k, name_pos, n_read, all_hashed, False)
-
-
-@inlined
-def _closing_quote(start: Any, positions: Any, i: Any) -> Any:
-    """Return the delimiter that closes the string opened before the i-th one.
-
-    Commas and braces inside the string are skipped. The result is an irregular delimiter if one
-    comes first, such as a backslash or a newline.
-    """
-    c = load_u8(start + position_of(positions, i))
-    while c in (_COMMA, _CLOSING_BRACE):
-        i += _ONE
-        c = load_u8(start + position_of(positions, i))
-    return i
-
-
 @inlined
 def _member_bit(size: Any, word: Any) -> Any:
     """Return the bit of a member given its size and first bytes; 0 if it is not x, y, w or id."""
@@ -440,7 +338,7 @@ class _Scalar(NamedTuple):
 def _read_scalar(start: Any, powers: Any, positions: Any, i: Any, pos: Any) -> Any:
     """Read the scalar at `pos`; the i-th delimiter is the next one. Returns a `_Scalar`."""
     if load_u8(pos) == _QUOTE:
-        i = _closing_quote(start, positions, i + _ONE)
+        i = closing_quote(start, positions, i + _ONE)
         stop = start + position_of(positions, i)
         if load_u8(stop) != _QUOTE:
             return _Scalar(i, stop, STRING, np.nan, pos, stop)

@@ -172,7 +172,7 @@ def parse_lines(
             hash_pending_names(hashes, spans, start, first_feature, k)
         if valid and has_zero:
             # Python drops a zero after it has summed duplicates: leave duplicates of zeros to it.
-            k, n_zeros = drop_zeros(hashes, values, spans, first_feature, k)
+            k, n_zeros = drop_zeros(hashes, values, spans, first_feature, k, True)
             valid = not shares_hash(hashes, first_feature, k, last, n_zeros)
         if valid and utf8 != UTF8_VALID and utf8 != UTF8_UNKNOWN:
             valid = is_ascii(begin, start + position_of(positions_at, i))

@@ -8,8 +8,7 @@ The members of a line are its features. Options name the label and other members
   counts twice. Other elements are named by their index from 0: ``vec.0``, ``items.0.price``.
 
 `parse_flat` defines the format. Lines of numbers, strings, true, false and null are parsed by the
-kernel `streaml1.text.jsonl.parse_lines`, with the same results. Those with nested objects and
-arrays are made flat before, by the kernel `streaml1.text.json_flatten.flatten_lines`.
+kernel `streaml1.text.jsonl.parse_lines`, with the same results, as are objects and arrays of them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import numpy as np
 import orjson
 
 from streaml1.core.jit import COMPILED
-from streaml1.core.types import Floats, Ints
+from streaml1.core.types import Floats
 from streaml1.features.flat_members import (
     MAX_DEPTH,
     DuplicateNames,
@@ -46,18 +45,11 @@ from streaml1.sources.readers.jsonl import (
     read_label,
     without_features,
 )
-from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, text_buffer
+from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.source import SourceError, read_weight, shown
-from streaml1.text.json_flatten import MAX_LEVELS, MAX_PATH, flatten_lines
 from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, WEIGHT
-from streaml1.text.numbers import POWERS
-from streaml1.text.parsed_rows import NamedRows
-from streaml1.text.structural_index import PAD
 
 __all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "flatten_members", "parse_flat"]
-
-MANY_IRREGULAR = 8
-"""If one line in this many is irregular, the next chunk is flattened before it is parsed."""
 
 HEAD = 2**14
 """Bytes that usually contain the first line of a chunk."""
@@ -366,9 +358,8 @@ class FlatJsonParser(JsonParser):
         what: str = "file",
         name: str = "",
     ) -> None:
-        self._flat = self._python = self._nested = False
+        self._flat = self._python = False
         self._json_roles = roles
-        self._flattener = None if _needs_tree(roles) else Flattener(roles)
         parse = partial(parse_flat, roles=roles)
         super().__init__(require_label, what, parse, roles.codes, name)
         self.roles = roles.identity
@@ -379,7 +370,6 @@ class FlatJsonParser(JsonParser):
         """Parse the lines of a chunk: most of them by the kernel if the first one is flat."""
         first = _first_line(chunk)
         starts_with_x = self._json_roles.target is None and isinstance(first.get("x"), dict)
-        self._nested |= any(isinstance(value, dict | list) for value in first.values())
         flat = not starts_with_x
         if flat != self._flat:
             self._flat = flat
@@ -388,26 +378,14 @@ class FlatJsonParser(JsonParser):
         self._python = not self.compiled or (starts_with_x and self._json_roles.named)
         return super().parse_chunk(chunk)
 
-    def reset(self) -> None:
-        """Expect the beginning of a file next."""
-        super().reset()
-        self._nested = False
-
-    def _prepared(self, chunk: Chunk) -> tuple[Chunk, Ints | None]:
-        if self._flattener is None or not (self._flat and self._nested):
-            return chunk, None
-        return self._flattener.flatten(chunk)
-
-    def _complete(self, x: NamedRows, rows: Any, irregular: list[int], n_lines: int) -> ParsedChunk:
-        # The first line of a chunk may have null where others have objects.
-        self._nested |= MANY_IRREGULAR * len(irregular) > len(x)
-        return super()._complete(x, rows, irregular, n_lines)
-
     def _uses_kernel(self, size: int) -> bool:
         return not self._python and super()._uses_kernel(size)
 
     def _is_flat(self) -> bool:
         return self._flat
+
+    def _may_nest(self) -> bool:
+        return not _needs_tree(self._json_roles)
 
     def _convert_labels(self, y: Floats, labels: dict[int, Any]) -> dict[int, Any]:
         if self._json_roles.positive is None:
@@ -434,45 +412,11 @@ def _first_line(chunk: Chunk) -> dict[str, Any]:
 
 
 def _needs_tree(roles: JsonRoles) -> bool:
-    """Return whether a role may name something else than a member that `Flattener` writes.
+    """Return whether a role may name something else than a member that the kernel finds.
 
-    That is an element of an array, which may be a category of it, or the category itself.
+    That is an element of an array, which may be a category of it, or the category itself; or a
+    member inside of an ignored one.
     """
     names = roles.codes
-    return any("=" in name or any(map(str.isdecimal, name.split("."))) for name in names)
-
-
-class Flattener:
-    """Makes flat lines of lines with nested objects and arrays, see `flatten_lines`.
-
-    Parameters
-    ----------
-    roles
-        The members that are not plain features.
-    """
-
-    def __init__(self, roles: JsonRoles) -> None:
-        names = [name.encode() for name in roles.codes]
-        sizes = np.array([len(name) for name in names], np.uint64)
-        ignored = [role == IGNORED for role in roles.codes.values()]
-        # Names are compared eight bytes at a time.
-        self._names = np.frombuffer(b"".join(names) + bytes(8), np.uint8).copy()
-        self._roles = np.array([np.cumsum(sizes) - sizes, sizes, ignored], np.uint64)
-        self._x_is_example = roles.target is None
-        self._path = np.empty(MAX_PATH, np.uint8)
-        self._levels = np.empty((2, MAX_LEVELS), np.uint64)
-
-    def flatten(self, chunk: Chunk) -> tuple[Chunk, Ints]:
-        """Return the lines of a chunk as flat lines, in a new buffer, and the ends of its lines."""
-        line_ends = np.empty(chunk.count_lines(), np.int64)
-        # Paths make most lines longer. A line that does not fit is copied.
-        room = 2 * (chunk.hi - chunk.lo) + 2**12
-        buffer = text_buffer(room)
-        source_at, out_at = chunk.buffer.ctypes.data, buffer.ctypes.data + PAD
-        end = flatten_lines(
-            np.uint64(source_at + chunk.lo), np.uint64(source_at + chunk.hi), np.uint64(out_at),
-            np.uint64(out_at + room), POWERS, self._names, self._roles, self._x_is_example,
-            self._path, self._levels, line_ends,
-        )  # fmt: skip
-        n = int(end) - out_at
-        return Chunk(buffer, PAD, PAD + n, PAD + n + PAD), line_ends
+    inside = any(name.startswith(f"{outer}.") for name in names for outer in roles.ignore)
+    return inside or any("=" in name or any(map(str.isdecimal, name.split("."))) for name in names)

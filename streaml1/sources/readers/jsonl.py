@@ -24,7 +24,7 @@ from streaml1.sources.readers.parsed_lines import Chunk, NamedLineParser, Parsed
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import jsonl
 from streaml1.text.json_roles import N_ROLES, role_table
-from streaml1.text.jsonl import MAX_KEYS, MAX_OTHER_MEMBERS
+from streaml1.text.jsonl import MAX_KEYS, MAX_LEVELS, MAX_OTHER_MEMBERS
 from streaml1.text.numbers import FALSE, NULL, NUMBER, STRING, TRUE
 from streaml1.text.parsed_rows import NamedRows
 
@@ -114,19 +114,24 @@ class JsonParser(NamedLineParser):
     def _extra_arguments(self, n: int) -> tuple[Any, ...]:
         # Each line is a row, and the shortest line has one byte.
         label_id_spans = np.empty((n + 1, 6), np.uint64)
-        twice = 2 * int(MAX_KEYS)
-        key_hashes = np.empty(twice + int(MAX_OTHER_MEMBERS), np.uint64)
+        n_keys = int(MAX_KEYS)
+        key_hashes = np.empty(3 * n_keys + int(MAX_OTHER_MEMBERS), np.uint64)
         role_sizes = np.zeros(N_ROLES, np.uint64)
         for name, role in self._members.items():
             role_sizes[role] = len(name.encode())
         found_roles = np.empty((2, len(self._members) + 1), np.uint64)
         return (
-            label_id_spans, key_hashes, np.empty(twice, np.uint64), self._is_flat(),
-            role_table(self._members), role_sizes, found_roles,
+            label_id_spans, key_hashes, np.empty(2 * n_keys, np.uint64), self._is_flat(),
+            role_table(self._members), role_sizes, found_roles, self._may_nest(),
+            np.empty((3, MAX_LEVELS), np.uint64),
         )  # fmt: skip
 
     def _is_flat(self) -> bool:
         """Return whether the kernel reads the members of a line as features."""
+        return False
+
+    def _may_nest(self) -> bool:
+        """Return whether the kernel reads objects and arrays inside flat lines."""
         return False
 
     def _labels_and_ids(self, x: NamedRows) -> tuple[dict[int, Any], dict[int, Any]]:

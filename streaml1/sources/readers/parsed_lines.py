@@ -158,8 +158,11 @@ class Parser(Protocol):
 
 
 def text_buffer(n: int) -> Bytes:
-    """Allocate memory for n bytes of text, padding, and twice as many bytes of names."""
-    return np.empty(3 * n + 4 * PAD + 256, np.uint8)
+    """Allocate memory for n bytes of text, padding, and four times as many bytes of names.
+
+    Names of elements of arrays are longer than the elements. Memory is used where it is written.
+    """
+    return np.empty(5 * n + 4 * PAD + 256, np.uint8)
 
 
 def pad_text(text: bytes) -> Chunk:
@@ -359,22 +362,17 @@ class NamedLineParser(LineParser):
         """Parse the lines of a chunk: by the kernel, and irregular lines by Python."""
         if not self._uses_kernel(chunk.hi - chunk.lo):
             return super().parse_chunk(chunk)
-        prepared, line_ends = self._prepared(chunk)
-        size = prepared.hi - prepared.lo
+        size = chunk.hi - chunk.lo
         if size > self._scratch.size:
             self._scratch, self._extra = _scratch(size), self._extra_arguments(size)
         rows = _row_arrays(size, chunk.count_lines())
-        counts = self._call_kernel(rows, prepared, UTF8_UNKNOWN)
+        counts = self._call_kernel(rows, chunk, UTF8_UNKNOWN)
         if not counts.lines:
             state = utf8_state(chunk.text)
-            counts = self._call_kernel(rows, prepared, state)
+            counts = self._call_kernel(rows, chunk, state)
         n, k = int(counts.rows), int(rows.indptr[int(counts.rows)])
-        if line_ends is not None:
-            lines = rows.lines[:n]
-            begins = np.concatenate([_FIRST, line_ends])[lines]
-            rows = rows._replace(begins=begins, ends=line_ends[lines])
         x = NamedRows(
-            rows.hashes[:k], rows.values[:k], rows.indptr[: n + 1], prepared.buffer[prepared.lo :],
+            rows.hashes[:k], rows.values[:k], rows.indptr[: n + 1], chunk.buffer[chunk.lo :],
             rows.spans[:k], chunk.text, rows.begins[:n], rows.ends[:n], self.parse_line,
             self.header, bool(counts.values_checked), bool(counts.distinct_names),
         )  # fmt: skip
@@ -384,13 +382,6 @@ class NamedLineParser(LineParser):
     def _uses_kernel(self, size: int) -> bool:
         """Return whether the kernel parses a chunk of some bytes."""
         return COMPILED and 0 < size < MAX_CHUNK
-
-    def _prepared(self, chunk: Chunk) -> tuple[Chunk, Ints | None]:
-        """Return as many lines that the kernel reads in the place of those of a chunk.
-
-        The ends of the lines of the chunk come with them, unless they are its own.
-        """
-        return chunk, None
 
     def _call_kernel(self, rows: _RowArrays, chunk: Chunk, utf8: Any) -> LineCounts:
         buffer_at, scratch = chunk.buffer.ctypes.data, self._scratch
@@ -466,7 +457,6 @@ class NamedLineParser(LineParser):
 
 
 _NONE: Bools = np.zeros(0, bool)
-_FIRST: Ints = np.zeros(1, np.int64)
 
 
 def utf8_state(text: Bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Nested JSON lines made flat by a kernel, held to the plain reader of one line."""
+"""Nested JSON lines parsed by a kernel, held to the plain reader of one line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1.core.jit import COMPILED
-from streaml1.sources.readers.flat_json import FlatJsonParser, Flattener, JsonRoles, parse_flat
-from streaml1.sources.readers.parsed_lines import ParsedChunk, flatten_features, pad_text
-from streaml1.text.json_flatten import MAX_LEVELS, MAX_PATH
+from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles, parse_flat
+from streaml1.sources.readers.parsed_lines import ParsedChunk, flatten_features
+from streaml1.text.json_members import MAX_LEVELS
 from streaml1.text.parsed_rows import NamedRows
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="kernels are not compiled")
@@ -62,7 +62,6 @@ def _sums(pairs: Iterator[tuple[str, float]]) -> dict[str, float]:
 
 def assert_equal(text: bytes, roles: JsonRoles, require_label: bool = True) -> ParsedChunk:
     parser = FlatJsonParser(roles, require_label)
-    parser._nested = True  # as after a chunk with nested lines
     parsed = parser.read(text)
     assert by_chunk(parsed) == by_line(text, roles, require_label)
     lines = text.split(b"\n")
@@ -72,10 +71,24 @@ def assert_equal(text: bytes, roles: JsonRoles, require_label: bool = True) -> P
     return parsed
 
 
-def flattened(line: bytes, roles: JsonRoles | None = None) -> bytes:
-    return (
-        Flattener(roles or JsonRoles("y")).flatten(pad_text(line))[0].text.tobytes().rstrip(b"\n")
-    )
+def kernel_rows(line: bytes, roles: JsonRoles | None = None) -> dict[str, float] | None:
+    """Return the features that the kernel finds in a line; None if it leaves the line to Python."""
+
+    def leave(text: str, require_label: bool) -> Any:
+        raise ValueError("left to Python")
+
+    parser = FlatJsonParser(roles or JsonRoles("y"), require_label=False)
+    parser.parse_line = lambda _: leave("", False)
+    parsed = parser.read(line)
+    if parsed.faults:
+        return None
+    assert isinstance(parsed.x, NamedRows)
+    _, values, _ = parsed.x.csr()
+    return dict(zip(parsed.x.feature_names(slice(None)), values.tolist(), strict=True))
+
+
+def lines_of(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 names = st.sampled_from(["a", "b", "y", "x", "id", "a.b", "0", "", "é", "long_name_of_a_member"])
@@ -134,40 +147,39 @@ def test_lines_without_a_target(found: list[bytes]) -> None:
     assert_equal(text, JsonRoles(), False)
 
 
-MANY = [f'"a.{k}":7' for k in range(101)]
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('{"y":1,"a":{"b":2}}', '{"y":1,"a":0,"a.b":2}'),
-        ('{"a" : { "b" : 2 , "c" : { "d" : "e" } } }',
-         '{"a":0,"a.b":2,"a.c":0,"a.c.d":"e"}'),
-        ('{"a":["x","y"]}', '{"a":0,"a=x":1,"a=y":1}'),
-        ('{"a":[1,null,true,-2.5]}', '{"a":0,"a.0":1,"a.2":true,"a.3":-2.5}'),
-        ('{"a":[{"b":1},{"b":"x"}]}', '{"a":0,"a.0.b":1,"a.1.b":"x"}'),
-        ('{"a":[[1],["x"],[]]}', '{"a":0,"a.0.0":1,"a.1=x":1}'),
-        ('{"a":{},"b":[]}', '{"a":0,"b":0}'),
-        ("{}", "{}"),
-        ('{{"a":[{}]}}'.format(",".join("7" * 101)), '{{"a":0,{}}}'.format(",".join(MANY))),
+        ('{"y":1,"a":{"b":2}}', {"a.b": 2}),
+        ('{"a" : { "b" : 2 , "c" : { "d" : "e" } } }', {"a.b": 2, "a.c.d=e": 1}),
+        ('{"a":["x","y"],"b":"x"}', {"a=x": 1, "a=y": 1, "b=x": 1}),
+        ('{"a":[1,null,true,-2.5]}', {"a.0": 1, "a.2": 1, "a.3": -2.5}),
+        ('{"a":[{"b":1},{"b":"x"}]}', {"a.0.b": 1, "a.1.b=x": 1}),
+        ('{"a":[[1],["x"],[]]}', {"a.0.0": 1, "a.1=x": 1}),
+        ('{"a":{},"b":[],"c":{"":{"d":1}}}', {"c..d": 1}),
+        ('{"a":{"b":null,"c":0,"d":false}}', {}),
+        ("{}", {}),
+        ('{{"a":[{}]}}'.format(",".join("7" * 101)), {f"a.{k}": 7 for k in range(101)}),
+        ('{"a":[0' + ",0,7" * 800 + "]}", {f"a.{k}": 7 for k in range(2, 1601, 2)}),
     ],
-)  # fmt: skip
-def test_flat_lines(line: str, expected: str) -> None:
-    assert flattened(line.encode()) == expected.encode()
+)
+def test_the_kernel_finds_all_features(line: str, expected: dict[str, float]) -> None:
+    assert kernel_rows(line.encode()) == expected
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        b"", b"[1]", b"1", b'{"a":{"b":1}}x', b'{"a":{"b":1},}', b'{"a":[1,]}', b'{"a":[1}',
+        b"[1]", b"1", b'{"a":{"b":1}}x', b'{"a":{"b":1},}', b'{"a":[1,]}', b'{"a":[1}',
         b'{"a":{"b":1]', b'{"a":{"b"}}', b'{"a":{"b":}}', b'{"a":{b:1}}', b'{"a":[1 2]}',
-        b'{"a":{"\\u0062":1}}', b'{"a":["\\n"]}', b'{"a":\t{"b":1}}', b'{"a":{"":1}}', b'{"a":[',
-        b'{"a":{"b":"c', b'{"y":{"a":1}}', b"{", b'{"a":[nul]', b'{,"a":1}', b'{"a":1,,"b":2}',
-        b'{"a":' + b"[" * 40 + b"]" * 40 + b"}", b'{"%b":{"a":1}}' % (b"a" * MAX_PATH),
+        b'{"a":{"\\u0062":1}}', b'{"a":["\\n"]}', b'{"a":\t{"b":1}}', b'{"a":[', b'{"a":[1"2"]}',
+        b'{"a":{"b":"c', b'{"y":{"a":1}}', b"{", b'{"a":[nul]}', b'{,"a":1}', b'{"a":1,,"b":2}',
+        b'{"a":{"b":1}}}', b'{"a":[[1]}', b'{"a":[1]]}', b'{"a":{"b":1 "c":2}}', b'{"a":["b" "c"]}',
+        b'{"a":' + b"[" * 40 + b"]" * 40 + b"}", b'{"a":' + b"[" * 31, b'{"a":[1\\2,3]}',
     ],
 )  # fmt: skip
-def test_other_lines_are_copied(line: bytes) -> None:
-    assert flattened(line) == line
+def test_other_lines_are_left_to_python(line: bytes) -> None:
+    assert kernel_rows(line) is None
     assert_equal(line + b"\n", JsonRoles("y"))
 
 
@@ -188,7 +200,20 @@ def test_names_that_occur_twice_are_rejected_as_by_python() -> None:
 def test_what_is_ignored_must_be_valid(inside: bytes) -> None:
     ignored = JsonRoles("y", ignore=frozenset(["a"]))
     assert_equal(b'{"y":1,"b":2,"a":{"c":%b}}\n' % inside, ignored)
-    assert flattened(b'{"y":1,"a":{"c":[1,"x",{"d":null}]},"b":2}', ignored) == b'{"y":1,"b":2}'
+    assert kernel_rows(b'{"y":1,"a":{"c":[1,"x",{"d":null}]},"b":2}', ignored) == {"b": 2}
+
+
+def test_many_strings_and_many_paths() -> None:
+    """Eight strings at a time are found around objects; names and paths have a common limit."""
+    strings = {f"s{k}": "v" for k in range(20)}
+    rows = [{"y": 1, **strings, "a": {"b": k}, **{f"t{k}": "w" for k in range(9)}} for k in (1, 2)]
+    rows += [{"y": 1, "a": {}, **strings, "b": {"c": 1}}, {"y": 0, "a": [[]] * 30, **strings}]
+    rows += [{"y": 0, "a": [[]] * n, **{f"s{k}": "v" for k in range(1500)}} for n in (500, 600)]
+    assert not assert_equal(lines_of(rows), JsonRoles("y")).faults
+    # The same names in another role: a path, then a feature.
+    rows = [{"y": 1, "b": 2, "a": {"c": 1}}, {"y": 1, "b": 2, "a.c": 3, "a": 4}]
+    for roles in (JsonRoles("y", ignore=frozenset("a")), JsonRoles("y")):
+        assert_equal(lines_of(rows), roles)
 
 
 def test_levels_paths_and_room() -> None:
@@ -197,27 +222,21 @@ def test_levels_paths_and_room() -> None:
         deep = {"a": deep}
     line = json.dumps({"y": 1, "b": deep}).encode() + b"\n"
     assert_equal(line + line.replace(b'{"a": 1}', b'{"a": {"c": 1}}'), JsonRoles("y"))
-    # Lines whose paths need more room than there is are copied.
+    # Lines whose paths need more room than there is are left to Python.
     name = "n" * 500
     rows = [{"y": k % 2, name: {f"{name}{j}": j for j in range(20)}} for k in range(9)]
     rows += [{"y": 1, name: [0] * 50}, {"y": 1, "a": {"b": 1}}]
-    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    parsed = assert_equal(text, JsonRoles("y"))
+    parsed = assert_equal(lines_of(rows), JsonRoles("y"))
     assert not parsed.faults and len(parsed) == 11
 
 
-def test_chunks_find_out_that_lines_are_nested() -> None:
-    flat, nested = b'{"y": 1, "u": null}\n', b'{"y": 0, "u": {"a": 2}}\n'
-    parser = FlatJsonParser(JsonRoles("y"))
-    parser.read(flat * 100)
-    assert not parser._nested
-    parser.reset()
-    parser.parse_chunk(pad_text(flat + nested * 20))
-    assert parser._nested
-    parser.reset()
-    assert not parser._nested
-    parser.parse_chunk(pad_text(nested + flat))
-    assert parser._nested
+def test_roles_inside_of_what_is_ignored_are_read() -> None:
+    text = b'{"a": {"b": 1, "c": 2, "id": "r"}, "d": 3}\n'
+    for roles in (
+        JsonRoles("a.b", ignore=frozenset("a")),
+        JsonRoles(id="a.id", ignore=frozenset("a")),
+    ):
+        assert_equal(text, roles, require_label=False)
 
 
 @pytest.mark.parametrize("make", [b"", b"\r"])
