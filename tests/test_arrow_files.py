@@ -18,6 +18,7 @@ import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, SoftmaxClassifier
 from streaml1.sources import SourceError, format_of, open_source
 from streaml1.training import predictions
+from tests.test_cli import run
 
 
 def table(n: int = 50) -> Any:
@@ -110,6 +111,25 @@ def test_checkpoints(tmp_path: Path) -> None:
     write(path, table().slice(1))
     with pytest.raises(ValueError, match="sha256"):
         streaml1.progressive(ElasticNetClassifier(), path, checkpoint=tmp_path / "c", **ROLES)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_categories_that_are_numbers(tmp_path: Path, suffix: str) -> None:
+    codes = pa.array([0, 1, None, 1] * 5, pa.int8())
+    ads = pa.DictionaryArray.from_arrays(codes, pa.array([15706, 15707]))
+    path = write(tmp_path / f"a{suffix}", pa.table({"click": [0, 1, 1, 0] * 5, "ad": ads}))
+    model = ElasticNetClassifier()
+    streaml1.progressive(model, path, target="click")
+    assert set(model.weights) == {"ad=15706", "ad=15707"}
+    assert "ad       category   25.0%" in " ".join(run("inspect", str(path)).stdout.split("\n"))
+
+
+def test_columns_of_the_same_name(tmp_path: Path) -> None:
+    columns = [pa.array([0, 1])] * 3
+    path = write(tmp_path / "a.parquet", pa.Table.from_arrays(columns, names=["click", "a", "a"]))
+    for ignore in ([], ["2"], ["a"]):
+        with pytest.raises(SourceError, match="has several columns 'a': rename all but one"):
+            open_source(path, target="click", ignore=ignore)
 
 
 def test_formats_are_told_by_first_bytes(tmp_path: Path) -> None:

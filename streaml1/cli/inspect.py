@@ -17,6 +17,7 @@ from streaml1.cli.program import CommandError, cli
 from streaml1.core.text_table import TableColumn, printable, render_table
 
 if TYPE_CHECKING:
+    from streaml1.sources.arrow.samples import ArrowSample
     from streaml1.sources.json_samples import JsonSample
     from streaml1.sources.readers.csv_cells import CellRules
     from streaml1.sources.readers.csv_kinds import ColumnSummary
@@ -35,14 +36,16 @@ YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "cl
 def inspect(source: str, **options: Any) -> None:
     """Show what the columns of SOURCE hold, and a command that learns from it.
 
-    SOURCE is a file of CSV, TSV, flat JSON lines, Parquet or Arrow, of which the first 1,000
-    examples are read; of a directory or a pattern, those of the first file. Other files have no
-    columns: their features and labels are counted.
+    SOURCE is a file of CSV, TSV, flat JSON lines, Parquet or Arrow, or a table of DuckDB, of which
+    the first 1,000 examples are read; of a directory or a pattern, those of the first file. Other
+    files have no columns: their features and labels are counted.
     """
     from streaml1.sources import format_of
     from streaml1.sources.arrow.files import ARROW, PARQUET
 
     kind = format_of(source, options["format"])
+    if kind == "duckdb":
+        return _inspect_duckdb(source, options)
     if kind == "kafka":
         raise CommandError(f"inspect applies to files, not to {source}")
     file = _first_file(source)
@@ -117,11 +120,22 @@ def _n_numbers(sample: CsvSample) -> int:
 
 
 def _inspect_arrow(source: str, file: str, kind: str, options: dict[str, Any]) -> None:
-    from streaml1.sources.arrow.samples import NESTED, sample_arrow
+    from streaml1.sources.arrow.samples import sample_arrow
     from streaml1.sources.readers.opening import require_readable
 
     require_readable(file)
-    sample = sample_arrow(file, kind)
+    _show_table(source, options, sample_arrow(file, kind))
+
+
+def _inspect_duckdb(source: str, options: dict[str, Any]) -> None:
+    from streaml1.sources.arrow.samples import sample_duckdb
+
+    _show_table(source, options, sample_duckdb(source))
+
+
+def _show_table(source: str, options: dict[str, Any], sample: ArrowSample) -> None:
+    from streaml1.sources.arrow.samples import NESTED
+
     target = _target_of(source, options, sample.columns, "column")
     click.echo(_table(sample.columns, target))
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} columns\n")

@@ -168,9 +168,9 @@ def learn(
 
     SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, .tsv, each also compressed by gzip, zstd,
     bzip2 or xz; .parquet, .arrow, .avro, .rows), - for standard input, river:NAME for a data set
-    of river, stdlib, data:NAME for a data set of the papers (data:rcv1), or
-    kafka://HOST:PORT/TOPIC. Several files, a directory of files, or a quoted pattern such as
-    'part-*.csv' are read one after the other.
+    of river, stdlib, data:NAME for a data set of the papers (data:rcv1), kafka://HOST:PORT/TOPIC,
+    or duckdb:FILE?table=NAME or duckdb:SELECT... for DuckDB. Several files, a directory of files,
+    or a quoted pattern such as 'part-*.csv' are read one after the other.
 
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current block and writes report, plot and
     model.

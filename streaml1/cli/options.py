@@ -90,7 +90,7 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 
 positive = click.IntRange(min=1)
 
-PREFIXES = ("river:", "data:", "stdlib", "kafka://")
+PREFIXES = ("river:", "data:", "stdlib", "kafka://", "duckdb:")
 """Sources that are no files, or how their names begin."""
 
 MAX_BAD_SHARE = 0.05

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1.core.option_fields import document_options, option_names, parameter_entries
+from streaml1.sources.arrow.databases import DuckdbRows
 from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, arrow_format
 from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.record_formats import RecordParser, record_parser
@@ -61,6 +62,7 @@ __all__ = [
 
 SOURCES["river"] = lambda spec, seed: RiverSet(spec)
 SOURCES["kafka"] = lambda spec, seed: KafkaSource(spec)
+SOURCES["duckdb"] = lambda spec, seed: DuckdbRows(spec)
 
 FORMATS = {
     ".svm": "svmlight",
@@ -108,8 +110,8 @@ def open_source(
         also compressed by gzip, zstd, bzip2 or xz; ``.parquet``, ``.arrow``, ``.feather``,
         ``.avro``; or ``.rows``, written by `streaml1.training.convert`), a URL of a file, such as
         ``s3://bucket/day.csv.gz`` (extra ``remote``), ``-`` for standard input,
-        or a name with one of the prefixes in `SOURCES`, such as ``river:Phishing`` or
-        ``kafka://host:port/topic``.
+        or a name with one of the prefixes in `SOURCES`, such as ``river:Phishing``,
+        ``kafka://host:port/topic`` or ``duckdb:FILE?table=NAME``.
         A list of files, a directory or a pattern such as ``part-*.csv`` is read as one source; the
         files of a directory and of a pattern are sorted by name.
     options : SourceOptions, optional
@@ -147,6 +149,8 @@ def open_source(
     if name.startswith("kafka:"):
         return _open_topic(name, options)
     _reject_topic_options(name, options)
+    if prefix == "duckdb":
+        return _open_duckdb(name, options)
     if prefix in SOURCES:
         return _open_registered(name, prefix, options)
     return _open_file(name, options)
@@ -160,7 +164,7 @@ def format_of(spec: str | Sequence[str], format: str | None = None) -> str:
 
 
 def _check_seed(name: str, prefix: str, options: SourceOptions) -> None:
-    if options.seed is not None and prefix not in SOURCES.keys() - {"river", "kafka"}:
+    if options.seed is not None and prefix not in SOURCES.keys() - {"river", "kafka", "duckdb"}:
         raise SourceError(
             f"--seed applies to sources that shuffle (stdlib, data:...), not to {name}; leave it "
             "out"
@@ -348,11 +352,23 @@ def _open_arrow(
     if name == "-" or compressed:
         shown = "standard input" if name == "-" else name
         raise SourceError(f"a {kind} file must be an uncompressed file on a disk, got {shown}")
-    return ArrowFile(
-        name, kind, text=texts, target=options.target, categorical=options.categorical,
-        weight=options.weight, require_label=options.require_label, ignore=options.ignore,
-        positive=options.positive, id=options.id,
-    )  # fmt: skip
+    return ArrowFile(name, kind, text=texts, **_table_roles(options))
+
+
+def _open_duckdb(name: str, options: SourceOptions) -> DuckdbRows:
+    if options.events:
+        raise SourceError(f"delayed labels need JSON lines or a topic, got {name}")
+    given = {"--format": options.format, "--at": options.at, **options.csv_only}
+    for option, value in given.items():
+        if value is not None:
+            raise SourceError(f"{option} does not apply to tables of DuckDB, got {name}")
+    return DuckdbRows(name, text=tuple(options.text or ()), **_table_roles(options))
+
+
+def _table_roles(options: SourceOptions) -> dict[str, Any]:
+    """Return the options of `TableReader`."""
+    names = ("target", "categorical", "weight", "require_label", "ignore", "positive", "id")
+    return {name: getattr(options, name) for name in names}
 
 
 def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> CsvParser:

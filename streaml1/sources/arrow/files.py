@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,12 +15,23 @@ from streaml1.sources.readers.chunks import Wait
 from streaml1.sources.readers.remote import is_remote, open_remote
 from streaml1.sources.source import Block, Lost, Numbered, Reject, SourceError, check_block_size
 
-__all__ = ["ARROW", "PARQUET", "ArrowFile", "arrow_format", "first_rows", "tables_of"]
+__all__ = [
+    "ARROW",
+    "PARQUET",
+    "ArrowFile",
+    "after_rows",
+    "arrow_format",
+    "first_rows",
+    "tables_of",
+]
 
 PARQUET, ARROW = "parquet", "arrow"
 
 MAGIC = {b"PAR1": PARQUET, b"ARROW1": ARROW}
 """Formats by the first bytes of their files, which are also the last."""
+
+ARROW_SCHEMA = b"ARROW:schema"
+"""Entry of the metadata of a Parquet file: the schema that was written."""
 
 STREAM_MAGIC = b"\xff\xff\xff\xff"
 """First bytes of an Arrow stream, which has no table of its batches."""
@@ -68,7 +80,7 @@ class ArrowFile(Numbered):
         self.texts = text
         self._format = format
         with _valid_file(name, format) as file:
-            schema = file.schema_arrow if format == PARQUET else file.schema
+            schema = _schema_of(file, format)
         self._columns = list(schema.names)
         self._reader = TableReader(name, schema, text=text, **roles)
         self.line = 0
@@ -138,12 +150,12 @@ class ArrowFile(Numbered):
             return
         columns = self._reader.columns
         batches = file.iter_batches(size, row_groups=list(groups), columns=columns)
-        yield from _after(batches, skipped - before)
+        yield from after_rows(batches, skipped - before)
 
     def _ipc_batches(self, file: Any, size: int, skipped: int) -> Iterator[Any]:
         columns = self._reader.columns
         batches = (file.get_batch(k).select(columns) for k in range(file.num_record_batches))
-        yield from _after(batches, skipped)
+        yield from after_rows(batches, skipped)
 
 
 @contextmanager
@@ -190,6 +202,37 @@ def _valid_file(name: str, format: str) -> Iterator[Any]:
         raise Lost(f"{name} is not a valid {what} file: {_sentence(error)}") from None
 
 
+def _schema_of(file: Any, format: str) -> Any:
+    """Return the schema of an open file, with the types that were written.
+
+    pyarrow reads categories of Parquet that are numbers, such as those of pandas, as plain numbers.
+    """
+    import pyarrow
+
+    if format == ARROW:
+        return file.schema
+    schema = file.schema_arrow
+    written = (file.metadata.metadata or {}).get(ARROW_SCHEMA)
+    if written is None:
+        return schema
+    original = pyarrow.ipc.read_schema(pyarrow.py_buffer(base64.b64decode(written)))
+    for k, field in enumerate(schema):
+        kinds = original.field(k).type if original.names == schema.names else field.type
+        if pyarrow.types.is_dictionary(kinds):
+            schema = schema.set(k, field.with_type(kinds))
+    return schema
+
+
+def _with_categories(table: Any, schema: Any) -> Any:
+    """Return a table whose columns are dictionaries where the schema says so."""
+    from pyarrow import types
+
+    for k, field in enumerate(schema):
+        if types.is_dictionary(field.type) and not types.is_dictionary(table.field(k).type):
+            table = table.set_column(k, field.name, table.column(k).dictionary_encode())
+    return table
+
+
 def _is_stream(name: str) -> bool:
     with open(name, "rb") as file:
         return file.read(len(STREAM_MAGIC)) == STREAM_MAGIC
@@ -204,13 +247,13 @@ def first_rows(name: str, format: str, n: int) -> Any:
         If it is not a file of this format.
     """
     with _valid_file(name, format) as file:
+        schema = _schema_of(file, format)
         if format == PARQUET:
-            batches, schema = file.iter_batches(n), file.schema_arrow
+            batches = file.iter_batches(n)
         else:
-            numbers = range(file.num_record_batches)
-            batches, schema = (file.get_batch(k) for k in numbers), file.schema
+            batches = (file.get_batch(k) for k in range(file.num_record_batches))
         table = next(tables_of(batches, n), None)
-        return schema.empty_table() if table is None else table
+        return schema.empty_table() if table is None else _with_categories(table, schema)
 
 
 def tables_of(batches: Iterable[Any], size: int) -> Iterator[Any]:
@@ -241,7 +284,7 @@ def tables_of(batches: Iterable[Any], size: int) -> Iterator[Any]:
         yield pyarrow.Table.from_batches(pending)
 
 
-def _after(batches: Iterator[Any], skipped: int) -> Iterator[Any]:
+def after_rows(batches: Iterator[Any], skipped: int) -> Iterator[Any]:
     """Yield the rows of batches after the first `skipped` ones."""
     for batch in batches:
         if skipped >= len(batch):

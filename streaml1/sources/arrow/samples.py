@@ -1,4 +1,4 @@
-"""The first rows of a Parquet or Arrow file, to look at before it is read."""
+"""The first rows of a Parquet or Arrow file or of DuckDB, to look at before they are read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from streaml1.core.rows import is_missing
 from streaml1.features.arrow_frames import is_index
+from streaml1.sources.arrow.databases import first_query_rows
 from streaml1.sources.arrow.files import first_rows
+from streaml1.sources.arrow.tables import is_bytes
 from streaml1.sources.json_samples import summarize_members
 from streaml1.sources.readers.csv_kinds import ColumnSummary
 from streaml1.sources.samples import N_SAMPLED
 
-__all__ = ["NESTED", "ArrowSample", "sample_arrow"]
+__all__ = ["NESTED", "ArrowSample", "sample_arrow", "sample_duckdb"]
 
 NESTED = "nested"
 """The kind of a column of lists, structs, maps or bytes, which cannot be features."""
@@ -41,7 +43,26 @@ def sample_arrow(name: str, format: str) -> ArrowSample:
     SourceError
         If the file is not valid.
     """
-    table = first_rows(name, format, N_SAMPLED)
+    return _summary(first_rows(name, format, N_SAMPLED))
+
+
+def sample_duckdb(name: str) -> ArrowSample:
+    """Summarize the columns of the first rows of a table or query of DuckDB.
+
+    Parameters
+    ----------
+    name
+        The source, such as ``duckdb:clicks.duckdb?table=clicks``.
+
+    Raises
+    ------
+    SourceError
+        If the rows cannot be read.
+    """
+    return _summary(first_query_rows(name, N_SAMPLED))
+
+
+def _summary(table: Any) -> ArrowSample:
     names = [column for column in table.column_names if not is_index(column)]
     values = {column: [_plain(value) for value in table[column].to_pylist()] for column in names}
     rows = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
@@ -62,7 +83,8 @@ def _plain(value: Any) -> Any:
 def _by_type(column: ColumnSummary, kind: Any) -> ColumnSummary:
     from pyarrow import types
 
-    bytes_tests = types.is_binary, types.is_large_binary, types.is_fixed_size_binary
-    if types.is_nested(kind) or any(test(kind) for test in bytes_tests):
+    if types.is_nested(kind) or is_bytes(kind):
         return replace(column, kind=NESTED)
+    if types.is_dictionary(kind) and not types.is_string(kind.value_type):
+        return replace(column, kind="category", is_category=True)
     return replace(column, kind="time-like") if types.is_temporal(kind) else column

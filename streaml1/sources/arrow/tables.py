@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.csv_header import RequestedRoles, list_of
 from streaml1.sources.source import Block, Reject, SourceError, read_weight
 
-__all__ = ["TableReader", "require_pyarrow"]
+__all__ = ["TableReader", "is_bytes", "require_pyarrow"]
 
 
 def require_pyarrow(name: str) -> Any:
@@ -83,6 +84,7 @@ class TableReader:
         self._positive = positive
         self._require_label = require_label
         header = list(schema.names)
+        _reject_duplicates(name, header)
         ignored = tuple(dict.fromkeys(ignore))
         categorical = tuple(dict.fromkeys([*categorical, *text]))
         requested = RequestedRoles(target, weight, categorical, (), ignored, id)
@@ -96,6 +98,12 @@ class TableReader:
             column
             for position, column in enumerate(header)
             if position not in others and not is_index(column)
+        ]
+        # Categories may be numbers, as those of pandas.
+        self._categorical += [
+            column
+            for column in self._features
+            if _is_dictionary(schema.field(column).type) and column not in self._categorical
         ]
         self._decimals = [c for c in self._features if _is_decimal(schema.field(c).type)]
         self._require_readable({column: schema.field(column).type for column in self._features})
@@ -116,9 +124,7 @@ class TableReader:
             types.is_large_string, types.is_string_view, types.is_dictionary, types.is_decimal,
         )  # fmt: skip
         unusable = [
-            column
-            for column, kind in kinds.items()
-            if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+            column for column, kind in kinds.items() if types.is_nested(kind) or is_bytes(kind)
         ]
         others = [
             column
@@ -177,6 +183,32 @@ class TableReader:
 
     def _labels(self, table: Any) -> Any:
         return positive_labels(_labels(table[self._target]), self._positive)
+
+
+def _reject_duplicates(name: str, header: list[str]) -> None:
+    """Raise SourceError if columns have the same name: Arrow selects columns by name."""
+    counts = Counter(header)
+    if twice := [column for column, n in counts.items() if n > 1]:
+        raise SourceError(
+            f"{name} has several columns {twice[0]!r}: rename all but one, so that no two columns "
+            "have the same name"
+        )
+
+
+def is_bytes(kind: Any) -> bool:
+    """Return whether values of an Arrow type are bytes."""
+    from pyarrow import types
+
+    tests = (
+        types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view
+    )  # fmt: skip
+    return any(test(kind) for test in tests)
+
+
+def _is_dictionary(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_dictionary(kind))
 
 
 def _types_of(columns: list[str], kinds: dict[str, Any]) -> str:

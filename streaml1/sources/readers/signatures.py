@@ -79,6 +79,7 @@ _FOREIGN = [
     _Foreign("an HDF5 file", _COLUMNS, b"\x89HDF\r\n\x1a\n"),
     _Foreign("a Hadoop sequence file", _EXPORT, b"SEQ\x06"),
     _Foreign("an SQLite database", _EXPORT, b"SQLite format 3\x00"),
+    _Foreign("a DuckDB database", "read it as duckdb:FILE?table=NAME", b"DUCK", 8),
     _Foreign("an Excel workbook", _EXPORT, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
     _Foreign("a NumPy file", "load it in Python", b"\x93NUMPY"),
     *(_Foreign("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
