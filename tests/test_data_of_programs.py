@@ -363,6 +363,9 @@ def test_places_and_checkpoints_after_the_line_of_the_delimiter() -> None:
         ("# exported\n" + CSV,
          "a.csv:1: the line has 1 cell ('# exported'), but those below have 4: remove the lines "
          "above the names of the columns"),
+        ("Report of 2025,,,\n" + CSV,
+         "a.csv:1: all cells of the line but one are empty ('Report of 2025'): remove the lines "
+         "above the names of the columns"),
         (CSV.replace("\n", "\r"),
          "a.csv:1: invalid header: not CSV: new-line character seen in unquoted field; if lines "
          r"end in CR only, convert them, as with tr '\r' '\n'"),

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -259,9 +260,13 @@ def test_members_of_json_lines() -> None:
 
 
 def test_json_lines_in_an_envelope_and_a_given_target() -> None:
-    lines = [{"after": {"a": k % 4, "b": k % 2}, "op": "c"} for k in range(30)]
+    examples = [{"a": k % 4, "b": k % 2} for k in range(30)]
+    lines: list[Any] = [{"after": example, "op": "c"} for example in examples]
+    lines += [{"after": json.dumps(examples[0])}, {"after": None}, None, {"op": "d"}]
     Path("a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     out = run("inspect", "a.jsonl", "--at", "after", "--target", "a").stdout
+    # An example that null stands for is skipped, as `learn` does.
+    assert "first 31 examples, 2 members, 1 invalid" in out
     assert out.splitlines()[-1] == (
         "streaml1 learn a.jsonl --at after --target a --task regression"
     )

@@ -175,6 +175,16 @@ def test_roles_of_members(line: str, roles: JsonRoles, parsed: Any) -> None:
         ('{"a": 1, "b": 2}', JsonRoles(), "; its members are: a, b"),
         ('{"a": 1, "b": 2}', JsonRoles("y"), "the label 'y' is missing: its members are: a, b"),
         ("{}", JsonRoles("y"), "the label 'y' is missing: it has no members"),
+        (
+            '{"p": {"q": {"y": 1}}}',
+            JsonRoles("y"),
+            "; use --target p.q.y, or --at p.q if that object is the example",
+        ),
+        (
+            '{"p": {"q": {"y": 1}}}',
+            JsonRoles("y", at="p"),
+            "; use --target q.y, or --at p.q if that object is the example",
+        ),
         ('{"y": null}', JsonRoles("y"), "the label 'y' is null"),
         ('{"y": [1.5]}', JsonRoles("y"), "label [1.5] is not a number, a string, true or false"),
         ('{"y": 1}', JsonRoles("y", "w"), "the weight 'w' is missing: its members are: y"),

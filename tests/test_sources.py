@@ -869,6 +869,11 @@ def test_invalid_csv_lines(write, line, reason):
         ),
         (",a,y\nx,1,1", {"target": "y"}, "a.csv:1: column 1 has no name"),
         (
+            '"a, b",y\n0,1',
+            {"target": "y", "ignore": ["a", " b"]},
+            "a.csv has no columns 'a', ' b' (a name with a comma is quoted, as in '\"a, b\"')",
+        ),
+        (
             "a,y,b,b\n0,1,1,1",
             {"target": "z", "categorical": ["c", "a"], "weight": "a"},
             "a.csv has no columns 'z', 'c'; has several columns 'b' (such as columns 2, 3, counted "

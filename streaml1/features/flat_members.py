@@ -28,6 +28,9 @@ __all__ = [
 MAX_DEPTH = 64
 """Objects and arrays inside each other; deeper ones are rejected."""
 
+MAX_ENVELOPES = 4
+"""Objects inside each other in which an error looks for a missing label."""
+
 MAX_LISTED = 20
 """Members that an error lists."""
 
@@ -179,11 +182,38 @@ def find_roles(
     y = None if label is None else label.value
     if y is None and require_label:
         reason = "is null" if label else f"is missing: {list_members(line)}"
-        raise ValueError(f"the label {roles.target!r} {reason}")
+        holder = None if label else _holder(line, str(roles.target))
+        remedy = "" if holder is None else _place_remedy(holder, str(roles.target), roles.at)
+        raise ValueError(f"the label {roles.target!r} {reason}{remedy}")
     if roles.weight is not None and weight is None:
         raise ValueError(f"the weight {roles.weight!r} is missing: {list_members(line)}")
     taken = {(id(found.parent), found.key) for found in (label, weight, named) if found}
     return RoleMembers(y, None if weight is None else weight.value, named, taken)
+
+
+def _holder(line: Mapping[str, Any], name: str) -> str | None:
+    """Return the path of the first object inside that has a member with a name; None if none has.
+
+    Examples
+    --------
+    >>> from streaml1.features.flat_members import _holder
+    >>> _holder({"op": "c", "payload": {"after": {"clicked": 1}}}, "clicked")
+    'payload.after'
+    """
+    level = [(str(key), value) for key, value in line.items()]
+    for _ in range(MAX_ENVELOPES):
+        level = [(path, value) for path, value in level if isinstance(value, Mapping)]
+        for path, value in level:
+            if name in value:
+                return path
+        level = [(f"{path}.{key}", v) for path, value in level for key, v in value.items()]
+    return None
+
+
+def _place_remedy(holder: str, name: str, at: str | None) -> str:
+    """Return a clause that says how to read a label that is inside an object."""
+    place = holder if at is None else f"{at}.{holder}"
+    return f"; use --target {holder}.{name}, or --at {place} if that object is the example"
 
 
 def list_members(example: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from streaml1.features.flat_members import select_object
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
@@ -68,16 +69,24 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
             continue
         try:
             value = orjson.loads(line)
-            for name in at.split(".") if at else ():
-                value = value[name]
+            if at is not None and (value := _example(value, at)) is None:
+                continue
             rows.append(dict(_members(value)))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             n_invalid += 1
             fault = fault or f"line {number}: {_reason(line, at)}"
     if rows and all(isinstance(row.get("x"), dict) for row in rows):
         return None
     names = list(dict.fromkeys(name for row in rows for name in row))
     return JsonSample(summarize_members(names, rows), len(rows), n_invalid, fault)
+
+
+def _example(line: Any, at: str) -> Any:
+    """Return the object of an example in its envelope; None if null is there."""
+    found = None if line is None else select_object(line, at)
+    if found is None:
+        return None
+    return orjson.loads(found.value) if isinstance(found.value, str) else found.value
 
 
 def _reason(line: bytes, at: str | None) -> str:

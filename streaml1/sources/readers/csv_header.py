@@ -125,6 +125,10 @@ class RequestedRoles(NamedTuple):
         if unknown := list(dict.fromkeys(unknown)):
             padded = [name for name in header if name != name.strip() and name.strip() in unknown]
             hint = f" (did you mean {_listing(padded)}?)" if padded else ""
+            if split := [
+                name for name in header if "," in name and {*name.split(",")} <= {*unknown}
+            ]:
+                hint = f" (a name with a comma is quoted, as in {shlex.quote(list_of(split))})"
             problems.append(f" has no column{'s' * (len(unknown) > 1)} {_listing(unknown)}{hint}")
         ignored = {p for p, roles in by_position.items() if "ignored" in roles}
         problems += _duplicates(header, ignored)
@@ -305,6 +309,12 @@ def find_row_numbers(
         return None
     if nameless == [0] and all(row and row[0].isascii() and row[0].isdecimal() for row in rows[:1]):
         return 0
+    if len(nameless) == len(header) - 1 > 1:
+        [title] = [name for name in header if name]
+        raise SourceError(
+            f"{place}: all cells of the line but one are empty ({shown(title)}): remove the lines "
+            "above the names of the columns"
+        )
     raise SourceError(
         f"{place}: column {nameless[-1] + 1} has no name: name it, or ignore it with "
         f"--ignore {shlex.quote('')}"
