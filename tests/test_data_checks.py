@@ -18,6 +18,7 @@ from river import preprocessing
 import streaml1
 from streaml1.cli import cli
 from streaml1.cli.text_tables import extreme_weights_table, weight_text
+from streaml1.text.parsed_rows import IntRows
 from streaml1.training import feature_sizes
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.data_checks import DataChecks
@@ -344,6 +345,14 @@ def test_pieces_are_of_bounded_size() -> None:
         assert 9 <= len(entries.sizes) <= 48
         assert entries.sizes[:9].tolist() == np.abs(dense[3]).tolist()
         assert len(feature_sizes.sampled_entries(x, 3, 4, size).sizes) == 9
+
+
+@pytest.mark.parametrize("kind", [np.uint64, np.uint32, np.int64])
+def test_pieces_of_parsed_rows_do_not_keep_their_chunk(kind: type) -> None:
+    ids, indptr = np.arange(100, dtype=kind), np.arange(0, 101, 10)
+    entries = feature_sizes.sampled_entries(IntRows(ids, np.ones(100), indptr), 3, 10, 40)
+    assert entries.keys.tolist() == [*range(30, 70)]
+    assert entries.keys.base is None and entries.sizes.base is None
 
 
 @pytest.mark.parametrize("kind", SOURCES)

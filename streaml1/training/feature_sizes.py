@@ -158,8 +158,9 @@ def sampled_entries(x: Any, lo: int, hi: int, size: int) -> Entries:
     if hasattr(x, "csr"):  # parsed rows
         last = _last_row(x.indptr, lo, hi, size)
         keys, values, _ = x[lo:last].csr()
-        keys = keys if keys.dtype == np.uint64 else keys.astype(np.int64)
-        return Entries(keys, np.abs(values))
+        # A copy: a view would keep the arrays of a whole chunk.
+        kind = np.uint64 if keys.dtype == np.uint64 else np.int64
+        return Entries(keys.astype(kind, copy=True), np.abs(values))
     if is_matrix(x):
         if isinstance(x, np.ndarray):
             last = min(hi, lo + max(1, size // max(1, x.shape[1])))
