@@ -347,8 +347,11 @@ class Online:
 
     def gradient(self, x: Vector, y: float, w: float) -> float:
         """Return the derivative of the loss at x, clipped, times the sample weight."""
-        a = self.margin(x) + self.offset  # 1
-        slope = float(loss_functions(self)[1](a, y))
+        return self.gradient_at(self.margin(x), y, w)
+
+    def gradient_at(self, a: float, y: float, w: float) -> float:
+        """Return the derivative of the loss at a margin, clipped, times the sample weight."""
+        slope = float(loss_functions(self)[1](a + self.offset, y))  # 1
         return min(max(slope, -self.clip_gradient), self.clip_gradient) * w  # 2
 
     def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
@@ -461,34 +464,39 @@ class LaneMixture:
         soft = np.sign(self.Z) * np.maximum(np.abs(self.Z) - threshold, 0.0)
         return np.asarray(soft * stake / (self.L[:, None] + self.G + l2))
 
-    def averaged(self) -> Matrix:
+    def averaged(self, bets: Matrix) -> Matrix:
         """Return the averaged weights of lanes 2 and 6 as of now."""
         elapsed = self.n - self.touched
         share = elapsed / (elapsed + max(1.0, 0.25 * self.n))
-        now = np.array([self.nets[2], self.coin_weights()[2, :-1]])
+        now = np.array([self.nets[2], bets[2, :-1]])
         return np.asarray(self.average + (now - self.average) * share)
 
-    def intercepts(self) -> Vector:
+    def intercepts(self, bets: Matrix) -> Vector:
         """Return the intercept of each lane, over `base`."""
-        return np.concatenate([self.net_bias, self.coin_weights()[:, -1]])
+        return np.concatenate([self.net_bias, bets[:, -1]])
 
-    def lanes(self, x: Vector) -> tuple[Vector, Vector]:
+    def lanes(self, x: Vector, z: Vector, largest: Vector, bets: Matrix) -> tuple[Vector, Vector]:
         """Return the margins of the eight lanes, and those of the averages of lanes 2 and 6."""
-        _, z, largest = self.scaled(x)
-        z = z * self.supported
-        x = x * self.supported
+        supported = self.supported
+        z = z * supported
+        x = x * supported
         bet = np.divide(z, largest, out=np.zeros(self.d), where=largest > 0.0)
         nets = [self.nets[0] @ x, *(self.nets[1:] @ z)]
-        margins = np.concatenate([nets, self.coin_weights()[:, :-1] @ bet])
-        margins = margins + self.intercepts() + self.base
-        average = self.averaged()
+        margins = np.concatenate([nets, bets[:, :-1] @ bet])
+        margins = margins + self.intercepts(bets) + self.base
+        average = self.averaged(bets)
         averages = np.array([average[0] @ z, average[1] @ bet]) + self.average_bias[[2, 6]]
         averages = averages + self.base
         return margins, averages
 
     def margin(self, x: Vector) -> float:
         """Return the combined margin."""
-        clipped = np.clip(self.lanes(x)[0], self.low, self.high)
+        _, z, largest = self.scaled(x)
+        return self.combined(self.lanes(x, z, largest, self.coin_weights())[0])
+
+    def combined(self, margins: Vector) -> float:
+        """Return the combined margin of the eight lanes."""
+        clipped = np.clip(margins, self.low, self.high)
         return self.bounded(float((self.share + self.coefficient) @ clipped / 2.0))
 
     def bounded(self, a: float) -> float:
@@ -505,7 +513,8 @@ class LaneMixture:
 
     def published(self, x: Vector) -> float:
         """Return the margin of the frozen model."""
-        margins, averages = self.lanes(x)
+        _, z, largest = self.scaled(x)
+        margins, averages = self.lanes(x, z, largest, self.coin_weights())
         served = margins[[1, 2, 7]] if self.drifts else averages
         return float(np.clip(served, self.low, self.high).mean())
 
@@ -516,27 +525,29 @@ class LaneMixture:
         unit, bet = np.zeros(self.d), np.zeros(self.d)
         unit[seen] = self.counts[seen] / self.sizes[seen]
         bet[seen] = unit[seen] / self.largest_z[seen]
+        bets = self.coin_weights()
         if self.drifts:
-            coin = self.coin_weights()[3, :-1]
+            coin = bets[3, :-1]
             return np.asarray((self.nets[1] * unit + self.nets[2] * unit + coin * bet) / 3.0)
-        average = self.averaged()
+        average = self.averaged(bets)
         return np.asarray((average[0] * unit + average[1] * bet) / 2.0)
 
     @property
     def b(self) -> float:
         if self.drifts:
-            return float(self.intercepts()[[1, 2, 7]].mean()) + self.base
+            return float(self.intercepts(self.coin_weights())[[1, 2, 7]].mean()) + self.base
         return float(self.average_bias[[2, 6]].mean()) + self.base
 
-    def learn(self, x: Vector, y: float, w: float) -> None:
-        """Take one step of each lane, and of the mixture."""
+    def learn(self, x: Vector, y: float, w: float) -> float:
+        """Take one step of each lane, and of the mixture; return the margin before it."""
         value, derivative = loss_functions(self)
-        margins, averages = self.lanes(x)
-        clipped = np.clip(margins, self.low, self.high)
-        a = self.bounded(float((self.share + self.coefficient) @ clipped / 2.0))
-        average_now = np.array([self.nets[2], self.coin_weights()[2, :-1]])
-        bets, intercepts = self.coin_weights(), self.intercepts()
+        bets = self.coin_weights()
         size, z, largest_z = self.scaled(x)
+        margins, averages = self.lanes(x, z, largest_z, bets)
+        clipped = np.clip(margins, self.low, self.high)
+        margin = a = self.combined(margins)
+        average_now = np.array([self.nets[2], bets[2, :-1]])
+        intercepts = self.intercepts(bets)
         w = self._relative(w)
         low, high = self.low, self.high
         offset = self.offset
@@ -607,6 +618,7 @@ class LaneMixture:
         self.largest_z = largest_z
         if self.l1 > 0.0 and self.fresh >= max(self.min_fresh, self.retained):
             self._forget()
+        return margin
 
     def _relative(self, w: float) -> float:
         counted = robust(w, self.n, self.weight_sum)
@@ -674,7 +686,10 @@ class LaneMixture:
         self.retained = int(np.sum(self.counts > 0.0))
         self.fresh = 0
 
-    progressive = Online.progressive
+    def progressive(self, X: Matrix, y: Iterable[float], w: Iterable[float]) -> Vector:
+        """Return the output for each row before learning it."""
+        rows = zip(X, y, w, strict=True)
+        return np.array([prediction(self.loss, self.learn(*row) + self.offset) for row in rows])
 
 
 class TruncatedGradient(Online):
@@ -743,17 +758,39 @@ class OnScaledFeatures(Online):
         super().__init__(d, lambda v, eta: v, **shared)
         self.initial_b = self.b
 
-    def means(self, x: Vector) -> Vector:
-        """Return the mean of |x| of each feature after the row x."""
+    def scaled(self, x: Vector) -> tuple[Vector, Vector]:
+        """Return the scaled values of a row, and 1; and the mean of |x| per feature after the row.
+
+        The row counts in the means that scale it.
+        """
         sizes = np.abs(x)
         sizes = np.where(self.count > 0, np.minimum(sizes, 10.0 * self.mean), sizes)
         after = (self.count * self.mean + sizes) / (self.count + 1)
-        return np.where(x != 0.0, after, self.mean)
+        means = np.where(x != 0.0, after, self.mean)
+        z = np.ones(len(x) + 1)
+        z[:-1] = np.divide(x, means, out=np.zeros_like(x), where=x != 0.0)
+        return np.minimum(np.maximum(z, -3.0), 3.0), means
 
-    def scaled(self, x: Vector) -> Vector:
-        """Return the scaled values of a row, which counts in the means, and 1."""
-        z = np.divide(x, self.means(x), out=np.zeros_like(x), where=x != 0.0)
-        return np.append(np.clip(z, -3.0, 3.0), 1.0)
+    def margin(self, x: Vector) -> float:
+        """Return the margin, with x itself among the rows that set the scales."""
+        return self.scaled_margin(self.scaled(x)[0])
+
+    def scaled_margin(self, z: Vector) -> float:
+        """Return the margin of scaled values."""
+        raise NotImplementedError
+
+    def step(self, x: Vector, y: float, w: float) -> float:
+        """Take one step; return the margin before it."""
+        raise NotImplementedError
+
+    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+        """Take one step."""
+        self.step(x, y, w)
+
+    def progressive(self, X: Matrix, y: Iterable[float], w: Iterable[float]) -> Vector:
+        """Return the output for each row before learning it."""
+        rows = zip(X, y, w, strict=True)
+        return np.array([prediction(self.loss, self.step(*row) + self.offset) for row in rows])
 
 
 class ScaledFTRL(OnScaledFeatures):
@@ -776,21 +813,22 @@ class ScaledFTRL(OnScaledFeatures):
         self.rate = 1.0 if alpha == "auto" else float(alpha)
         super().__init__(d, **shared)
 
-    def margin(self, x: Vector) -> float:
-        """Return the margin, with x itself among the rows that set the scales."""
-        return float(self.v @ self.scaled(x)) + self.initial_b
+    def scaled_margin(self, z: Vector) -> float:
+        """Return the margin of scaled values."""
+        return float(self.v @ z) + self.initial_b
 
-    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+    def step(self, x: Vector, y: float, w: float) -> float:
         """Take one step with a rate for each coordinate."""
-        g, z = self.gradient(x, y, w), self.scaled(x)
-        self.mean, self.count = self.means(x), self.count + (x != 0.0)
+        z, means = self.scaled(x)
+        a = self.scaled_margin(z)
+        g = self.gradient_at(a, y, w)
+        self.mean, self.count = means, self.count + (x != 0.0)
         G = g * z
         if self.intercept_lr == 0.0:
             G[-1] = 0.0
-        self.theta = (
-            self.theta + G - (np.sqrt(self.n + G**2) - np.sqrt(self.n)) / self.rate * self.v
-        )
-        self.n = self.n + G**2
+        before, self.n = np.sqrt(self.n), self.n + G**2
+        root = np.sqrt(self.n)
+        self.theta = self.theta + G - (root - before) / self.rate * self.v
         self.labels.add(label_size(self, y), zeros=True)
         self.squares.add(float(z @ z))
         if self.alpha == "auto":
@@ -800,12 +838,11 @@ class ScaledFTRL(OnScaledFeatures):
         l1, l2 = np.full((2, len(self.v)), [[self.l1], [self.l2]])
         l1[-1] = l2[-1] = 0.0
         excess = np.maximum(np.abs(self.theta) - l1, 0.0) * -np.sign(self.theta)
-        self.v = excess / (
-            (self.beta * max(self.labels.mean, 1e-150) + np.sqrt(self.n)) / self.rate + l2
-        )
+        self.v = excess / ((self.beta * max(self.labels.mean, 1e-150) + root) / self.rate + l2)
         self.w = np.divide(self.v[:-1], self.mean, out=np.zeros_like(x), where=self.mean > 0.0)
         self.b = self.initial_b + self.v[-1]
         self.t += 1
+        return a
 
 
 class AdaptiveElasticNet(Online):
@@ -844,30 +881,32 @@ class CoinBetting(OnScaledFeatures):
 
     def __init__(self, d: int, *, wealth: float = 0.64, l1: float = 0.0, **shared: Any) -> None:
         self.wealth, self.l1 = wealth, l1
-        self.now = wealth, l1  # the parameters of the current weights
         self.s = np.append(np.zeros(d), 1.0)
         self.theta, self.G, self.R, self.L = np.zeros((4, d + 1))
         self.labels, self.weights = MeanSize(), MeanSize()
         self.max_gradient = 0.0
         super().__init__(d, **shared)
+        self.bets = np.zeros(d + 1)  # the weights of z / s
 
     def _bets(self) -> Vector:
-        """Return the weights of z / s."""
-        wealth, l1 = self.now
-        threshold = np.append(np.full(len(self.w), l1), 0.0)
+        """Return the weights of z / s after a step."""
+        threshold = np.full(len(self.theta), self.l1)
+        threshold[-1] = 0.0
         size = np.maximum(np.abs(self.theta) - threshold, 0.0)
         total = self.L + self.G
         fraction = np.divide(size, total, out=np.zeros_like(size), where=total > 0.0)
-        return np.sign(self.theta) * fraction * (wealth * self.labels.mean + self.R)
+        return np.sign(self.theta) * fraction * (self.wealth * self.labels.mean + self.R)
 
-    def margin(self, x: Vector) -> float:
-        """Return the margin, with x itself among the rows that set the scales."""
-        z = self.scaled(x)
-        return float(self._bets() @ (z / np.maximum(self.s, np.abs(z)).clip(1.0))) + self.initial_b
+    def scaled_margin(self, z: Vector) -> float:
+        """Return the margin of scaled values."""
+        s = np.maximum(np.maximum(self.s, np.abs(z)), 1.0)
+        return float(self.bets @ (z / s)) + self.initial_b
 
-    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+    def step(self, x: Vector, y: float, w: float) -> float:
         """Bet on each coordinate."""
-        g, z, bets = self.gradient(x, y, w), self.scaled(x), self._bets()
+        z, means = self.scaled(x)
+        a, bets = self.scaled_margin(z), self.bets
+        g = self.gradient_at(a, y, w)
         self.weights.add(w)
         unbounded = self.loss in ("squared", "huber", "poisson")
         floor = 0.0 if unbounded else self.weights.mean
@@ -875,9 +914,9 @@ class CoinBetting(OnScaledFeatures):
         if limit > 0.0:
             g = min(max(g, -limit), limit)
         self.max_gradient = max(self.max_gradient, floor, abs(g))
-        self.mean, self.count = self.means(x), self.count + (x != 0.0)
+        self.mean, self.count = means, self.count + (x != 0.0)
         self.s = np.maximum(self.s, np.abs(z))
-        u = -g * z / self.s.clip(1.0)
+        u = -g * z / np.maximum(self.s, 1.0)
         here = z != 0.0
         here[-1] = self.intercept_lr > 0.0
         L = np.maximum(self.L, np.maximum(floor, np.abs(u)))
@@ -887,12 +926,12 @@ class CoinBetting(OnScaledFeatures):
         self.theta = self.theta + here * u
         self.G = self.G + here * np.abs(u)
         self.labels.add(label_size(self, y), zeros=True)
-        self.now = self.wealth, self.l1
-        bets = self._bets()
+        self.bets = self._bets()
         scale = self.mean * self.s[:-1]
-        self.w = np.divide(bets[:-1], scale, out=np.zeros_like(self.w), where=scale > 0.0)
-        self.b = self.initial_b + bets[-1]
+        self.w = np.divide(self.bets[:-1], scale, out=np.zeros_like(self.w), where=scale > 0.0)
+        self.b = self.initial_b + self.bets[-1]
         self.t += 1
+        return a
 
 
 class MeanSize:
@@ -1023,9 +1062,18 @@ def rows_l2(v: Matrix, c: float) -> Matrix:
 def rows_linf(v: Matrix, c: float) -> Matrix:
     """Apply the proximal step of c times the sum of the l-infinity norms of the rows.
 
-    By Moreau's decomposition it is v minus the projection of its rows onto the l1 ball of radius c.
+    By Moreau's decomposition it is v minus the projection of its rows onto the l1 ball of radius c:
+    `l1_ball`, of all rows at once.
     """
-    return v - np.array([l1_ball(row, c) for row in v]) if c > 0.0 else v
+    if c <= 0.0:
+        return v
+    sizes = np.abs(v)
+    mu = np.sort(sizes, axis=1)[:, ::-1]
+    theta = (mu.cumsum(axis=1) - c) / ranks(v.shape[1])
+    last = np.where(mu > theta, ranks(v.shape[1]) - 1, 0).max(axis=1)
+    level = np.take_along_axis(theta, last[:, None], axis=1)
+    projected = np.sign(v) * np.maximum(sizes - level, 0.0)
+    return np.where(sizes.sum(axis=1, keepdims=True) <= c, 0.0, v - projected)
 
 
 ROWS = {"l1": rows_l1, "l1/l2": rows_l2, "l1/linf": rows_linf}
