@@ -100,11 +100,25 @@ KAFKA_SUMMARY = {
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
-    """Deselect Kafka tests unless scripts/test has started a broker."""
+    """Deselect Kafka tests unless scripts/test has started a broker; run a long file earlier."""
     if os.environ.get("STREAML1_KAFKA_KIND") not in ("real", "mock"):
         deselected = [item for item in items if item.get_closest_marker("kafka")]
         config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if item not in deselected]
+    items[:] = with_earlier(items, LONG_FILE, before="test_m")
+
+
+LONG_FILE = "test_state_invariance.py"
+"""A file that takes minutes: near the end of the alphabet it would be the last to end."""
+
+
+def with_earlier(items: list[Any], name: str, before: str) -> list[Any]:
+    """Return the items with those of one file before the first file from `before` on."""
+    long = [item for item in items if item.path.name == name]
+    others = [item for item in items if item.path.name != name]
+    later = (k for k, item in enumerate(others) if item.path.name >= before)
+    at = next((k for k in later if others[k].path.parent == ROOT / "tests"), len(others))
+    return others[:at] + long + others[at:]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
