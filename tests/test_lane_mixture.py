@@ -310,12 +310,12 @@ def test_frozen_model_equals_the_published_twin(drifts: bool) -> None:
 
 
 def test_forgets_features_without_support_and_learns_them_anew() -> None:
-    """70,000 features that come once, among features that matter."""
+    """72,000 features that come once, among features that matter."""
     rng = np.random.default_rng(7)
-    n, common, new = 700, 10, 100
+    n, common, new = 180, 10, 400  # few long rows, because the twin steps through all features
     d = common + n * new
-    model = make("logistic", l1=3e-3)
-    twin = twin_of("logistic", d=d, l1=3e-3)
+    model = make("logistic", l1=0.05)
+    twin = twin_of("logistic", d=d, l1=0.05)
     for i in range(n):
         ids = np.r_[np.flatnonzero(rng.random(common) < 0.5), common + i * new + np.arange(new)]
         y = bool(np.sum(ids < 3) > 1)
@@ -323,7 +323,7 @@ def test_forgets_features_without_support_and_learns_them_anew() -> None:
         x[ids] = 1.0
         model.learn_one({int(j): 1.0 for j in ids}, y)
         twin.learn(x, 1.0 if y else -1.0, 1.0)
-    assert 0 < twin.retained < 65_536
+    assert 0 < twin.retained < common  # the others came again later
     assert model._engine.rule.clock[0].retained == twin.retained
     weights = model.weights
     np.testing.assert_allclose([weights.get(j, 0.0) for j in range(d)], twin.w, atol=1e-9)
