@@ -971,43 +971,48 @@ def test_help_imports_nothing_heavy(python: Callable[..., str], args: list[str])
 
 
 RECORD_KERNELS = """
-import atexit, runpy, sys
+import atexit, json, sys
+from streaml1.cli import cli
 from streaml1.core.jit import loader
 atexit.register(lambda: print("dict kernels:", *loader._loaded))
-kind, what, *sys.argv[1:] = sys.argv[1:]
-if kind == "-m":
-    runpy.run_module(what, run_name="__main__", alter_sys=True)
-else:
-    exec(what)
+for command in json.loads(sys.argv[1]):
+    if isinstance(command, str):
+        exec(command)
+        continue
+    try:
+        cli.main(command)
+    except SystemExit as end:
+        assert not end.code, command
 """
 
 
 @pytest.mark.slow
 def test_warm_leaves_nothing_to_compile(python: Callable[..., str], svm: str, cwd: Path) -> None:
-    def kernels_of(*args: str) -> set[str]:
-        """Run a command; return the compiled kernels that it loads or saves."""
-        out = python("-c", RECORD_KERNELS, *args, NUMBA_DEBUG_CACHE="1", **WARM)
+    def kernels_of(*commands: list[str] | str) -> set[str]:
+        """Run commands and code in one process; return the kernels that it loads or saves."""
+        out = python("-c", RECORD_KERNELS, json.dumps(commands), NUMBA_DEBUG_CACHE="1", **WARM)
         dict_kernels = re.findall(r"^dict kernels:(.*)$", out, re.MULTILINE)
         return {
             *re.findall(r"data (?:loaded from|saved to) '(.*\.nbc)'", out),
             *dict_kernels[-1].split(),
         }
 
-    warmed = kernels_of("-m", "streaml1", "warm", "--model", "elastic-net")
+    warmed = kernels_of(["warm", "--model", "elastic-net"])
     Path("a.jsonl").write_text('{"x": {"b": "c", "a": 1}, "y": 1}\n' * 3)
-    needed = set()
+    commands: list[list[str] | str] = []
     for path, task in ((svm, "classification"), (svm, "regression"), ("a.jsonl", "regression")):
         source, model = str(cwd / path), str(cwd / "m")
-        needed |= kernels_of("-m", "streaml1", "learn", source, "--task", task, "--save", model)
-        needed |= kernels_of("-m", "streaml1", "learn", source, "--load", model, "--save", model)
-        needed |= kernels_of("-m", "streaml1", "show", model)
-        needed |= kernels_of("-m", "streaml1", "predict", model, source)
+        commands.append(["learn", source, "--task", task, "--save", model])
+        commands.append(["learn", source, "--load", model, "--save", model])
+        commands.append(["show", model])
+        commands.append(["predict", model, source])
     hashed = ("--hash-bits", "9", "--max-features", "1")
-    needed |= kernels_of("-m", "streaml1", "learn", str(cwd / "a.jsonl"), *hashed)
+    commands.append(["learn", str(cwd / "a.jsonl"), *hashed])
     script = "m = streaml1.ElasticNetClassifier()\nfor x in ({'a': 1.0}, {'a': 'b'}) * 2:\n"
     script += "    m.predict_proba_one(x)\n    m.learn_one(x, True)\n"
-    needed |= kernels_of("-c", f"import streaml1\n{script}")
-    needed |= kernels_of("-c", f"import streaml1\n{script}".replace("()", "(hash_bits=9)", 1))
+    commands.append(f"import streaml1\n{script}")
+    commands.append(f"import streaml1\n{script}".replace("()", "(hash_bits=9)", 1))
+    needed = kernels_of(*commands)
     assert any(path.endswith(".nbc") for path in needed)
     assert any(path.startswith("streaml1_") for path in needed)
     assert needed <= warmed
