@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -123,10 +124,13 @@ DICTS = st.dictionaries(st.sampled_from(NAMES) | st.integers(0, 5), VALUES, max_
 
 @given(st.lists(DICTS, max_size=6))
 def test_any_dicts(xs: list[Any]) -> None:
-    assert_equal_rows(TRAINED, xs)
+    assert_equal_rows(trained_ftrl(), xs)
 
 
-TRAINED = trained(streaml1.FTRLClassifier(alpha=0.1))
+@cache
+def trained_ftrl() -> Any:
+    """Return a model, which is made once and not at import: its kernels compile for seconds."""
+    return trained(streaml1.FTRLClassifier(alpha=0.1))
 
 
 def test_a_list_is_predicted_with_one_state() -> None:
