@@ -179,7 +179,7 @@ def open_rows(name: str, place: Place) -> Iterator[Any]:
     try:
         with _connected(duckdb, place.database) as connection:
             relation = connection.sql(_reading_query(duckdb, connection, name, place))
-            with pyarrow.RecordBatchReader.from_stream(relation) as stream:
+            with pyarrow.RecordBatchReader.from_stream(_Exported(relation)) as stream:
                 yield stream
     except (duckdb.Error, pyarrow.ArrowException, OSError) as error:
         text = _sentence(error)
@@ -189,6 +189,23 @@ def open_rows(name: str, place: Place) -> Iterator[Any]:
                 "a copy"
             ) from None
         raise SourceError(f"{name}: {text}") from None
+
+
+class _Exported:
+    """A relation with the method of the Arrow C stream interface; that of DuckDB 1.1 has no schema.
+
+    Parameters
+    ----------
+    relation
+        The relation of DuckDB.
+    """
+
+    def __init__(self, relation: Any) -> None:
+        self._relation = relation
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a capsule of the stream."""
+        return self._relation.__arrow_c_stream__()
 
 
 @contextmanager
