@@ -44,7 +44,7 @@ class RunLog(Observer):
 
     def log_line(self, line: Line) -> None:
         """Log a line of the report."""
-        fields = {name: value for name, value in line.as_dict().items() if value not in (None, [])}
+        fields = {name: v for name, v in line.as_dict().items() if not _is_absent(v)}
         logger.info("%d examples", line.examples, extra=event("line", **fields))
 
     def flush(self) -> None:
@@ -71,3 +71,8 @@ class RunLog(Observer):
             extra=event("run_ends", examples=report.examples, refused=report.rejected,
                         loss=last and last.loss, signal=signal or None),
         )  # fmt: skip
+
+
+def _is_absent(value: object) -> bool:
+    """Return whether a value is None or an empty list."""
+    return value is None or (isinstance(value, list) and not value)
