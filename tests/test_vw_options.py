@@ -114,6 +114,7 @@ def test_other_options_have_none() -> None:
         ("learn a.svm --taget y", "No such option '--taget' (did you mean --target?); see "),
         ("learn a.svm --los x", "No such option '--los' (did you mean --loss?);"),
         ("lern a.svm", "No such command 'lern' (did you mean learn?); see streaml1 --help"),
+        ("learn a.svm --qiet", "No such option '--qiet'; see streaml1 learn --help"),
         ("learn a.svm --zzzzz", "No such option '--zzzzz'; see streaml1 learn --help"),
     ],
 )

@@ -182,8 +182,10 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     if not similar:
         return error.format_message().rstrip(".")
     name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
-    (nearest,) = get_close_matches(name, similar, n=1, cutoff=0.0)
-    return f"{error.message.rstrip('.')} (did you mean {nearest}?)"
+    by_name = {known.lstrip("-"): known for known in similar}  # dashes are no resemblance
+    nearest = get_close_matches(name.lstrip("-"), by_name, n=1)
+    hint = f" (did you mean {by_name[nearest[0]]}?)" if nearest else ""
+    return f"{error.message.rstrip('.')}{hint}"
 
 
 def _corrected(ctx: click.Context, error: Exception) -> str:
