@@ -110,7 +110,9 @@ def test_staged_pages(script: Callable[[str], Any], tmp_path: Path) -> None:
     assert re.findall(r"(?m)^## (\w+)$", commands) == sorted(cli.commands)
     assert "--l1" in commands and "Usage: streaml1 learn [OPTIONS] SOURCE..." in commands
     api = (tmp_path / "pages" / "api.md").read_text()
-    missing = [name for name in streaml1.__all__ if not re.search(rf"\b{name}\b", api)]
+    packages = [importlib.import_module(name) for name in script("stage").PACKAGES.values()]
+    names = [name for package in (streaml1, *packages) for name in package.__all__]
+    missing = [name for name in names if not re.search(rf"\b{name}\b", api)]
     assert missing == []
 
 

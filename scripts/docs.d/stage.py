@@ -6,6 +6,7 @@ each notebook, a page of all commands and options, and the API.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import shutil
@@ -22,6 +23,14 @@ from streaml1.cli.help_pages import Command
 
 ROOT = Path(__file__).parent.parent.parent
 BASES = ("OnlineModel", "OnlineClassifier", "OnlineRegressor")
+PACKAGES = {
+    "Batch solvers": "streaml1.solvers",
+    "Estimators of scikit-learn": "streaml1.sklearn",
+    "Data sets": "streaml1.datasets",
+    "Many runs": "streaml1.distributed",
+    "Serving": "streaml1.serving",
+}
+"""The packages with public names of their own, by their title on the page of the API."""
 TOP_LEVEL = ("CHANGELOG.md", "CONTRIBUTING.md")
 
 
@@ -79,6 +88,10 @@ def api() -> str:
             groups["Models"].append(target)
         else:
             groups["Runs and files"].append(target)
+    for title, package in PACKAGES.items():
+        public = importlib.import_module(package)
+        values = {name: getattr(public, name) for name in public.__all__}
+        groups[title] = [f"::: {v.__module__}.{n}\n" for n, v in values.items()]
     return "".join(f"\n## {title}\n\n" + "\n".join(lines) for title, lines in groups.items())
 
 
