@@ -186,6 +186,14 @@ def coins(
     return joined
 
 
+def carry_on(w: float, base: float, before: float, share: float, most: float) -> float:
+    """Return a weight moved on by a share of the last move of the base, to at most `most`."""
+    if not w or base == before:
+        return w
+    target = w + share * (base - before)
+    return math.copysign(min(abs(target), most), target)
+
+
 def average(
     t: int, base: float, parts: Sequence[float], visits: Sequence[float], examples: Sequence[int]
 ) -> float:

@@ -159,4 +159,3 @@ def test_options_of_shards_alone(pattern: str, tmp_path: Path) -> None:
 
 def test_the_default_number_of_shards() -> None:
     assert sharded.DEFAULT_SHARDS == rounds.MAX_SHARDS
-    assert sharded.DEFAULT_MIXTURE_SHARDS == rounds.MAX_MIXTURE_SHARDS

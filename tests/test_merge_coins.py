@@ -164,6 +164,48 @@ def test_lanes_equal_those_of_the_twin(model: Any, examples: list[list[Example]]
         assert math.isfinite(joined.intercept)
 
 
+def bets(model: Any) -> dict[Any, list[tuple[float, float]]]:
+    """Return for each name and lane its weight, and that of a coin which bets all it has."""
+    P, A, largest, unit, denominator = (
+        row(model, name) for name in ("P", "A", "LARGEST", "UNIT", "DENOMINATOR")
+    )
+    found = {}
+    for name, values in slots(model).items():
+        lanes = [(w, math.inf) for w in values[8:12]]
+        for k in range(4, 8):
+            Z, G, R = values[8 + k], values[k], values[16 + k]
+            factor = P[k] * (unit[k] + R / largest[k]) / (denominator[k] + G)
+            most = max(max(G, abs(Z)) - A[k], 0.0)
+            lanes.append((factor * reference_merge.soft(Z, A[k]), factor * most))
+        found[name] = lanes
+    return found
+
+
+@pytest.mark.parametrize("model", MODELS[:3])
+@given(examples=ALL_PARTS)
+def test_lanes_carry_on_the_last_move(model: Any, examples: list[list[Example]]) -> None:
+    before = learnt(model, examples[0])
+    base = learnt(before, examples[1])
+    parts = [learnt(base, part) for part in examples]
+    rho = dict(merge_candidates(parts, base))["rho"]
+    [(name, joined)] = merge_candidates(parts, base, base)
+    assert name == "momentum" and joined._encode() == rho._encode()
+    [(name, joined)] = merge_candidates(parts, base, before)
+    joined._state.check()
+    plain, found = bets(rho), bets(joined)
+    first, second = bets(before), bets(base)
+    assert found.keys() == plain.keys()
+    for key, lanes in plain.items():
+        for k, (w, most) in enumerate(lanes):
+            old, new = (one[key][k][0] if key in one else 0.0 for one in (first, second))
+            expected = reference_merge.carry_on(w, new, old, 0.5 if k < 4 else 0.25, most)
+            assert found[key][k][0] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        kept, values = slots(rho)[key], slots(joined)[key]
+        assert values[:8] == kept[:8] and values[16:] == kept[16:]
+    assert joined._state.rule.table.tolist() == rho._state.rule.table.tolist()
+    assert joined._state.rule.clock.tolist() == rho._state.rule.clock.tolist()
+
+
 def units(model: Any) -> list[float]:
     """Return the initial wealth of the coins in units of the margin."""
     unit = row(model, "LARGEST")[4:] if model.loss == "squared" else [1.0] * 4

@@ -32,8 +32,8 @@ STARTING = SHARD_OPTION_NAMES[:4]
 SHARED = ("source", "model", "task", "save", "load", "report", "checkpoint", "top", "log", "config")
 """Options of other runs that apply to shards, too; so do hyperparameters."""
 
-DEFAULT_SHARDS, DEFAULT_MIXTURE_SHARDS = 4, 2
-"""Those of `streaml1.distributed.rounds`, which would take long to import for the help."""
+DEFAULT_SHARDS = 4
+"""That of `streaml1.distributed.rounds`, which would take long to import for the help."""
 
 shard_options = together(
     click.option(
@@ -45,8 +45,7 @@ shard_options = together(
     click.option(
         "--shards", type=positive, metavar="N",
         help="Number of shards, which the result depends on: at most one for 10,000 rows.  "
-        f"[default: {DEFAULT_SHARDS}, or {DEFAULT_MIXTURE_SHARDS} with --lr auto; fewer for few "
-        "rows]",
+        f"[default: {DEFAULT_SHARDS}; fewer for few rows]",
     ),
     click.option(
         "--rounds", type=positive, default=16, show_default=True, metavar="N",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streaml1.core.rows import shown
 from streaml1.distributed.round_report import Round
+from streaml1.models import decode
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.merge import Candidate
 from streaml1.training.model_adapter import loss_of
@@ -15,6 +19,9 @@ from streaml1.training.report import Report
 from streaml1.training.saved_state import require_type
 
 __all__ = ["RoundStore"]
+
+BEFORE = "before"
+"""Name of the array that holds the base of the last round, as a model file."""
 
 
 class RoundStore:
@@ -50,15 +57,15 @@ class RoundStore:
         if self._store is not None:
             self._store.close()
 
-    def save(self, model: Any, done: Sequence[Round]) -> None:
-        """Write the model after some rounds."""
+    def save(self, model: Any, done: Sequence[Round], before: Any) -> None:
+        """Write the model after some rounds, and the base of the last one; None if it has none."""
         if self._store is None:
             return
-        report, position = Report(loss_of(model)), {"rounds": len(done)}
+        report, position = _Report(loss_of(model), before), {"rounds": len(done)}
         self._store.save(model, report, self._identity, position, extra={"rounds": list(done)})
 
-    def resume(self, model: Any) -> tuple[Any, list[Round]]:
-        """Return the latest model and what has happened, or `model` and nothing.
+    def resume(self, model: Any) -> tuple[Any, list[Round], Any]:
+        """Return the latest model, what has happened and the last base, or `model` and nothing.
 
         Raises
         ------
@@ -67,7 +74,7 @@ class RoundStore:
         """
         found = None if self._store is None else self._store.latest()
         if found is None:
-            return model, []
+            return model, [], None
         assert self._store is not None
         directory = self._store.directory
         for name in {**found.identity, **self._identity}:
@@ -82,12 +89,40 @@ class RoundStore:
                 f"{directory} holds {found.model!r}; resume with a model of these parameters"
             )
         try:
-            return found.model, [_round(line) for line in found.extra["rounds"]]
+            done = [_round(line) for line in found.extra["rounds"]]
+            return found.model, done, _base(found.report[1], model)
         except (LookupError, TypeError, ValueError):
             raise CheckpointError(
                 f"the latest checkpoint of {directory} was not written by streaml1; use another "
                 "directory"
             ) from None
+
+
+class _Report(Report):
+    """The empty report of a checkpoint, with a model among its arrays."""
+
+    def __init__(self, loss: str, before: Any) -> None:
+        super().__init__(loss)
+        self._before = before
+
+    def state_dict(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        facts, arrays = super().state_dict()
+        if self._before is None:
+            return facts, arrays
+        return facts, {
+            **arrays,
+            BEFORE: np.frombuffer(self._before._encode(packed=False), np.uint8),
+        }
+
+
+def _base(arrays: Mapping[str, NDArray[Any]], like: Any) -> Any:
+    """Return the model among the arrays of a report, or None."""
+    if BEFORE not in arrays:
+        return None
+    base = decode(arrays[BEFORE].tobytes(), BEFORE)
+    if repr(base) != repr(like):
+        raise ValueError(f"the base has other parameters: {base!r}")
+    return base
 
 
 def _round(saved: Any) -> Round:

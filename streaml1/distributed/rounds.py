@@ -30,8 +30,7 @@ from streaml1.distributed.executors import Executor, InlineExecutor, TaskFailed
 from streaml1.distributed.fan_out import Progress
 from streaml1.distributed.round_report import Round, Trained
 from streaml1.distributed.round_store import RoundStore
-from streaml1.models.merging import require_mergeable, set_clock
-from streaml1.models.parameter_checks import AUTO
+from streaml1.models.merging import carries_on, require_mergeable, set_clock
 from streaml1.sources import SourceOptions, is_many, list_files
 from streaml1.sources.row_cache.row_range import RowRange, RowStream
 from streaml1.training.config import require_positive
@@ -40,7 +39,7 @@ from streaml1.training.merge import compare
 from streaml1.training.model_adapter import loss_of, text_features
 from streaml1.training.report import NAMES
 
-__all__ = ["MAX_MIXTURE_SHARDS", "MAX_SHARDS", "MIN_SHARD_ROWS", "train"]
+__all__ = ["MAX_SHARDS", "MIN_SHARD_ROWS", "train"]
 
 logger = logging.getLogger("streaml1")
 
@@ -50,16 +49,16 @@ MIN_SHARD_ROWS = 10_000
 MAX_SHARDS = 4
 """Number of shards by default, if there are enough rows."""
 
-MAX_MIXTURE_SHARDS = 2
-"""The same for ``lr="auto"``, whose parts do not join well in more: `scripts/bench shards`."""
-
 SLACK = 0.02
 """A merge is taken unless the base or a part has a loss that is smaller by more than this share.
 
 Smaller differences are those of the probe. A merge that is refused loses what the other parts have
-learnt. With ``lr="auto"`` there is no slack: the probe judges the published averages, which follow
-the weights with a delay, so a small difference may be the first sign of a large one.
+learnt. The probe judges how models predict the next example: the published averages of
+``lr="auto"`` follow the weights with a delay, and would show too late that a merge goes too far.
 """
+
+CARRIED_SLACK = 0.1
+"""The same for models that carry on the last move: it may take a few rounds to pay off."""
 
 
 class _Stretch(NamedTuple):
@@ -105,9 +104,8 @@ def train(
     executor
         Where shards are learnt; None: in this process, one after the other.
     shards
-        Number of shards: at most one for 10,000 rows of the stream. None: 4, or 2 with
-        ``lr="auto"``, or fewer if there are not enough rows. More shards can use more workers, and
-        cost accuracy.
+        Number of shards: at most one for 10,000 rows of the stream. None: 4, or fewer if there are
+        not enough rows. More shards can use more workers, and cost accuracy.
     rounds
         Number of rounds.
     warm
@@ -153,22 +151,18 @@ def train(
     require_mergeable([model])
     stream = RowStream(_files(sources))
     open_examples(stream.range(0, 0), SourceOptions(text=text_features(model)))  # may reject it
-    shards = _number_of_shards(len(stream), shards, _is_mixture(model))
+    shards = _number_of_shards(len(stream), shards)
     stretches = _stretches(len(stream), shards, rounds, warm, probe)
     run = _Run(_unpickled(_pickled(model)), stream, executor or InlineExecutor(), probe)
     settings = {"shards": shards, "rounds": rounds, "warm": warm, "probe": probe}
     with RoundStore(checkpoint, stream.digests, settings) as store:
-        run.model, run.done = store.resume(run.model)
+        run.model, run.done, run.before = store.resume(run.model)
         for number, stretch in enumerate(stretches[len(run.done) :], start=len(run.done) + 1):
             run.learn(stretch)
-            store.save(run.model, run.done)
+            store.save(run.model, run.done, run.before)
             if progress is not None:
                 progress(number, len(stretches))
     return Trained(run.model, run.done, shards, NAMES[loss_of(model)])
-
-
-def _is_mixture(model: Any) -> bool:
-    return bool(getattr(model, "lr", None) == AUTO)
 
 
 def _files(sources: Any) -> list[str]:
@@ -183,22 +177,16 @@ def _files(sources: Any) -> list[str]:
     return [str(sources)]
 
 
-def _number_of_shards(n_rows: int, shards: int | None, is_mixture: bool) -> int:
+def _number_of_shards(n_rows: int, shards: int | None) -> int:
     """Return the number of shards of a stream."""
     limit = max(1, n_rows // MIN_SHARD_ROWS)
-    most = MAX_MIXTURE_SHARDS if is_mixture else MAX_SHARDS
     if shards is None:
-        return min(most, limit)
+        return min(MAX_SHARDS, limit)
     require_positive("shards", shards)
     if shards > limit:
         raise ValueError(
             f"shards must be <= {limit} for {n_rows:,} rows, one for {MIN_SHARD_ROWS:,} rows, got "
             f"{shards}"
-        )
-    if is_mixture and shards > most:
-        logger.warning(
-            'lr="auto" loses accuracy in more than %d shards: use fewer, FTRL, or a number as lr',
-            most,
         )
     return shards
 
@@ -227,11 +215,12 @@ def _stretches(n_rows: int, shards: int, rounds: int, warm: float, probe: int) -
 
 
 class _Run:
-    """The model, and what has happened so far."""
+    """The model, what has happened so far, and the base of the last round if the next needs it."""
 
     def __init__(self, model: Any, stream: RowStream, executor: Executor, probe: int) -> None:
         self.model = model
         self.done: list[Round] = []
+        self.before: Any = None
         self._stream, self._executor, self._probe = stream, executor, probe
 
     def learn(self, stretch: _Stretch) -> None:
@@ -256,9 +245,15 @@ class _Run:
         else:
             after = min(stretch.hi + self._probe, len(self._stream))
             probe = self._stream.range(stretch.hi, after)
-            slack = 0.0 if _is_mixture(self.model) else SLACK
-            merged = compare(parts, self.model, probe=probe, slack=slack, every=self._probe)
+            start = self.model
+            slack = CARRIED_SLACK if carries_on(start) else SLACK
+            before = start if self.before is None else self.before
+            merged = compare(
+                parts, start, probe=probe, slack=slack, before=before, published=False,
+                every=self._probe,
+            )  # fmt: skip
             self.model, candidates, chosen = merged.model, merged.candidates, merged.chosen
+            self.before = start if carries_on(start) else None
         n = stretch.hi - stretch.lo
         set_clock(self.model, learnt + n, step + n)
         seconds = time.perf_counter() - started

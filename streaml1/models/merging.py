@@ -28,7 +28,7 @@ from streaml1.features.vocabulary.joined_names import join_names
 from streaml1.models.base import OnlineModel
 from streaml1.models.schedules import rates
 
-__all__ = ["merge_candidates", "require_mergeable", "set_clock"]
+__all__ = ["carries_on", "merge_candidates", "require_mergeable", "set_clock"]
 
 MERGEABLE = "elastic nets, truncated gradient, FTRL and coin betting, without averaged weights,"
 BLOCK = 2**16
@@ -89,13 +89,20 @@ def set_clock(model: OnlineModel, n: int, step: int) -> None:
         o.t, o.rates_from = n, n - step
 
 
+def carries_on(model: OnlineModel) -> bool:
+    """Return whether a merge of models of this kind can carry on the move of the merge before."""
+    return hasattr(model._state.rule, "carried_on")
+
+
 def _equal(a: Any, b: Any) -> bool:
     """Return whether two values of a parameter are equal; schedulers define no equality."""
     return bool(a == b) or (type(a) is type(b) and hasattr(a, "__dict__") and vars(a) == vars(b))
 
 
 def merge_candidates(
-    models: Sequence[OnlineModel], base: OnlineModel | None = None
+    models: Sequence[OnlineModel],
+    base: OnlineModel | None = None,
+    before: OnlineModel | None = None,
 ) -> Iterator[tuple[str, Any]]:
     """Yield the name and the model of each candidate.
 
@@ -105,6 +112,9 @@ def merge_candidates(
         The parts, in the order in which they are joined. They stay as they are.
     base
         The model that all of them started from; None: a new one.
+    before
+        The base of the merge that `base` is the result of. Rules that can (`carries_on`) then yield
+        a model that moves on by what that merge has moved.
 
     Raises
     ------
@@ -114,15 +124,21 @@ def merge_candidates(
     require_mergeable(models, base)
     first = models[0]
     base = first.clone() if base is None else base
-    states = [model._state.snapshot()() for model in (base, *models)]
+    earlier = () if before is None or not carries_on(base) else (before,)
+    states = [model._state.snapshot()() for model in (base, *models, *earlier)]
     names = join_names([state["names"] for state in states])
     rule, *parts = (
         state["rule"].from_state_dict(names.size, positions, state["arrays"])
         for state, positions in zip(states, names.positions, strict=True)
     )
-    online = _joined_records([state["online"] for state in states])
+    online = _joined_records([state["online"] for state in states[: len(models) + 1]])
     forgotten = _joined_sketches([state["forgotten"] for state in states])
-    for name, joined in rule.candidates(parts, [_rates(model, base) for model in models]):
+    rates_of_parts = [_rates(model, base) for model in models]
+    if earlier:
+        candidates = rule.carried_on(parts[:-1], rates_of_parts, parts[-1])
+    else:
+        candidates = rule.candidates(parts, rates_of_parts)
+    for name, joined in candidates:
         slots, arrays = joined.state_dict()
         state = {
             "names": names.subset(slots),

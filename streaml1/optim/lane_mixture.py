@@ -116,6 +116,7 @@ from streaml1.optim.structures.lane_clock import (
     rate_unit,
     relative_weight,
 )
+from streaml1.optim.structures.lane_momentum import add_momentum
 from streaml1.optim.structures.lane_slots import (
     AVERAGE_COIN,
     AVERAGE_NET,
@@ -625,6 +626,14 @@ class LaneMixture(RuleState, LaneMixtureState):
             rule.slots[:], rule.table[:], rule.clock[0] = slots.ravel(), table.ravel(), clock
             _refresh_table(rule)
             yield name, rule
+
+    def carried_on(
+        self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]], before: LaneMixture
+    ) -> Iterator[tuple[str, LaneMixture]]:
+        """Yield the candidate `rho`, moved on as in `structures.lane_momentum`."""
+        rule = next(rule for name, rule in self.candidates(parts, rates) if name == "rho")
+        add_momentum(rule, self, before)
+        yield "momentum", rule
 
     def reserve(self, nnz: int) -> LaneMixture:
         return self._replace(scratch=scratch_for(nnz * SCRATCH_WIDTH, self.scratch))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 from streaml1.models.base import OnlineModel
@@ -106,19 +107,29 @@ def merge(models: Sequence[Any], base: Any = None, *, probe: Any, **options: Any
 
 
 def compare(
-    models: Sequence[Any], base: Any = None, *, probe: Any, slack: float = 0.0, **options: Any
+    models: Sequence[Any],
+    base: Any = None,
+    *,
+    probe: Any,
+    slack: float = 0.0,
+    before: Any = None,
+    published: bool = True,
+    **options: Any,
 ) -> Merged:
     """Merge models, and return the losses of all candidates next to the one that is taken.
 
     The parameters and the exceptions are those of `merge`, and `slack`: a joined model is taken
-    unless the base or the best part has a loss that is smaller by more than this share.
+    unless the base or the best part has a loss that is smaller by more than this share; `before`,
+    as for `streaml1.models.merging.merge_candidates`; and `published`: whether models are judged as
+    they are published, or by how they predict the next example.
     """
     require_mergeable(models, base)
     if isinstance(probe, Iterator):
         probe = list(probe)  # it is read once for each candidate
-    joined = _judged(merge_candidates(models, base), probe, options)
-    part = _judged(((f"model {k}", one) for k, one in enumerate(models, start=1)), probe, options)
-    unchanged = [] if base is None else [_judged([("base", base)], probe, options)]
+    judged = partial(_judged, probe=probe, published=published, options=options)
+    joined = judged(merge_candidates(models, base, before))
+    part = judged((f"model {k}", one) for k, one in enumerate(models, start=1))
+    unchanged = [] if base is None else [judged([("base", base)])]
     given = min([part, *unchanged], key=lambda one: one.best.loss)
     is_joined = joined.best.loss <= given.best.loss + slack * abs(given.best.loss)
     chosen = joined if is_joined else given
@@ -140,13 +151,16 @@ class _Judged(NamedTuple):
 
 
 def _judged(
-    models: Iterable[tuple[str, OnlineModel]], probe: Any, options: dict[str, Any]
+    models: Iterable[tuple[str, OnlineModel]],
+    probe: Any,
+    published: bool,
+    options: dict[str, Any],
 ) -> _Judged:
     """Return the losses of models on the probe, and the best model; the others are not kept."""
     candidates: list[Candidate] = []
     best: tuple[Candidate, Any, str] | None = None
     for name, model in models:
-        loss, loss_name = _loss(model, probe, options)
+        loss, loss_name = _loss(model, probe, published, options)
         candidates.append(Candidate(name, loss, model.n_nonzero))
         if best is None or loss < best[0].loss:
             best = candidates[-1], model, loss_name
@@ -154,9 +168,11 @@ def _judged(
     return _Judged(candidates, *best)
 
 
-def _loss(model: OnlineModel, probe: Any, options: dict[str, Any]) -> tuple[float, str]:
-    """Return the mean loss of a model on the probe as it is published, and the loss's name."""
-    if hasattr(model._state.rule, "publish"):
+def _loss(
+    model: OnlineModel, probe: Any, published: bool, options: dict[str, Any]
+) -> tuple[float, str]:
+    """Return the mean loss of a model on the probe, and the loss's name."""
+    if published and hasattr(model._state.rule, "publish"):
         model = deepcopy(model)
         publish(model._state.rule)
     report = evaluate(model, probe, **options)
