@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streaml1.core.jit import COMPILED
 from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles, parse_flat
-from streaml1.sources.readers.parsed_lines import ParsedChunk, flatten_features
+from streaml1.sources.readers.parsed_lines import ParsedChunk, flatten_features, pad_text
 from streaml1.text.json_members import MAX_LEVELS
 from streaml1.text.parsed_rows import NamedRows
 
@@ -62,6 +62,7 @@ def _sums(pairs: Iterator[tuple[str, float]]) -> dict[str, float]:
 
 def assert_equal(text: bytes, roles: JsonRoles, require_label: bool = True) -> ParsedChunk:
     parser = FlatJsonParser(roles, require_label)
+    parser._nested = True  # as after a chunk with nested lines
     parsed = parser.read(text)
     assert by_chunk(parsed) == by_line(text, roles, require_label)
     lines = text.split(b"\n")
@@ -78,6 +79,7 @@ def kernel_rows(line: bytes, roles: JsonRoles | None = None) -> dict[str, float]
         raise ValueError("left to Python")
 
     parser = FlatJsonParser(roles or JsonRoles("y"), require_label=False)
+    parser._nested = True
     parser.parse_line = lambda _: leave("", False)
     parsed = parser.read(line)
     if parsed.faults:
@@ -237,6 +239,17 @@ def test_roles_inside_of_what_is_ignored_are_read() -> None:
         JsonRoles(id="a.id", ignore=frozenset("a")),
     ):
         assert_equal(text, roles, require_label=False)
+
+
+def test_chunks_find_out_that_lines_are_nested() -> None:
+    flat, nested = b'{"y": 1, "u": null}\n', b'{"y": 0, "u": {"a": 2}}\n'
+    parser = FlatJsonParser(JsonRoles("y"))
+    parser.read(flat * 100)
+    parser.parse_chunk(pad_text(flat + nested * 20))  # by Python
+    parser.parse_line = lambda line: pytest.fail(f"{line!r} was left to Python")
+    assert len(parser.parse_chunk(pad_text(flat + nested * 20))) == 21
+    parser.reset()  # at the beginning of a file the first line tells
+    assert len(parser.parse_chunk(pad_text(nested + flat))) == 2
 
 
 @pytest.mark.parametrize("make", [b"", b"\r"])

@@ -160,13 +160,15 @@ def find_members(
             # A category of an array is named by its path without the dot.
             name_pos = copy_bytes(prefix, prefix + prefix_size - np.uint64(not in_object), name_pos)
             name_pos = copy_bytes(key, key_end, name_pos)
-            name_end = name_pos
+            # Bytes that were just written are slow to gather: hash a key in the text if possible.
+            if depth != _ZERO:
+                key, key_end = name, name_pos
             store_u64(name_pos, _EQUALS)
             name_pos = copy_short_bytes(pos + _ONE, stop, name_pos + _ONE)
             value_span = _ZERO
             if not in_object:
-                name_end, value_span = name_pos, one_span
-            hashes[k] = ((name - start) << _OFFSET_BITS) | (name_end - name)
+                key_end, value_span = name_pos, one_span
+            hashes[k] = ((key - start) << _OFFSET_BITS) | (key_end - key)
             spans[k] = ((name - start) << _OFFSET_BITS) | (name_pos - name)
             value_spans[k] = value_span
             store_u64(keys + _EIGHT * (k - first_feature), UNHASHED)

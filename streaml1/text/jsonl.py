@@ -59,7 +59,7 @@ from streaml1.text.structural_index import (
     position_of,
 )
 
-__all__ = ["MAX_KEYS", "MAX_LEVELS", "MAX_OTHER_MEMBERS", "parse_lines"]
+__all__ = ["MAX_KEYS", "MAX_LEVELS", "MAX_OTHER_MEMBERS", "parse_lines", "parse_nested_lines"]
 
 MAX_OTHER_MEMBERS = np.uint64(16)
 """Upper bound on members of a line other than x, y, w and id."""
@@ -74,7 +74,54 @@ _SLACK = np.uint64(32)  # bytes that copies may write after a name
 
 
 @kernel
-def parse_lines(
+def parse_lines(*arguments: Any) -> Any:
+    """Parse the lines between two addresses; the last byte must be a newline.
+
+    As `streaml1.text.vw.parse_lines`, with these differences:
+
+    Parameters
+    ----------
+    label_id_spans
+        Receives for each row the kind of its label, the first and last offset of its text, and the
+        same of its id, uint64, shape (rows, 6).
+    key_hashes
+        Scratch array with 3 `MAX_KEYS` + `MAX_OTHER_MEMBERS` entries.
+    seen_keys
+        Scratch array with 2 `MAX_KEYS` entries.
+    flat
+        Whether the members of a line are its features, but for those in `roles`.
+    roles
+        The hash table of the members with a role, as `streaml1.text.json_roles.role_table` makes
+        it.
+    role_sizes
+        For each role the size of its name in bytes; 0 if no member has the role.
+    found_roles
+        Scratch array with two rows of as many entries as `roles` has members.
+    levels
+        Scratch array, shape (3, `MAX_LEVELS`), uint64.
+
+    Returns
+    -------
+    tuple
+        The fields of `LineCounts`. No row has the same name twice if no byte is an equals sign:
+        keys and paths are distinct, and only the name `a=b` of a number could also be that of a
+        string.
+    """
+    return _parse(False, *arguments)
+
+
+@kernel
+def parse_nested_lines(*arguments: Any) -> Any:
+    """As `parse_lines`, for flat lines that may have objects and arrays inside.
+
+    Lines without are read faster by `parse_lines`, which leaves those with them to Python.
+    """
+    return _parse(True, *arguments)
+
+
+@inlined
+def _parse(
+    nested: Any,
     start: Any,
     end: Any,
     powers: Any,
@@ -102,47 +149,13 @@ def parse_lines(
     roles: Any,
     role_sizes: Any,
     found_roles: Any,
-    nested: Any,
     levels: Any,
 ) -> Any:
-    """Parse the lines between two addresses; the last byte must be a newline.
-
-    As `streaml1.text.vw.parse_lines`, with these differences:
-
-    Parameters
-    ----------
-    label_id_spans
-        Receives for each row the kind of its label, the first and last offset of its text, and the
-        same of its id, uint64, shape (rows, 6).
-    key_hashes
-        Scratch array with 3 `MAX_KEYS` + `MAX_OTHER_MEMBERS` entries.
-    seen_keys
-        Scratch array with 2 `MAX_KEYS` entries.
-    flat
-        Whether the members of a line are its features, but for those in `roles`.
-    roles
-        The hash table of the members with a role, as `streaml1.text.json_roles.role_table` makes
-        it.
-    role_sizes
-        For each role the size of its name in bytes; 0 if no member has the role.
-    found_roles
-        Scratch array with two rows of as many entries as `roles` has members.
-    nested
-        Whether flat lines may have objects and arrays inside; otherwise such lines are irregular.
-    levels
-        Scratch array, shape (3, `MAX_LEVELS`), uint64.
-
-    Returns
-    -------
-    tuple
-        The fields of `LineCounts`. No row has the same name twice if no byte is an equals sign:
-        keys and paths are distinct, and only the name `a=b` of a number could also be that of a
-        string.
-    """
+    """Parse the lines between two addresses; `nested` is a constant for the compiler."""
     hashes, values, spans = borrowed((hashes, values, spans))
     value_spans, key_hashes, seen_keys = borrowed((value_spans, key_hashes, seen_keys))
-    roles, role_sizes, found_roles = borrowed((roles, role_sizes, found_roles))
-    levels = borrowed((levels,))[0]
+    roles, role_sizes = borrowed((roles, role_sizes))
+    found_roles, levels = borrowed((found_roles, levels))
     row, k, n_irregular, line = _ZERO, _ZERO, _ZERO, _ZERO
     values_checked: Any = True
     positions_at, kinds_at = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
@@ -217,7 +230,7 @@ def parse_lines(
                 i, pos, k, n_paths, name_pos, n_read, all_hashed, found = find_members(
                     start, powers, positions_at, kinds_at, i, pos + _ONE, first_feature, name_pos,
                     names_end, names, hashes, values, spans, value_spans, keys, paths,
-                    flat and nested, flat and role_sizes[LABEL] == _ZERO, roles, levels,
+                    nested, flat and role_sizes[LABEL] == _ZERO, roles, levels,
                 )  # fmt: skip
                 if not found:
                     break

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -47,9 +47,14 @@ from streaml1.sources.readers.jsonl import (
 )
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.source import SourceError, read_weight, shown
+from streaml1.text import jsonl
 from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, WEIGHT
+from streaml1.text.parsed_rows import NamedRows
 
 __all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "flatten_members", "parse_flat"]
+
+MANY_IRREGULAR = 8
+"""If one line in this many is irregular, those of the next chunk may have objects inside."""
 
 HEAD = 2**14
 """Bytes that usually contain the first line of a chunk."""
@@ -358,7 +363,9 @@ class FlatJsonParser(JsonParser):
         what: str = "file",
         name: str = "",
     ) -> None:
-        self._flat = self._python = False
+        self._python = self._nested = False
+        self._form = _Form(False, False)
+        self._needs_tree = _needs_tree(roles)
         self._json_roles = roles
         parse = partial(parse_flat, roles=roles)
         super().__init__(require_label, what, parse, roles.codes, name)
@@ -370,22 +377,32 @@ class FlatJsonParser(JsonParser):
         """Parse the lines of a chunk: most of them by the kernel if the first one is flat."""
         first = _first_line(chunk)
         starts_with_x = self._json_roles.target is None and isinstance(first.get("x"), dict)
+        self._nested |= any(isinstance(value, dict | list) for value in first.values())
         flat = not starts_with_x
-        if flat != self._flat:
-            self._flat = flat
+        form = _Form(flat, flat and self._nested and not self._needs_tree)
+        if form != self._form:
+            self._form = form
+            self.kernel = jsonl.parse_nested_lines if form.nested else jsonl.parse_lines
             self._extra = self._extra_arguments(self._scratch.size)
         # The kernel knows no roles in lines with x.
         self._python = not self.compiled or (starts_with_x and self._json_roles.named)
         return super().parse_chunk(chunk)
 
+    def reset(self) -> None:
+        """Expect the beginning of a file next."""
+        super().reset()
+        self._nested = False
+
+    def _complete(self, x: NamedRows, rows: Any, irregular: list[int], n_lines: int) -> ParsedChunk:
+        # The first line of a chunk may have null where others have objects.
+        self._nested |= MANY_IRREGULAR * len(irregular) > len(x)
+        return super()._complete(x, rows, irregular, n_lines)
+
     def _uses_kernel(self, size: int) -> bool:
         return not self._python and super()._uses_kernel(size)
 
     def _is_flat(self) -> bool:
-        return self._flat
-
-    def _may_nest(self) -> bool:
-        return not _needs_tree(self._json_roles)
+        return self._form.flat
 
     def _convert_labels(self, y: Floats, labels: dict[int, Any]) -> dict[int, Any]:
         if self._json_roles.positive is None:
@@ -396,6 +413,15 @@ class FlatJsonParser(JsonParser):
         texts = [row for row in labels if row not in rest]
         y[texts] = positive_labels([labels[row] for row in texts], self._json_roles.positive)
         return rest
+
+
+class _Form(NamedTuple):
+    """How the kernel reads the lines of a chunk."""
+
+    flat: bool
+    """Whether the members of a line are features."""
+    nested: bool
+    """Whether objects and arrays may be inside. Other lines are read faster without."""
 
 
 def _first_line(chunk: Chunk) -> dict[str, Any]:

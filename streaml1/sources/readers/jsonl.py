@@ -122,16 +122,12 @@ class JsonParser(NamedLineParser):
         found_roles = np.empty((2, len(self._members) + 1), np.uint64)
         return (
             label_id_spans, key_hashes, np.empty(2 * n_keys, np.uint64), self._is_flat(),
-            role_table(self._members), role_sizes, found_roles, self._may_nest(),
+            role_table(self._members), role_sizes, found_roles,
             np.empty((3, MAX_LEVELS), np.uint64),
         )  # fmt: skip
 
     def _is_flat(self) -> bool:
         """Return whether the kernel reads the members of a line as features."""
-        return False
-
-    def _may_nest(self) -> bool:
-        """Return whether the kernel reads objects and arrays inside flat lines."""
         return False
 
     def _labels_and_ids(self, x: NamedRows) -> tuple[dict[int, Any], dict[int, Any]]:
