@@ -121,6 +121,8 @@ def test_loaded_models_predict_without_numba(python: Callable[..., str], tmp_pat
     modules = imported_modules(python, f"{code}serve(learns=False)", **WARM)
     assert "streaml1.features.ngrams" in modules
     assert ("numba" in modules) == (not COMPILED)
+    others = ("streaml1.sources", "streaml1.training.report", "streaml1.training.config", "ssl")
+    assert not any(name.startswith(others) for name in modules)
 
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="numba is disabled")

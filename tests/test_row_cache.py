@@ -316,7 +316,7 @@ def test_small_blocks_are_merged(
     header, lines = ("", content) if not name.endswith(".csv") else content.split("\n", 1)
     (tmp_path / name).write_text((f"{header}\n" if header else "") + 12 * lines)
     # The package attribute `convert` is the function, so import the module by name.
-    monkeypatch.setattr(import_module("streaml1.training.convert"), "BLOCK_ROWS", size)
+    monkeypatch.setattr(import_module("streaml1.training.conversion"), "BLOCK_ROWS", size)
     convert(tmp_path / name, tmp_path / "a.rows", **options)
     rows = examples(tmp_path / name, **options)
     expected = [(place, model_features(x), y, w, example_id) for place, x, y, w, example_id in rows]

@@ -17,7 +17,7 @@ from bench_kit import CONSOLE, clicks, new_table, process_seconds, single_core, 
 from bench_rivals import Rivals
 
 import streaml1
-from streaml1.training.evaluate import evaluate
+from streaml1.training.evaluation import evaluate
 
 FIGURE = Path(__file__).parent.parent.parent / "docs" / "throughput.png"
 RATE, L1 = 0.01, 1e-5

@@ -52,7 +52,7 @@ def convert(
     """
     from streaml1.sources import SourceOptions
     from streaml1.training import RunConfig
-    from streaml1.training.convert import convert as converted
+    from streaml1.training.conversion import convert as converted
 
     if file.suffix.lower() != ".rows":
         raise CommandError(f"the output file must end in .rows, got {file}")

@@ -65,7 +65,7 @@ def evaluate(
     learn --publish or --mixed. SOURCE and its options are as for learn.
     """
     from streaml1.training import RunConfig
-    from streaml1.training.evaluate import evaluate
+    from streaml1.training.evaluation import evaluate
     from streaml1.training.model_adapter import learner_of, text_features
     from streaml1.training.report import reliability_table
     from streaml1.training.report.columns import MODEL_COLUMNS

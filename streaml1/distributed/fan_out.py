@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from streaml1 import training
 from streaml1.core.types import Model
 from streaml1.distributed.executors import Executor, InlineExecutor
-from streaml1.training.convert import Converted
+from streaml1.training.conversion import Converted
 from streaml1.training.predict import Prediction
 from streaml1.training.report import Report
 

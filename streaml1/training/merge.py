@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from streaml1.models.base import OnlineModel
 from streaml1.models.merging import merge_candidates, require_mergeable
 from streaml1.optim.update_rule import publish
-from streaml1.training.evaluate import evaluate
+from streaml1.training.evaluation import evaluate
 
 __all__ = ["Candidate", "Merged", "compare", "merge"]
 
