@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.readers import chunks
 from streaml1.training import Observer, progressive
-from streaml1.training.checkpoint import CheckpointError, Checkpoints
+from streaml1.training.checkpoint import CheckpointError, Checkpoints, load_latest, ownership, store
 from streaml1.training.checkpoint.store import _HEAD, _digest
 from streaml1.training.consumer_group import Group
 from tests.process_kills import run_with_kills
@@ -368,6 +369,83 @@ def test_file_system_without_locks_is_a_usage_error(
     ) as error:
         Checkpoints(tmp_path / "kept")
     assert error.value.exit_code == 2
+
+
+# Saving
+
+
+Saved = tuple[Any, Any, dict[str, Any], None]
+"""Arguments of `Checkpoints.save`."""
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Saved:
+    (tmp_path / "three.svm").write_text("1 3:1\n-1 4:1\n1 3:1\n")
+    model = streaml1.FTRLClassifier()
+    return model, progressive(model, tmp_path / "three.svm"), {"source": "three.svm"}, None
+
+
+def test_save_in_background(saved: Saved, tmp_path: Path) -> None:
+    with Checkpoints(tmp_path / "kept") as kept:
+        assert kept.epoch == 1 and kept.size is None and not kept.settled(wait=True)
+        kept.save_in_background(*saved)
+        assert kept.settled(wait=True) and not kept.settled(wait=True)
+        [path] = (tmp_path / "kept").glob("*.checkpoint")
+        assert kept.size == path.stat().st_size
+    latest = load_latest(tmp_path / "kept")
+    assert latest is not None and (latest.pass_index, latest.learnt) == (0, 0)
+    assert latest.report[0]["lines"] == saved[1].state_dict()[0]["lines"] != []
+    with Checkpoints(tmp_path / "kept", keep=2) as kept:
+        assert kept.epoch == 2 and kept.keep == 2
+
+
+def test_close_waits_for_the_save_in_background(
+    saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, write = threading.Event(), ownership.write_atomic
+
+    def delayed(path: Path, data: bytes) -> None:
+        assert gate.wait(60.0)
+        write(path, data)
+
+    monkeypatch.setattr(ownership, "write_atomic", delayed)
+    kept = Checkpoints(tmp_path / "kept")
+    kept.save_in_background(*saved)
+    assert not kept.settled()
+    threading.Timer(0.1, gate.set).start()
+    kept.close()
+    assert load_latest(tmp_path / "kept") is not None
+
+
+def test_failed_save_in_background_is_reported(
+    saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ownership, "write_atomic", full)
+    with Checkpoints(tmp_path / "kept") as kept:
+        kept.save_in_background(*saved)
+        with pytest.raises(ownership.StorageUnavailable, match="no space left"):
+            kept.settled(wait=True)
+
+
+def test_each_save_restarts_the_interval(
+    saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 5.0
+    monkeypatch.setattr(store, "time", SimpleNamespace(monotonic=lambda: now))
+    with Checkpoints(tmp_path / "kept", seconds=10.0) as kept:
+        for wait in (False, True, False):
+            assert not kept.is_due
+            now += 10.0
+            assert kept.is_due
+            if wait:
+                kept.save(*saved)
+            else:
+                kept.save_in_background(*saved)
+                assert not kept.is_due  # also because it is being written
+                kept.settled(wait=True)
 
 
 # Owners

@@ -315,3 +315,26 @@ def test_removed_folder_raises_checkpoint_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="kept cannot be written: no such file or directory"):
         directory.write(b"[1]")
     assert ownership.CheckpointError is CheckpointError
+
+
+def test_directory_without_a_lock_closes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    with CheckpointDirectory(tmp_path / "new" / "kept", alone=False) as directory:
+        assert directory.epoch == 1
+        monkeypatch.setattr(os, "close", closed.append)
+    monkeypatch.undo()
+    assert not closed
+
+
+def test_claim_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a power failure could give the epoch to a second owner."""
+    synced: list[tuple[Path, bool]] = []
+
+    def record(path: Path) -> None:
+        synced.append((path, bool(list(path.glob("*.owner")))))
+
+    monkeypatch.setattr(ownership, "fsync_directory", record)
+    with CheckpointDirectory(tmp_path):
+        assert synced == [(tmp_path, True)]
