@@ -27,6 +27,7 @@ from streaml1.sources import SourceError
 from streaml1.training import progressive
 from streaml1.training.checkpoint import CheckpointError
 from streaml1.training.report import line as lines
+from streaml1.training.saved_state import has_type
 from tests.test_crafted_files import (
     MUTATIONS,
     assert_one_sentence,
@@ -197,7 +198,7 @@ CRAFTED: dict[str, Callable[[Any], Any]] = {
     "negative position": lambda h: h["position"].update(line=-1),
     "no position": lambda h: h.update(position={}),
     "turn": lambda h: h.update(turn="1"),
-    "learnt": lambda h: h.update(learnt=-5),
+    "learnt": lambda h: h.update(learnt=-1),
     "learnt beyond 64 bits": lambda h: h.update(learnt=2**63),
     "identity": lambda h: h.update(identity=[]),
     "report": lambda h: h.update(report=[]),
@@ -220,6 +221,27 @@ def test_crafted_checkpoints_are_rejected(case: str, plain: Original, tmp_path: 
         progressive(new_model(), plain.source, checkpoint=tmp_path / "kept", every=10)
     assert error.value.exit_code == 65
     assert_one_sentence(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        (2**63 - 1, int, True),
+        (2**63, float, False),
+        (True, int, False),
+        ("x" * 100_000, str, True),
+        ("x" * 100_001, str, False),
+        (None, int | None, True),
+        (None, int, False),
+        ([1, 2.5], list[float], True),
+        ([1, "2"], list[float], False),
+        ({"a": [1]}, dict[str, list[int]], True),
+        ({"a": [None]}, dict[str, list[int]], False),
+        ([], dict[str, Any], False),
+    ],
+)
+def test_types_of_saved_values(value: Any, kind: Any, expected: bool) -> None:
+    assert has_type(value, kind) is expected
 
 
 def test_compressed_arrays_are_rejected(plain: Original, tmp_path: Path) -> None:
