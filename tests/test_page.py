@@ -381,10 +381,10 @@ def test_answers_do_not_wait_for_the_source(
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"spam", "the example is no JSON"),
+        (b"spam", "the example is not valid JSON"),
         (b"[1]", "must be a JSON object"),
         (b'{"a.b": 1, "a": {"b": 1}}', "occurs twice, once as a path"),
-        (b"\xff", "the example is no JSON"),
+        (b"\xff", "the example is not valid JSON"),
         (b'{"a": 1e300}', "1e"),
     ],
 )
