@@ -18,8 +18,10 @@ import http.client
 import json
 import math
 import random
+import re
 import shutil
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -152,11 +154,23 @@ def loop(ports: list[int], users: Users, seconds: float) -> Iterator[tuple[Tally
         server.close()
 
 
+def wait_until_learnt(page: int, n: int, seconds: float = 30.0) -> None:
+    """Wait until the learner has read all examples: the last ones were written a moment ago."""
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up:
+        with urllib.request.urlopen(f"http://127.0.0.1:{page}/metrics", timeout=5) as answer:
+            learnt = re.search(r"^streaml1_examples_total (\d+)", answer.read().decode(), re.M)
+        if learnt and int(learnt[1]) >= n:
+            return
+        time.sleep(0.2)
+    raise RuntimeError(f"the learner has not read {n:,} examples within {seconds:g} seconds")
+
+
 def run(broker: str, seconds: float) -> set[str]:
     """Run the loop; return the versions that answered."""
     suffix = f"{time.time_ns():x}"  # other runs may have used the broker
     clicks, model = f"clicks-{suffix}", f"model-{suffix}"
-    users, page, seen = Users(), free_port(PAGE), set()
+    users, page, seen, n = Users(), free_port(PAGE), set(), FIRST
     shutil.rmtree(FOLDER / "kept", ignore_errors=True)
     write_first(broker, clicks, users)
     with ExitStack() as stack:
@@ -181,12 +195,15 @@ def run(broker: str, seconds: float) -> set[str]:
             if tenth == 5:
                 print("tastes change")
             seen |= set(versions)
+            n += tally.users
             names = " ".join(versions)
             shares = [found / tally.users for found in tally[1:]]
             columns = "{:8.1%}{:15.1%}{:17.1%}".format(*shares)
             print(f"{names:25}{tally.users:8,}{columns}", flush=True)
-        for process in (*servers, learner):
-            end(process)
+        for server in servers:
+            end(server)
+        wait_until_learnt(page, n)
+        end(learner)
     return seen
 
 
