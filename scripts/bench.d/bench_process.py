@@ -197,12 +197,19 @@ def draw_memory(curves: dict[str, Any]) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     longest = max(examples[-1] for examples, _ in curves.values())
+    last = [sizes[-1] for examples, sizes in curves.values() if examples[-1] == longest]
     for package, color in MEMORY_COLORS.items():
         examples, sizes = curves[package]
         axes.plot(examples / 1e6, sizes, color=color, label=package)
         stopped = ", stopped" if examples[-1] < longest else ""
-        axes.annotate(f" {package}: {sizes[-1]:,.0f} MiB{stopped}", (examples[-1] / 1e6, sizes[-1]),
-                      ha="left" if stopped else "right", va="bottom")  # fmt: skip
+        # One label above the other: two of the curves end close to each other.
+        row = sorted(last).index(sizes[-1]) if not stopped else 0
+        axes.annotate(
+            f" {package}: {sizes[-1]:,.0f} MiB{stopped}",
+            (examples[-1] / 1e6, sizes[-1] if stopped else max(last)),
+            (0, 3 + 13 * row), textcoords="offset points", color=color,
+            ha="left" if stopped else "right", va="bottom",
+        )  # fmt: skip
     axes.set(xlabel="million examples", ylabel="resident memory, MiB", ylim=0)
     axes.set_title("Four of five features occur only once, l1 = 1e-3", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
