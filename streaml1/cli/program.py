@@ -182,7 +182,7 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     if not similar:
         return error.format_message().rstrip(".")
     name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
-    by_name = {known.lstrip("-"): known for known in similar}  # dashes are no resemblance
+    by_name = {known.lstrip("-"): known for known in similar}  # all begin with dashes
     nearest = get_close_matches(name.lstrip("-"), by_name, n=1)
     hint = f" (did you mean {by_name[nearest[0]]}?)" if nearest else ""
     return f"{error.message.rstrip('.')}{hint}"

@@ -40,8 +40,8 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
     Each feature has a row of k weights, one for each label. With `penalty="l1/l2"` or `"l1/linf"`
     the rows of uninformative features are zero: a feature has all its weights in the model or none.
     After each example, all rows equal those of the dense update. A step nevertheless costs time in
-    k times the number of non-zeros of the example only. By default there is no learning rate to
-    choose, and the units of the columns do not matter.
+    k times the number of non-zeros of the example only. By default no learning rate
+    has to be chosen, and no column has to be scaled.
 
     Examples
     --------

@@ -7,14 +7,14 @@ $$\eta_t = \frac{10}{(t + 1)^{1/4}}\;\min\Bigl(\frac1{q_t}, \frac{16}{1 + \|z_t\
 
 for gradient and penalty, where $q_t$ is the square of the mean of $(1 + \|z\|_2^2)^{1/2}$ so far. So a step changes
 the margins of its row by a few units, whatever the number of features and the units of the columns. The model
-supplies $(t+1)^{-1/4}$. The 10 was chosen on streams of 7 to 23 labels and 18 to 47,236 features.
+supplies $(t+1)^{-1/4}$. The 10 was chosen on streams of 6 to 23 labels and 18 to 47,236 features.
 
 A sample weight counts relative to the mean sample weight. Means count each number for at most ten times the mean
 of those before it.
 
 **Invariant.** A feature whose row of weights is zero has no scale: its next value starts a new mean. So, as
 in `softmax.py`, a slot is live only while its row is not zero, and memory follows the number of rows that
-are not. Without a penalty a row hardly ever returns to zero; a feature that matters does not.
+are not. Only a penalty makes a row zero, and hardly ever that of a feature that matters.
 
 Cost of a step: O(k times the non-zeros of the row), and k exponentials. Memory: 16 bytes per slot more than
 `softmax.py`.

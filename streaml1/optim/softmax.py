@@ -226,7 +226,7 @@ def prefetch_row(rule: Any, j: Any) -> None:
 
 @inlined
 def bring_current(rule: Any, base: Any) -> bool:
-    """Apply what is pending to the row at `base`; return whether one of its weights is not 0."""
+    """Apply the pending penalty to the row at `base`; return whether any weight is non-zero."""
     o, u = rule.clock[0], rule.u
     k, stamp = np.uint64(o.k), base + np.uint64(o.width) - ONE
     s, t, theta = _prox(u, base, k, o.A - u[stamp], o.penalty)

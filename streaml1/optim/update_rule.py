@@ -65,8 +65,8 @@ class UpdateRule(Protocol):
     `without_intercept`, and `candidates(parts, rates)`. The last is a method of a base: it yields
     names and rules that continue it by what rules that have learnt on from it have learnt since.
     All have the same slots. For each part, `rates` are those of its steps since the base, in
-    blocks that can be read once. A rule with `carried_on(parts, rates, before)` yields those that
-    also carry on the move of the base since the base `before` it.
+    blocks that can be read once. A rule may define `carried_on(parts, rates, before)`, which yields
+    candidates that also carry on the move from the base `before` to this one.
     """
 
     # Compiled, called once for each row or step.

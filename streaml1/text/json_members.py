@@ -108,14 +108,14 @@ def find_members(
     depth, prefix, prefix_size, index = _ZERO, start, _ZERO, _OBJECT
     ignored_depth, first_ignored = _ZERO, k
     ended: Any = False
-    valid: Any = True  # what is ignored
+    valid: Any = True  # whether what is ignored is valid
     pos = skip_spaces(pos)
     if load_u8(pos) == _CLOSING_BRACE:
         return _Found(i + _ONE, pos + _ONE, k, n_paths, name_pos, n_read, all_hashed, True)
     # Invariant: features up to k are found, and the next member or element begins at `pos`. It is
     # in `depth` objects and arrays whose names begin with the prefix; `index` is that of the
     # element, or `_OBJECT`. If `ignored_depth` is not 0, the features from `first_ignored` on are
-    # inside of what is ignored.
+    # inside an ignored member.
     while k + n_paths < last:
         in_object = index == _OBJECT
         key, key_end = pos, pos  # an element has none
@@ -225,7 +225,7 @@ def find_members(
                 all_hashed = False
                 k += _ONE
             pos = after
-        # Close objects and arrays up to one that has another member. Brackets are no delimiters.
+        # Close objects and arrays up to one that has another member. The index has no brackets.
         while load_u8(pos) == (_CLOSING_BRACE if index == _OBJECT else _CLOSING_BRACKET):
             i += np.uint64(index == _OBJECT)
             pos += _ONE

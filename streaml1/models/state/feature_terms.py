@@ -23,7 +23,7 @@ from streaml1.optim.update_rule import published_view, unknown_slot, without_int
 __all__ = ["FeatureTerms", "examples_of", "explained", "known_features", "terms_of"]
 
 Alone: TypeAlias = Callable[[Predictor, Any, Floats], Floats]
-"""Return the k margins of examples with one feature each, given their slots and values."""
+"""A function that returns the k margins of examples with one feature each: slots and values."""
 
 
 class FeatureTerms(NamedTuple):

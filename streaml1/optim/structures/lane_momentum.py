@@ -6,8 +6,8 @@ joined weights w move on by a share of the last move, that of the base $w_0$ sin
 
 $$w + \beta\,(w_0 - w_{-1}), \qquad \beta = \tfrac12 \text{ for elastic nets and } \tfrac14 \text{ for coins}$$
 
-Moves that are too short agree from round to round and add up, to $1/(1 - \beta)$ of their length. Those that are too long
-alternate, and are damped. Coins have less momentum since a coin that goes on winning also bets more.
+Moves that fall short have the same direction in every round and add up to $1/(1 - \beta)$ of their length. Moves that go too
+far are reversed in the next round and cancel out. Coins have less momentum since a coin that goes on winning also bets more.
 
 The wealth of a coin and the sizes of its outcomes are those of all parts: Z becomes what bets the weight above, at most all
 wealth. A weight of 0 stays 0. Intercepts and averages have no momentum; averages follow the weights.

@@ -210,7 +210,7 @@ class _Exported:
 
 @contextmanager
 def _connected(duckdb: Any, database: str | None) -> Iterator[Any]:
-    # Variables of this program are no tables.
+    # Otherwise DuckDB would read Python variables as tables.
     settings = {"python_enable_replacements": "false"}
     is_file = database is not None
     connection = duckdb.connect(database or ":memory:", read_only=is_file, config=settings)
