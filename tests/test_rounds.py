@@ -25,7 +25,7 @@ from streaml1.distributed import (
     rounds,
     train,
 )
-from streaml1.distributed.round_store import _Report
+from streaml1.distributed.round_store import BEFORE
 from streaml1.distributed.rounds import _number_of_shards
 from streaml1.models.merging import set_clock
 from streaml1.sources.row_cache.row_range import RowStream
@@ -212,8 +212,11 @@ def test_a_base_of_another_model_is_rejected(files: list[str], tmp_path: Path) -
     with Checkpoints(tmp_path) as store:
         found = store.latest()
         assert found is not None
-        report = _Report("logistic", FTRLClassifier(l1=0.6))
-        store.save(found.model, report, found.identity, found.position, extra=found.extra)
+        base = np.frombuffer(FTRLClassifier(l1=0.6)._encode(packed=False), np.uint8)
+        store.save(
+            found.model, Report("logistic"), found.identity, found.position, extra=found.extra,
+            arrays={BEFORE: base},
+        )  # fmt: skip
     with pytest.raises(CheckpointError, match="was not written by streaml1"):
         train(model, files[1], checkpoint=tmp_path, rounds=1, warm=0.0)
 

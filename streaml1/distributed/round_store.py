@@ -61,8 +61,13 @@ class RoundStore:
         """Write the model after some rounds, and the base of the last one; None if it has none."""
         if self._store is None:
             return
-        report, position = _Report(loss_of(model), before), {"rounds": len(done)}
-        self._store.save(model, report, self._identity, position, extra={"rounds": list(done)})
+        report, position = Report(loss_of(model)), {"rounds": len(done)}
+        arrays = {}
+        if before is not None:
+            arrays[BEFORE] = np.frombuffer(before._encode(packed=False), np.uint8)
+        self._store.save(
+            model, report, self._identity, position, extra={"rounds": list(done)}, arrays=arrays
+        )
 
     def resume(self, model: Any) -> tuple[Any, list[Round], Any]:
         """Return the latest model, what has happened and the last base, or `model` and nothing.
@@ -98,25 +103,8 @@ class RoundStore:
             ) from None
 
 
-class _Report(Report):
-    """The empty report of a checkpoint, with a model among its arrays."""
-
-    def __init__(self, loss: str, before: Any) -> None:
-        super().__init__(loss)
-        self._before = before
-
-    def state_dict(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        facts, arrays = super().state_dict()
-        if self._before is None:
-            return facts, arrays
-        return facts, {
-            **arrays,
-            BEFORE: np.frombuffer(self._before._encode(packed=False), np.uint8),
-        }
-
-
 def _base(arrays: Mapping[str, NDArray[Any]], like: Any) -> Any:
-    """Return the model among the arrays of a report, or None."""
+    """Return the model among the arrays of a checkpoint, or None."""
     if BEFORE not in arrays:
         return None
     base = decode(arrays[BEFORE].tobytes(), BEFORE)

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from streaml1.sources.arrow.files import after_rows, tables_of
 from streaml1.sources.arrow.tables import TableReader, require_pyarrow
+from streaml1.sources.extras import importing
 from streaml1.sources.readers.chunks import Wait
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.source import (
@@ -173,7 +174,9 @@ def open_rows(name: str, place: Place) -> Iterator[Any]:
     SourceError
         If they cannot be read, also while they are read.
     """
-    duckdb, pyarrow = _require_duckdb(name), require_pyarrow(name)
+    with importing("DuckDB", "duckdb", name):
+        import duckdb
+    pyarrow = require_pyarrow(name)
     if place.database is not None:
         _require_database(place.database)
     try:
@@ -289,23 +292,6 @@ def _digest(database: str | None) -> str:
             with open(path, "rb") as file:
                 state.update(file.read(HEADER) + os.path.getsize(path).to_bytes(8, "little"))
     return state.hexdigest()
-
-
-def _require_duckdb(name: str) -> Any:
-    """Import duckdb.
-
-    Raises
-    ------
-    SourceError
-        If it is not installed.
-    """
-    try:
-        import duckdb
-    except ImportError:
-        raise SourceError(
-            f"{name} needs DuckDB: install it with pip install 'streaml1[duckdb]'"
-        ) from None
-    return duckdb
 
 
 def _sentence(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from streaml1.features.arrow_frames import is_index, table_dicts, table_rows
 from streaml1.features.batch import category_text
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.positive_label import positive_labels
+from streaml1.sources.extras import importing
 from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.csv_header import RequestedRoles, list_of
 from streaml1.sources.source import Block, Reject, SourceError, read_weight
@@ -31,12 +32,8 @@ def require_pyarrow(name: str) -> Any:
     SourceError
         If it is not installed.
     """
-    try:
+    with importing("pyarrow", "arrow", name):
         import pyarrow
-    except ImportError:
-        raise SourceError(
-            f"{name} needs pyarrow: install it with pip install 'streaml1[arrow]'"
-        ) from None
     return pyarrow
 
 

@@ -13,6 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from streaml1.sources.extras import importing
 from streaml1.sources.readers.decoded_records import json_line
 from streaml1.sources.source import SourceError
 
@@ -40,12 +41,8 @@ def require_fastavro(name: str) -> Any:
     SourceError
         If it is not installed.
     """
-    try:
+    with importing("fastavro", "avro", name):
         import fastavro
-    except ImportError:
-        raise SourceError(
-            f"{name} needs fastavro: install it with pip install 'streaml1[avro]'"
-        ) from None
     return fastavro
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from streaml1.sources.extras import importing
 from streaml1.sources.readers.decoded_records import json_line
 from streaml1.sources.source import SourceError, shown
 
@@ -28,12 +29,8 @@ def require_protobuf(name: str) -> None:
     SourceError
         If it is not installed.
     """
-    try:
+    with importing("protobuf", "protobuf", name):
         import google.protobuf.descriptor_pb2  # noqa: F401
-    except ImportError:
-        raise SourceError(
-            f"{name} needs protobuf: install it with pip install 'streaml1[protobuf]'"
-        ) from None
 
 
 def read_descriptors(content: bytes, name: str) -> list[Any]:

@@ -23,12 +23,13 @@ import struct
 import threading
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1 import models
 from streaml1.core.types import SourcePosition
@@ -177,8 +178,11 @@ class Checkpoints:
         pass_index: int = 0,
         learnt: int = 0,
         extra: Any = None,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         """Write a checkpoint atomically, and remove the oldest.
+
+        `arrays` are saved beside those of the report, which have other names.
 
         Raises
         ------
@@ -186,8 +190,9 @@ class Checkpoints:
             If the directory has another owner by now, or cannot be written.
         """
         self.settled(wait=True)
-        facts = report.state_dict()
-        state = Checkpoint(model, identity, position, pass_index, learnt, facts, extra)
+        facts, own = report.state_dict()
+        saved = facts, {**own, **(arrays or {})}
+        state = Checkpoint(model, identity, position, pass_index, learnt, saved, extra)
         data = self._snapshot(state)()
         self._files.write(data)
         self.size = len(data)
