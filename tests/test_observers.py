@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import streaml1
@@ -29,6 +31,7 @@ from streaml1.training.model_publisher import ModelPublisher
 from streaml1.training.observers import GuardedCallback, Observers
 from streaml1.training.prediction_records import PredictionRecords
 from streaml1.training.regret import RegretObserver
+from streaml1.training.run_log import RunLog
 
 EXAMPLES: list[Any] = [({"a": float(k % 3), "b": 1.0}, k % 2 == 0) for k in range(40)]
 
@@ -276,3 +279,11 @@ def test_of_returns_a_collection_unchanged() -> None:
     observers = Observers([Recorder()])
     assert Observers.of(observers) is observers and len([*Observers.of([*observers])]) == 1
     assert not Observers() and Observers().max_rows() == 2**62
+
+
+def test_numbers_of_numpy_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Without compiled kernels the numbers of a report are numpy's."""
+    report = progressive(streaml1.ElasticNetClassifier(lr=0.1), EXAMPLES)
+    with caplog.at_level(logging.INFO, "streaml1"):
+        RunLog().log_line(replace(report.lines[-1], rate=np.float64(0.5)))
+    assert "40 examples" in caplog.text
