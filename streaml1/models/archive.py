@@ -13,10 +13,12 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.parser_race import retry_parse
 from streaml1.core.rows import ensure
 from streaml1.core.types import Bytes
 
@@ -66,6 +68,10 @@ def read_arrays(body: bytes) -> dict[str, Any]:
     """
     layouts = _layouts(body)
     with np.load(io.BytesIO(body), allow_pickle=False) as archive:
+
+        def read(name: str) -> Any:
+            return retry_parse(partial(archive.__getitem__, name))
+
         arrays: dict[str, Any] = {}
         for name in _FREE & set(layouts):
             layout = layouts[name]
@@ -73,13 +79,13 @@ def read_arrays(body: bytes) -> dict[str, Any]:
                 not _is_packed_too_well(layout.nbytes, layout.packed),
                 f"{name} unpacks to {layout.nbytes:,} bytes",
             )
-            arrays[name] = _decode_json(archive[name]) if name in _TEXTS else archive[name]
+            arrays[name] = _decode_json(read(name)) if name in _TEXTS else read(name)
         n_slots = len(arrays["names"]) if "names" in arrays else len(arrays["slots"])
         n_labels = len(arrays.get("labels", ()))
         for name in set(layouts) - _FREE:
             _check_size(name, layouts[name], n_slots, n_labels)
         # In the order of the file.
-        return {name: arrays[name] if name in arrays else archive[name] for name in layouts}
+        return {name: arrays[name] if name in arrays else read(name) for name in layouts}
 
 
 def _layouts(body: bytes) -> dict[str, _Layout]:
@@ -97,23 +103,24 @@ def _layouts(body: bytes) -> dict[str, _Layout]:
                 member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
                 f"{name} has an unknown compression",
             )
-            with archive.open(member) as file:
-                layouts[name] = _read_layout(file, member)
+            layouts[name] = retry_parse(partial(_read_layout, archive, member))
     return layouts
 
 
-def _read_layout(file: Any, member: zipfile.ZipInfo) -> _Layout:
-    version = np.lib.format.read_magic(file)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }[version]
-    shape, _, dtype = read(file)
+def _read_layout(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Layout:
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, _, dtype = read(file)
+        start = file.tell()
     nbytes = math.prod(shape) * dtype.itemsize
     ensure(
         not dtype.hasobject
         and all(type(n) is int and n >= 0 for n in shape)
-        and file.tell() + nbytes == member.file_size,
+        and start + nbytes == member.file_size,
         f"{member.filename} has not the size that it claims",
     )
     return _Layout(dtype, shape, nbytes, member.compress_size)

@@ -25,6 +25,7 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1 import models
+from streaml1.core.parser_race import retry_parse
 from streaml1.core.types import SourcePosition
 from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
@@ -356,11 +358,15 @@ def _parse_body(body: bytes, path: Path) -> Checkpoint:
     with zipfile.ZipFile(io.BytesIO(archive)) as members:
         if any(member.compress_type != zipfile.ZIP_STORED for member in members.infolist()):
             raise ValueError("arrays are compressed, and may have any size")
-    with np.load(io.BytesIO(archive), allow_pickle=False) as loaded:
-        arrays = {name: loaded[name] for name in loaded.files}
+    arrays = retry_parse(partial(_read_arrays, archive))
     return Checkpoint(
         model=models.decode(model, path),
         report=(header["report"], arrays),
         pass_index=header["turn"],
         **{name: header[name] for name in ("identity", "position", "learnt", "extra")},
     )
+
+
+def _read_arrays(archive: bytes) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(archive), allow_pickle=False) as loaded:
+        return {name: loaded[name] for name in loaded.files}
