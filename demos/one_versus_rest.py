@@ -1,4 +1,7 @@
-"""More than two classes: one elastic net per class against softmax, both at their defaults.
+"""More than two classes: one elastic net per class against softmax.
+
+Both have their default parameters, in which softmax has a penalty and the elastic net has none. The
+third model is softmax with a penalty that leaves rare features in the model.
 
     python demos/one_versus_rest.py [iris] [wine] [wine-scaled] [digits] [modules]
 
@@ -27,7 +30,11 @@ MODULES = [
     *("pickletools", "doctest", "datetime", "mailbox", "pdb", "smtplib", "optparse", "imaplib"),
 ]
 LINES = 5
-MODELS = {"one-vs-rest": None, "softmax": streaml1.SoftmaxClassifier()}
+MODELS = {
+    "one-vs-rest": None,
+    "softmax": streaml1.SoftmaxClassifier(),
+    "strength 1e-6": streaml1.SoftmaxClassifier(strength=1e-6),
+}
 
 
 def scaled_wine() -> tuple[Any, Any]:
@@ -65,7 +72,7 @@ def main() -> None:
             estimator = StreamClassifier(model, epochs=5, random_state=0)
             scores = cross_validate(estimator, X, y, cv=folds, scoring=("accuracy", "neg_log_loss"))
             accuracy, loss = scores["test_accuracy"].mean(), -scores["test_neg_log_loss"].mean()
-            print(f"{name:12} {label:12} accuracy {accuracy:.3f}, log-loss {loss:.3f}")
+            print(f"{name:12} {label:14} accuracy {accuracy:.3f}, log-loss {loss:.3f}")
 
 
 if __name__ == "__main__":

@@ -1048,24 +1048,24 @@ def averaged(kind: type[Any]) -> type[Any]:
 # Multiclass: w has shape (d, k), one row per feature and one column per class.
 
 
-def rows_l1(v: Matrix, c: float) -> Matrix:
+def rows_l1(v: Matrix, c: float | Matrix) -> Matrix:
     """Apply the proximal step of c times the sum of all sizes."""
     return np.sign(v) * np.maximum(np.abs(v) - c, 0.0)
 
 
-def rows_l2(v: Matrix, c: float) -> Matrix:
+def rows_l2(v: Matrix, c: float | Matrix) -> Matrix:
     """Apply the proximal step of c times the sum of the l2 norms of the rows."""
     norms = np.linalg.norm(v, axis=1, keepdims=True)
     return np.where(norms > c, v * (1.0 - c / np.maximum(norms, 1e-300)), 0.0)
 
 
-def rows_linf(v: Matrix, c: float) -> Matrix:
+def rows_linf(v: Matrix, c: float | Matrix) -> Matrix:
     """Apply the proximal step of c times the sum of the l-infinity norms of the rows.
 
     By Moreau's decomposition it is v minus the projection of its rows onto the l1 ball of radius c:
     `l1_ball`, of all rows at once.
     """
-    if c <= 0.0:
+    if np.all(np.asarray(c) <= 0.0):
         return v
     sizes = np.abs(v)
     mu = np.sort(sizes, axis=1)[:, ::-1]
@@ -1137,14 +1137,17 @@ class Softmax:
 class ScaledSoftmax(Softmax):
     """Multinomial logistic regression on scaled features; `w` is per unit of x.
 
-    A value is seen over the mean size of its feature, clipped to 3. A feature whose weights are all
-    zero has no mean. The rate of a step depends on the norms of the rows so far.
+    A value is seen over the mean size of its feature, clipped to 3. Each feature has the rate of
+    AdaGrad for its row of weights. One whose weights are all zero has neither a mean nor gradients.
+    The rate of a step depends on the norms of the rows so far. A penalty acts as the flow of its
+    subgradient for a time, which has a closed form.
     """
 
     def __init__(self, d: int, k: int = 0, **shared: Any) -> None:
         super().__init__(d, k, **shared)
         self.v = self.w  # weights of scaled values
         self.count, self.mean = np.zeros(d), np.zeros(d)
+        self.squares, self.intercept_squares = np.zeros(d), 0.0
         self.sample_weights, self.norms = MeanSize(), MeanSize()
 
     def sizes(self, x: Vector) -> tuple[Vector, Vector]:
@@ -1179,17 +1182,28 @@ class ScaledSoftmax(Softmax):
         g = np.clip(p - (np.arange(len(p)) == y), -self.clip_gradient, self.clip_gradient) * w
         square = 1.0 + float(z @ z)
         self.norms.add(math.sqrt(square))
-        eta = 10.0 * (self.t + 1) ** -0.25 * min(1.0 / self.norms.mean**2, 16.0 / square)
+        eta = 30.0 / (10.0 + max(self.norms.mean**2, square / 4.0))
+        self.squares = np.where(self.v.any(axis=1), self.squares, 0.0)
+        self.squares = self.squares + z**2 * float(g @ g)
+        rates = eta / (1.0 + np.sqrt(self.squares))[:, None]
         self.count, self.mean = self.sizes(x)
-        self.v = self._penalty(self.v - eta * np.outer(z, g), eta)
+        self.v = self._flow(self.v - rates * z[:, None] * g, rates)
         self.w = np.divide(
             *(self.v, self.mean[:, None]),
             out=np.zeros_like(self.v),
             where=self.mean[:, None] > 0.0,
         )
-        self.b = self.b - self.intercept_lr * g
+        if self.intercept_lr > 0.0:
+            self.intercept_squares += float(g @ g)
+            self.b = self.b - eta / (1.0 + math.sqrt(self.intercept_squares)) * g
         self.t += 1
         return p
+
+    def _flow(self, v: Matrix, times: Matrix) -> Matrix:
+        if self.l2 == 0.0:
+            return ROWS[self.penalty](v, times * self.strength)
+        growth = np.exp(self.l2 * times)
+        return ROWS[self.penalty](v, self.strength * (growth - 1.0) / self.l2) / growth
 
 
 def keyed_hash(name: bytes, stable: int, keys: Sequence[int]) -> int:

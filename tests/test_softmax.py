@@ -594,7 +594,7 @@ def test_prox_of_a_row(row: list[float], c: float) -> None:
     k = len(row)
     v = np.array(row)
     for penalty, code in softmax.PENALTIES.items():
-        a, b, theta = softmax._prox(v, np.uint64(0), np.uint64(k), c, code)
+        a, b, theta = softmax.prox(v, np.uint64(0), np.uint64(k), c, code)
         got = a * v + b * np.clip(v, -theta, theta)
         expected = reference.ROWS[penalty](v[None], c)[0] if k else v
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)

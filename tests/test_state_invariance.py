@@ -112,7 +112,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         penalty="ball", radius=0.7, lr=1.0, schedule="constant", classes=LABELS
     ),
     "scaled rows": lambda: SoftmaxClassifier(
-        penalty="l1/l2", strength=0.05, l2=7.0, classes=LABELS
+        penalty="l1/l2", strength=0.02, l2=0.3, classes=LABELS
     ),
     "sharp rows": lambda: SoftmaxClassifier(
         penalty="l1/linf", strength=0.01, lr=40.0, schedule="constant", classes=LABELS
@@ -189,7 +189,15 @@ LEDGER = {
 }
 NEVER_RENORMALIZED = (
     *("balls", "ftrl", "classifier", "seldom", "linf norm", "linf, often zero"),
-    *("lanes", "mixed lanes", "adaptive", "adaptive classifier", "coin", "coin classifier"),
+    *(
+        "scaled rows",
+        "lanes",
+        "mixed lanes",
+        "adaptive",
+        "adaptive classifier",
+        "coin",
+        "coin classifier",
+    ),
 )
 MIXTURES = ("lanes", "mixed lanes")
 

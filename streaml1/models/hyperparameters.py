@@ -345,7 +345,8 @@ class SoftmaxParameters(LearningRateParameters):
         doc="Learning rate.",
         details=f"{RATE_DETAILS} "
         'With "auto" there is none to choose: each value is seen in units of the mean size of its '
-        "feature, clipped to three times that, and rates are computed from the norms of such rows. "
+        "feature, clipped to three times that, and rates are computed from the norms of such rows "
+        "and from the gradients of each feature. "
         'With the ball, "auto" is 0.1.',
     )
     strength: float = parameter(default=1e-4, check=STRENGTH, doc="Strength of the penalty.")

@@ -54,6 +54,7 @@ __all__ = [
     "declared",
     "ensure_array",
     "ensure_keys",
+    "new_arrays",
     "new_state",
     "slot_fields",
 ]
@@ -417,10 +418,18 @@ Rule = TypeVar("Rule", bound=RuleState)
 def new_state(rule: type[Rule], d: int) -> Rule:
     """Return a rule with `d` slots whose arrays are all zeros.
 
-    A rule with a `PerRow` field makes its arrays itself.
+    A rule with a `PerRow` field makes its rows itself: see `new_arrays`.
     """
-    arrays = []
-    for field in declared(rule).values():
+    return rule(**new_arrays(rule, d))
+
+
+def new_arrays(rule: type[RuleState], d: int, **made: Any) -> dict[str, Any]:
+    """Return the arrays of a rule with `d` slots by field: those given, else zeros."""
+    arrays = {}
+    for name, field in declared(rule).items():
+        if name in made:
+            arrays[name] = made[name]
+            continue
         if isinstance(field, PerSlot):
             n = (d + field.extra) * field.width
         elif isinstance(field, Index):
@@ -429,8 +438,8 @@ def new_state(rule: type[Rule], d: int) -> Rule:
             raise TypeError(f"{rule.__name__} must make its rows itself")
         else:
             n = field.n
-        arrays.append(zeros(n, np.dtype(field.dtype)))
-    return rule(*arrays)
+        arrays[name] = zeros(n, np.dtype(field.dtype))
+    return arrays
 
 
 def _has_bits(column: Any) -> Bools:

@@ -1,22 +1,32 @@
 r"""Lazy multiclass logistic regression on scaled features, without a learning rate to choose.
 
 The update of `softmax.py` on $z_j$, the value over the mean size of its feature, clipped to $\pm 3$ (see
-`structures/feature_scales.py`), in place of $x_j$. Step t has the rate
+`structures/feature_scales.py`), in place of $x_j$, with AdaGrad's rate for each row of weights (Duchi, Hazan &
+Singer 2011). With r the residuals of a row,
 
-$$\eta_t = \frac{10}{(t + 1)^{1/4}}\;\min\Bigl(\frac1{q_t}, \frac{16}{1 + \|z_t\|_2^2}\Bigr)$$
+$$n_j \leftarrow n_j + z_j^2\,\|r\|_2^2, \qquad \eta_j = \frac{1}{1 + \sqrt{n_j}}, \qquad
+a_t = \frac{30}{10 + \max(q_t,\ (1 + \|z_t\|_2^2)/4)}$$
 
-for gradient and penalty, where $q_t$ is the square of the mean of $(1 + \|z\|_2^2)^{1/2}$ so far. So a step changes
-the margins of its row by a few units, whatever the number of features and the units of the columns. The model
-supplies $(t+1)^{-1/4}$. The 10 was chosen on streams of 6 to 23 labels and 18 to 47,236 features.
+and step t has the rate $a_t \eta_j$ for gradient and penalty of feature j. Here $q_t$ is the square of the mean of
+$(1 + \|z\|_2^2)^{1/2}$ so far: a first step changes the margins of its row by a few units, whatever the number of
+features and the units of the columns. The intercepts are a row of value 1 without a penalty. The constants were chosen
+on streams of 3 to 23 labels and 1 to 150 non-zeros in a row.
 
 A sample weight counts relative to the mean sample weight. Means count each number for at most ten times the mean
 of those before it.
 
-**Invariant.** A feature whose row of weights is zero has no scale: its next value starts a new mean. So, as
-in `softmax.py`, a slot is live only while its row is not zero, and memory follows the number of rows that
-are not. Only a penalty makes a row zero, and hardly ever that of a feature that matters.
+The penalty acts as the flow of its subgradient for the time $\tau = a_t\eta_j$:
+$v \mapsto e^{-\lambda_2\tau}\,\mathrm{prox}_{c\|\cdot\|}(v)$ with $c = \lambda\,(e^{\lambda_2\tau} - 1)/\lambda_2$, which is $\lambda\tau$ for
+$\lambda_2 = 0$. This is the proximal step of FOBOS but for $\lambda_2$, where it has $e^{-\lambda_2\tau}$ for
+$1/(1 + \lambda_2\tau)$. Flows for two times add up to that for their sum, and a feature that is absent keeps its
+$\eta_j$. So with $A = \sum a_t$, a row that was last touched at $A_0$ has $\tau = \eta_j (A - A_0)$ pending, at any rates
+$a_t$.
 
-Cost of a step: O(k times the non-zeros of the row), and k exponentials. Memory: 16 bytes per slot more than
+**Invariant.** A feature whose row of weights is zero has neither a scale nor an $n_j$: its next value starts both
+anew. So, as in `softmax.py`, a slot is live only while its row is not zero, and memory follows the number of
+rows that are not. Only a penalty makes a row zero, and hardly ever that of a feature that matters.
+
+Cost of a step: O(k times the non-zeros of the row), and k exponentials. Memory: 32 bytes per slot more than
 `softmax.py`.
 """  # noqa: E501
 
@@ -30,29 +40,30 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
-from streaml1.core.types import Bools, Floats, Ints, Records, Slots
-from streaml1.optim.rule_state import (
-    MAX_STEPS,
-    Ledger,
-    PerRow,
-    PerSlot,
-    RuleState,
-    Scratch,
-    ensure_array,
-)
+from streaml1.core.types import Floats, Ints, Records, Slots
+from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerRow, PerSlot, Scratch
 from streaml1.optim.softmax import (
+    A_START,
     CLOCK,
-    Softmax,
+    SoftmaxRows,
     add_product,
     ahead,
     bring_current,
+    largest_weight,
     prefetch_row,
+    prox,
 )
 from streaml1.optim.structures.feature_scales import add_size, scaled
-from streaml1.optim.structures.lane_clock import MAX_SQUARE, counted, relative_weight
-from streaml1.optim.structures.multiclass import begin_outputs, finish_outputs, wants_margins
-from streaml1.optim.structures.slot_arrays import records, scratch_for
-from streaml1.optim.update_rule import apply_penalty, output_and_gradient, renormalize, weight
+from streaml1.optim.structures.lane_clock import counted, relative_weight
+from streaml1.optim.structures.multiclass import (
+    begin_outputs,
+    finish_outputs,
+    move_intercepts,
+    softmax_residuals,
+    wants_margins,
+)
+from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["ScaledSoftmax"]
 
@@ -60,23 +71,33 @@ SIZES = np.dtype(
     [
         ("count", "f8"),  # rows that had the feature since its weights were last zero
         ("total", "f8"),  # robust sum of |x| over them
+        ("squares", "f8"),  # n: sum of z^2 |r|^2 over them
+        ("rate", "f8"),  # eta, which follows from n: a division for each touch is enough
     ],
     align=True,
 )
-SCRATCH = np.dtype([("count", "f8"), ("total", "f8"), ("z", "f8")], align=True)
+SCRATCH = np.dtype([("count", "f8"), ("total", "f8"), ("squares", "f8"), ("z", "f8")], align=True)
 RATES = np.dtype(
     [
         ("n", "i8"),  # examples learnt
         ("sample_weights", "f8"),  # robust sum of them
         ("norms", "f8"),  # robust sum of the root of 1 + |z|^2
-        ("rate", "f8"),  # of the last step, without the factor of the schedule
+        ("intercept_squares", "f8"),  # sum of |r|^2
+        ("strength", "f8"),  # of the pending penalties
+        ("l2", "f8"),
+        ("rate", "f8"),  # a of the last step
         ("square", "f8"),  # 1 + |z|^2 of the current row
+        ("residual", "f8"),  # |r|^2 of the current row
     ],
     align=True,
 )
-RATE = 10.0
+RATE, SQUARE = 30.0, 10.0  # a is RATE over SQUARE plus the square of a row
+OFFSET = 1.0  # of the root of n
+MAX_SQUARE = 4.0  # of a row, relative to that of the mean, before it lowers the rate
 MIN_MEAN = 1e-150  # which a weight per unit of x is divided by
+MIN_DECAY = 1e-100  # below it, the time of a flow times l2 counts as 0
 MAX_NUMBER = 1e250
+ONE = np.uint64(1)
 
 
 @inlined
@@ -85,6 +106,12 @@ def _scaled_value(slot: Any, x: float) -> float:
     total = add_size(slot.count, slot.total, abs(x))
     z: float = scaled(x, total / (slot.count + 1.0))
     return z
+
+
+@inlined
+def _row_rate(squares: float) -> float:
+    """Return the rate of a row over that of the step."""
+    return 1.0 / (OFFSET + math.sqrt(squares))
 
 
 class ScaledSoftmaxState(NamedTuple):
@@ -99,11 +126,24 @@ class ScaledSoftmaxState(NamedTuple):
     rates: Annotated[Records, Ledger(RATES)]
 
 
-class ScaledSoftmax(RuleState, ScaledSoftmaxState):
-    """Lazy multiclass logistic regression on scaled features."""
+class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
+    """Lazy multiclass logistic regression on scaled features. The P of its clock is 1."""
+
+    def shrinkage(self, j: Any, base: Any) -> tuple[float, float, float]:
+        o, c = self.clock[0], self.rates[0]
+        stamp = base + np.uint64(o.width) - ONE
+        time = self.sizes[j].rate * (o.A - self.u[stamp])
+        threshold, decay = c.strength * time, c.l2 * time
+        kept = 1.0
+        if decay > MIN_DECAY:
+            kept = math.exp(-decay)
+            if c.strength > 0.0:
+                threshold *= math.expm1(decay) / decay
+        s, t, theta = prox(self.u, base, np.uint64(o.k), threshold, o.penalty)
+        return kept * s, kept * t, theta
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        """Bring the rows current, store the margins over P in `scratch`, and return 0."""
+        """Bring the rows current, store the margins in `scratch`, and return 0."""
         o, a, u = self.clock[0], self.scratch, self.u
         k, width = np.uint64(o.k), np.uint64(o.width)
         for c in range(k):
@@ -115,12 +155,13 @@ class ScaledSoftmax(RuleState, ScaledSoftmaxState):
             prefetch_early(self.sizes, np.uint64(ids[i + distance]))
             base, x = np.uint64(ids[i]) * width, values[i]
             slot, saved = self.sizes[ids[i]], self.row[i - lo]
-            is_zero = not bring_current(self, base)
+            is_zero = not bring_current(self, ids[i])
             count = 0.0 if is_zero else slot.count
             total = add_size(count, 0.0 if is_zero else slot.total, abs(x))
             z = scaled(x, total / (count + 1.0))
             saved.count = count + 1.0
             saved.total = total
+            saved.squares = 0.0 if is_zero else slot.squares
             saved.z = z
             square += z * z
             for c in range(k):
@@ -132,31 +173,61 @@ class ScaledSoftmax(RuleState, ScaledSoftmaxState):
         self, online: Any, a: float, y: float, w: float, out: Any
     ) -> tuple[float, float]:
         """Write probabilities to `out` and residuals to `scratch`; add the label if it is new."""
-        relative = relative_weight(self.rates[0], w)
-        first, g = output_and_gradient(_plain(self), online, a, y, relative, out)
-        return first, g
-
-    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        # `margin` has left scales and values in the scratch array.
-        o, rates, u, r = self.clock[0], self.rates[0], self.u, self.scratch
-        k, width = np.uint64(o.k), np.uint64(o.width)
+        o, rates, shared = self.clock[0], self.rates[0], online[0]
+        r = self.scratch
+        relative = relative_weight(rates, w)
         rates.norms += counted(math.sqrt(rates.square), rates.n - 1, rates.norms)
         mean = rates.norms / rates.n
-        rates.rate = RATE / max(mean * mean, rates.square / MAX_SQUARE)
-        s = step * rates.rate / o.P
+        rates.rate = RATE / (SQUARE + max(mean * mean, rates.square / MAX_SQUARE))
+        first = softmax_residuals(r, self.b, o.k, 1.0, shared, y, relative, out)
+        o.k = max(o.k, np.int64(y) + 1)
+        residual = 0.0
+        for c in range(np.uint64(o.k)):
+            residual += r[c] * r[c]
+        rates.residual = residual
+        if shared.intercept_lr > 0.0:
+            rates.intercept_squares += residual
+            eta = rates.rate * _row_rate(rates.intercept_squares)
+            move_intercepts(self.b, r, o.k, eta)
+        return first, 1.0
+
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        # `margin` has left sizes and values in the scratch array.
+        o, rates, u, r = self.clock[0], self.rates[0], self.u, self.scratch
+        k, width = np.uint64(o.k), np.uint64(o.width)
         for i in range(lo, hi):
             slot, saved = self.sizes[ids[i]], self.row[i - lo]
+            squares = saved.squares + saved.z * saved.z * rates.residual
             slot.count = saved.count
             slot.total = saved.total
-            base, x = np.uint64(ids[i]) * width, s * saved.z
+            rate = _row_rate(squares)
+            slot.squares = squares
+            slot.rate = rate
+            base, x = np.uint64(ids[i]) * width, rates.rate * rate * saved.z
             for c in range(k):
                 u[base + c] -= x * r[c]
 
     def apply_penalty(self, eta: float) -> None:
-        apply_penalty(_plain(self), eta * self.rates[0].rate)
+        o, c = self.clock[0], self.rates[0]
+        if o.strength != c.strength or o.l2 != c.l2:
+            renormalize(self)
+        increase = c.rate - o.A_low
+        A = o.A + increase
+        o.A_low = (A - o.A) - increase
+        o.A = A
 
     def renormalize(self) -> None:
-        renormalize(_plain(self))
+        o, c = self.clock[0], self.rates[0]
+        width = np.uint64(o.width)
+        for j in range(np.uint64(len(self.sizes))):
+            stamp = np.uint64(j) * width + width - ONE
+            if self.u[stamp] != 0.0:
+                bring_current(self, j)
+                self.u[stamp] = A_START
+        o.A = A_START
+        o.A_low = 0.0
+        c.strength = o.strength
+        c.l2 = o.l2
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """Return the index of the largest probability; `out` as in `Softmax.predict`."""
@@ -168,22 +239,18 @@ class ScaledSoftmax(RuleState, ScaledSoftmaxState):
         for i in range(lo, hi):
             z = _scaled_value(self.sizes[ids[i]], values[i])
             add_product(self, ids[i], z, a)
-        return finish_outputs(a, self.b, self.clock[0].P, k, only_margins)
+        return finish_outputs(a, self.b, 1.0, k, only_margins)
 
     def has_capacity(self, nnz: Any) -> bool:
         return nnz <= np.uint64(len(self.row))
 
     def weight(self, j: Any) -> float:
         """Return the largest absolute value of the k weights of a slot, per unit of x."""
-        w = weight(_plain(self), j)
+        w = largest_weight(self, j)
         slot = self.sizes[j]
         return w / max(slot.total / slot.count, MIN_MEAN) if w > 0.0 else 0.0
 
     # Python
-
-    def _with_plain(self, net: Softmax, **arrays: Any) -> Self:
-        """Return the rule with other arrays, around another rule for the scaled values."""
-        return self._with(u=net.u, b=net.b, scratch=net.scratch, clock=net.clock, **arrays)
 
     def _means(self, slots: Ints | slice) -> Floats:
         """Return the mean sizes of the features of some slots; 1 for features without a scale."""
@@ -193,67 +260,38 @@ class ScaledSoftmax(RuleState, ScaledSoftmaxState):
         return np.maximum(means, MIN_MEAN)
 
     def weights(self) -> Floats:
-        return _plain_of(self).weights() / self._means(slice(None))
+        return super().weights() / self._means(slice(None))
 
     def rows(self, slots: Ints) -> Floats:
         """Return the current weights of some slots per unit of x, shape (slots, k)."""
-        return _plain_of(self).rows(slots) / self._means(slots)[:, None]
+        return super().rows(slots) / self._means(slots)[:, None]
 
     def contributions(self, slots: Slots, values: Floats) -> Floats:
         """Return what values of some slots would each add to the k margins, shape (slots, k)."""
         z = np.empty(len(values))
         _scale_values(self, slots, values, z)
-        return _plain_of(self).rows(np.asarray(slots)) * z[:, None]
+        return super().rows(np.asarray(slots)) * z[:, None]
 
-    def live_mask(self) -> Bools:
-        return _plain_of(self).live_mask()
-
-    def seen_mask(self) -> Bools:
-        return _plain_of(self).seen_mask()
-
-    def drop(self, slots: Ints) -> None:
-        _plain_of(self).drop(slots)
+    def reset_rates(self) -> None:
+        """Set all n to 0, once the pending penalties are applied at the rates that they had."""
+        _renormalize(self)
+        self.sizes["squares"] = 0.0
+        self.sizes["rate"][self.seen_mask()] = 1.0 / OFFSET
+        self.rates["intercept_squares"] = 0.0
 
     def reserve(self, nnz: int) -> Self:
         return self._with(row=scratch_for(nnz, self.row))
 
-    @property
-    def row_width(self) -> int:
-        return int(self.clock[0].width)
-
-    @property
-    def outputs(self) -> int:
-        """Number of labels that there is room for."""
-        return _plain_of(self).outputs
-
-    def widen(self, k: int) -> Self:
-        """Return the same rule with room for `k` labels."""
-        return self._with_plain(_plain_of(self).widen(k))
-
-    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
-        slots, saved = _plain_of(self).state_dict()
-        sizes = {name: self.sizes[name][slots] for name in SIZES.names or ()}
-        return slots, {**saved, **sizes, "rates": self.rates.copy()}
-
-    @classmethod
-    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> Self:
-        own = (*(SIZES.names or ()), "rates")
-        plain = {name: array for name, array in arrays.items() if name not in own}
-        ensure(len(plain) + len(own) == len(arrays), f"the state must have {', '.join(own)}")
-        rule = cls._around(Softmax.from_state_dict(d, slots, plain), d)
-        for name in SIZES.names or ():
-            ensure_array(arrays[name], name, np.float64, slots.shape)
-            rule.sizes[name][slots] = arrays[name]
-        ensure_array(arrays["rates"], "rates", RATES, (1,))
-        rule.rates[:] = arrays["rates"]
-        return rule
-
     def check(self) -> None:
+        seen = self.sizes[self.seen_mask()]  # weights depend on them
+        squares = seen["squares"]
+        ensure(np.all((squares >= 0.0) & (squares < MAX_NUMBER)), "a sum of squares is invalid")
+        ensure(np.all(seen["rate"] == 1.0 / (OFFSET + np.sqrt(squares))), "a rate is invalid")
         super().check()
-        _plain_of(self).check()
         c = self.rates[0]
+        ensure(self.clock[0].P == 1.0, "P is not 1")
         ensure(0 <= c.n <= MAX_STEPS, "the number of examples is out of range")
-        for name in ("sample_weights", "norms"):
+        for name in ("sample_weights", "norms", "intercept_squares", "strength", "l2"):
             ensure(0.0 <= c[name] < MAX_NUMBER, f"{name} is out of range")
         ensure(c.n == 0 or c.norms > 0.0, "examples have no norms")
         ensure(0.0 <= c.rate <= RATE, "a rate is out of range")
@@ -264,22 +302,15 @@ class ScaledSoftmax(RuleState, ScaledSoftmaxState):
         ensure(np.all(total / count > 0.0), "a mean size is 0")
 
     @classmethod
-    def _around(cls, net: Softmax, d: int) -> Self:
-        """Return a rule with new sizes and rates around a rule with `d` slots."""
-        return cls(*net, records(d, SIZES), records(0, SCRATCH), records(1, RATES))
-
-    @staticmethod
-    def start(d: int, k: int, penalty: int, strength: float, l2: float, b: float) -> ScaledSoftmax:
-        """Return a rule with `d` rows of zeros, for `k` labels that were seen."""
-        return ScaledSoftmax._around(Softmax.start(d, k, penalty, strength, l2, b), d)
+    def start(cls, d: int, k: int, penalty: int, strength: float, l2: float, b: float) -> Self:
+        rule = super().start(d, k, penalty, strength, l2, b)
+        rule.rates["strength"], rule.rates["l2"] = strength, l2
+        return rule
 
 
-def _plain_of(rule: Any) -> Any:
-    """Return the rule that learns the scaled values, as a view of the arrays of `rule`."""
-    return Softmax(rule.u, rule.b, rule.scratch, rule.clock)
-
-
-_plain = inlined(_plain_of)  # for kernels; Python calls the function itself
+@kernel
+def _renormalize(rule: Any) -> None:
+    renormalize(rule)
 
 
 @kernel

@@ -34,12 +34,12 @@ rounded up to a multiple of 64.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
 from streaml1.core.aligned import aligned_zeros
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import generic, inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
@@ -51,17 +51,31 @@ from streaml1.optim.rule_state import (
     Scratch,
     ensure_array,
     ensure_keys,
+    new_arrays,
 )
 from streaml1.optim.structures.multiclass import (
     begin_outputs,
     finish_outputs,
+    move_intercepts,
     softmax_residuals,
     wants_margins,
 )
-from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.update_rule import renormalize
 
-__all__ = ["PENALTIES", "Softmax", "add_product", "ahead", "bring_current", "prefetch_row"]
+__all__ = [
+    "A_START",
+    "CLOCK",
+    "PENALTIES",
+    "Softmax",
+    "SoftmaxRows",
+    "add_product",
+    "ahead",
+    "bring_current",
+    "largest_weight",
+    "prefetch_row",
+    "prox",
+    "shrinkage",
+]
 
 L1, L1_L2, L1_LINF = range(3)
 PENALTIES = {"l1": L1, "l1/l2": L1_L2, "l1/linf": L1_LINF}
@@ -189,7 +203,7 @@ def _clamp_threshold(u: Any, base: Any, k: Any, c: float) -> float:
 
 
 @inlined
-def _prox(u: Any, base: Any, k: Any, c: float, penalty: int) -> tuple[float, float, float]:
+def prox(u: Any, base: Any, k: Any, c: float, penalty: int) -> tuple[float, float, float]:
     """Return (a, b, theta) of the prox of `c` times the norm: a u + b clamp(u, -theta, theta)."""
     if penalty == L1:
         return 1.0, -1.0, c
@@ -201,12 +215,14 @@ def _prox(u: Any, base: Any, k: Any, c: float, penalty: int) -> tuple[float, flo
     return 0.0, 1.0, _clamp_threshold(u, base, k, c)
 
 
-@inlined
-def _largest(u: Any, base: Any, k: Any, c: float, penalty: int) -> float:
-    """Return the largest |u| of a row after the prox."""
-    a, b, theta = _prox(u, base, k, c, penalty)
-    largest = _max_abs(u, base, k)
-    return a * largest + b * min(largest, theta)
+@generic
+def shrinkage(rule: Any, j: Any, base: Any) -> tuple[float, float, float]:
+    """Return (a, b, theta) of the penalty that the row of slot j, at `base`, has not seen yet.
+
+    As of now the row is a u + b clamp(u, -theta, theta).
+    """
+    coefficients: tuple[float, float, float] = rule.shrinkage(j, base)
+    return coefficients
 
 
 @inlined
@@ -225,11 +241,12 @@ def prefetch_row(rule: Any, j: Any) -> None:
 
 
 @inlined
-def bring_current(rule: Any, base: Any) -> bool:
-    """Apply the pending penalty to the row at `base`; return whether any weight is non-zero."""
+def bring_current(rule: Any, j: Any) -> bool:
+    """Apply the pending penalty to the row of slot j; return whether any weight is non-zero."""
     o, u = rule.clock[0], rule.u
-    k, stamp = np.uint64(o.k), base + np.uint64(o.width) - ONE
-    s, t, theta = _prox(u, base, k, o.A - u[stamp], o.penalty)
+    k, width = np.uint64(o.k), np.uint64(o.width)
+    base = np.uint64(j) * width
+    s, t, theta = shrinkage(rule, j, base)
     lowest = -theta
     n_nonzero = np.int64(0)  # a sum, unlike a maximum, is computed for several weights at once
     for c in range(k):
@@ -239,7 +256,7 @@ def bring_current(rule: Any, base: Any) -> bool:
         v = s * v + t * inside
         u[base + c] = v
         n_nonzero += np.int64(v != 0.0)
-    u[stamp] = o.A
+    u[base + width - ONE] = o.A
     return bool(n_nonzero > 0)
 
 
@@ -247,15 +264,152 @@ def bring_current(rule: Any, base: Any) -> bool:
 def add_product(rule: Any, j: Any, x: float, a: Any) -> None:
     """Add x times the row of slot j, as of now and over P, to `a`; write nothing else."""
     o, u = rule.clock[0], rule.u
-    k, width = np.uint64(o.k), np.uint64(o.width)
-    base = np.uint64(j) * width
-    s, t, theta = _prox(u, base, k, o.A - u[base + width - ONE], o.penalty)
+    k = np.uint64(o.k)
+    base = np.uint64(j) * np.uint64(o.width)
+    s, t, theta = shrinkage(rule, j, base)
     lowest = -theta
     for c in range(k):
         v = u[base + c]
         inside = v if v > lowest else lowest
         inside = inside if inside < theta else theta
         a[c] += (s * v + t * inside) * x
+
+
+@inlined
+def largest_weight(rule: Any, j: Any) -> float:
+    """Return the largest |u| of the row of slot j as of now."""
+    o = rule.clock[0]
+    base = np.uint64(j) * np.uint64(o.width)
+    s, t, theta = shrinkage(rule, j, base)
+    largest = _max_abs(rule.u, base, np.uint64(o.k))
+    return s * largest + t * min(largest, theta)
+
+
+class SoftmaxRows(RuleState):
+    """What softmax rules share: rows of weights that are brought current by `shrinkage`.
+
+    Their fields include those of `SoftmaxState`.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        u: Floats
+        b: Floats
+        scratch: Floats
+        clock: Records
+
+    def weight(self, j: Any) -> float:
+        """Return the largest absolute value of the k weights of a slot."""
+        w: float = largest_weight(self, j) * self.clock[0].P
+        return w
+
+    def weights(self) -> Floats:
+        return _max_sizes(self, np.empty(self.size)) * self.clock[0].P
+
+    def rows(self, slots: Ints) -> Floats:
+        """Return the current weights of some slots, shape (slots, k)."""
+        w = np.empty((len(slots), int(self.clock[0].k)))
+        _write_rows(self, np.asarray(slots, np.uint64), w)
+        return w
+
+    def live_mask(self) -> Bools:
+        live: Bools = _max_sizes(self, np.empty(self.size)) > 0.0
+        return live
+
+    def seen_mask(self) -> Bools:
+        seen: Bools = self._table()[:, -1] != 0.0
+        return seen
+
+    def drop(self, slots: Ints) -> None:
+        table = self._table()
+        table[slots] = 0.0
+        table[slots, -1] = A_START
+
+    @property
+    def row_width(self) -> int:
+        return int(self.clock[0].width)
+
+    def _table(self) -> Floats:
+        """Return `u` as a matrix of shape (slots, width)."""
+        return self.u.reshape(-1, self.row_width)
+
+    @property
+    def outputs(self) -> int:
+        """Number of labels that there is room for."""
+        return self.row_width - 1
+
+    def widen(self, k: int) -> Self:
+        """Return the same rule with room for `k` labels."""
+        if k <= self.outputs:
+            return self
+        n_seen, old = int(self.clock[0].k), self._table()
+        width = _width(max(k, self.outputs * 5 // 4))
+        clock = self.clock.copy()
+        clock[0].width = width
+        table = _rows(self.size, width)
+        table[:, :n_seen], table[:, -1] = old[:, :n_seen], old[:, -1]
+        b = np.full(width, clock[0].b)
+        b[:n_seen] = self.b[:n_seen]
+        return self._with(u=table.reshape(-1), b=b, scratch=np.zeros(width), clock=clock)
+
+    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
+        slots, saved = super().state_dict()
+        k, table = int(self.clock[0].k), self._table()[slots]
+        arrays = {"u": table[:, :k], "stamps": table[:, -1], "b": self.b[:k]}
+        return slots, {**{name: array.copy() for name, array in arrays.items()}, **saved}
+
+    @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> Self:
+        ensure_keys(arrays, ("u", "stamps", "b", *cls.saved_keys()))
+        ensure_array(arrays["clock"], "clock", CLOCK, (1,))
+        k, b = int(arrays["clock"][0]["k"]), float(arrays["clock"][0]["b"])
+        for name, shape in (("u", (len(slots), k)), ("stamps", slots.shape), ("b", (k,))):
+            ensure_array(arrays[name], name, np.float64, shape)
+        rule = cls._zeros(d, k, b)
+        rule._load_slots(slots, arrays)
+        rule._load_ledgers(arrays)
+        rule.clock["width"] = _width(k)
+        rule._table()[slots, :k], rule._table()[slots, -1] = arrays["u"], arrays["stamps"]
+        rule.b[:k] = arrays["b"]
+        return rule
+
+    def check(self) -> None:
+        super().check()
+        o = self.clock[0]
+        ensure(0 <= o.k < o.width and o.width % LANES == 0, "labels or width are out of range")
+        ensure(len(self.u) % o.width == 0, "u does not consist of whole rows")
+        ensure(self.b.shape == self.scratch.shape == (o.width,), "b or scratch has a wrong length")
+        ensure(MIN_P <= o.P <= 1.0, f"P={o.P} is out of range")
+        ensure(A_START <= o.A and o.A * o.P < MAX_WEIGHT, f"A={o.A} is out of range")
+        ensure(abs(o.A_low) <= LOW * o.A, f"A_low={o.A_low} is out of range")
+        ensure(
+            0.0 <= o.strength < math.inf and 0.0 <= o.l2 < math.inf, "a strength is out of range"
+        )
+        ensure(o.penalty in PENALTIES.values(), f"penalty={o.penalty} is unknown")
+        table = self._table()
+        stamps = table[:, -1]
+        ensure(np.all((stamps == 0.0) | (stamps >= A_START)), "a stamp is out of range")
+        ensure(np.all(stamps <= o.A), "a stamp lies in the future")
+        ensure(np.all(np.abs(table[:, :-1]) < MAX_WEIGHT / MIN_P), "an entry is out of range")
+        ensure(not table[:, o.k : -1].any(), "a column without a label is not zero")
+        ensure(not table[stamps == 0.0].any(), "a row without a stamp is not zero")
+        ensure(np.all(np.abs(self.b) < MAX_WEIGHT), "an intercept is out of range")
+        ensure(np.all(self.weights() < MAX_WEIGHT), "a weight is out of range")
+
+    @classmethod
+    def _zeros(cls, d: int, k: int, b: float) -> Self:
+        """Return a rule with `d` rows of zeros, and a clock that knows neither k nor penalty."""
+        width = _width(k)
+        rows = {"u": aligned_zeros(d * width, np.float64), "b": np.full(width, b)}
+        return cls(**new_arrays(cls, d, **rows, scratch=np.zeros(width)))
+
+    @classmethod
+    def start(cls, d: int, k: int, penalty: int, strength: float, l2: float, b: float) -> Self:
+        """Return a rule with `d` rows of zeros, for `k` labels that were seen."""
+        rule = cls._zeros(d, k, b)
+        rule.clock[0] = (1.0, A_START, 0.0, strength, l2, b, penalty, k, _width(k))
+        return rule
 
 
 class SoftmaxState(NamedTuple):
@@ -267,8 +421,14 @@ class SoftmaxState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class Softmax(RuleState, SoftmaxState):
+class Softmax(SoftmaxRows, SoftmaxState):
     """Lazy multiclass logistic regression."""
+
+    def shrinkage(self, j: Any, base: Any) -> tuple[float, float, float]:
+        o = self.clock[0]
+        stamp = base + np.uint64(o.width) - ONE
+        s, t, theta = prox(self.u, base, np.uint64(o.k), o.A - self.u[stamp], o.penalty)
+        return s, t, theta
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         """Bring the rows current, store the margins over P in `scratch`, and return 0."""
@@ -282,7 +442,7 @@ class Softmax(RuleState, SoftmaxState):
             prefetch_row(self, ids[i + distance])
             base = np.uint64(ids[i]) * width
             stamp = base + width - ONE
-            s, t, theta = _prox(u, base, k, A - u[stamp], penalty)
+            s, t, theta = prox(u, base, k, A - u[stamp], penalty)
             x, lowest = values[i], -theta
             # As `bring_current`, which would need a second loop: a learning step takes 15 % longer.
             for c in range(k):
@@ -302,6 +462,7 @@ class Softmax(RuleState, SoftmaxState):
         o, shared = self.clock[0], online[0]
         first = softmax_residuals(self.scratch, self.b, o.k, o.P, shared, y, w, out)
         o.k = max(o.k, np.int64(y) + 1)
+        move_intercepts(self.b, self.scratch, o.k, shared.intercept_lr)
         return first, 1.0
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
@@ -332,7 +493,7 @@ class Softmax(RuleState, SoftmaxState):
         for base in range(np.uint64(0), np.uint64(len(u)), width):
             stamp = base + width - ONE
             if u[stamp] != 0.0:
-                s, t, theta = _prox(u, np.uint64(base), k, o.A - u[stamp], o.penalty)
+                s, t, theta = prox(u, np.uint64(base), k, o.A - u[stamp], o.penalty)
                 for c in range(base, base + k):
                     u[c] = (s * u[c] + t * max(-theta, min(theta, u[c]))) * o.P
                 u[stamp] = A_START
@@ -358,131 +519,15 @@ class Softmax(RuleState, SoftmaxState):
     def has_capacity(self, nnz: Any) -> bool:
         return True
 
-    def weight(self, j: Any) -> float:
-        """Return the largest absolute value of the k weights of a slot."""
-        o = self.clock[0]
-        width = np.uint64(o.width)
-        base = np.uint64(j) * width
-        c = o.A - self.u[base + width - ONE]
-        w: float = _largest(self.u, base, np.uint64(o.k), c, o.penalty) * o.P
-        return w
-
-    def weights(self) -> Floats:
-        return _max_sizes(self, np.empty(self.size)) * self.clock[0].P
-
-    def rows(self, slots: Ints) -> Floats:
-        """Return the current weights of some slots, shape (slots, k)."""
-        w = np.empty((len(slots), int(self.clock[0].k)))
-        _write_rows(self, np.asarray(slots, np.uint64), w)
-        return w
-
-    def live_mask(self) -> Bools:
-        live: Bools = _max_sizes(self, np.empty(self.size)) > 0.0
-        return live
-
-    def seen_mask(self) -> Bools:
-        seen: Bools = self._table()[:, -1] != 0.0
-        return seen
-
-    def drop(self, slots: Ints) -> None:
-        table = self._table()
-        table[slots] = 0.0
-        table[slots, -1] = A_START
-
     def reserve(self, nnz: int) -> Softmax:
         return self
-
-    @property
-    def row_width(self) -> int:
-        return int(self.clock[0].width)
-
-    def _table(self) -> Floats:
-        """Return `u` as a matrix of shape (slots, width)."""
-        return self.u.reshape(-1, self.row_width)
-
-    @property
-    def outputs(self) -> int:
-        """Number of labels that there is room for."""
-        return self.row_width - 1
-
-    def widen(self, k: int) -> Softmax:
-        """Return the same rule with room for `k` labels."""
-        if k <= self.outputs:
-            return self
-        n_seen, old = int(self.clock[0].k), self._table()
-        width = _width(max(k, self.outputs * 5 // 4))
-        clock = self.clock.copy()
-        clock[0].width = width
-        table = _rows(self.size, width)
-        table[:, :n_seen], table[:, -1] = old[:, :n_seen], old[:, -1]
-        b = np.full(width, clock[0].b)
-        b[:n_seen] = self.b[:n_seen]
-        return Softmax(table.reshape(-1), b, np.zeros(width), clock)
-
-    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
-        slots = np.flatnonzero(self.live_mask())
-        k, table = int(self.clock[0].k), self._table()[slots]
-        arrays = {"u": table[:, :k], "stamps": table[:, -1], "b": self.b[:k]}
-        return slots, {**{n: a.copy() for n, a in arrays.items()}, "clock": self.clock.copy()}
-
-    @classmethod
-    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> Softmax:
-        ensure_keys(arrays, ("u", "stamps", "b", "clock"))
-        ensure_array(arrays["clock"], "clock", CLOCK, (1,))
-        clock = records(1, CLOCK)  # a copy, because kernels are compiled for aligned records
-        clock[:] = arrays["clock"]
-        k = int(clock[0]["k"])
-        for name, shape in (("u", (len(slots), k)), ("stamps", slots.shape), ("b", (k,))):
-            ensure_array(arrays[name], name, np.float64, shape)
-        width = _width(k)
-        clock["width"] = width
-        table, b = _rows(d, width), np.full(width, clock["b"])
-        table[slots, :k], table[slots, -1] = arrays["u"], arrays["stamps"]
-        b[:k] = arrays["b"]
-        return Softmax(table.reshape(-1), b, np.zeros(width), clock)
-
-    def check(self) -> None:
-        super().check()
-        o = self.clock[0]
-        ensure(0 <= o.k < o.width and o.width % LANES == 0, "labels or width are out of range")
-        ensure(len(self.u) % o.width == 0, "u does not consist of whole rows")
-        ensure(self.b.shape == self.scratch.shape == (o.width,), "b or scratch has a wrong length")
-        ensure(MIN_P <= o.P <= 1.0, f"P={o.P} is out of range")
-        ensure(A_START <= o.A and o.A * o.P < MAX_WEIGHT, f"A={o.A} is out of range")
-        ensure(abs(o.A_low) <= LOW * o.A, f"A_low={o.A_low} is out of range")
-        ensure(
-            0.0 <= o.strength < math.inf and 0.0 <= o.l2 < math.inf, "a strength is out of range"
-        )
-        ensure(o.penalty in PENALTIES.values(), f"penalty={o.penalty} is unknown")
-        table = self._table()
-        stamps = table[:, -1]
-        ensure(np.all((stamps == 0.0) | (stamps >= A_START)), "a stamp is out of range")
-        ensure(np.all(stamps <= o.A), "a stamp lies in the future")
-        ensure(np.all(np.abs(table[:, :-1]) < MAX_WEIGHT / MIN_P), "an entry is out of range")
-        ensure(not table[:, o.k : -1].any(), "a column without a label is not zero")
-        ensure(not table[stamps == 0.0].any(), "a row without a stamp is not zero")
-        ensure(np.all(np.abs(self.b) < MAX_WEIGHT), "an intercept is out of range")
-        ensure(np.all(self.weights() < MAX_WEIGHT), "a weight is out of range")
-
-    @staticmethod
-    def start(d: int, k: int, penalty: int, strength: float, l2: float, b: float) -> Softmax:
-        """Return a rule with `d` rows of zeros, for `k` labels that were seen."""
-        width = _width(k)
-        clock = records(1, CLOCK)
-        clock[0] = (1.0, A_START, 0.0, strength, l2, b, penalty, k, width)
-        u = aligned_zeros(d * width, np.float64)
-        return Softmax(u, np.full(width, b), np.zeros(width), clock)
 
 
 @kernel
 def _max_sizes(rule: Any, sizes: Any) -> Any:
     """Write the largest |u| of each row as of now to `sizes`."""
-    o = rule.clock[0]
-    width = np.uint64(o.width)
     for j in range(np.uint64(len(sizes))):
-        base = np.uint64(j) * width
-        c = o.A - rule.u[base + width - ONE]
-        sizes[j] = _largest(rule.u, base, np.uint64(o.k), c, o.penalty)
+        sizes[j] = largest_weight(rule, j)
     return sizes
 
 
@@ -493,7 +538,7 @@ def _write_rows(rule: Any, slots: Any, w: Any) -> None:
     k, width = np.uint64(o.k), np.uint64(o.width)
     for i in range(np.uint64(len(slots))):
         base = slots[i] * width
-        s, t, theta = _prox(rule.u, base, k, o.A - rule.u[base + width - ONE], o.penalty)
+        s, t, theta = shrinkage(rule, slots[i], base)
         for c in range(k):
             v = rule.u[base + c]
             w[i, c] = (s * v + t * max(-theta, min(theta, v))) * o.P

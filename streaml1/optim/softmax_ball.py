@@ -41,6 +41,7 @@ from streaml1.optim.structures import fixed_point_vector as raw_vector
 from streaml1.optim.structures.multiclass import (
     begin_outputs,
     finish_outputs,
+    move_intercepts,
     softmax_residuals,
     wants_margins,
 )
@@ -106,6 +107,7 @@ class SoftmaxBall(RuleState, SoftmaxBallState):
         o, shared = self.clock[0], online[0]
         first = softmax_residuals(self.scratch, self.b, o.k, 1.0, shared, y, w, out)
         o.k = max(o.k, np.int64(y) + 1)
+        move_intercepts(self.b, self.scratch, o.k, shared.intercept_lr)
         return first, 1.0
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:

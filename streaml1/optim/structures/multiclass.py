@@ -14,6 +14,7 @@ __all__ = [
     "begin_outputs",
     "finish_outputs",
     "first_largest",
+    "move_intercepts",
     "softmax",
     "softmax_residuals",
     "wants_margins",
@@ -50,7 +51,7 @@ def softmax(a: Any, k: Any) -> Any:
 def softmax_residuals(
     r: Any, b: Any, n_seen: Any, scale: float, shared: Any, y: float, w: float, out: Any
 ) -> float:
-    """Turn margins into residuals in place, move the intercepts, and write probabilities to `out`.
+    """Turn margins into residuals in place, and write probabilities to `out`.
 
     Parameters
     ----------
@@ -88,10 +89,15 @@ def softmax_residuals(
     r[label] -= 1.0
     limit = shared.clip_gradient
     for c in range(k):
-        g = max(-limit, min(limit, r[c])) * w
-        r[c] = g
-        b[c] -= shared.intercept_lr * g
+        r[c] = max(-limit, min(limit, r[c])) * w
     return first
+
+
+@inlined
+def move_intercepts(b: Any, r: Any, k: Any, eta: float) -> None:
+    """Move k intercepts against the residuals `r` at the rate `eta`."""
+    for c in range(np.uint64(k)):
+        b[c] -= eta * r[c]
 
 
 @inlined
