@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from streaml1.cli import cli
 from streaml1.cli.help_pages import OTHER, SECTIONS, Command
 from streaml1.cli.parameter_options import declared_options
+from streaml1.cli.program import COMMANDS
 from streaml1.models.parameters import SHARED_ORDER, parameters_of
 from streaml1.models.registry import LEARNERS
 
@@ -34,6 +35,13 @@ def test_help_fits_one_screen(command: str) -> None:
     lines = help_of(*command.split(), "--help").splitlines()
     assert len(lines) <= SCREEN
     assert max(map(len, lines)) <= 80
+
+
+def test_commands_are_in_the_order_of_use_with_whole_sentences() -> None:
+    listed = re.findall(r"^  ([a-z]+)  +(.+)$", help_of("--help").split("Commands:")[1], re.M)
+    assert [name for name, _ in listed] == list(COMMANDS)
+    assert sorted(COMMANDS) == sorted(cli.commands)
+    assert [text for _, text in listed if not text.endswith(".") or "..." in text] == []
 
 
 @pytest.mark.parametrize("command", LONG)

@@ -145,8 +145,11 @@ def test_nested_parameters() -> None:
     assert clone(estimator).model.l1 == 0.2
     with pytest.raises(ValueError, match="ElasticNetClassifier has no parameter radius"):
         estimator.set_params(model__radius=1.0)
-    with pytest.raises(ValueError, match="learner of streaml1 to set model__l1, got None"):
+    with pytest.raises(ValueError, match="model__l1 is unknown: set l1 instead, or pass model="):
         StreamClassifier().set_params(model__l1=0.2)
+    with pytest.raises(ValueError, match="schedule is unknown: pass model=ElasticNetRegressor"):
+        StreamRegressor().set_params(model__schedule="constant")
+    assert StreamClassifier().set_params(model=model, model__l1=0.2).model.l1 == 0.2
     with pytest.raises(ValueError, match="model must be a learner of streaml1, got LogisticReg"):
         StreamClassifier(LogisticRegression()).fit(np.eye(2), [0, 1])
 

@@ -25,7 +25,7 @@ SHELLS = {
 )
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 def completion(shell: str) -> None:
-    """Print the script that completes commands, options and their values in SHELL."""
+    """Print a script that completes commands and options in SHELL."""
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())

@@ -45,7 +45,7 @@ def convert(
     unlabelled: bool,
     **options: Any,
 ) -> None:
-    """Convert SOURCE to FILE.rows, a binary file that is faster to read.
+    """Convert SOURCE to FILE.rows, which is faster to read.
 
     SOURCE is as for learn. FILE.rows is a source for learn, predict and evaluate. A model that
     learns from FILE.rows is bit-identical to one that learns from SOURCE.

@@ -59,7 +59,7 @@ def evaluate(
     reliability: Path | None,
     **options: Any,
 ) -> None:
-    """Evaluate MODEL on the labelled examples of SOURCE, without learning.
+    """Evaluate MODEL on labelled examples of SOURCE.
 
     MODEL is a file written by learn --save, a directory of learn --checkpoint, or the topic of
     learn --publish or --mixed. SOURCE and its options are as for learn.

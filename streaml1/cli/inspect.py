@@ -34,7 +34,7 @@ YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "cl
 @click.argument("source")
 @csv_options
 def inspect(source: str, **options: Any) -> None:
-    """Show what the columns of SOURCE hold, and a command that learns from it.
+    """Show the columns of SOURCE and a command that learns from it.
 
     SOURCE is a file of CSV, TSV, flat JSON lines, Parquet or Arrow, or a table of DuckDB, of which
     the first 1,000 examples are read; of a directory or a pattern, those of the first file. Other

@@ -164,7 +164,7 @@ def learn(
     regret: bool,
     **options: Any,
 ) -> None:
-    """Predict, then learn each example of SOURCE, and report the progressive loss.
+    """Predict, then learn each example of SOURCE; report the loss.
 
     SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, .tsv, each also compressed by gzip, zstd,
     bzip2 or xz; .parquet, .arrow, .avro, .rows), - for standard input, river:NAME for a data set

@@ -52,7 +52,7 @@ def merge(
     most_bad: float | None,
     **options: Any,
 ) -> None:
-    """Merge several MODELs that have learnt parts of a stream into one.
+    """Merge MODELs that have learnt parts of a stream into one.
 
     Each is a file written by learn --save, a directory of learn --checkpoint or of learn
     --per-partition (all its partitions), or a topic of learn --publish or --mixed. They are joined

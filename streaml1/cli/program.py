@@ -30,6 +30,11 @@ from streaml1.core.logging import wants_json
 __all__ = ["CommandError", "Program", "cli", "main"]
 
 INTERRUPTED = tuple(128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+COMMANDS = (
+    "inspect", "learn", "evaluate", "predict", "show", "sweep", "export", "diff", "merge",
+    "convert", "serve", "page", "partitions", "warm", "completion",
+)  # fmt: skip
+"""The commands in the order of --help, which is that of a first model."""
 COMMAND_LINE = "streaml1.command_line"
 """Key of the arguments in the meta data of a context."""
 CLOSED_PIPE = 128 + signal.SIGPIPE
@@ -128,6 +133,11 @@ class Program(click.Group):
             report_problem("interrupted", "error", exit_code=code)
         sys.exit(code or 0)
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands in the order of `COMMANDS`, others last."""
+        rank = {name: k for k, name in enumerate(COMMANDS)}
+        return sorted(self.commands, key=lambda name: (rank.get(name, len(rank)), name))
+
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
         """Return the context of a command line, which it contains for messages."""
         given = list(args)
@@ -220,7 +230,12 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.group(PROGRAM, cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    PROGRAM,
+    cls=Program,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Your data: streaml1 inspect clicks.csv prints a command that learns from it.",
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
     help="Show the version and exit.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -189,5 +190,8 @@ def _topic(examples: Any, option: str, name: str, kafka: dict[str, Any] | None) 
     if read is not None:
         return output_topic(read, name)
     if not name.startswith("kafka:"):
-        raise CommandError(f"{option} {name} names no broker: use kafka://HOST:PORT/{name}")
+        remedy = f"use kafka://HOST:PORT/{name}"
+        if option == "--predictions":
+            remedy += f", or for a file streaml1 predict MODEL SOURCE > {shlex.quote(name)}"
+        raise CommandError(f"{option} {name} names no broker: {remedy}")
     return Topic(name, kafka)

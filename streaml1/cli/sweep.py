@@ -125,7 +125,7 @@ def sweep(
     task: str | tuple[str, ...] | None,
     **options: Any,
 ) -> None:
-    """Compare settings: one run over SOURCE for each combination of the given values.
+    """Compare settings of a model, one run over SOURCE for each.
 
     SOURCE and its options are as for learn. Each hyperparameter accepts a list of values, as in
     --l1 1e-7,1e-6. Runs take place at the same time, and are bit-identical to those of learn.

@@ -25,6 +25,15 @@ class Remedy(NamedTuple):
 
 
 NO_CACHE = "omit it, or use streaml1 convert SOURCE FILE.rows to read faster"
+EXPLAIN = "use streaml1 predict MODEL SOURCE --explain K"
+SERVE = "use streaml1 serve MODEL, which answers lines of text over HTTP"
+SERVE_NONE = "omit it: streaml1 serve runs in the foreground, under a supervisor"
+SHARDS = "use streaml1 convert, then streaml1 learn FILE.rows --shards N --workers N"
+NO_BANDITS = "there is no equivalent: contextual bandits are not supported"
+NOT_LINEAR = "there is no equivalent: all models are linear; see --cross for interactions"
+NO_FEATURES = "there is no equivalent: add such features to the data"
+NO_TREES = "use --model softmax, which has one set of weights per label"
+QUIET = "omit it, and redirect standard output to /dev/null"
 
 REMEDIES = {
     "-b": Remedy("use --hash-bits {}, or omit it: names are stored and do not collide", True),
@@ -71,14 +80,90 @@ REMEDIES = {
     "--invert_hash": Remedy("use streaml1 show MODEL, or streaml1 export MODEL --csv", True),
     "--random_seed": Remedy("omit it: learning is not random", True),
     "--noconstant": Remedy("use --intercept-lr 0"),
-    "--quiet": Remedy("omit it, and redirect standard output to /dev/null"),
+    "--quiet": Remedy(QUIET),
+    "--driver_output_off": Remedy(QUIET),
+    "--log_level": Remedy("omit it, or use --log json for more events", True),
     "--keep": Remedy("use --ignore with the others", True),
+    "--ignore_linear": Remedy(NO_FEATURES, True),
+    "--redefine": Remedy("rename the namespaces in the data", True),
+    "--skips": Remedy(NO_FEATURES, True),
+    "--affix": Remedy(NO_FEATURES, True),
+    "--spelling": Remedy(NO_FEATURES, True),
+    "--dictionary": Remedy(NO_FEATURES, True),
+    "--feature_limit": Remedy("there is no equivalent: truncate the data", True),
+    "--feature_mask": Remedy("omit it: --l1 selects features while it learns", True),
+    "--hash": Remedy("omit it: names are stored, and --hash-bits hashes all of them", True),
+    "--hash_seed": Remedy("omit it: names are stored and do not collide", True),
+    "--constant": Remedy("use --intercept-init {}", True),
+    "-C": Remedy("use --intercept-init {}", True),
+    "--named_labels": Remedy("use --model softmax --classes {}, or any labels without it", True),
+    "--examples": Remedy("use --limit {}", True),
+    "--early_terminate": Remedy("omit it: the model of the best pass is kept", True),
+    "--holdout_after": Remedy("use streaml1 evaluate MODEL SOURCE on later data", True),
+    "--min_prediction": Remedy("omit it, or clip the output of streaml1 predict", True),
+    "--max_prediction": Remedy("omit it, or clip the output of streaml1 predict", True),
+    "--no_bias_regularization": Remedy("omit it: the intercept is never penalized"),
+    "--json": Remedy("use --format jsonl: one object per line, with the label in y or --target"),
+    "--dsjson": Remedy(NO_BANDITS),
+    "--csv": Remedy("use --format csv --target COLUMN"),
+    "--csv_separator": Remedy("use --delimiter {}", True),
+    "--csv_no_file_header": Remedy("use --no-header"),
+    "--csv_header": Remedy("use --columns NAME,...", True),
+    "--compressed": Remedy("omit it: compressed files are recognized"),
+    "--no_stdin": Remedy("omit it: standard input is read for - only"),
+    "--daemon": Remedy(SERVE),
+    "--port": Remedy("use streaml1 serve MODEL --listen {}", True),
+    "--num_children": Remedy("use streaml1 serve MODEL --workers {}", True),
+    "--foreground": Remedy(SERVE_NONE),
+    "--pid_file": Remedy(SERVE_NONE, True),
+    "--port_file": Remedy(SERVE_NONE, True),
+    "-a": Remedy(EXPLAIN),
+    "--audit": Remedy(EXPLAIN),
+    "-r": Remedy("use streaml1 predict MODEL SOURCE: the margin is log(p / (1 - p))", True),
+    "--raw_predictions": Remedy("use streaml1 predict MODEL SOURCE: the margin is "
+                                "log(p / (1 - p))", True),
+    "--binary": Remedy("omit it, and compare the output of streaml1 predict with 0.5"),
+    "--probabilities": Remedy("omit it: softmax and the logistic loss predict probabilities"),
+    "--classweight": Remedy("use --positive-weight W, or --weight NAME", True),
+    "--save_per_pass": Remedy("use --checkpoint DIR"),
+    "--preserve_performance_counters": Remedy("use --checkpoint DIR, whose report continues"),
+    "--predict_only_model": Remedy("use streaml1 export MODEL --csv"),
+    "--span_server": Remedy(SHARDS, True),
+    "--total": Remedy(SHARDS, True),
+    "--node": Remedy(SHARDS, True),
+    "--unique_id": Remedy(SHARDS, True),
     "--normalized": Remedy("omit it: --lr auto needs no scaled features"),
     "--invariant": Remedy("omit it: the weight of an example multiplies its gradient"),
     "--initial_t": Remedy("omit it, or use --lr with a number and --schedule", True),
     "--decay_learning_rate": Remedy("omit it: of several passes the best is kept", True),
     "--save_resume": Remedy("omit it: each saved model can be learnt further with --load"),
     "--bfgs": Remedy("omit it, or use streaml1.solvers in Python to solve a batch exactly"),
+    "--multilabel_oaa": Remedy("learn one model per label, each with its --target", True),
+    "--wap": Remedy("use --model softmax, which has no costs", True),
+    "--csoaa_ldf": Remedy("use --model softmax, which has no costs", True),
+    "--wap_ldf": Remedy("use --model softmax, which has no costs", True),
+    "--ect": Remedy(NO_TREES, True),
+    "--log_multi": Remedy(NO_TREES, True),
+    "--recall_tree": Remedy(NO_TREES, True),
+    "--plt": Remedy(NO_TREES, True),
+    "--lrq": Remedy(NOT_LINEAR, True),
+    "--rank": Remedy(NOT_LINEAR, True),
+    "--nn": Remedy(NOT_LINEAR, True),
+    "--lda": Remedy(NOT_LINEAR, True),
+    "--ksvm": Remedy(NOT_LINEAR),
+    "--autolink": Remedy(NOT_LINEAR, True),
+    "--stage_poly": Remedy(NOT_LINEAR),
+    "--boosting": Remedy(NOT_LINEAR, True),
+    "--bootstrap": Remedy(NOT_LINEAR, True),
+    "--freegrad": Remedy("use --model coin, which has no learning rate either"),
+    "--pistol": Remedy("use --model coin, which has no learning rate either"),
+    "--cb": Remedy(NO_BANDITS, True),
+    "--cb_adf": Remedy(NO_BANDITS),
+    "--cb_explore": Remedy(NO_BANDITS, True),
+    "--cb_explore_adf": Remedy(NO_BANDITS),
+    "--ccb_explore_adf": Remedy(NO_BANDITS),
+    "--slates": Remedy(NO_BANDITS),
+    "--cbify": Remedy(NO_BANDITS, True),
 }  # fmt: skip
 """Remedies by option. Options with the same name and meaning, such as --l1, are not among them."""
 
@@ -89,7 +174,8 @@ PLACEHOLDERS = {
     "-f": "FILE", "--final_regressor": "FILE", "-i": "FILE", "--initial_regressor": "FILE",
     "-p": "FILE", "-d": "SOURCE", "--data": "SOURCE",
     "-b": "N", "--bit_precision": "N", "-P": "N", "--progress": "N", "--ngram": "N",
-    "--holdout_period": "N",
+    "--holdout_period": "N", "--examples": "N", "--num_children": "N", "--port": "PORT",
+    "--named_labels": "LABEL,...", "--csv_separator": "CHARACTER",
 }  # fmt: skip
 """Placeholders of values that are not given, by option."""
 

@@ -33,6 +33,9 @@ NESTED = "model__"
 
 
 class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
+    _default: type[OnlineModel]
+    """The class of the learner that `model=None` means."""
+
     def __init__(
         self,
         model: Any = None,
@@ -76,13 +79,19 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
             if name.startswith(NESTED)
         }
         super().set_params(**params)
+        if nested and self.model is None:
+            name, default = next(iter(nested)), type(self)._default.__name__
+            own = f"set {name} instead, or pass" if name in super().get_params(False) else "pass"
+            raise ValueError(
+                f"model is None, so {NESTED}{name} is unknown: {own} model={default}()"
+            )
         if nested:
             self.model = _with(self.model, nested, NESTED)
         return self
 
-    def _new_model(self, default: Any) -> Any:
+    def _new_model(self) -> Any:
         """Return an untrained learner with the parameters of this estimator."""
-        model = default if self.model is None else self.model
+        model = self._default() if self.model is None else self.model
         l1 = "strength" if isinstance(model, SoftmaxClassifier) else "l1"
         given = {"loss": self.loss, "lr": self.lr, l1: self.l1, "l2": self.l2}
         return _with(model, {name: value for name, value in given.items() if value is not None})
@@ -228,11 +237,13 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
     True
     """
 
+    _default = ElasticNetClassifier
+
     def _start(self, classes: Any) -> None:
         k = len(classes)
         if k < 2:
             raise ValueError(f"y must have at least 2 classes, got 1 class: {classes[0]!r}")
-        model = self._new_model(ElasticNetClassifier())
+        model = self._new_model()
         if isinstance(model, SoftmaxClassifier):
             self.models_ = [model.clone({"classes": range(k)})]
         else:
@@ -349,10 +360,12 @@ class StreamRegressor(RegressorMixin, _StreamEstimator):  # type: ignore[misc]
         See `StreamClassifier`.
     """
 
+    _default = ElasticNetRegressor
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn a matrix or a data frame from scratch."""
         X, y, w = self._checked(X, y, sample_weight, True)
-        self.models_ = [self._new_model(ElasticNetRegressor())]
+        self.models_ = [self._new_model()]
         self._learn_epochs(X, y, w)
         return self
 
@@ -361,7 +374,7 @@ class StreamRegressor(RegressorMixin, _StreamEstimator):  # type: ignore[misc]
         first = not hasattr(self, "models_")
         X, y, w = self._checked(X, y, sample_weight, first)
         if first:
-            self.models_ = [self._new_model(ElasticNetRegressor())]
+            self.models_ = [self._new_model()]
         self._learn(X, y, w)
         self.n_iter_ = 1
         return self

@@ -325,7 +325,11 @@ def _open_file(name: str, options: SourceOptions) -> Source:
 def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOptions) -> None:
     given = _column_options_text(options)
     if options.columns and kind not in ROLE_FORMATS:
-        raise SourceError(f"{given} apply to CSV and JSON lines only, not to {name} ({kind})")
+        lines = "its lines begin with the label; remove features to ignore from the file"
+        why = "give them to streaml1 convert" if kind == "rows" else lines
+        raise SourceError(
+            f"{given} apply to CSV and JSON lines only, not to {name} ({kind}): {why}"
+        )
     if options.csv_only and kind != "csv":
         option = next(iter(options.csv_only))
         raise SourceError(
