@@ -117,7 +117,7 @@ def vw_outcome(
 ) -> Outcome | None:
     """Return the outcome of Vowpal Wabbit; None unless `VW_PYTHON` names an interpreter with it.
 
-    With `n_learnt`, only so many examples are learnt, the first ones, and the loss is that of the
+    With `n_learnt`, only this many examples are learnt, the first ones, and the loss is that of the
     rest.
     """
     python = os.environ.get("VW_PYTHON")

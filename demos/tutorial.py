@@ -308,7 +308,7 @@ def main() -> None:
     parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker that is running")
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
     parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="end after so many seconds"
+        "--seconds", type=float, default=float("inf"), help="end after this many seconds"
     )
     options = parser.parse_args()
     end_on_signals()

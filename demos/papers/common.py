@@ -107,8 +107,8 @@ def print_claims(title: str, claims: Sequence[Claim]) -> None:
     if "does not" in verdicts:
         CONSOLE.print(
             '"Does not" means that a statement of the paper did not repeat with the data and '
-            "settings of this demo. It is no verdict on the method or its code: tests compare it "
-            "with slow implementations of the same equations."
+            "settings of this demo. It is not a verdict on the method or its code: tests compare "
+            "it with slow implementations of the same equations."
         )
     CONSOLE.print()
 

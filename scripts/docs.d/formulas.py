@@ -6,7 +6,7 @@ import re
 
 from latex2mathml.converter import convert
 
-# Code is matched first, so that a dollar in it is no formula: fenced and indented blocks, spans.
+# Code is matched first (fenced and indented blocks, spans): a dollar in it begins no formula.
 _CODE_OR_FORMULA = re.compile(
     r"^```.*?^```[^\S\n]*$|(?<=\n\n)(?: {4}.*\n)+|(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)"
     r"|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^\s$](?:[^$\n]*[^\s$])?)\$(?!\d)",

@@ -305,7 +305,7 @@ def learn(
     elif waits:
         _report(done, learner, 0, checkpoint)
     else:
-        # An empty topic is no error for a scheduled job.
+        # An empty topic is not an error for a scheduled job.
         allowed = options["until_end"] and hasattr(examples, "topic")
         _report_no_examples(examples.name, done, saved, allowed)
 

@@ -76,7 +76,7 @@ def published(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
 
 
 def without_steps(model: Any, path: str | Path) -> Any:
-    """Return a loaded model, if it is no pipeline.
+    """Return a loaded model, if it is not a pipeline.
 
     Raises
     ------

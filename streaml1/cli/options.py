@@ -91,7 +91,7 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 positive = click.IntRange(min=1)
 
 PREFIXES = ("river:", "data:", "stdlib", "kafka://", "duckdb:")
-"""Sources that are no files, or how their names begin."""
+"""Sources that are not files, or how their names begin."""
 
 MAX_BAD_SHARE = 0.05
 """Share of rejected examples that --bad skip and dead-letter accept by default."""

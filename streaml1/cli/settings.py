@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     places
         Where each value comes from.
     warnings
-        Sentences about environment variables that are no options.
+        Sentences about environment variables that are not options.
     """
 
     values: dict[str, Any]

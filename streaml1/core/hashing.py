@@ -3,8 +3,8 @@
 Strings: MurmurHash64A of the UTF-8 encoding. Ints: the mixing function of splitmix64, a bijection
 of 64-bit integers. Names that are equal as dict keys, such as 1, 1.0 and True, have the same hash.
 
-Both functions are public and have no secret, so whoever chooses names can choose their hashes.
-Hash tables therefore take positions from `keyed_position`, which nobody can foresee.
+Both functions are public and have no secret, so anyone who chooses names can choose their hashes.
+Hash tables therefore take positions from `keyed_position`, which cannot be predicted.
 
 References
 ----------
@@ -84,7 +84,7 @@ def mix64(j: Any) -> Any:
 def keyed_position(h: Any, key: Any, size: Any) -> Any:
     """Return the position of a hash in a hash table: the top bits of the product with a key.
 
-    Without the key nobody can choose hashes with the same position: for two different hashes, at
+    Without the key no hashes with the same position can be chosen: for two different hashes, at
     most a fraction 2 / size of all odd keys gives both the same position. A mask of the low bits
     of the product would not do, since hashes that differ in their top bits only keep them.
 

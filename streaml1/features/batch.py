@@ -73,7 +73,7 @@ def is_frame(X: Any) -> bool:
     kind = type(X)
     if not hasattr(kind, "columns") or is_matrix(X) or hasattr(kind, "collect"):
         return False
-    # A batch of Arrow and a relation of DuckDB have columns, too, but are no frames of narwhals.
+    # A batch of Arrow and a relation of DuckDB have columns, too, but are not frames of narwhals.
     return kind.__name__ != "RecordBatch" and "duckdb" not in kind.__module__
 
 

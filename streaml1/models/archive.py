@@ -1,6 +1,6 @@
 """The body of a model file: a numpy archive, deflated or not, checked before it is unpacked.
 
-Whoever writes a file may claim anything: an array of 10^17 elements, or a megabyte that unpacks to
+A forged file may claim anything: an array of 10^17 elements, or a megabyte that unpacks to
 a gigabyte. So the layouts are read first, which costs a few bytes for each array. Names, slots,
 labels and steps are as large as they are, within a bound on how well they are packed; everything
 else has a size that follows from their number.

@@ -222,7 +222,7 @@ class OnlineModel(SharedParameters, base.Base):
         weight
             Column or member of the sample weights.
         ignore
-            Columns or members that are no features.
+            Columns or members that are not features.
         categorical
             Columns or members whose numbers are categories, as strings always are.
         positive

@@ -1,15 +1,14 @@
 """Candidates for one model in place of several that have learnt parts of a stream.
 
-The parts have started from a common base, or from nothing. A candidate is a state that goes on from
-the base by what the parts have learnt since; how their weights join is up to the update rule
-(`UpdateRule.candidates`). Nothing here says which candidate is good: `streaml1.training.merge`
-compares their losses.
+The parts have started from a common base, or from nothing. A candidate is the base plus what the
+parts have learnt since; how their weights join is up to the update rule (`UpdateRule.candidates`).
+Nothing here says which candidate is good: `streaml1.training.merge` compares their losses.
 
 Everything else joins in one way. Names are united by their hashes. The numbers of examples add up.
 The intercept moves by the mean of the parts' moves, weighted by their numbers of examples: it is in
 every row, so that each part has moved it nearly as far as all rows together would have.
 
-The rates go on as after all examples, those of the base and of all parts.
+The rates continue as after all examples, those of the base and of all parts.
 
 Parts are joined in their order. The same parts in the same order give the same bits, whenever and
 wherever they were learnt.

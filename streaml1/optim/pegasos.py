@@ -253,11 +253,11 @@ class Pegasos(RuleState, PegasosState):
         ensure(np.all(np.abs(self.u) < MAX_NUMBER), "an entry of u is out of range")
         ensure(MIN_S <= c.s <= 1.0, f"s={c.s} is out of range")
         ensure(0 <= c.t < MAX_STEPS and 0.0 < c.l2 < math.inf, "t or l2 is out of range")
-        ensure(c.project in (NO_BALL, HINGE_BALL, LOGISTIC_BALL), "project is no ball")
+        ensure(c.project in (NO_BALL, HINGE_BALL, LOGISTIC_BALL), "project is not a ball")
         ensure(c.drift >= 0.0, "the drift is out of range")
         N = math.fsum((self.u * self.u).tolist())
         ensure(abs(c.N - N) <= c.drift + 1e-11 * N, f"N={c.N} should be {N}")
-        ensure(abs(c.N_low) <= c.drift + 1e-11 * N, f"N_low={c.N_low} is no rounding error")
+        ensure(abs(c.N_low) <= c.drift + 1e-11 * N, f"N_low={c.N_low} is not a rounding error")
 
     @staticmethod
     def start(d: int, l2: float, project: int) -> Pegasos:

@@ -135,7 +135,7 @@ class HttpProtocol(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._refuse(400, "upgrades are not supported")
         except httptools.HttpParserError:
-            self._refuse(400, "the request is no HTTP/1.1")
+            self._refuse(400, "the request is not HTTP/1.1")
         if self._header_bytes > MAX_HEADER_BYTES:
             self._refuse(431, f"the headers exceed {MAX_HEADER_BYTES:,} bytes")
         self._answer_queued()
@@ -198,7 +198,7 @@ class HttpProtocol(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Queue the request."""
         if self._is_last and self._refusal is None:
-            return  # what comes after the last request that is answered
+            return  # data after the last request that is answered
         if self._refusal is not None:
             self._queue.append(self._refusal)
         else:

@@ -88,7 +88,7 @@ class FileSource:
         return str(self.path)
 
     def stamp(self) -> object:
-        """Return what the file system tells of the file."""
+        """Return what the file system reports about the file."""
         status = self._status()
         return status.st_mtime_ns, status.st_size, status.st_ino
 

@@ -107,7 +107,7 @@ def check_shards(solver: str, shards: object, l2: float) -> int:
     Raises
     ------
     ValueError
-        If it is no whole number >= 1, or if several shards need an l2 > 0.
+        If it is not a whole number >= 1, or if several shards need an l2 > 0.
     """
     if not isinstance(shards, int | np.integer) or isinstance(shards, bool) or shards < 1:
         raise ValueError(f"shards must be a whole number >= 1, got {shards!r}")

@@ -56,7 +56,7 @@ SOLVER = "structured_sdca"
 Oracle = Callable[[Any, Any, Any], tuple[float, Any]]
 """Called as `oracle(w, x, y)`; returns a cost and a difference of features."""
 
-ROUNDING = 1e-8  # relative error of the oracle's maximum that is no mistake
+ROUNDING = 1e-8  # relative error of the oracle's maximum that is not a mistake
 INNER_GAP, MAX_MOVES = 0.1, 100
 
 

@@ -51,7 +51,7 @@ def class_label(y: Any) -> Hashable:
     ------
     ValueError
         If the label is missing, is not hashable, is a float that other integers are read as, too,
-        or is a text that is no single label.
+        or is a text that is not a single label.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 The stable hash of a name has no secret: whoever chooses names can choose two with the same 64 bits.
 Its *keyed hash* is the stable one combined with a fingerprint of its bytes, which depends on keys
-that are random for each process. Names with the same stable hash are told apart by it.
+that are random for each process. Names with the same stable hash are distinguished by it.
 
 The fingerprint takes words of eight bytes one after the other, the last one padded with zeros::
 

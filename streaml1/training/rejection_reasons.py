@@ -11,7 +11,7 @@ MAX_REASONS = 8
 """Reasons that a summary lists."""
 
 MAX_KINDS = 1000
-"""Reasons that are told apart. Data that have more of them must not fill the memory."""
+"""Most reasons that are counted separately, so that data with more cannot fill the memory."""
 
 MAX_KEY = 200
 """Characters of a reason that are compared."""
@@ -57,7 +57,7 @@ class RejectionReasons:
     Attributes
     ----------
     other : int
-        Number of examples rejected for reasons that are not told apart any more.
+        Number of examples rejected for reasons that are no longer counted separately.
 
     Examples
     --------

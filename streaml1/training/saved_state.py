@@ -1,4 +1,4 @@
-"""Checks of JSON values in a checkpoint: whoever writes one writes its checksum, too.
+"""Checks of JSON values in a checkpoint: an attacker who writes one writes its checksum, too.
 
 What the code of a run relies on is checked when the state is restored, so that an altered
 checkpoint is rejected then, and not by an error in the middle of the run.

@@ -1,7 +1,7 @@
 """numba's on-disk cache: invalidated by all compiled sources, and read without a compiler.
 
 An entry that cannot be loaded, for whatever reason, is compiled again and replaced. A cache that
-cannot be written is no cache.
+cannot be written is not used.
 """
 
 from __future__ import annotations

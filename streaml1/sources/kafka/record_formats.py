@@ -97,7 +97,7 @@ class RecordParser:
         value
             The bytes of the record.
         broken
-            Whether some of its lines are no whole JSON objects.
+            Whether some of its lines are not complete JSON objects.
 
         Raises
         ------

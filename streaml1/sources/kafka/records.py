@@ -159,7 +159,7 @@ class RecordLines:
         parser
             Decides what the pieces are.
         broken
-            Indices of the records with lines that are no whole JSON objects.
+            Indices of the records with lines that are not complete JSON objects.
         """
         self._split = split = self._pieces(parser, broken)
         lines = (piece if isinstance(piece, bytes) else piece.line for piece in split.pieces)
@@ -191,7 +191,7 @@ class RecordLines:
         return _Pieces(records, numbers, pieces)
 
     def broken_records(self, parser: RecordParser, faults: Sequence[tuple[int, str]]) -> set[int]:
-        """Return the records that were split into lines, one of which is no whole JSON object."""
+        """Return the records that were split into lines, not all of them complete JSON objects."""
         assert self._split is not None
         records, numbers, pieces = self._split
         return {
@@ -434,7 +434,7 @@ def _parts(records: Sequence[ConsumerRecord], size: int) -> Iterator[Sequence[Co
 
 
 class _Fault(NamedTuple):
-    """A line that is no example; without a reason it is one."""
+    """A line that is not an example; one without a reason is an example."""
 
     line: int
     reason: str

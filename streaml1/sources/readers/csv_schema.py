@@ -295,7 +295,7 @@ class Columns:
 
     def _is_header(self, record: list[str]) -> bool:
         first = record[0]
-        if first.startswith("\ufeff"):  # the beginning of a file; quotes after it are no quotes
+        if first.startswith("\ufeff"):  # the beginning of a file; quotes after it have no meaning
             first = first[1:].removeprefix('"').removesuffix('"')
         return first == self.header[0] and record[1:] == self.header[1:]
 

@@ -318,7 +318,7 @@ def flatten_members(members: Mapping[Any, Any]) -> dict[Any, Any]:
     Raises
     ------
     ValueError
-        If a value is no feature, two members have the same path, or they are nested too deeply.
+        If a value is not a feature, two members have the same path, or they are nested too deeply.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Checks of what a `.rows` file says about itself.
 
-A checksum finds damage, but whoever writes a file writes its checksums. Kernels take addresses from
-the row boundaries, the ids and the names, and models trust that rows are plain where a block says
-so: all of that is checked once for each part of a file, when the part is first read.
+A checksum finds damage, but not forgery: a forged file has valid checksums. Kernels take addresses
+from the row boundaries, the ids and the names, and models trust that rows are plain where a block
+says so: all of that is checked once for each part of a file, when the part is first read.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class CheckpointManager:
             if self._extra is not None:
                 self._extra.resume(found.extra)
             self._source.begin(found.position)
-        except _FOREIGN as error:  # whoever writes a checkpoint writes its checksum, too
+        except _FOREIGN as error:  # a forged checkpoint has a valid checksum
             if hasattr(error, "exit_code"):
                 raise
             raise Unreadable(

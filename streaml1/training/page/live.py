@@ -149,7 +149,7 @@ class LivePage(Observer):
             self._marks.append(Mark("checkpoint", checkpoint.examples))
 
     def on_block_end(self) -> None:
-        """Do what pages have asked for."""
+        """Carry out the requests of pages."""
         if self._n_watching:
             now = time.monotonic()
             if now >= self._copy_due_at:

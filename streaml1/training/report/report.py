@@ -114,7 +114,7 @@ class Report(ResumableFigures):
         cumulative
             Whether to include the cumulative loss.
         width
-            Leave out the least important columns until lines have at most so many characters.
+            Leave out the least important columns until lines have at most this many characters.
         without
             Names of columns to leave out.
         """
