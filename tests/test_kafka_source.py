@@ -374,6 +374,41 @@ def test_stop_while_connecting_keeps_the_position(
         assert stop.is_set() and saved is not None and saved.position == {"0": [7, 0]}
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (3, "^kafka://h/t: topic t does not exist; existing topics: clicks, views$"),
+        (29, "^kafka://h/t: user None is not authorized for this topic; add an ACL$"),
+    ],
+)
+def test_topic_that_cannot_be_described_has_no_identity(
+    code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id would be None, and a checkpoint of it would seem to be of another source."""
+    answers = [{"error_code": code, "topic_id": None}]
+    admin = SimpleNamespace(
+        describe_cluster=lambda: {"cluster_id": "c"}, describe_topics=lambda names: answers,
+        list_topics=lambda: ["views", "clicks", "__consumer_offsets"], close=lambda: None,
+    )  # fmt: skip
+    monkeypatch.setattr("kafka.admin.KafkaAdminClient", lambda **options: admin)
+    monkeypatch.setattr(Topic, "wait_until_reachable", lambda *args: True)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.REFRESH_SECONDS", 0.0)
+    topic = Topic("kafka://h/t")
+    with pytest.raises(SourceError, match=message):
+        topic.identity(lambda: False)
+    answers[0]["topic_id"] = "id"  # an error of one partition, say
+    assert topic.identity(lambda: False) == {"cluster": "c", "topic": "t", "topic id": "id"}
+    answers[0] = {"error_code": 0, "topic_id": None}  # of a broker without ids
+    assert topic.identity(lambda: False)["topic id"] is None
+
+
+def test_new_topic_may_be_unknown_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [{"error_code": 3, "topic_id": None}, {"error_code": 0, "topic_id": "id"}]
+    admin: Any = SimpleNamespace(describe_topics=lambda names: [answers.pop(0)])
+    monkeypatch.setattr("streaml1.sources.kafka.topic.POLL_MS", 0)
+    assert Topic("kafka://h/t")._describe(admin) == "id"
+
+
 @pytest.mark.parametrize("has_links", [True, False])
 def test_added_partitions_start_at_the_earliest_offset(
     has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

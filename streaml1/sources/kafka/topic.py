@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from streaml1.sources.source import Lost, SourceError, Unavailable, shown
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.admin import KafkaAdminClient
 
 __all__ = ["Offsets", "StopCheck", "Topic", "error_text"]
 
@@ -171,11 +172,28 @@ class Topic:
         try:
             with closing(KafkaAdminClient(**self.client_options())) as admin:
                 cluster = admin.describe_cluster()["cluster_id"]
-                [description] = admin.describe_topics([self.name])
+                self._topic_id = self._describe(admin)
         except Exception as error:
             raise self.read_error(error) from None
-        self._topic_id = description.get("topic_id")
         return {"cluster": cluster, "topic": self.name, "topic id": self._topic_id}
+
+    def _describe(self, admin: KafkaAdminClient) -> str | None:
+        """Return the topic id. A new topic may be unknown to a broker for a moment."""
+        from kafka import errors
+
+        deadline = time.monotonic() + REFRESH_SECONDS
+        while True:
+            [description] = admin.describe_topics([self.name])
+            topic_id: str | None = description.get("topic_id")
+            code = description.get("error_code", 0)
+            if topic_id is not None or not code:
+                return topic_id
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_MS / 1000)
+        if code == errors.UnknownTopicOrPartitionError.errno:
+            raise self._missing_error(admin.list_topics())
+        raise errors.for_code(code)(description)
 
     # Deleted and recreated topics
 
@@ -301,13 +319,7 @@ class Topic:
             refresh_metadata(consumer, self.name, CONNECT_SECONDS)
             existing = consumer.partitions_for_topic(self.name)
         if not existing:
-            topics = sorted(topic for topic in consumer.topics() if not topic.startswith("__"))
-            n_more = len(topics) - MAX_LISTED_TOPICS
-            more = [f"and {n_more} more"] if n_more > 0 else []
-            listed = ", ".join([*topics[:MAX_LISTED_TOPICS], *more]) or "none"
-            raise SourceError(
-                f"{self.url}: topic {self.name} does not exist; existing topics: {listed}"
-            )
+            raise self._missing_error(consumer.topics())
         selected = sorted(existing if partitions is None else set(partitions))
         for partition in selected:
             if partition not in existing:
@@ -422,6 +434,15 @@ class Topic:
         return bool(reachable)
 
     # Errors
+
+    def _missing_error(self, existing: Iterable[str]) -> SourceError:
+        topics = sorted(topic for topic in existing if not topic.startswith("__"))
+        n_more = len(topics) - MAX_LISTED_TOPICS
+        more = [f"and {n_more} more"] if n_more > 0 else []
+        listed = ", ".join([*topics[:MAX_LISTED_TOPICS], *more]) or "none"
+        return SourceError(
+            f"{self.url}: topic {self.name} does not exist; existing topics: {listed}"
+        )
 
     def _no_answer_error(self) -> Unavailable:
         brokers = ", ".join(self.brokers)
