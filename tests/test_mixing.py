@@ -419,6 +419,21 @@ def test_a_merger_without_the_last_word_merges_nothing() -> None:
 # Messages
 
 
+def test_messages_that_readers_would_ignore_are_rejected() -> None:
+    """After a crafted epoch of 2^63 - 1, members would publish for nothing."""
+    last, state = base(2**63 - 1, 2**63 - 1), MixState()
+    assert Assembler().feed(*encode(last)) == last
+    state.apply(last)
+    state.apply(part(last, epoch=2**63 - 1))
+    claim = Merger("b", 1.0, lambda *_: Joined(b"", 0, {})).claim(state, None, 0.0)
+    next_part = part(last, epoch=state.next_epoch(1))
+    for message in (claim, last._replace(round=last.round + 1), next_part):
+        with pytest.raises(
+            ModelFileError, match="epoch or a round of 9223372036854775807, and mem"
+        ):
+            list(encode(message))
+
+
 def test_messages_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaml1.training.mixed_models.messages.CHUNK_BYTES", 10)
     data = bytes(np.random.default_rng(0).integers(0, 256, 95, np.uint8))

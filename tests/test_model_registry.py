@@ -263,6 +263,34 @@ def test_invalid_manifests_are_ignored() -> None:
         assert Manifest.decode(invalid) is None
 
 
+def crafted_topic(**fields: Any) -> InMemoryTopic:
+    """Return a topic whose only manifest has other values of these fields."""
+    memory = InMemoryTopic(random.Random(0))
+    Publisher(memory, "t", memory).publish(MODELS[0], memory)
+    [record] = memory.logs[MANIFESTS]
+    record.value = json.dumps(json.loads(record.value) | fields).encode()
+    return memory
+
+
+def test_publisher_after_the_last_epoch_is_rejected() -> None:
+    """Readers would ignore all that it publishes."""
+    for epoch in (2**63 - 2, 2**63):
+        memory = crafted_topic(epoch=epoch)
+        Publisher(memory, "t", memory).publish(MODELS[1], memory)
+        assert state(decode_checked(read_newest(memory, "t"))) == state(MODELS[1])
+    memory = crafted_topic(epoch=2**63 - 1)
+    with pytest.raises(SourceError, match="^t holds a model of epoch 9223372036854775807, and re"):
+        Publisher(memory, "t", memory)
+
+
+def test_unprintable_host_names_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers would ignore the manifest."""
+    monkeypatch.setattr("socket.gethostname", lambda: "a\x1b[31m")
+    memory = crafted_topic()
+    published = read_newest(memory, "t")
+    assert published is not None and published.manifest.host == "?"
+
+
 # With a broker
 
 

@@ -130,8 +130,13 @@ def encode(message: Message) -> Iterator[Record]:
     Raises
     ------
     ModelFileError
-        If the model is too large for a message.
+        If the model is too large for a message, or readers would ignore the message.
     """
+    if not _is_valid(message):  # whoever may write to the topic may write any number
+        raise ModelFileError(
+            f"the topic of the mixed model holds an epoch or a round of {MAX_INT - 1}, and members "
+            "ignore larger ones; use another topic"
+        )
     if len(message.data) >= MAX_BYTES:
         raise ModelFileError(
             f"the model has {len(message.data):,} bytes, and a message of a mixed model holds at "
@@ -236,6 +241,10 @@ def _message(fields: dict[str, Any], chunks: dict[int, bytes]) -> Message | None
 
 def _is_int(value: object, lo: int = 0, hi: int = MAX_INT) -> bool:
     return type(value) is int and lo <= value < hi
+
+
+def _is_valid(message: Message) -> bool:
+    return _is_valid_part(message) if isinstance(message, Part) else _is_valid_base(message)
 
 
 def _is_valid_part(part: Part) -> bool:

@@ -33,9 +33,11 @@ from streaml1.training.model_registry.reader import (
 from streaml1.training.model_registry.record_layout import (
     CHUNKS,
     MANIFESTS,
+    MAX_INT,
     Manifest,
     chunk_key,
     digest,
+    is_text,
     manifest_key,
     split_chunks,
 )
@@ -73,12 +75,22 @@ class Publisher:
         The topic, for error messages.
     log
         The current records of the topic.
+
+    Raises
+    ------
+    SourceError
+        If the topic holds the last epoch.
     """
 
     def __init__(self, writer: RecordWriter, url: str, log: RecordLog) -> None:
         self._writer, self._url = writer, url
         manifests = read_manifests(log)
         self._epoch = 1 + max((manifest.epoch for manifest in manifests), default=0)
+        if self._epoch >= MAX_INT:  # whoever may write to the topic may write any number
+            raise SourceError(
+                f"{url} holds a model of epoch {MAX_INT - 1}, and readers ignore later ones; use "
+                "another topic"
+            )
         self._writer_id, self._number = uuid.uuid4().hex, 0
         self._n_chunks = [0, 0]  # of each slot
         for manifest in reversed(manifests):
@@ -122,13 +134,13 @@ class Publisher:
             futures.append(self._writer.send(chunk_key(slot, number), chunk, headers, CHUNKS))
         # All chunks are acknowledged before the manifest is sent: a manifest implies its chunks.
         self._writer.flush()
-        offsets = [future.value.offset for future in futures]
+        offsets, host = [future.value.offset for future in futures], socket.gethostname()
         manifest = Manifest(
             epoch=self._epoch, writer=self._writer_id, number=self._number + 1, slot=slot,
             id=publication_id, chunks=len(futures), first=min(offsets), last=max(offsets),
             size=len(data), sha256=digest(data), model=type(model).__name__,
             examples=model.n_iterations, time=datetime.now(UTC).isoformat(timespec="seconds"),
-            host=socket.gethostname(), process=os.getpid(),
+            host=host if is_text(host) else "?", process=os.getpid(),
         )  # fmt: skip
         self._writer.send(manifest_key(slot), manifest.encode(), None, MANIFESTS)
         self._writer.flush()

@@ -17,6 +17,7 @@ __all__ = [
     "chunk_key",
     "digest",
     "header_value",
+    "is_text",
     "manifest_key",
     "split_chunks",
 ]
@@ -100,18 +101,17 @@ class Manifest(NamedTuple):
         return manifest if is_ours else None
 
     def _is_valid(self) -> bool:
-        """Return whether all fields have their types and are in range.
-
-        Texts are shown to users: they must be short and printable.
-        """
+        """Return whether all fields have their types and are in range."""
         for name, value in self._asdict().items():
-            if name in TEXT_FIELDS:
-                valid = type(value) is str and len(value) <= MAX_TEXT and value.isprintable()
-            else:
-                valid = type(value) is int and 0 <= value < MAX_INT
-            if not valid:
+            is_number = type(value) is int and 0 <= value < MAX_INT
+            if not (is_text(value) if name in TEXT_FIELDS else is_number):
                 return False
         return self.slot <= 1 and 1 <= self.chunks <= MAX_CHUNKS and self.first <= self.last
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value may be a text of a manifest: it is shown to users."""
+    return type(value) is str and len(value) <= MAX_TEXT and value.isprintable()
 
 
 def manifest_key(slot: int) -> str:
