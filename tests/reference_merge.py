@@ -33,6 +33,19 @@ def ftrl(base: Sums, parts: Sequence[Sums]) -> dict[str, Sums]:
     return joined
 
 
+def ftrl_carried_on(joined: dict[str, Sums], base: Sums, before: Sums) -> dict[str, Sums]:
+    """Return the candidates of `ftrl`, then those that carry on the last move of the base."""
+    carried = dict(joined)
+    for kind in ("half", "mean"):
+        carried[f"{kind}-momentum"] = {}
+        for name, (z, n) in joined[kind].items():
+            (z_0, n_0), (z_1, n_1) = base.get(name, NEW), before.get(name, NEW)
+            if n_0 >= n_1:  # else the base has dropped it since
+                z += (z_0 - z_1) * 3 / 4
+            carried[f"{kind}-momentum"][name] = z, n
+    return carried
+
+
 def ftrl_weights(
     sums: Sums, alpha: float, beta: float = 1.0, l1: float = 1.0, l2: float = 0.0
 ) -> dict[Hashable, float]:

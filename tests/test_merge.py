@@ -21,12 +21,14 @@ from streaml1.cli import cli
 from streaml1.cli.merge import _partitions as partition_directories
 from streaml1.datasets import Drifting
 from streaml1.models.merging import merge_candidates
-from streaml1.optim.structures.joined_sums import joined_sums
+from streaml1.optim.structures.joined_sums import joined_sums, last_moves
 from streaml1.training import evaluate
 from streaml1.training.merge import compare
 from tests import reference_merge
 
 Part = list[tuple[dict[Any, float], bool]]
+
+A = {"a": 1.0}
 
 STRINGS = st.sampled_from(["a", "b", "site=x", "site=y", "é"])
 INTS = st.integers(0, 5)
@@ -133,24 +135,64 @@ def test_scaled_ftrl_equals_its_twin(examples: list[Part]) -> None:
         assert_learns_on(model)
 
 
+@pytest.mark.parametrize("model", [FTRLClassifier(alpha=0.5, l1=0.3), FTRLClassifier(l1=0.3)])
+@given(examples=ALL_PARTS)
+def test_ftrl_carries_on_the_last_move(model: Any, examples: list[Part]) -> None:
+    before = learnt(model, examples[0])
+    base = learnt(before, examples[1])
+    parts = [learnt(base, part) for part in examples]
+    plain = dict(merge_candidates(parts, base))
+    carried = dict(merge_candidates(parts, base, before))
+    assert list(carried) == [*plain, "half-momentum", "mean-momentum"]
+    assert all(carried[name]._encode() == one._encode() for name, one in plain.items())
+    for name, one in merge_candidates(parts, base, base):  # as in the first round
+        assert one._encode() == plain[name.removesuffix("-momentum")]._encode()
+
+    def sums(one: Any) -> Any:
+        if one.alpha != "auto":
+            return columns(one, "z", "n")
+        c = one._state.rule.clock[0]
+        return {**columns(one, "theta", "n"), "intercept": (float(c.theta), float(c.n))}
+
+    joined = {name: sums(one) for name, one in plain.items()}
+    expected = reference_merge.ftrl_carried_on(joined, sums(base), sums(before))
+    for name, one in carried.items():
+        got = sums(one)
+        assert got.keys() == expected[name].keys()
+        for key, values in expected[name].items():
+            assert got[key] == pytest.approx(values, rel=1e-9, abs=1e-12)
+        outside = [key for key, (z, _) in got.items() if abs(z) > 0.3 and key != "intercept"]
+        assert set(one.weights) == set(outside)
+        assert one.n_iterations == plain["sum"].n_iterations
+        assert_learns_on(one)
+
+
 SUMS = st.dictionaries(
     st.sampled_from("abc"), st.tuples(st.floats(-9.0, 9.0), st.sampled_from([0.0, 0.5, 2.0, 9.0]))
 )
 
 
-@given(SUMS, st.lists(SUMS, min_size=1, max_size=4))
-def test_joined_sums_equal_their_twin(base: Any, parts: list[Any]) -> None:
+@given(SUMS, st.lists(SUMS, min_size=1, max_size=4), SUMS)
+def test_joined_sums_equal_their_twin(base: Any, parts: list[Any], before: Any) -> None:
     """Sums of any size: those of parts that have dropped a weight are smaller than the base's."""
     names = "abc"
-    z, n = (np.array([base.get(name, (0.0, 0.0))[i] for name in names]) for i in (0, 1))
-    arrays = [
-        tuple(np.array([part.get(name, (0.0, 0.0))[i] for name in names]) for i in (0, 1))
-        for part in parts
-    ]
+
+    def arrays(sums: Any) -> Any:
+        return tuple(np.array([sums.get(name, (0.0, 0.0))[i] for name in names]) for i in (0, 1))
+
     expected = reference_merge.ftrl(base, parts)
-    for candidate in joined_sums(z, n, arrays):  # type: ignore[arg-type]
+    plain = list(joined_sums(*arrays(base), list(map(arrays, parts))))
+    assert [candidate.name for candidate in plain] == list(expected)
+    for name in names:  # a part that has learnt nothing is in none of the dictionaries
+        for one in expected.values():
+            one.setdefault(name, (0.0, 0.0))
+    expected = reference_merge.ftrl_carried_on(expected, base, before)
+    moves = last_moves(arrays(base), arrays(before))
+    carried = list(joined_sums(*arrays(base), list(map(arrays, parts)), moves))
+    assert [candidate.name for candidate in carried] == list(expected)
+    for candidate in (*plain, *carried):
         for k, name in enumerate(names):
-            sums = expected[candidate.name].get(name, (0.0, 0.0))
+            sums = expected[candidate.name][name]
             assert (candidate.z[k], candidate.n[k]) == pytest.approx(sums, rel=1e-9, abs=1e-12)
             assert candidate.n[k] >= 0.0
 
@@ -251,6 +293,16 @@ def test_slack_is_the_share_by_which_a_part_must_be_better() -> None:
     assert evaluate(taken.model, probe).lines[-1].loss == pytest.approx(best.loss)
 
 
+@pytest.mark.parametrize("target", [True, False])
+def test_momentum_is_taken_only_if_it_pays(target: bool) -> None:
+    """The last move was towards False; the parts have learnt True."""
+    before = learnt(FTRLClassifier(l1=0.0), [(A, True)] * 5)
+    base = learnt(before, [(A, False)] * 20)
+    parts = [learnt(base, [(A, True)] * 2) for _ in range(2)]
+    merged = compare(parts, base, probe=[(A, target)] * 5, before=before)
+    assert merged.chosen.endswith("-momentum") != target
+
+
 def test_at_most_max_features_weights() -> None:
     X, y = Drifting(n=600, d=60, change="none", seed=3).matrix()
     parts = [FTRLClassifier(alpha=1.0, l1=0.01, max_features=16) for _ in range(2)]
@@ -272,9 +324,6 @@ def test_released_names_count_as_seen() -> None:
     for _, model in merge_candidates(parts):
         assert len(columns(model, "n")) < seen
         assert model.n_features_seen == pytest.approx(seen, rel=0.05)
-
-
-A = {"a": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def files(data: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> li
 def in_memory(data: tuple[Any, Any]) -> Any:
     """Return the model of a loop over arrays, and the progressive losses of its rounds."""
     X, y = data
-    model = FTRLClassifier(l1=0.5)
+    model, before = FTRLClassifier(l1=0.5), None
     losses = [progressive_loss(model, X[:2_400], y[:2_400])]
     cuts = [2_400 + 21_100 * k // 3 for k in range(4)]
     for lo, hi in pairwise(cuts):
@@ -69,7 +69,8 @@ def in_memory(data: tuple[Any, Any]) -> Any:
             total += (last - first) * progressive_loss(part, X[first:last], y[first:last])
         losses.append(total / (hi - lo))
         probe = X[hi : hi + 500], y[hi : hi + 500]
-        model = compare(parts, model, probe=probe, slack=rounds.SLACK).model
+        given = {"probe": probe, "slack": rounds.SLACK, "before": before or model}
+        before, model = model, compare(parts, model, **given).model
         set_clock(model, hi, hi)
     losses.append(progressive_loss(model, X[23_500:], y[23_500:]))
     return model, losses
@@ -123,7 +124,8 @@ def test_the_best_candidate_is_the_next_base(files: list[str]) -> None:
         losses = {one.name: one.loss for one in line.candidates}
         assert losses[line.chosen] == min(losses.values())
         assert list(losses)[:5] == ["sum", "rho", "half", "blend", "mean"]
-        assert "base" in losses and len(losses) == 7
+        assert list(losses)[5:7] == ["half-momentum", "mean-momentum"]
+        assert "base" in losses and len(losses) == 9
     heads, *lines = trained.table().splitlines()
     assert heads.split()[:4] == ["round", "rows", "log-loss", "sum"] and "best part" in heads
     assert [line.split()[0] for line in lines] == [line.name for line in trained.rounds]

@@ -30,7 +30,12 @@ from streaml1.distributed.executors import Executor, InlineExecutor, TaskFailed
 from streaml1.distributed.fan_out import Progress
 from streaml1.distributed.round_report import Round, Trained
 from streaml1.distributed.round_store import RoundStore
-from streaml1.models.merging import carries_on, require_mergeable, set_clock
+from streaml1.models.merging import (
+    always_carries_on,
+    carries_on,
+    require_mergeable,
+    set_clock,
+)
 from streaml1.sources import SourceOptions, is_many, list_files
 from streaml1.sources.row_cache.row_range import RowRange, RowStream
 from streaml1.training.config import require_positive
@@ -58,7 +63,7 @@ learnt. The probe judges how models predict the next example: the published aver
 """
 
 CARRIED_SLACK = 0.1
-"""The same for models that carry on the last move: it may take a few rounds to pay off."""
+"""The same if all candidates carry on the last move: it may take a few rounds to pay off."""
 
 
 class _Stretch(NamedTuple):
@@ -246,7 +251,7 @@ class _Run:
             after = min(stretch.hi + self._probe, len(self._stream))
             probe = self._stream.range(stretch.hi, after)
             start = self.model
-            slack = CARRIED_SLACK if carries_on(start) else SLACK
+            slack = CARRIED_SLACK if always_carries_on(start) else SLACK
             before = start if self.before is None else self.before
             merged = compare(
                 parts, start, probe=probe, slack=slack, before=before, published=False,

@@ -27,7 +27,13 @@ from streaml1.features.vocabulary.joined_names import join_names
 from streaml1.models.base import OnlineModel
 from streaml1.models.schedules import rates
 
-__all__ = ["carries_on", "merge_candidates", "require_mergeable", "set_clock"]
+__all__ = [
+    "always_carries_on",
+    "carries_on",
+    "merge_candidates",
+    "require_mergeable",
+    "set_clock",
+]
 
 MERGEABLE = "elastic nets, truncated gradient, FTRL and coin betting, without averaged weights,"
 BLOCK = 2**16
@@ -93,6 +99,11 @@ def carries_on(model: OnlineModel) -> bool:
     return hasattr(model._state.rule, "carried_on")
 
 
+def always_carries_on(model: OnlineModel) -> bool:
+    """Return whether each candidate of such a merge carries on that move."""
+    return getattr(model._state.rule, "always_carries_on", False)
+
+
 def _equal(a: Any, b: Any) -> bool:
     """Return whether two values of a parameter are equal; schedulers define no equality."""
     return bool(a == b) or (type(a) is type(b) and hasattr(a, "__dict__") and vars(a) == vars(b))
@@ -113,7 +124,7 @@ def merge_candidates(
         The model that all of them started from; None: a new one.
     before
         The base of the merge that `base` is the result of. Rules that can (`carries_on`) then yield
-        a model that moves on by what that merge has moved.
+        models that move on by what that merge has moved.
 
     Raises
     ------

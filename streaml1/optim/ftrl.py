@@ -34,7 +34,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Records
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
-from streaml1.optim.structures.joined_sums import joined_sums
+from streaml1.optim.structures.joined_sums import joined_sums, last_moves
 from streaml1.optim.structures.restarted_sums import restarted_sums
 from streaml1.optim.structures.slot_arrays import scratch_for, zeros
 
@@ -160,12 +160,25 @@ class FTRL(RuleState, FTRLState):
     def candidates(
         self, parts: Sequence[FTRL], rates: Sequence[Iterable[Floats]]
     ) -> Iterator[tuple[str, FTRL]]:
+        """Yield the candidates of `structures.joined_sums` without momentum."""
+        return self._joined(parts, None)
+
+    def carried_on(
+        self, parts: Sequence[FTRL], rates: Sequence[Iterable[Floats]], before: FTRL
+    ) -> Iterator[tuple[str, FTRL]]:
         """Yield the candidates of `structures.joined_sums`."""
-        sums = [(part.slots["z"], part.slots["n"]) for part in parts]
-        for name, z, n in joined_sums(self.slots["z"], self.slots["n"], sums):
+        return self._joined(parts, last_moves(self._sums(), before._sums()))
+
+    def _joined(self, parts: Sequence[FTRL], moves: Floats | None) -> Iterator[tuple[str, FTRL]]:
+        sums = [part._sums() for part in parts]
+        for name, z, n in joined_sums(*self._sums(), sums, moves):
             slots = zeros(self.size, self.slots)
             slots["z"], slots["n"] = np.where(z == 0.0, MARK, z), n
             yield name, self._replace(slots=slots)
+
+    def _sums(self) -> tuple[Floats, Floats]:
+        """Return z and n of each slot."""
+        return self.slots["z"], self.slots["n"]
 
     @staticmethod
     def start(d: int, alpha: float, beta: float, l1: float, l2: float) -> FTRL:

@@ -627,6 +627,8 @@ class LaneMixture(RuleState, LaneMixtureState):
             _refresh_table(rule)
             yield name, rule
 
+    always_carries_on = True
+
     def carried_on(
         self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]], before: LaneMixture
     ) -> Iterator[tuple[str, LaneMixture]]:

@@ -39,7 +39,7 @@ from streaml1.core.types import Floats, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import add_size, scaled
-from streaml1.optim.structures.joined_sums import add_growth, joined_sums
+from streaml1.optim.structures.joined_sums import add_growth, joined_sums, last_moves
 from streaml1.optim.structures.restarted_sums import restarted_sums
 from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.update_rule import margin
@@ -256,7 +256,19 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
     def candidates(
         self, parts: Sequence[ScaledFTRL], rates: Sequence[Iterable[Floats]]
     ) -> Iterator[tuple[str, ScaledFTRL]]:
-        """Yield the candidates of `structures.joined_sums`; the sums of scales are added."""
+        """Yield the candidates of `structures.joined_sums` without momentum."""
+        return self._joined(parts, None)
+
+    def carried_on(
+        self, parts: Sequence[ScaledFTRL], rates: Sequence[Iterable[Floats]], before: ScaledFTRL
+    ) -> Iterator[tuple[str, ScaledFTRL]]:
+        """Yield the candidates of `structures.joined_sums`."""
+        return self._joined(parts, last_moves(self._sums(), before._sums()))
+
+    def _joined(
+        self, parts: Sequence[ScaledFTRL], moves: Floats | None
+    ) -> Iterator[tuple[str, ScaledFTRL]]:
+        """Yield the candidates; the sums of scales are added."""
         slots, clock = self.slots.copy(), self.clock.copy()
         add_growth(slots, [part.slots for part in parts], SLOT_COUNTS)
         add_growth(clock, [part.clock for part in parts], CLOCK_COUNTS)
@@ -267,7 +279,8 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
             c.over_alpha = 1.0 / c.alpha if c.alpha > 0.0 else computed
             c.beta_now = c.beta * size
         # The last coordinate is the intercept.
-        for name, theta, n in joined_sums(*self._sums(), [part._sums() for part in parts]):
+        sums = [part._sums() for part in parts]
+        for name, theta, n in joined_sums(*self._sums(), sums, moves):
             joined, ledger = slots.copy(), clock.copy()
             joined["theta"], joined["n"] = theta[:-1], n[:-1]
             ledger["theta"], ledger["n"] = theta[-1], n[-1]

@@ -66,7 +66,8 @@ class UpdateRule(Protocol):
     names and rules that continue it by what rules that have learnt on from it have learnt since.
     All have the same slots. For each part, `rates` are those of its steps since the base, in
     blocks that can be read once. A rule may define `carried_on(parts, rates, before)`, which yields
-    candidates that also carry on the move from the base `before` to this one.
+    candidates some of which also carry on the move from the base `before` to this one. If all of
+    them do, `always_carries_on` is true.
     """
 
     # Compiled, called once for each row or step.

@@ -20,6 +20,14 @@ each has seen; from $n_0 = 0$ and equal parts it is `rho`. Since l1 is compared 
 
 A part with $n_k < n_0$ has dropped the weight (`max_features`) and started again: its move and its growth are those
 from 0.
+
+**Momentum.** Where merges follow one another, in the rounds of a run in shards, there are two more candidates:
+`half-momentum` and `mean-momentum` add three quarters of the last move, that of the base $z_0$ since the base of the
+round before. Steps of `half` and `mean` that fall short have the same direction in every round and add up. Steps that go
+too far are reversed in the next round and cancel out. The sums that l1 still holds at a weight of 0 move on, too: a
+mean over K parts takes K times as many rounds to pass l1, so that too many weights would stay 0.
+
+A weight that was dropped since the round before has no momentum.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -31,7 +39,10 @@ import numpy as np
 
 from streaml1.core.types import Floats, Records
 
-__all__ = ["JoinedSums", "add_growth", "joined_sums"]
+__all__ = ["MOMENTUM", "JoinedSums", "add_growth", "joined_sums", "last_moves"]
+
+MOMENTUM = 0.75
+"""The share of its last move that a sum moves on by."""
 
 
 class JoinedSums(NamedTuple):
@@ -43,11 +54,15 @@ class JoinedSums(NamedTuple):
 
 
 def joined_sums(
-    z: Floats, n: Floats, parts: Sequence[tuple[Floats, Floats]]
+    z: Floats,
+    n: Floats,
+    parts: Sequence[tuple[Floats, Floats]],
+    moves: Floats | None = None,
 ) -> Iterator[JoinedSums]:
     """Yield the candidates for the sums z and n of a base and those of parts.
 
-    Parts are added in their order, so that the bits of the result follow from it.
+    Those with momentum are left out unless the last moves of z are given. Parts are added in their
+    order, so that the bits of the result follow from it.
     """
     root = np.sqrt(n)
     moved, squares, roots, blended = (np.zeros(len(z)) for _ in range(4))
@@ -62,10 +77,21 @@ def joined_sums(
     yield JoinedSums("sum", z + moved, whole)
     share = _quotients(np.sqrt(whole) - root, roots, 1.0)
     yield JoinedSums("rho", z + share * moved, whole)
-    yield JoinedSums("half", z + 0.5 * share * moved, whole)
-    mean = _quotients(np.sqrt(whole) * blended, squares, 0.0)
-    yield JoinedSums("blend", np.where(squares > 0.0, mean, z), whole)
-    yield JoinedSums("mean", z + moved / len(parts), n + squares / len(parts))
+    half = z + 0.5 * share * moved
+    yield JoinedSums("half", half, whole)
+    blend = _quotients(np.sqrt(whole) * blended, squares, 0.0)
+    yield JoinedSums("blend", np.where(squares > 0.0, blend, z), whole)
+    mean, grown = z + moved / len(parts), n + squares / len(parts)
+    yield JoinedSums("mean", mean, grown)
+    if moves is not None:
+        yield JoinedSums("half-momentum", half + MOMENTUM * moves, whole)
+        yield JoinedSums("mean-momentum", mean + MOMENTUM * moves, grown)
+
+
+def last_moves(sums: tuple[Floats, Floats], before: tuple[Floats, Floats]) -> Floats:
+    """Return how far each z of a base has moved since the base of the round before."""
+    (z, n), (z_before, n_before) = sums, before
+    return np.where(n >= n_before, z - z_before, 0.0)  # n is smaller if the weight was dropped
 
 
 def _quotients(a: Floats, b: Floats, otherwise: float) -> Floats:
