@@ -3,7 +3,8 @@
     python demos/sparse_paths.py [SOURCE]
 
 SOURCE is any source of `streaml1 learn`, `stdlib` by default. Each point is one pass with one
-strength and the best of a few rates. Writes out/sparse_paths.png. Takes two minutes.
+strength and the best rate of a grid, which is extended until the best is inside. Writes
+out/sparse_paths.png. Takes two minutes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
+from papers.grid import search
 from streams import load_examples, to_csr
 
 import streaml1
@@ -110,13 +112,21 @@ def one_pass(model: Any, X: Any, y: Any, strength: float, rate: float) -> Point:
 
 def best_points(learner: Learner, X: Any, y: Any) -> list[Point]:
     """Return the point of the best rate for each strength."""
-    points = []
-    for strength in map(float, learner.strengths):
-        candidates = [
-            one_pass(learner.make(strength, rate), X, y, strength, rate) for rate in learner.rates
-        ]
-        points.append(min(candidates, key=lambda p: p.error if np.isnan(p.loss) else p.loss))
-    return points
+    return [best_point(learner, X, y, strength) for strength in map(float, learner.strengths)]
+
+
+def best_point(learner: Learner, X: Any, y: Any, strength: float) -> Point:
+    """Return the point of the best rate."""
+
+    def run(rate: float) -> Point:
+        return one_pass(learner.make(strength, rate), X, y, strength, rate)
+
+    if len(learner.rates) == 1:
+        return run(*learner.rates)
+    found = search(
+        run, learner.rates, lambda p: p.loss, name=f"rate at {learner.strength}={strength:g}"
+    )
+    return found.result  # type: ignore[no-any-return]
 
 
 def draw(

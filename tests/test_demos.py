@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +36,25 @@ def test_sparse_paths_demo(
     assert output.startswith("few.svm: 40 examples, 49 features, 120 non-zeros\n")
     assert all(name in output for name in ("elastic net", "l1 ball", "SMIDAS", "EG+-", "Pegasos"))
     assert (tmp_path / "out" / "sparse_paths.png").stat().st_size > 10_000
+
+
+class Tuned:
+    """A model whose predictions of a positive label are best at a rate of 30."""
+
+    loss, n_nonzero = "logistic", 1
+
+    def __init__(self, rate: float) -> None:
+        self.p = 1.0 / (1.0 + abs(np.log(rate / 30.0)))
+
+    def progressive_many(self, X: Any, y: Any) -> Any:
+        return np.full(len(y), self.p)
+
+
+def test_sparse_paths_extends_the_rates() -> None:
+    demo = runpy.run_path(str(ROOT / "demos" / "sparse_paths.py"))
+    learner = demo["Learner"](lambda s, r: Tuned(r), "l1", [1.0], (0.1, 0.3, 1.0), {})
+    [point] = demo["best_points"](learner, np.ones((3, 1)), np.ones(3, bool))
+    assert point.rate == 30.0 and point.loss == 0.0
 
 
 def test_choosing_a_model_demo(
@@ -67,6 +89,18 @@ def test_no_rate_to_tune_demo(
     runpy.run_path(str(ROOT / "demos" / "no_rate_to_tune.py"), run_name="__main__")
     row = next(line for line in capsys.readouterr().out.splitlines() if "few.svm" in line)
     assert row.count(" - ") == 2  # no Vowpal Wabbit
+
+
+def test_best_rate_is_inside_the_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_rate_to_tune = importlib.import_module("no_rate_to_tune")
+
+    def outcome(model: Any, X: Any, ys: Any) -> Any:
+        away = np.log10([model.lr / 1e-8, max(model.intercept_lr, 1e-3) / 10.0])
+        return SimpleNamespace(loss=0.5 + abs(away).sum() + (model.schedule == "invsqrt"))
+
+    monkeypatch.setattr(no_rate_to_tune, "progressive_outcome", outcome)
+    loss, setting = no_rate_to_tune.best_rate(None, None)
+    assert 0.5 <= loss < 0.8 and setting in ("8.9e-09 constant, 10", "1.3e-08 constant, 10")
 
 
 def test_page_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -395,7 +395,7 @@ def test_tuned_sgd_and_its_means(loss: str, eta_0: float) -> None:
     np.testing.assert_allclose(np.array(found).T[1:], expected, rtol=1e-9)
 
 
-def test_grids_grow_until_the_best_value_is_inside() -> None:
+def test_grids_grow_until_the_best_value_is_inside(capsys: pytest.CaptureFixture[str]) -> None:
     grid = importlib.import_module("grid")
     runs: list[float] = []
 
@@ -406,6 +406,7 @@ def test_grids_grow_until_the_best_value_is_inside() -> None:
             (1.0, 3.0, 10.0),
             lambda value: abs(math.log(value / best)),
             max_extra,
+            name="c",
         )
 
     assert search(3.0) == (3.0, 3.0, {1.0: 1.0, 3.0: 3.0, 10.0: 10.0}, "")
@@ -414,11 +415,16 @@ def test_grids_grow_until_the_best_value_is_inside() -> None:
     assert list(up.tried) == sorted(runs) and up.note == ""
     down = search(0.1)
     assert down.value == 0.1 and list(down.tried) == [0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
+    assert not capsys.readouterr().out
     stuck = search(1e9, 2)
+    assert capsys.readouterr().out == "the best c, 100, is the highest of the grid\n"
     assert stuck.value == 100.0 and len(runs) == 5 and stuck.note == " (highest of the grid)"
     assert search(1e-9, 0).edge == "lowest"
-    # Equal scores: the lowest value, so that a plateau does not count as an edge. NaN is worst.
+    # Equal scores: the lowest value. A plateau does not count as an edge. NaN is worst.
     assert grid.search(lambda v: v, (1, 2, 4), lambda v: max(1.0, 3.0 - v)).value == 2.0
+    flat = grid.search(lambda v: v, (1, 2, 4), lambda v: max(2.0, v))
+    assert (flat.value, flat.edge, len(flat.tried)) == (1.0, "", 3)
+    assert grid.search(lambda v: v, (0, 1, 2), lambda v: v) == (0.0, 0.0, {0: 0, 1: 1, 2: 2}, "")
     assert grid.search(lambda v: v, (1, 2, 4), lambda v: math.nan if v < 2 else v).value == 2.0
     assert grid.thin((1, 2, 3, 4), 3) == [1, 4] and grid.thin((1, 2, 3), 3) == [1, 2]
 

@@ -113,10 +113,7 @@ def best_rate(A: Any, method: Any, l1: float, optimum: float, steps: int) -> flo
         excess = run(A, method, c, l1, optimum, steps).excess
         return first_reaching(axis, excess, TOLERANCE), float(excess.min())
 
-    found = search(rank, RATES.tolist(), lambda key: key)
-    if found.edge:
-        print(f"the best c, {found.value:g}, is the {found.edge} of the grid")
-    return found.value
+    return search(rank, RATES.tolist(), lambda key: key, name="c").value
 
 
 def run_interior_point(A: Any, l1: float, optimum: float) -> tuple[Any, Any]:

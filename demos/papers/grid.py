@@ -35,6 +35,7 @@ def search_many(
     values: Sequence[float],
     score: Callable[[Any], Any],
     max_extra: int = MAX_EXTRA,
+    name: str = "value",
 ) -> Found:
     """Return the value of the least score, in a grid that grows until this value is inside.
 
@@ -43,13 +44,15 @@ def search_many(
     run_many
         Returns the result of each of a list of values.
     values
-        At least two positive values in ascending order.
+        At least two values in ascending order. A lowest value of 0 is no edge: none is below it.
     score
         The score of a result; the smallest is best, NaN the worst. Of equal scores the lowest value
-        is taken, so that a plateau at the upper end ends the search.
+        is taken. A plateau at an end of the grid ends the search.
     max_extra
         Maximum number of additional values. If the best value is on the edge after these, `edge`
-        says so.
+        says so, and a line is printed.
+    name
+        What the values are, for this line.
     """
     grid = [float(value) for value in values]
     results = dict(zip(grid, run_many(grid), strict=True))
@@ -60,12 +63,16 @@ def search_many(
 
     for _ in range(max_extra + 1):
         best = min(grid, key=rank)
-        edge = "lowest" if best == grid[0] else "highest" if best == grid[-1] else ""
+        edge = "highest" if best == grid[-1] else ""
+        if best == grid[0] > 0.0 and rank(best) < rank(grid[1]):
+            edge = "lowest"
         if not edge or len(results) == len(values) + max_extra:
             break
         new = next_value(grid[::-1] if edge == "lowest" else grid)
         results[new] = run_many([new])[0]
         grid = [new, *grid] if edge == "lowest" else [*grid, new]
+    if edge:
+        print(f"the best {name}, {best:g}, is the {edge} of the grid")
     return Found(best, results[best], {value: results[value] for value in grid}, edge)
 
 
@@ -74,9 +81,10 @@ def search(
     values: Sequence[float],
     score: Callable[[Any], Any],
     max_extra: int = MAX_EXTRA,
+    name: str = "value",
 ) -> Found:
     """Do the same with a function of one value."""
-    return search_many(lambda some: [run(value) for value in some], values, score, max_extra)
+    return search_many(lambda some: [run(value) for value in some], values, score, max_extra, name)
 
 
 def thin(values: Sequence[float], stride: int) -> list[float]:

@@ -139,10 +139,9 @@ def search_radii(X: Any, y: Any, stride: int) -> dict[str, dict[float, PassResul
 
     radii: dict[float, Any] = dict.fromkeys(thin(RADII, stride))
     for kind in ("EG", "L1"):
-        found = search(run, list(radii), lambda both, kind=kind: both[kind].loss)
-        radii = found.tried
-        if found.edge:
-            print(f"{kind}: the best radius is the {found.edge} of the grid")
+        radii = search(
+            run, list(radii), lambda both, kind=kind: both[kind].loss, name=f"radius of {kind}"
+        ).tried
     return {kind: {z: both[kind] for z, both in radii.items()} for kind in ("L1", "EG")}
 
 
