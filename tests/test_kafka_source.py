@@ -151,6 +151,35 @@ def test_merge_resumes_in_the_same_order(seed: int, starts: list[int]) -> None:
     )
 
 
+@given(st.integers(0, 1000), st.lists(st.integers(0, 60), min_size=3, max_size=3))
+def test_merge_ends_at_the_end_offsets(seed: int, ends: list[int]) -> None:
+    """Records that arrive while a topic is read until its end are left out."""
+    rng = random.Random(seed)
+    records = make_topic([[rng.randrange(50) for _ in range(30)] for _ in range(3)], seed)
+    ends = [min(end, end_offset(records[partition])) for partition, end in enumerate(ends)]
+    expected = {
+        partition: [record for record in queue if record.offset < ends[partition]]
+        for partition, queue in records.items()
+    }
+    consumer = Records(records, 7, seed)
+    starts = dict.fromkeys(records, 0)
+    assert read(consumer, starts, dict(enumerate(ends)), lambda: False) == reference_merge(expected)
+
+
+def test_partition_returns_once_its_buffer_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change of the assignment drops what the consumer has fetched ahead."""
+    monkeypatch.setattr("streaml1.sources.kafka.partition_merge.MAX_BUFFERED", 200)
+    n = 1200
+    times = [list(range(n)), list(range(n, 2 * n)), [5], list(range(0, 2 * n, 2))]
+    records = make_topic(times, 1)
+    ends = {partition: end_offset(queue) for partition, queue in records.items()}
+    for seed in range(3):
+        consumer = Records(records, 100, seed)
+        merged = read(consumer, dict.fromkeys(records, 0), ends, lambda: False)
+        assert merged == reference_merge(records)
+        assert len(consumer.assigned) <= 12
+
+
 def test_partition_ahead_of_the_others_is_paused() -> None:
     n = 4 * MAX_BUFFERED
     records = make_topic([list(range(n)), list(range(n, 2 * n)), [5]], 1)

@@ -52,6 +52,7 @@ AREAS = {
         "sources/kafka/partition_merge.py sources/kafka/topic_source.py sources/kafka/records.py "
         "sources/readers/parsed_lines.py training/record_coordinates.py",
         "test_kafka_source test_records test_sources test_prediction_json",
+        "poison is_paused",
     ),
     "late-labels": Area(
         "training/delayed_labels/*.py",
