@@ -185,6 +185,27 @@ def test_a_schema_in_a_file(tmp_path: Path) -> None:
             read(schema=path)
 
 
+def test_records_without_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "click.desc"
+    plain = click(clicked=1, site="mail")
+    file = FileDescriptorProto()
+    file.CopyFrom(FILE)
+    path.write_bytes(file.SerializeToString())
+    assert [reason for _, reason in read(plain, schema=path).rejected] == [
+        "the record has no header that selects one of the messages Unused, Click: keep one of "
+        "them in the schema"
+    ]
+    del file.message_type[0]
+    path.write_bytes(file.SerializeToString())
+    value = header(7) + b"\0" + click(clicked=0, site="news")
+    found = read(plain, value, b"1 1:2.5 3:1", plain + b"\xf8\x06\x01", schema=path)
+    assert [x["site"] for x in found.x] == ["mail", "news"] and found.y == [1, 0]
+    assert [reason for _, reason in found.rejected] == [
+        "the record is not Protobuf of its schema, or is cut short",
+        "the record has fields that its Protobuf schema lacks",
+    ]
+
+
 def test_invalid_records(registry: Registry) -> None:
     registry.add(8, "x", "PROTOBUF")
     registry.answers["/schemas/ids/8?format=serialized"] = {"schema": "syntax = ..."}
@@ -201,7 +222,8 @@ def test_invalid_records(registry: Registry) -> None:
         "schema 8 has a Protobuf schema that is not a serialized descriptor: the registry must "
         "support ?format=serialized",
         "schema 9 of the record is JSON, not Protobuf",
-        "the record begins with the byte 0x02, not with the 0 before the id of a schema",
+        "the record begins with the byte 0x02, not with the 0 before the id of a schema; records "
+        "without it need --schema FILE",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from operator import attrgetter
@@ -317,6 +318,35 @@ def test_flat_records(format: str | None) -> None:
     found = read(*values, format=format, roles=JsonRoles("clicked"))
     assert found.x == [{"site": "news", "user.age": 3}] * 4 and found.y == [1, 0, 1, 1]
     assert found.rejected == [("t/0@3", b"1 3:1")]
+
+
+def test_json_in_a_string_is_read() -> None:
+    """A JSON serializer that is given text writes it so."""
+    text = json.dumps(FLAT)
+    values = json.dumps(text).encode(), json.dumps("no object").encode(), b'"{\\"clicked\\": }"'
+    found = read(*values, roles=JsonRoles("clicked"))
+    assert found.x == [{"site": "news", "user.age": 3}] and found.y == [1]
+    assert found.reasons[0].startswith("'no object' is not an example")
+    assert found.reasons[1].startswith("not JSON: Expecting value")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"\xef\xbb\xbf{}", "the record starts with a byte order mark; write it without one"),
+        (gzip.compress(b"{}"), "the record is compressed by gzip: write it as it is, and let"),
+        (b"Obj\x01\x04", "the record is a container file of Avro: write the records one by one"),
+        (b"\xc3\x01{}", "the record is Avro in its single-object encoding: use --format avro"),
+    ],
+)
+def test_records_that_are_no_text(value: bytes, reason: str) -> None:
+    found = read(value, roles=JsonRoles("clicked"))
+    assert len(found.reasons) == 1 and found.reasons[0].startswith(reason)
+
+
+def test_vowpal_wabbit_text_without_its_format() -> None:
+    [reason] = read(b"1 |ad site", format=None).reasons
+    assert reason.endswith("; if this is Vowpal Wabbit text, use --format vw")
 
 
 def test_deletes_in_an_envelope_are_skipped() -> None:

@@ -276,8 +276,12 @@ def test_schemas_that_are_not_supported_are_rejected(registry: Registry) -> None
 def test_a_schema_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "click.avsc"
     path.write_text(json.dumps(CLICK))
-    found = read(click(), click(clicked=0)[5:], schema=path)
-    assert found.x == [{"site": "news"}]
+    cut = click(clicked=0)[:-1]
+    single = b"\xc3\x01fingerpr" + click(site="mail")[5:]
+    found = read(click(), click(clicked=0)[5:], single, click()[5:], cut, b"{}", schema=path)
+    assert [x["site"] for x in found.x] == ["news", "news", "mail", "news"]
+    assert found.y == [1, 0, 1, 1]
+    assert [place for place, _ in found.rejected] == ["t/0@4", "t/0@5"]
     assert "the record begins with the byte 0x" not in found.rejected[0][1]
     with pytest.raises(SourceError, match="cannot be read: No such file"):
         read(schema=tmp_path / "no.avsc")

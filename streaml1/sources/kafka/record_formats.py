@@ -20,11 +20,18 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from streaml1.sources.kafka.wire_format import HEADER, SCHEMA_FORMATS, WireFormat, wire_format
+from streaml1.sources.kafka.wire_format import (
+    HEADER,
+    SCHEMA_FORMATS,
+    SINGLE_OBJECT,
+    WireFormat,
+    wire_format,
+)
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.jsonl import decode_strict
 from streaml1.sources.readers.parsed_lines import BytesLineParser, ParsedChunk, decode_line
+from streaml1.sources.readers.signatures import codec_of
 from streaml1.sources.source import SourceError
 
 __all__ = ["Parser", "Piece", "RecordParser", "event_parser", "record_parser"]
@@ -81,9 +88,11 @@ class RecordParser:
             return True
         return self._is_json is not False and any(v is not None and v[:1] == b"\0" for v in values)
 
-    def is_array(self, value: bytes | None) -> bool:
-        """Return whether a value looks like a JSON array."""
-        return self._is_json is not False and (value or b"").lstrip().startswith(b"[")
+    def must_split(self, value: bytes | None) -> bool:
+        """Return whether an invalid value looks like a JSON array, or no text."""
+        if self._is_json is False or value is None:
+            return False
+        return value.lstrip().startswith(b"[") or _prefix_reason(value) != ""
 
     def is_whole(self, line: bytes) -> bool:
         """Return whether a line of a value can be an example by itself."""
@@ -335,6 +344,15 @@ def _prefix_reason(value: bytes) -> str:
     """Return why a value is rejected that starts with bytes that some producers add to JSON."""
     if value.startswith(b"\xef\xbb\xbf"):
         return "the record starts with a byte order mark; write it without one"
+    if (codec := codec_of(value)) is not None:
+        return (
+            f"the record is compressed by {codec}: write it as it is, and let the producer "
+            "compress (compression.type)"
+        )
+    if value.startswith(b"Obj\x01"):
+        return "the record is a container file of Avro: write the records one by one"
+    if value.startswith(SINGLE_OBJECT):
+        return "the record is Avro in its single-object encoding: use --format avro --schema FILE"
     if value.startswith(b"\0"):
         return (
             "the record starts with the byte 0, as those of schema registries do: use "

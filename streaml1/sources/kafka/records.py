@@ -387,7 +387,7 @@ class RecordReader:
         if not must_split:
             parsed = parser(lines.text)
             must_split = parsed.n_lines > lines.n_lines or any(
-                parser.is_array(lines.origin(k).value) for k, _ in parsed.faults
+                parser.must_split(lines.origin(k).value) for k, _ in parsed.faults
             )
         if must_split:
             lines.split_records(parser)

@@ -1,7 +1,8 @@
 """Kafka values in the wire format of schema registries, as JSON.
 
 A value begins with the byte 0 and the id of its schema in four bytes. Each value is decoded with
-the schema that it was written with, so a schema may change: the names of fields decide.
+the schema that it was written with, so a schema may change: the names of fields decide. If the
+schema is in a file, values may lack this header.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from streaml1.sources.readers.protobuf import (
 )
 from streaml1.sources.source import SourceError, shown
 
-__all__ = ["HEADER", "SCHEMA_FORMATS", "WireFormat", "wire_format"]
+__all__ = ["HEADER", "SCHEMA_FORMATS", "SINGLE_OBJECT", "WireFormat", "wire_format"]
 
 HEADER = 5
 """Bytes before the record: 0, and the id of the schema."""
+
+SINGLE_OBJECT, SINGLE_OBJECT_HEADER = b"\xc3\x01", 10
+"""How Avro's single-object encoding begins, and its bytes before the record."""
 
 MAX_SCHEMAS = 1000
 """Schemas that are cached."""
@@ -76,20 +80,21 @@ class WireFormat:
         SourceError
             If the registry does not answer.
         """
+        if self._of_file is not None:
+            return self._of_file(value)
         if not value.startswith(b"\0"):
             if self._kind is None:
                 return None
             raise ValueError(
                 f"the record begins with the byte 0x{value[0]:02x}, not with the 0 before the id "
-                "of a schema"
+                "of a schema; records without it need --schema FILE"
             )
         if len(value) < HEADER:
             raise ValueError(
                 f"the record has {len(value)} bytes, fewer than the {HEADER} of a schema registry "
                 "header"
             )
-        decoder = self._of_file or self._decoder(int.from_bytes(value[1:HEADER], "big"))
-        return decoder(value[HEADER:])
+        return self._decoder(int.from_bytes(value[1:HEADER], "big"))(value[HEADER:])
 
     def _decoder(self, id: int) -> Decoder:
         found = self._decoders.get(id)
@@ -154,19 +159,41 @@ def _protobuf_decoder(files: Sequence[str], name: str) -> Decoder:
 
 
 def _file_decoder(format: str, name: str) -> Decoder:
-    """Return the decoder with the schema in a file."""
+    """Return the decoder of values, with and without a header, with the schema in a file."""
     try:
         content = Path(name).read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SourceError(f"the schema {name} cannot be read: {reason}") from None
     if format == "protobuf":
-        return ProtobufSchema(read_descriptors(content, name), name).decode
+        return _protobuf_values(ProtobufSchema(read_descriptors(content, name), name))
     try:
         text = content.decode()
     except UnicodeDecodeError:
         raise SourceError(f"{name} is not an Avro schema: it is not JSON") from None
-    return _avro_decoder(text, name, {})
+    return _avro_values(_avro_decoder(text, name, {}))
+
+
+def _protobuf_values(schema: ProtobufSchema) -> Decoder:
+    def decode(value: bytes) -> bytes:
+        # No message begins with 0.
+        return schema.decode(value[HEADER:]) if value[:1] == b"\0" else schema.decode_plain(value)
+
+    return decode
+
+
+def _avro_values(decode_record: Decoder) -> Decoder:
+    headers = {b"\0": HEADER, SINGLE_OBJECT: SINGLE_OBJECT_HEADER}
+
+    def decode(value: bytes) -> bytes:
+        size = next((headers[start] for start in headers if value.startswith(start)), 0)
+        try:
+            return decode_record(value[size:])
+        except ValueError:
+            # A first field may look like a header; both ways hardly ever fit the schema.
+            return decode_record(value)
+
+    return decode
 
 
 def wire_format(

@@ -9,6 +9,7 @@ label may be, and empty strings are absent. Timestamps and durations are millise
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from streaml1.sources.extras import importing
@@ -114,15 +115,53 @@ class ProtobufSchema:
         ValueError
             If the record is invalid; the text is one sentence.
         """
+        indexes, start = _read_indexes(record)
+        return json_line(self._plain(self._parse(indexes, record[start:])))
+
+    def decode_plain(self, record: bytes) -> bytes:
+        """Return a record as JSON: the bytes of a message, whose fields are all known.
+
+        It is the only message of the file that is not a field of another one. A record with
+        unknown fields is more likely no such message at all.
+
+        Raises
+        ------
+        ValueError
+            If the record is invalid; the text is one sentence.
+        """
+        from google.protobuf.unknown_fields import UnknownFieldSet
+
+        if len(self._outer) != 1:
+            names = ", ".join(self._messages[index].name for index in self._outer)
+            raise ValueError(
+                f"the record has no header that selects one of the messages {names}: keep one of "
+                "them in the schema"
+            )
+        message = self._parse((self._outer[0],), record)
+        if len(UnknownFieldSet(message)):
+            raise ValueError("the record has fields that its Protobuf schema lacks")
+        return json_line(self._plain(message))
+
+    @cached_property
+    def _outer(self) -> list[int]:
+        """The indexes of the messages that are not fields of another one."""
+        used, stack = set(), list(self._messages)
+        while stack:
+            message = stack.pop()
+            stack += message.nested_types
+            inside = {field.message_type for field in message.fields} - {None, message}
+            used |= {found.full_name for found in inside}
+        return [k for k, message in enumerate(self._messages) if message.full_name not in used]
+
+    def _parse(self, indexes: tuple[int, ...], record: bytes) -> Any:
         from google.protobuf.message import DecodeError
 
-        indexes, start = _read_indexes(record)
         try:
             message = self._class(indexes)()
-            message.ParseFromString(record[start:])
+            message.ParseFromString(record)
         except DecodeError:
             raise ValueError("the record is not Protobuf of its schema, or is cut short") from None
-        return json_line(self._plain(message))
+        return message
 
     def _class(self, indexes: tuple[int, ...]) -> Any:
         found = self._classes.get(indexes)
