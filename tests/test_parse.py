@@ -33,7 +33,7 @@ from streaml1.sources.readers import chunks
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_header import RequestedRoles, Roles
-from streaml1.sources.readers.csv_schema import Columns, Records, RepeatedHeader, TextLines
+from streaml1.sources.readers.csv_schema import Columns, Records, SkippedRecord, TextLines
 from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.jsonl import parse_json
@@ -582,7 +582,7 @@ def parse_csv_in_python(text: bytes, parser: Any, delimiter: str = ",") -> list[
     for first_line, record in records:
         try:
             x, y, w = columns.example(record)
-        except RepeatedHeader:
+        except SkippedRecord:
             continue
         except ValueError as error:
             outcomes.append((first_line, str(error)))

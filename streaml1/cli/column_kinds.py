@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["with_categories"]
 
+N_LINES = 100
+"""JSON lines in which numbers as text are looked for."""
+
 MAX_LISTED = 8
 """Columns of each kind that the message lists."""
 
@@ -44,7 +47,10 @@ def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOp
     columns: list[ColumnSummary] = []
     for name in list_files(source) if is_many(source) else [str(source)]:
         is_file = is_remote(name) or Path(name).is_file()
-        if not is_file or format_of(name, reading.format) != "csv":
+        kind = format_of(name, reading.format) if is_file else ""
+        if kind == "jsonl" and reading.target is not None:
+            _report_quoted(name, reading)
+        if kind != "csv":
             return reading
         try:
             columns = _features(name, reading)
@@ -57,6 +63,24 @@ def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOp
         return reading
     report_problem(f"{name}: {_kinds(columns)}", "columns")
     return replace(reading, categorical=[column.name for column in categories])
+
+
+def _report_quoted(name: str, reading: SourceOptions) -> None:
+    """Report members of flat JSON lines that hold numbers as text, unless they have a role."""
+    from streaml1.sources import SourceError
+    from streaml1.sources.json_samples import quoted_numbers, sample_json
+    from streaml1.sources.samples import sample_text
+
+    try:
+        sample = sample_json(
+            b"\n".join(sample_text(name, N_LINES)[0].split(b"\n")[:N_LINES]), reading.at
+        )
+    except SourceError:
+        return
+    roles = {*reading.columns, *(reading.text or ())}
+    columns = [] if sample is None else sample.columns
+    if sentence := quoted_numbers([column for column in columns if column.name not in roles]):
+        report_problem(f"{name}: {sentence}", "columns")
 
 
 def _is_given(option: str) -> bool:

@@ -97,7 +97,7 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
         raise CommandError(f"no record can be read: {sample.fault}")
     shown = {"delimiter": delimiter} if delimiter != usual else {}
     if reading.decimal is None and reading.thousands is None:
-        marks = guess_marks(sample.columns)
+        marks = guess_marks(sample.columns, delimiter)
         localized = replace(reading, decimal=marks.get("decimal"), thousands=marks.get("thousands"))
         other = sampled(cell_rules(localized)) if marks else sample
         if _n_numbers(other) > _n_numbers(sample):
@@ -138,7 +138,8 @@ def _show_table(source: str, options: dict[str, Any], sample: ArrowSample) -> No
 
     target = _target_of(source, options, sample.columns, "column")
     click.echo(_table(sample.columns, target))
-    click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} columns\n")
+    click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} columns")
+    _echo_quoted(sample.columns, target)
     ignored = ("id-like", "time-like", NESTED)
     click.echo(_json_command(source, options, sample.columns, target, ignored, "COLUMN"))
 
@@ -166,9 +167,15 @@ def _inspect_json(source: str, file: str, options: dict[str, Any]) -> None:
         fault = "" if sample is None or sample.fault is None else f": {sample.fault}"
         raise CommandError(f"{file} has no JSON object in its first lines{fault}")
     target = _target_of(source, options, sample.columns, "member")
+    if target is None and sample.array is not None:
+        raise CommandError(
+            f"{file} is one object, whose array {sample.array!r} holds objects: write a line for "
+            f"each of them, as with jq -c '.{sample.array}[]'"
+        )
     click.echo(_table(sample.columns, target, "member"))
     invalid = _invalid(sample.n_invalid, sample.fault)
-    click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}\n")
+    click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}")
+    _echo_quoted(sample.columns, target)
     click.echo(_json_command(source, options, sample.columns, target))
 
 
@@ -176,11 +183,13 @@ def _target_of(
     source: str, options: dict[str, Any], columns: list[ColumnSummary], what: str
 ) -> ColumnSummary | None:
     """Return the column of the label: the one that is given, or the most likely one."""
+    from streaml1.sources.arrow.samples import NESTED
+    from streaml1.sources.json_samples import ARRAY
     from streaml1.sources.readers.csv_kinds import guess_target
 
     given = options.get("target")
     if given is None:
-        return guess_target(columns)
+        return guess_target([column for column in columns if column.kind not in (ARRAY, NESTED)])
     for column in columns:
         if column.name == given:
             return column
@@ -190,6 +199,14 @@ def _target_of(
 def _invalid(n: int, fault: str | None) -> str:
     """Return how a summary mentions invalid examples, with an example."""
     return f", {n:,} invalid\ninvalid: {fault}" if n else ""
+
+
+def _echo_quoted(columns: list[ColumnSummary], target: ColumnSummary | None) -> None:
+    """Print which columns of text hold numbers, and an empty line."""
+    from streaml1.sources.json_samples import quoted_numbers
+
+    sentence = quoted_numbers([column for column in columns if column is not target])
+    click.echo(f"{sentence}\n" if sentence else "")
 
 
 def _n_examples(n: int) -> str:
@@ -272,7 +289,7 @@ def _command(
     words = ["streaml1", "learn", source]
     for name in ("format", "delimiter", "positive", "decimal", "thousands", "weight"):
         if options.get(name) is not None:
-            value = "tab" if options[name] == "\t" else options[name]
+            value = {"\t": "tab", "\x01": r"\x01"}.get(options[name], options[name])
             words += [f"--{name}", value]
     if not sample.has_header and options.get("column_names") is None:
         words.append("--no-header")

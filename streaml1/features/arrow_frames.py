@@ -31,7 +31,8 @@ from streaml1.text.arrow import (
 from streaml1.text.parsed_rows import NamedRows, Spans
 
 __all__ = [
-    "arrow_batches", "as_frame", "frame_rows", "is_index", "is_stream", "table_dicts", "table_rows",
+    "arrow_batches", "as_frame", "frame_rows", "is_index", "is_stream", "is_text", "table_dicts",
+    "table_rows",
 ]  # fmt: skip
 
 _INDEX = re.compile(r"__index_level_[0-9]+__")
@@ -199,17 +200,18 @@ def _has_texts(X: Any) -> bool:
         names, types = list(X.columns), list(X.dtypes)
         if any(hasattr(kind, "fill_value") for kind in types):  # a sparse column
             return False
-        is_text = [not isinstance(kind, np.dtype) or kind.kind == "O" for kind in types]
+        texts = [not isinstance(kind, np.dtype) or kind.kind == "O" for kind in types]
     elif library == "polars":
-        names, is_text = X.columns, [not kind.is_numeric() for kind in X.dtypes]
+        names, texts = X.columns, [not kind.is_numeric() for kind in X.dtypes]
     elif library == "pyarrow":
-        names, is_text = X.column_names, [_is_text(kind) for kind in X.schema.types]
+        names, texts = X.column_names, [is_text(kind) for kind in X.schema.types]
     else:
         return False
-    return any(is_text) and len(set(names)) == len(names) and {*map(type, names)} == {str}
+    return any(texts) and len(set(names)) == len(names) and {*map(type, names)} == {str}
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Return whether values of an Arrow type are text or categories."""
     from pyarrow import types
 
     tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_dictionary)
@@ -266,7 +268,7 @@ def _column(name: str, array: Any, n: int, is_category: bool) -> _Column | None:
     if hasattr(array, "chunks") or kind is None:  # too long for one array
         return None
     if types.is_dictionary(kind):
-        if len(array.dictionary) > max(n, MANY) and _is_text(kind.value_type):
+        if len(array.dictionary) > max(n, MANY) and is_text(kind.value_type):
             return _column(name, array.dictionary_decode(), n, True)
         return _codes(name, array)
     if types.is_string_view(kind):
@@ -336,7 +338,7 @@ def _codes(name: str, array: Any) -> _Column:
     import pyarrow
 
     entries = array.dictionary
-    if not _is_text(entries.type):
+    if not is_text(entries.type):
         texts = [
             None if value is None or value != value else category_text(value)
             for value in entries.to_pylist()

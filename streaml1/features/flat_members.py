@@ -17,6 +17,7 @@ __all__ = [
     "Found",
     "MemberRoles",
     "RoleMembers",
+    "array_of_objects",
     "check_feature",
     "find_member",
     "find_roles",
@@ -182,8 +183,7 @@ def find_roles(
     y = None if label is None else label.value
     if y is None and require_label:
         reason = "is null" if label else f"is missing: {list_members(line)}"
-        holder = None if label else _holder(line, str(roles.target))
-        remedy = "" if holder is None else _place_remedy(holder, str(roles.target), roles.at)
+        remedy = "" if label else _remedy(line, str(roles.target), roles.at)
         raise ValueError(f"the label {roles.target!r} {reason}{remedy}")
     if roles.weight is not None and weight is None:
         raise ValueError(f"the weight {roles.weight!r} is missing: {list_members(line)}")
@@ -210,10 +210,41 @@ def _holder(line: Mapping[str, Any], name: str) -> str | None:
     return None
 
 
-def _place_remedy(holder: str, name: str, at: str | None) -> str:
-    """Return a clause that says how to read a label that is inside an object."""
-    place = holder if at is None else f"{at}.{holder}"
-    return f"; use --target {holder}.{name}, or --at {place} if that object is the example"
+def _remedy(line: Mapping[str, Any], name: str, at: str | None) -> str:
+    """Return a clause that says how to read a label that is inside; "" if it is not."""
+    envelope = "" if at is None else f"{at}."
+    if (holder := _holder(line, name)) is not None:
+        return (
+            f"; use --target {holder}.{name}, or --at {envelope}{holder} if that object is the "
+            "example"
+        )
+    if (array := array_of_objects(line)) is not None:
+        path, first = array
+        if name in first or _holder(first, name) is not None:
+            return (
+                f"; the array {path!r} holds it: write a line for each of its objects, as with "
+                f"jq -c '.{envelope}{path}[]'"
+            )
+    return ""
+
+
+def array_of_objects(line: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the path of the first array of objects inside, and its first object; or None.
+
+    Examples
+    --------
+    >>> from streaml1.features.flat_members import array_of_objects
+    >>> array_of_objects({"took": 3, "hits": {"total": 1, "hits": [{"clicked": 1}]}})
+    ('hits.hits', {'clicked': 1})
+    """
+    level = [(str(key), value) for key, value in line.items()]
+    for _ in range(MAX_ENVELOPES):
+        for path, value in level:
+            if isinstance(value, list) and value and isinstance(value[0], Mapping):
+                return path, value[0]
+        inside = [(path, value) for path, value in level if isinstance(value, Mapping)]
+        level = [(f"{path}.{key}", v) for path, value in inside for key, v in value.items()]
+    return None
 
 
 def list_members(example: Mapping[str, Any]) -> str:

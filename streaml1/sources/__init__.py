@@ -423,5 +423,5 @@ def _file_format(name: str, format: str | None) -> _FileFormat:
     if name == "-":
         raise SourceError(f"standard input has no file name to infer the format from; {remedy}")
     if (foreign := foreign_file(name)) is not None:
-        raise SourceError(f"{name} is {foreign[0]}, not text; {foreign[1]}")
+        raise SourceError(f"{name} is {foreign.what}, not {foreign.expected}; {foreign.remedy}")
     raise SourceError(f"cannot infer the format of {name} from its name; {remedy}")

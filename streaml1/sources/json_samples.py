@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from streaml1.features.flat_members import select_object
+from streaml1.features.flat_members import array_of_objects, select_object
 from streaml1.sources.readers.csv_cells import CellRules
-from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
+from streaml1.sources.readers.csv_header import list_of
+from streaml1.sources.readers.csv_kinds import MIN_ROWS, ColumnSummary, summarize_columns
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.samples import N_SAMPLED
 
-__all__ = ["JsonSample", "sample_json", "summarize_members"]
+__all__ = ["ARRAY", "JsonSample", "quoted_numbers", "sample_json", "summarize_members"]
 
 MAX_DEPTH = 64
 """Objects inside each other; `flat_json` rejects deeper ones."""
@@ -37,12 +38,15 @@ class JsonSample(NamedTuple):
         How many others are not JSON objects.
     fault
         The first of these lines, and why it is none; None if there are none.
+    array
+        The path of an array of objects in a line that is the only one.
     """
 
     columns: list[ColumnSummary]
     n_rows: int
     n_invalid: int
     fault: str | None
+    array: str | None = None
 
 
 def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
@@ -64,6 +68,7 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
     """
     rows: list[dict[str, Any]] = []
     n_invalid, fault = 0, None
+    value: Any = {}
     for number, line in enumerate(text.split(b"\n"), 1):
         if not line.strip() or len(rows) == N_SAMPLED:
             continue
@@ -78,7 +83,21 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
     if rows and all(isinstance(row.get("x"), dict) for row in rows):
         return None
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return JsonSample(summarize_members(names, rows), len(rows), n_invalid, fault)
+    found = array_of_objects(value) if len(rows) == 1 and not n_invalid else None
+    array = None if found is None else found[0]
+    return JsonSample(summarize_members(names, rows), len(rows), n_invalid, fault, array)
+
+
+def quoted_numbers(columns: Sequence[ColumnSummary]) -> str:
+    """Return a sentence about members that hold numbers as text; "" if there are none."""
+    names = [column.name for column in columns if column.is_quoted]
+    if not names:
+        return ""
+    path = ".".join(part if part.isidentifier() else f'"{part}"' for part in names[0].split("."))
+    return (
+        f"numbers as text are categories: {list_of(names)}; to learn them as numbers, convert "
+        f"them, as with jq -c '.{path} |= tonumber'"
+    )
 
 
 def _example(line: Any, at: str) -> Any:
@@ -131,5 +150,12 @@ def _as_member(column: ColumnSummary, values: list[Any]) -> ColumnSummary:
         return replace(column, kind=ARRAY, words=(), is_category=False, holds_text=False)
     are_words = any(isinstance(value, str) for value in present)
     if are_words and column.kind in ("number", "boolean"):
-        return replace(column, kind="category", words=(), is_category=True)
+        is_quoted = column.kind == "number" and _are_amounts(column, len(present))
+        return replace(column, kind="category", words=(), is_category=True, is_quoted=is_quoted)
     return column
+
+
+def _are_amounts(column: ColumnSummary, n: int) -> bool:
+    """Return whether numbers are amounts rather than codes: most are different, or fractions."""
+    is_varied = n >= MIN_ROWS and 2 * len(column.values) > n
+    return is_varied or any(not cell.lstrip("+-").isdecimal() for cell in column.values)

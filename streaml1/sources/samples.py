@@ -11,12 +11,18 @@ import numpy as np
 
 from streaml1.core.types import Bytes
 from streaml1.sources.readers.csv_cells import CellRules
-from streaml1.sources.readers.csv_header import check_is_header, check_width
+from streaml1.sources.readers.csv_header import (
+    check_blanks,
+    check_is_header,
+    check_width,
+    is_rule,
+)
 from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
 from streaml1.sources.readers.csv_schema import (
     IncompleteRecord,
     Records,
     TextLines,
+    is_blank,
     separator_line,
     wrong_width,
 )
@@ -29,7 +35,10 @@ __all__ = ["N_SAMPLED", "CsvSample", "guess_delimiter", "sample_csv", "sample_te
 N_SAMPLED = 1000
 """Records that are looked at."""
 
-DELIMITERS = ",\t;|"
+MIN_BELOW = 4
+"""Rows from which the first one may describe the columns."""
+
+DELIMITERS = ",\t;|\x01"
 
 
 class _Enough(Exception):
@@ -90,9 +99,14 @@ def sample_text(name: str, n_lines: int = 2 * N_SAMPLED) -> tuple[bytes, bool]:
 
 
 def guess_delimiter(text: bytes) -> str:
-    """Return the character that separates the cells of the first line."""
-    first = text.lstrip().partition(b"\n")[0].decode(errors="replace")
-    return max(DELIMITERS, key=first.count)
+    """Return the character that separates the cells of the first line, or of the one below.
+
+    The first line may be a title.
+    """
+    lines = text.lstrip().split(b"\n", 2)[:2]
+    first, second = (line.decode(errors="replace") for line in (*lines, lines[0])[:2])
+    delimiter, below = (max(DELIMITERS, key=line.count) for line in (first, second))
+    return below if below in second and delimiter not in second else delimiter
 
 
 class CsvSample(NamedTuple):
@@ -173,7 +187,7 @@ def sample_csv(
             elif len(records) > N_SAMPLED:
                 is_whole = False
                 break
-            else:
+            elif not is_blank(record):
                 records.append(record)
                 places.append(line)
     if not records:
@@ -182,22 +196,52 @@ def sample_csv(
     faults += [
         (line, wrong_width(record, len(first)))
         for line, record in zip(places, records, strict=True)
-        if len(record) != len(first)
+        if len(record) != len(first) or is_rule(record)
     ]
     if names is None and header is not False:
-        check_width(first, rows, f"{name}:{places[0]}")
-    if names is not None:
-        header = False
-    elif header is None:
-        try:
-            check_is_header(first, rows, target, name)
-            header = True
-        except SourceError:
-            header = False
+        check_width(first, rows, f"{name}:{places[0]}", delimiter)
+        if all(len(row) == 1 for row in rows):
+            check_blanks(first, name)
+    header = names is None and (_is_header(first, rows, target) if header is None else header)
     if not header:
-        rows = [row for row in (first, *rows) if row != names]
+        rows = [row for row in records if row != names]
         first = list(names or map(str, range(len(first))))
-    whole = [row for row in rows if len(row) == len(first)]
+    whole = [row for row in rows if len(row) == len(first) and not is_rule(row)]
+    if header and _describes(whole, rules):
+        place = places[records.index(whole.pop(0))]
+        faults.append((place, "the line has no numbers: remove it if it describes the columns"))
     columns = summarize_columns(first, whole, rules)
     fault = "{}:{}: {}".format(name, *min(faults)) if faults else None
     return CsvSample(columns, len(whole), len(faults), header, is_whole, fault)
+
+
+def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]], target: str | None) -> bool:
+    """Return whether a first record holds the names of the columns."""
+    if target is None and _has_name_below(first, rows):
+        return False
+    try:
+        check_is_header(first, rows, target, "")
+    except SourceError:
+        return False
+    return True
+
+
+def _has_name_below(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a name occurs below itself: then it is more likely a value."""
+    pairs = zip(header, zip(*rows, strict=False), strict=False)
+    return any(name in cells for name, cells in pairs if not CellRules().is_number(name))
+
+
+def _describes(rows: Sequence[Sequence[str]], rules: CellRules) -> bool:
+    """Return whether the first row describes the columns: it has words above all numbers."""
+    if len(rows) < MIN_BELOW:
+        return False
+    first, *others = rows
+    n_numbers = 0
+    for word, cells in zip(first, zip(*others, strict=True), strict=True):
+        if not all(map(rules.is_number, cells)):
+            continue
+        if rules.is_number(word):
+            return False
+        n_numbers += 1
+    return n_numbers > 1

@@ -143,6 +143,11 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
         return ArraySource(*source)
     if is_table(source):
         return FrameSource(source, options)
+    if isinstance(source, Mapping):
+        raise TypeError(
+            "source must have rows, got a dict: make a frame of its columns, as with "
+            "pandas.DataFrame(source), or a list of dicts"
+        )
     if isinstance(source, Iterable):
         return IterableSource(source, options)
     raise TypeError(

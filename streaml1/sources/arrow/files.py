@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ MAGIC = {b"PAR1": PARQUET, b"ARROW1": ARROW}
 ARROW_SCHEMA = b"ARROW:schema"
 """Entry of the metadata of a Parquet file: the schema that was written."""
 
-STREAM_MAGIC = b"\xff\xff\xff\xff"
+STREAM_MAGIC, FEATHER_1 = b"\xff\xff\xff\xff", b"FEA1"
 """First bytes of an Arrow stream, which has no table of its batches."""
 
 DIGESTED = 2**16
@@ -85,7 +85,7 @@ class ArrowFile(Numbered):
         self._reader = TableReader(name, schema, text=text, **roles)
         self.line = 0
         self._stopped: Callable[[], bool] = lambda: False
-        self._check_header: Callable[[Sequence[str]], None] = lambda header: None
+        self._check_header: Callable[..., None] = lambda header, kinds: None
         self._digest = self._footer_digest()
 
     def _footer_digest(self) -> str:
@@ -107,8 +107,8 @@ class ArrowFile(Numbered):
         """Return False: an empty table has columns, which are compared with those of others."""
         return False
 
-    def set_header_check(self, check: Callable[[Sequence[str]], None]) -> None:
-        """Call a function with the names of the columns, before the first example."""
+    def set_header_check(self, check: Callable[..., None]) -> None:
+        """Call a function with the names of the columns and their kinds, before all examples."""
         self._check_header = check
 
     def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
@@ -126,7 +126,7 @@ class ArrowFile(Numbered):
         if self._footer_digest() != self._digest:
             raise Lost(f"{self.name} was replaced while it was read; start again")
         batches = self._parquet_batches if self._format == PARQUET else self._ipc_batches
-        self._check_header(self._columns)
+        self._check_header(self._columns, self._reader.kinds)
         self.line = skipped
         try:
             with _arrow_file(self.name, self._format) as file:
@@ -193,10 +193,15 @@ def _valid_file(name: str, format: str) -> Iterator[Any]:
     except SourceError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        if format == ARROW and not is_remote(name) and _is_stream(name):
+        if format == ARROW and not is_remote(name) and _starts_with(name, STREAM_MAGIC):
             raise SourceError(
                 f"{name} is an Arrow stream, in which rows cannot be found: write it as an IPC "
                 "file, as with polars' write_ipc or pyarrow.ipc.new_file"
+            ) from None
+        if format == ARROW and not is_remote(name) and _starts_with(name, FEATHER_1):
+            raise SourceError(
+                f"{name} is a Feather file of version 1: write it in version 2, as with "
+                "pyarrow.feather.write_feather"
             ) from None
         what = "Parquet" if format == PARQUET else "Arrow IPC"
         raise Lost(f"{name} is not a valid {what} file: {_sentence(error)}") from None
@@ -233,9 +238,9 @@ def _with_categories(table: Any, schema: Any) -> Any:
     return table
 
 
-def _is_stream(name: str) -> bool:
+def _starts_with(name: str, magic: bytes) -> bool:
     with open(name, "rb") as file:
-        return file.read(len(STREAM_MAGIC)) == STREAM_MAGIC
+        return file.read(len(magic)) == magic
 
 
 def first_rows(name: str, format: str, n: int) -> Any:

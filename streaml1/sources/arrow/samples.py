@@ -10,7 +10,7 @@ from streaml1.core.rows import is_missing
 from streaml1.features.arrow_frames import is_index
 from streaml1.sources.arrow.databases import first_query_rows
 from streaml1.sources.arrow.files import first_rows
-from streaml1.sources.arrow.tables import is_bytes
+from streaml1.sources.arrow.tables import is_feature, is_unusable, reject_duplicates
 from streaml1.sources.json_samples import summarize_members
 from streaml1.sources.readers.csv_kinds import ColumnSummary
 from streaml1.sources.samples import N_SAMPLED
@@ -18,7 +18,7 @@ from streaml1.sources.samples import N_SAMPLED
 __all__ = ["NESTED", "ArrowSample", "sample_arrow", "sample_duckdb"]
 
 NESTED = "nested"
-"""The kind of a column of lists, structs, maps or bytes, which cannot be features."""
+"""The kind of a column of lists, structs, maps, bytes or extensions, which cannot be features."""
 
 
 class ArrowSample(NamedTuple):
@@ -43,7 +43,7 @@ def sample_arrow(name: str, format: str) -> ArrowSample:
     SourceError
         If the file is not valid.
     """
-    return _summary(first_rows(name, format, N_SAMPLED))
+    return _summary(name, first_rows(name, format, N_SAMPLED))
 
 
 def sample_duckdb(name: str) -> ArrowSample:
@@ -59,10 +59,11 @@ def sample_duckdb(name: str) -> ArrowSample:
     SourceError
         If the rows cannot be read.
     """
-    return _summary(first_query_rows(name, N_SAMPLED))
+    return _summary(name, first_query_rows(name, N_SAMPLED))
 
 
-def _summary(table: Any) -> ArrowSample:
+def _summary(name: str, table: Any) -> ArrowSample:
+    reject_duplicates(name, table.column_names)
     names = [column for column in table.column_names if not is_index(column)]
     values = {column: [_plain(value) for value in table[column].to_pylist()] for column in names}
     rows = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
@@ -83,8 +84,10 @@ def _plain(value: Any) -> Any:
 def _by_type(column: ColumnSummary, kind: Any) -> ColumnSummary:
     from pyarrow import types
 
-    if types.is_nested(kind) or is_bytes(kind):
+    if types.is_temporal(kind):
+        return replace(column, kind="time-like")
+    if is_unusable(kind) or not is_feature(kind):
         return replace(column, kind=NESTED)
     if types.is_dictionary(kind) and not types.is_string(kind.value_type):
         return replace(column, kind="category", is_category=True)
-    return replace(column, kind="time-like") if types.is_temporal(kind) else column
+    return column

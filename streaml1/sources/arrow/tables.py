@@ -12,7 +12,7 @@ import numpy as np
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import is_missing
 from streaml1.core.types import Floats
-from streaml1.features.arrow_frames import is_index, table_dicts, table_rows
+from streaml1.features.arrow_frames import is_index, is_text, table_dicts, table_rows
 from streaml1.features.batch import category_text
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.positive_label import positive_labels
@@ -21,7 +21,7 @@ from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.csv_header import RequestedRoles, list_of
 from streaml1.sources.source import Block, Reject, SourceError, read_weight
 
-__all__ = ["TableReader", "is_bytes", "require_pyarrow"]
+__all__ = ["TableReader", "is_feature", "is_unusable", "reject_duplicates", "require_pyarrow"]
 
 
 def require_pyarrow(name: str) -> Any:
@@ -77,11 +77,13 @@ class TableReader:
         positive: str | None = None,
         id: str | None = None,
     ) -> None:
+        from pyarrow import types
+
         self.name = name
         self._positive = positive
         self._require_label = require_label
         header = list(schema.names)
-        _reject_duplicates(name, header)
+        reject_duplicates(name, header)
         ignored = tuple(dict.fromkeys(ignore))
         categorical = tuple(dict.fromkeys([*categorical, *text]))
         requested = RequestedRoles(target, weight, categorical, (), ignored, id)
@@ -104,6 +106,11 @@ class TableReader:
         ]
         self._decimals = [c for c in self._features if _is_decimal(schema.field(c).type)]
         self._require_readable({column: schema.field(column).type for column in self._features})
+        self.kinds = {
+            column: "text" if column in self._categorical or is_text(kind) else "numbers"
+            for column in self._features
+            if not types.is_null(kind := schema.field(column).type)
+        }
         used = {*self._features, self._target, self._weight, self._id}
         self.columns = [column for column in header if column in used]
         self.roles = {
@@ -114,20 +121,11 @@ class TableReader:
 
     def _require_readable(self, kinds: dict[str, Any]) -> None:
         """Raise SourceError for all columns that are neither numbers nor text, by their types."""
-        from pyarrow import types
-
-        tests = (
-            types.is_integer, types.is_floating, types.is_boolean, types.is_string, types.is_null,
-            types.is_large_string, types.is_string_view, types.is_dictionary, types.is_decimal,
-        )  # fmt: skip
-        unusable = [
-            column for column, kind in kinds.items() if types.is_nested(kind) or is_bytes(kind)
-        ]
+        unusable = [column for column, kind in kinds.items() if is_unusable(kind)]
         others = [
             column
             for column, kind in kinds.items()
-            if column not in (*unusable, *self._categorical)
-            and not any(test(kind) for test in tests)
+            if column not in (*unusable, *self._categorical) and not is_feature(kind)
         ]
         clauses = []
         for columns, may_be_categories in ((others, True), (unusable, False)):
@@ -182,7 +180,7 @@ class TableReader:
         return positive_labels(_labels(table[self._target]), self._positive)
 
 
-def _reject_duplicates(name: str, header: list[str]) -> None:
+def reject_duplicates(name: str, header: list[str]) -> None:
     """Raise SourceError if columns have the same name: Arrow selects columns by name."""
     counts = Counter(header)
     if twice := [column for column, n in counts.items() if n > 1]:
@@ -190,6 +188,21 @@ def _reject_duplicates(name: str, header: list[str]) -> None:
             f"{name} has several columns {twice[0]!r}: rename all but one, so that no two columns "
             "have the same name"
         )
+
+
+def is_feature(kind: Any) -> bool:
+    """Return whether values of an Arrow type are numbers or text."""
+    from pyarrow import types
+
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_null, types.is_decimal)
+    return is_text(kind) or any(test(kind) for test in tests)
+
+
+def is_unusable(kind: Any) -> bool:
+    """Return whether values of an Arrow type cannot even be categories."""
+    from pyarrow import types
+
+    return bool(types.is_nested(kind)) or is_bytes(kind)
 
 
 def is_bytes(kind: Any) -> bool:

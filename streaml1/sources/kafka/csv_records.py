@@ -10,7 +10,7 @@ from typing import Any
 
 from streaml1.sources.kafka.record_formats import RecordParser
 from streaml1.sources.readers.csv import CsvParser
-from streaml1.sources.readers.csv_schema import RepeatedHeader, TextLines
+from streaml1.sources.readers.csv_schema import SkippedRecord, TextLines
 from streaml1.sources.readers.parsed_lines import BytesLineParser, ParsedChunk
 
 __all__ = ["CsvRecords"]
@@ -69,7 +69,7 @@ class CsvRecords:
         for _, cells in self._parser.records(TextLines(line)):
             try:
                 example = self._columns.example(cells)
-            except RepeatedHeader:
+            except SkippedRecord:
                 return None
             id = None
             if self._columns.id is not None and isinstance(cells, list):

@@ -208,9 +208,10 @@ class ChunkReader:
             raise SourceError(f"{self._name} is compressed by {inner} {times}; decompress it once")
         foreign = foreign_type(head)
         if foreign is not None:
-            what, remedy = foreign
             within = "" if self._codec is None else f" compressed by {self._codec}"
-            raise SourceError(f"{self._name} is {what}{within}, not text; {remedy}")
+            raise SourceError(
+                f"{self._name} is {foreign.what}{within}, not {foreign.expected}; {foreign.remedy}"
+            )
 
     def _read_error(self, error: Exception) -> SourceError:
         reason = str(error).rstrip(".")

@@ -31,7 +31,9 @@ from streaml1.sources.readers.csv_schema import (
     IncompleteRecord,
     Records,
     RepeatedHeader,
+    SkippedRecord,
     TextLines,
+    is_blank,
     separator_line,
 )
 from streaml1.sources.readers.parsed_lines import (
@@ -242,7 +244,7 @@ class CsvParser:
         lines = TextLines(text, start.offset, start.line, at_end)
         records = iter(self.records(lines))
         try:
-            line, header = next(records)
+            line, header = next((line, record) for line, record in records if not is_blank(record))
             begin = _Begin(lines.offset, lines.number)
         except IncompleteRecord:
             return None
@@ -265,7 +267,7 @@ class CsvParser:
         rows = self._rows_below(records, at_end)
         if rows is None:
             return None
-        check_width(header, rows, place)
+        check_width(header, rows, place, self.delimiter)
         if self._has_header is None:
             check_is_header(header, rows, self._requested.target, place)
         row_numbers = find_row_numbers(header, rows, self._requested.ignored, place)
@@ -297,8 +299,10 @@ class CsvParser:
             names, roles, self.require_label, self._rules, skips_header, self.delimiter
         )
 
-    def count_repeated(self, line: int) -> None:
+    def count_repeated(self, line: int, skipped: SkippedRecord) -> None:
         """Count a header that was skipped; `line` is its line."""
+        if not isinstance(skipped, RepeatedHeader):
+            return
         self._n_repeated += 1
         self._warn("header", f"{self.name}:{line}: skipped a line that repeats the names of the "
                              "columns")  # fmt: skip
@@ -368,8 +372,8 @@ class _PythonReading:
                     if self._columns.id is not None and isinstance(record, list):
                         ids.append(self._columns.id_of(record))
                     positions.append((first, lines.offset, lines.number - self._number))
-                except RepeatedHeader:
-                    self._parser.count_repeated(number)
+                except SkippedRecord as skipped:
+                    self._parser.count_repeated(number, skipped)
                 except ValueError as error:
                     faults.append((first, str(error)))
                 self.offset, self.line = lines.offset, lines.number - self._number
@@ -497,8 +501,8 @@ class _KernelReading:
                 line = number - self._number - 1
                 try:
                     x, y, w = self._columns.example(record)
-                except RepeatedHeader:
-                    self._parser.count_repeated(number)
+                except SkippedRecord as skipped:
+                    self._parser.count_repeated(number, skipped)
                 except ValueError as error:
                     irregular.faults.append((line, str(error)))
                 else:

@@ -28,10 +28,10 @@ BOOLEANS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "
 """Words that are numbers in columns of numbers."""
 
 _GROUPED = re.compile(
-    r"[+-]?[0-9]{1,3}(?P<group>[,.'’ \u00a0\u202f])[0-9]{3}(?:(?P=group)[0-9]{3})*"
+    r"[+-]?(?!0[,.])[0-9]{1,3}(?P<group>[,.'’ \u00a0\u202f])[0-9]{3}(?:(?P=group)[0-9]{3})*"
     r"(?:(?P<mark>(?!(?P=group))[.,])[0-9]+)?"
 )
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 _QUOTING = re.compile('["\r\n]')
 
@@ -128,6 +128,14 @@ class CellRules:
         boolean = BOOLEANS.get(text)
         return read_number(self._plain(cell)) if boolean is None else boolean
 
+    def is_number(self, cell: str) -> bool:
+        """Return whether a cell is a number or missing."""
+        try:
+            self.number(cell)
+        except ValueError:
+            return False
+        return True
+
     def weight(self, cell: str) -> float:
         """Return the sample weight in a cell.
 
@@ -210,8 +218,11 @@ class CellRules:
         return words
 
 
-def number_marks(cell: str) -> dict[str, str] | None:
+def number_marks(cell: str, delimiter: str = ",") -> dict[str, str] | None:
     """Return the marks with which a text would be a number, as options; None if there are none.
+
+    In ``1,234`` the comma is a decimal mark if semicolons separate the cells, as they do where
+    commas are decimal marks.
 
     Examples
     --------
@@ -221,7 +232,7 @@ def number_marks(cell: str) -> dict[str, str] | None:
     """
     text = cell.strip()
     grouped = _GROUPED.fullmatch(text)
-    if grouped is None:
+    if grouped is None or (delimiter == ";" and text.count(",") == 1 and grouped["mark"] is None):
         return {"decimal": ","} if _DECIMAL_COMMA.fullmatch(text) else None
     decimal = "," if grouped["mark"] == "," or grouped["group"] == "." else "."
     marks = {"decimal": decimal, "thousands": grouped["group"]}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,12 +17,14 @@ from typing import NamedTuple
 from streaml1.sources.source import SourceError, read_number, shown
 
 __all__ = [
-    "DelimiterError", "RequestedRoles", "Roles", "check_is_header", "check_width",
-    "find_row_numbers", "list_columns", "list_of", "other_delimiter",
+    "DelimiterError", "RequestedRoles", "Roles", "check_blanks", "check_is_header", "check_width",
+    "find_row_numbers", "is_rule", "list_columns", "list_of", "other_delimiter",
 ]  # fmt: skip
 
-OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
+OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'", "\x01": r"'\x01'"}
 """Delimiters other than the comma that files often have, and how --delimiter takes them."""
+
+_RULE = re.compile(r"[-=+|: ,]*(--|==)[-=+|: ,]*")
 
 MAX_LISTED = 20
 """Columns that an error lists."""
@@ -37,7 +40,7 @@ class DelimiterError(SourceError):
     """
 
     def __init__(self, name: str, delimiter: str, header: str) -> None:
-        option = OTHER_DELIMITERS[delimiter]
+        option = OTHER_DELIMITERS.get(delimiter, shlex.quote(delimiter))
         columns = list_columns(header.split(delimiter)).replace(" are", " are then")
         super().__init__(
             f"{name}: {option} seems to separate the cells: use --delimiter {option} ({columns})"
@@ -141,6 +144,8 @@ class RequestedRoles(NamedTuple):
         if problems:
             if delimiter := other_delimiter(header):
                 raise DelimiterError(name, delimiter, header[0])
+            if unknown:
+                check_blanks(header, name, unknown)
             first, *rest = problems
             clauses = [f"{name}{first}", *(clause.removeprefix(":").strip() for clause in rest)]
             raise SourceError("; ".join([*clauses, list_columns(header)]))
@@ -213,21 +218,88 @@ def other_delimiter(header: Sequence[str]) -> str | None:
     return delimiter if counts[delimiter] else None
 
 
-def check_width(header: Sequence[str], rows: Sequence[Sequence[str]], place: str) -> None:
-    """Check that a first line of one cell is the header, not a title or a comment above it.
+def check_blanks(header: Sequence[str], name: str, columns: Sequence[str] = ()) -> None:
+    """Check that blanks or ``::`` do not separate the names in a header of a single cell.
+
+    Parameters
+    ----------
+    header
+        The cells of the header.
+    name
+        The file, for errors.
+    columns
+        Columns that were not found. If all of them are among the words of the header, blanks
+        separate the names.
+
+    Raises
+    ------
+    SourceError
+        If they do; a `DelimiterError` if a single blank does.
+    """
+    if len(header) != 1:
+        return
+    text = header[0].strip()
+    for separator, what in (("::", "'::' seems"), (None, "blanks seem")):
+        words = text.split(separator)
+        if len(words) < 2 or not {*columns} <= {*words}:
+            continue
+        if separator is None and text == " ".join(words):
+            raise DelimiterError(name, " ", text)
+        command = "sed -E 's/^ +| +$//g; s/ +/,/g'" if separator is None else "sed 's/::/,/g'"
+        raise SourceError(
+            f"{name}: {what} to separate the cells: write one comma instead, as with {command}"
+        )
+
+
+def is_rule(record: Sequence[str]) -> bool:
+    """Return whether a record is a line drawn by characters, as in ``-----+------``."""
+    return _RULE.fullmatch(",".join(record)) is not None
+
+
+def check_width(
+    header: Sequence[str], rows: Sequence[Sequence[str]], place: str, delimiter: str = ","
+) -> None:
+    """Check that a first line is the header: not a title above it, nor without row names.
 
     Raises
     ------
     SourceError
         If all lines below have the same, larger number of cells.
     """
-    widths = {len(row) for row in rows}
-    is_title = len(header) == 1 and len(rows) > 1 and len(widths) == 1 and widths != {1}
-    if is_title and other_delimiter(header) is None:
+    if is_rule(header):
         raise SourceError(
-            f"{place}: the line has 1 cell ({shown(header[0])}), but those below have "
-            f"{widths.pop()}: remove the lines above the names of the columns"
+            f"{place}: the line is a rule of a printed table ({shown(header[0])}): export the "
+            "table as CSV, as with psql --csv or mysql --batch"
         )
+    widths = {len(row) for row in rows}
+    if len(rows) < 2 or len(widths) > 1 or widths <= {*range(len(header) + 1)}:
+        return
+    [width] = widths
+    if len(header) == 1:
+        other = other_delimiter(header)
+        if other is not None and all(other in "".join(row) for row in rows):
+            return  # the error about the delimiter is about the file
+        raise SourceError(
+            f"{place}: the line has 1 cell ({shown(header[0])}), but those below have {width}: "
+            "remove the lines above the names of the columns"
+        )
+    if width > len(header) + 1:
+        return
+    if any(row[-1].strip() for row in rows):
+        remedy = (
+            "if the first ones are row names of R, export without them (row.names = FALSE); "
+            "otherwise quote cells that contain the delimiter"
+        )
+    else:
+        remedy = f"remove the delimiter at their ends, as with sed -E 's/{_pattern(delimiter)}$//'"
+    raise SourceError(
+        f"{place}: the header has {len(header)} cells, but the lines below have {width}: {remedy}"
+    )
+
+
+def _pattern(delimiter: str) -> str:
+    """Return a delimiter as sed -E writes it."""
+    return {"\t": r"\t", "\x01": r"\x01", "|": "[|]"}.get(delimiter, delimiter)
 
 
 def check_is_header(

@@ -36,17 +36,21 @@ MIN_NUMBERS = 0.9
 MAX_WORDS = 3
 """Words of a column of numbers that may stand for a missing value."""
 
-MISSING_IN_NUMBERS = {
-    "<NA>", "NaT", "n/a", "#N/A", "#NA", "-nan", "-NaN", "1.#QNAN", "-1.#QNAN", "1.#IND",
-    "-1.#IND", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!",
-}  # fmt: skip
-"""Words of pandas, C and Excel for a missing number, however many there are."""
+_MISSING_IN_NUMBERS = re.compile(
+    r"<NA>|NaT|n/a|-nan|-NaN|-?1\.#(QNAN|IND)"  # pandas and C
+    r"|\.[A-Z_]?"  # SAS and Stata
+    r"|#[^\W\d](\w|[/.])*[!?]?|#¡\w+!"  # Excel in any language: #N/A, #NV, #DIV/0!
+)
+"""Words for a missing number, however many there are."""
 
 TARGETS = (
     "label", "click", "clicked", "target", "y", "class", "is_click", "is_clicked", "outcome",
     "converted", "conversion", "is_fraud", "isfraud", "fraud", "spam", "is_spam", "churn",
 )  # fmt: skip
 """Names of label columns, the most likely ones first."""
+
+_CODE = re.compile(r"0[0-9]+")
+"""Digits that are no number, such as a postal code: a number does not begin with zeros."""
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 
@@ -74,6 +78,8 @@ class ColumnSummary:
         Whether the column is of use as a category: it repeats words, even if only one.
     holds_text
         Whether fewer than half of the values are numbers, not counting `words`.
+    is_quoted
+        Whether the values are numbers as text, which are categories in JSON and in tables.
     """
 
     name: str
@@ -84,6 +90,7 @@ class ColumnSummary:
     words: tuple[str, ...] = ()
     is_category: bool = False
     holds_text: bool = False
+    is_quoted: bool = False
 
 
 def summarize_columns(
@@ -118,9 +125,10 @@ def _summarize(name: str, position: int, cells: list[str], rules: CellRules) -> 
     present = [cell for cell in cells if not rules.is_missing(cell)]
     values = Counter(dict(Counter(present).most_common()))
     words = [cell for cell in values if _number(cell, rules) is None]
-    unknown = [word for word in words if word not in MISSING_IN_NUMBERS]
+    unknown = [word for word in words if not _is_missing_number(word)]
     n_unknown = sum(values[word] for word in unknown)
     is_rare = n_unknown <= (1 - MIN_NUMBERS) * len(present) and len(unknown) <= MAX_WORDS
+    is_rare &= len(words) <= max(MAX_WORDS, len(values) - len(words))
     if words and is_rare and len(words) < len(values):
         present = [cell for cell in present if cell not in words]
     else:
@@ -148,6 +156,8 @@ def _kind(cells: list[str], rules: CellRules) -> str:
         values = [value for value in numbers if value is not None]
         if _are_times(cells, values):
             return "time-like"
+        if any(_CODE.fullmatch(cell) for cell in cells):
+            return "id-like" if is_id else "category"
         return "id-like" if is_id and _are_ids(values) else "number"
     if all(_DATE.fullmatch(cell) for cell in cells):
         return "time-like"
@@ -186,21 +196,31 @@ def _are_ids(values: list[float]) -> bool:
     return steps == {1.0} or min(map(abs, values)) >= 1e6
 
 
-def guess_marks(columns: Sequence[ColumnSummary]) -> dict[str, str]:
+def guess_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> dict[str, str]:
     """Return the decimal mark and the mark of thousands of columns that hold other numbers.
 
     The keys are those of `CellRules`; the usual marks are left out.
     """
     marks: dict[str, str] = {}
+    has_groups = False
     for column in columns:
-        found = {cell: number_marks(cell) for cell in column.values}
+        found = {cell: number_marks(cell, delimiter) for cell in column.values}
         n_numbers = sum(n for cell, n in column.values.items() if found[cell] or _is_plain(cell))
-        if any(found.values()) and n_numbers >= MIN_NUMBERS * column.values.total():
-            for cell_marks in found.values():
+        n_missing = sum(
+            n for cell, n in column.values.items() if _MISSING_IN_NUMBERS.fullmatch(cell)
+        )
+        n_present = column.values.total() - n_missing
+        if any(found.values()) and n_numbers >= MIN_NUMBERS * n_present:
+            for cell, cell_marks in found.items():
                 marks |= cell_marks or {}
-    if marks.get("thousands") == marks.get("decimal"):
-        marks.pop("thousands", None)
+                has_groups |= bool(cell_marks) and cell.count(",") > 1
+    if marks.get("thousands") == marks.get("decimal"):  # 1,234,567 has no decimal comma
+        marks.pop("decimal" if has_groups else "thousands", None)
     return marks
+
+
+def _is_missing_number(cell: str) -> bool:
+    return _MISSING_IN_NUMBERS.fullmatch(cell) is not None
 
 
 def _is_plain(cell: str) -> bool:

@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
-from streaml1.sources.readers.csv_header import Roles
+from streaml1.sources.readers.csv_header import Roles, is_rule
 from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.source import SourceError, shown
 from streaml1.text import csv, csv_cells
 
 __all__ = [
-    "Columns", "IncompleteRecord", "Records", "RepeatedHeader", "SeparatorLine", "TextLines",
-    "delimiter_of", "separator_line",
-    "wrong_width",
+    "BlankRecord", "Columns", "IncompleteRecord", "Records", "RepeatedHeader", "SeparatorLine",
+    "SkippedRecord", "TextLines", "delimiter_of", "is_blank", "separator_line", "wrong_width",
 ]  # fmt: skip
 
 
@@ -101,6 +100,8 @@ class Records:
                     reason += r"; if lines end in CR only, convert them, as with tr '\r' '\n'"
                 elif r"\"" in self._text:
                     reason += r'; if \" stands for a quote, export the file with "" instead'
+                elif '" ' in self._text:
+                    reason += "; if blanks separate the cells, use --delimiter ' '"
                 yield self._first, ValueError(f"{reason}{self._extent()}")
                 continue
             if self._decoding_errors:
@@ -138,6 +139,10 @@ def separator_line(text: bytes) -> SeparatorLine | None:
     return None if found is None else SeparatorLine(found[1].decode("latin-1"), found.end())
 
 
+_DELIMITER_NAMES = {"tab": "\t", r"\t": "\t", r"\x01": "\x01", r"\001": "\x01"}
+"""Delimiters that are hard to type; the last one separates the cells of Hive."""
+
+
 def delimiter_of(given: str) -> str:
     """Return the delimiter for the value of an option: one character, or ``tab``.
 
@@ -146,7 +151,7 @@ def delimiter_of(given: str) -> str:
     SourceError
         If it cannot be a delimiter.
     """
-    delimiter = "\t" if given in ("tab", "\\t") else given
+    delimiter = _DELIMITER_NAMES.get(given, given)
     allowed = len(delimiter) == 1 and delimiter.isascii() and not delimiter.isalnum()
     if not allowed or delimiter in '"+-.\r\n\0':
         raise SourceError(
@@ -156,8 +161,16 @@ def delimiter_of(given: str) -> str:
     return delimiter
 
 
-class RepeatedHeader(Exception):
+class SkippedRecord(Exception):
+    """Raised if a record is neither an example nor invalid."""
+
+
+class RepeatedHeader(SkippedRecord):
     """Raised if a record is the header again, as where files were joined."""
+
+
+class BlankRecord(SkippedRecord):
+    """Raised if all cells are blank, as in the rows that spreadsheets write below a table."""
 
 
 class _Feature(NamedTuple):
@@ -273,13 +286,15 @@ class Columns:
         ------
         ValueError
             If the record is invalid; the text is one sentence.
-        RepeatedHeader
-            If the record is the header.
+        SkippedRecord
+            If the record is the header, or if it is blank and a label is required.
         """
         if isinstance(record, ValueError):
             raise record
         if self._skips_header and len(record) == self._width and self._is_header(record):
             raise RepeatedHeader
+        if self._require_label and is_blank(record):
+            raise BlankRecord
         if len(record) != self._width:
             raise ValueError(wrong_width(record, self._width))
         x: dict[Any, Any] = {}
@@ -288,7 +303,7 @@ class Columns:
             if is_text:
                 value: Any = None if self._rules.is_missing(cell) else cell
             else:
-                value = self._number(cell, column)
+                value = self._number(cell, column, record)
             x[column] = value
         w = 1.0 if self._weight is None else self._rules.weight(record[self._weight])
         return x, self._label(record), w
@@ -299,18 +314,29 @@ class Columns:
             first = first[1:].removeprefix('"').removesuffix('"')
         return first == self.header[0] and record[1:] == self.header[1:]
 
-    def _number(self, cell: str, column: str) -> float | None:
+    def _number(self, cell: str, column: str, record: list[str]) -> float | None:
         try:
             return self._rules.number(cell)
         except ValueError as error:
+            if reason := _rule(record):
+                raise ValueError(reason) from None
             option = shlex.quote(column)
-            marks = None if self._rules.is_localized else number_marks(cell)
+            marks = None if self._rules.is_localized else number_marks(cell, self._delimiter)
             given = " ".join(f"--{name} {shlex.quote(m)}" for name, m in (marks or {}).items())
             raise ValueError(
                 f"column {column!r}: {shown(cell)} {error}: leave missing values empty or list "
                 f"their words with --missing, or use --categorical {option} for text, or "
-                f"--ignore {option}" + (f"; if it is a number, use {given}" if marks else "")
+                f"--ignore {option}"
+                + (f"; if it is a number, use {given}" if marks else "")
+                + self._description(record)
             ) from None
+
+    def _description(self, record: list[str]) -> str:
+        """Return a clause for a record without numbers in several columns of numbers."""
+        cells = [record[position] for position, _, is_text in self._features if not is_text]
+        if len(cells) < 2 or any(map(self._rules.is_number, cells)):
+            return ""
+        return "; if the line only describes the columns, remove it"
 
     def _label(self, record: list[str]) -> str | None:
         if self._target is None:
@@ -343,9 +369,24 @@ def _category_runs(kinds: list[Any], sizes: NDArray[np.uint64]) -> list[int]:
     return runs[:0:-1]
 
 
+def is_blank(record: Sequence[str] | ValueError) -> bool:
+    """Return whether all cells of a record are blank."""
+    if isinstance(record, ValueError):
+        return False
+    return not any(cell and not cell.isspace() for cell in record)
+
+
 def wrong_width(record: Sequence[str], width: int) -> str:
     """Return the error for a record that has more or fewer cells than the header."""
-    return f"the line has {_cells(len(record))}, the header has {width}"
+    return _rule(record) or f"the line has {_cells(len(record))}, the header has {width}"
+
+
+def _rule(record: Sequence[str]) -> str:
+    """Return the error for a record that is a line drawn by characters; "" for any other."""
+    return "" if not is_rule(record) else (
+        f"the line is a rule of a printed table ({shown(record[0])}): remove it, or export the "
+        "table as CSV"
+    )  # fmt: skip
 
 
 def _cells(count: int) -> str:

@@ -14,6 +14,7 @@ kernel `streaml1.text.jsonl.parse_lines`, with the same results, as are objects 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -203,11 +204,16 @@ _decode_spelled = json.JSONDecoder(**STRICT_HOOKS, parse_int=Spelled, parse_floa
 
 def _parse_strict(text: str, roles: JsonRoles, require_label: bool) -> JsonExample | None:
     line = decode_strict(text, _decode_spelled)
+    if isinstance(line, str) and line.lstrip().startswith("{"):  # JSON in a string
+        line = decode_strict(line, _decode_spelled)
     if line is None and roles.at is not None:  # no envelope, as in a tombstone
         return None
     if not isinstance(line, dict):
         reject_duplicates(line)
-        raise ValueError(f"{_shown(line)} is not an example: it must be an object of features")
+        remedy = "; convert arrays to CSV, as with jq -r @csv" if isinstance(line, list) else ""
+        raise ValueError(
+            f"{_shown(line)} is not an example: it must be an object of features{remedy}"
+        )
     return _read_line(line, roles, require_label)
 
 
@@ -229,8 +235,20 @@ def _read_flat(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> J
     flattened = _JsonMembers(roles.ignore, roles.categorical, found.taken)
     flattened.add_object(line, "", 0, False)
     w = 1.0 if roles.weight is None else read_weight(_plain_tree(found.weight))
-    label = roles.label(label_of(_plain_tree(found.label)))
+    label = roles.label(_label(_plain_tree(found.label), roles.target))
     return _example(flattened.x, label, w, found.id and _plain(found.id.value))
+
+
+def _label(value: Any, target: str | None) -> Label:
+    """Return a label; an error about an object or an array of a single value names this value."""
+    try:
+        return label_of(value)
+    except ValueError as error:
+        if not isinstance(value, dict | list) or len(value) != 1:
+            raise
+        names = [*value] if isinstance(value, dict) else [0]
+        place = shlex.quote(f"{target}.{names[0]}")
+        raise ValueError(f"{error}; use --target {place} for the value inside") from None
 
 
 def _example(x: dict[str, Any], y: Label, w: float, example_id: Any) -> JsonExample:

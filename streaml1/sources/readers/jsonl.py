@@ -156,6 +156,10 @@ def require_lines(text: bytes, name: str) -> None:
     reason, command = "", "jq -c ."
     if re.match(rb"\[\s*(\{|$)", first):
         reason, command = "is one array", "jq -c '.[]'"
+    elif re.match(rb"\[\s*\[", first):
+        reason, command = "is one array of arrays", "jq -r '.[] | @csv' to CSV"
+    elif re.match(rb'\{\s*"(index|create|update|delete)"\s*:\s*\{[^{}]*\}\s*\}$', first) and rest:
+        reason, command = "has actions of Elasticsearch between objects", "sed -n 'n;p'"
     elif first.startswith(b"\x1e"):
         reason, command = "has a record separator before each object", r"tr -d '\036'"
     elif first.startswith(b"{") and first.endswith(b"},") and rest.startswith(b"{"):
@@ -164,6 +168,9 @@ def require_lines(text: bytes, name: str) -> None:
         reason = "has objects of several lines"
     elif first.startswith(b"{") and re.search(rb"\}\s*\{", first) and _is_whole(first):
         reason = "has several objects in a line"
+    elif first.startswith(b"{") and not rest and _is_table(first):
+        reason = "is one table, as pandas writes it"
+        command = 'to_json(orient="records", lines=True)'
     if reason:
         raise SourceError(
             f"{name} {reason}, but JSON lines have one object per line: convert it, for example "
@@ -179,6 +186,23 @@ def _is_whole(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return text[end:].lstrip().startswith("{")
+
+
+def _is_table(line: bytes) -> bool:
+    """Return whether an object holds all cells of a data frame of pandas, in any orientation."""
+    try:
+        table = orjson.loads(line)
+    except ValueError:
+        return False
+    if {*table} in ({"columns", "index", "data"}, {"schema", "data"}):
+        return isinstance(table["data"], list)
+    members = list(table.values())
+    if len(members) < 2 or not all(isinstance(member, dict) for member in members):
+        return False
+    # The rows, outside or inside, are numbered; an example has another member, its label.
+    names = [*members[0]]
+    same = all([*member] == names for member in members)
+    return same and (all(map(str.isdecimal, table)) or all(map(str.isdecimal, names)))
 
 
 def _labels(text: Bytes, spans: Any) -> dict[int, Any]:

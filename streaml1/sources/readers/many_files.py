@@ -5,9 +5,12 @@ from __future__ import annotations
 import glob
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from streaml1.core.types import SourcePosition
@@ -257,7 +260,7 @@ class Part(Protocol):
     def is_empty(self) -> bool:
         """Return whether the file has no example and no header."""
 
-    def set_header_check(self, check: Callable[[Sequence[str]], None]) -> None:
+    def set_header_check(self, check: Callable[..., None]) -> None:
         """Call a function with the names of the columns, before the first example."""
 
     def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
@@ -302,6 +305,7 @@ class ManyFiles:
         self._total: int | None = None  # bytes of all files, once it is needed
         self._stop: tuple[Callable[[], bool], Wait | None] | None = None
         self._columns: list[str] | None = None  # of the CSV header of the first part, sorted
+        self._kinds: dict[str, tuple[str, str]] = {}  # of columns, and the parts they are from
         # The part that is read, and the position in it if nothing of it was read yet.
         self._before, self._part = _Before(), self._open(0)
         self._requested: SourcePosition | None = None
@@ -314,7 +318,7 @@ class ManyFiles:
     def _open(self, index: int) -> Part:
         name = self.files[index]
         part = self._open_part(name)
-        part.set_header_check(lambda header: self._check_header(name, header))
+        part.set_header_check(partial(self._check_header, name))
         return part
 
     def fraction_read(self) -> float | None:
@@ -401,8 +405,26 @@ class ManyFiles:
 
     # Headers
 
-    def _check_header(self, name: str, header: Sequence[str]) -> None:
-        """Reject a CSV file whose columns are not those of the first one, in any order."""
+    def _check_header(
+        self, name: str, header: Sequence[str], kinds: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Reject a part whose columns are not those of the first one, in any order.
+
+        Parameters
+        ----------
+        name, header
+            The part and the names of its columns.
+        kinds
+            What columns hold if their types say so: text or numbers.
+        """
+        for column, kind in kinds.items():
+            first = self._kinds.setdefault(column, (kind, name))
+            if first[0] != kind:
+                raise Lost(
+                    f"column {column!r} of {name} holds {kind}, that of {first[1]} holds "
+                    f"{first[0]}: use --categorical {shlex.quote(column)} for categories, or "
+                    "convert one of them"
+                )
         columns = sorted(header)
         if self._columns is None:
             self._columns = columns

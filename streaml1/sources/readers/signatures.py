@@ -8,6 +8,7 @@ from typing import NamedTuple
 __all__ = [
     "CODEC_OF_SUFFIX",
     "HEAD_SIZE",
+    "ForeignType",
     "codec_of",
     "foreign_file",
     "foreign_type",
@@ -40,14 +41,16 @@ HEAD_SIZE = 512
 """Bytes that suffice to tell the type of a file; that of a tar archive is near the end of them."""
 
 
-class _Foreign(NamedTuple):
-    """A type of files that are not text."""
+class ForeignType(NamedTuple):
+    """A type of files that have none of the formats here."""
 
     what: str
     """The type with its article."""
     remedy: str
-    magic: bytes
+    magic: bytes = b""
     offset: int = 0
+    expected: str = "text"
+    """What the file should be instead."""
 
 
 _EXTRACT = "extract the files in it first"
@@ -56,48 +59,63 @@ _COLUMNS = "read it as a data frame in Python, or export it as CSV"
 _ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
 _AVRO = "read it with --format avro"
 _DECODE = "convert it to UTF-8 first, as with iconv"
+_ROWS = "export the rows as CSV, as with psql --csv or mysql --batch"
 
 _FOREIGN = [
-    _Foreign("a zip archive (or an Excel workbook)", _EXTRACT, b"PK\x03\x04"),
-    _Foreign("an empty zip archive", _EXTRACT, b"PK\x05\x06"),
-    _Foreign("a 7z archive", _EXTRACT, b"7z\xbc\xaf\x27\x1c"),
-    _Foreign("a RAR archive", _EXTRACT, b"Rar!\x1a\x07"),
-    _Foreign("a tar archive", _EXTRACT, b"ustar", 257),
-    _Foreign("compressed by lz4", "decompress it first, as with lz4 -d", b"\x04\x22\x4d\x18"),
-    _Foreign("compressed by lz4", "decompress it first, as with lz4 -d", b"\x02\x21\x4c\x18"),
-    _Foreign("compressed by snappy", "decompress it first", b"\xff\x06\x00\x00sNaPpY"),
-    _Foreign("compressed by lzma", "decompress it first, as with xz -d", b"\x5d\x00\x00"),
-    _Foreign("compressed by lzip", "decompress it first, as with lzip -d", b"LZIP\x01"),
-    _Foreign("compressed by lzop", "decompress it first, as with lzop -d", b"\x89LZO\x00"),
-    _Foreign("compressed by compress", "decompress it first, as with gzip -d", b"\x1f\x9d"),
+    ForeignType("a zip archive (or an Excel workbook)", _EXTRACT, b"PK\x03\x04"),
+    ForeignType("an empty zip archive", _EXTRACT, b"PK\x05\x06"),
+    ForeignType("a 7z archive", _EXTRACT, b"7z\xbc\xaf\x27\x1c"),
+    ForeignType("a RAR archive", _EXTRACT, b"Rar!\x1a\x07"),
+    ForeignType("a tar archive", _EXTRACT, b"ustar", 257),
+    ForeignType("compressed by lz4", "decompress it first, as with lz4 -d", b"\x04\x22\x4d\x18"),
+    ForeignType("compressed by lz4", "decompress it first, as with lz4 -d", b"\x02\x21\x4c\x18"),
+    ForeignType("compressed by snappy", "decompress it first", b"\xff\x06\x00\x00sNaPpY"),
+    ForeignType("compressed by lzma", "decompress it first, as with xz -d", b"\x5d\x00\x00"),
+    ForeignType("compressed by lzip", "decompress it first, as with lzip -d", b"LZIP\x01"),
+    ForeignType("compressed by lzop", "decompress it first, as with lzop -d", b"\x89LZO\x00"),
+    ForeignType("compressed by compress", "decompress it first, as with gzip -d", b"\x1f\x9d"),
     # The byte after PAR1 begins the header of a page or the footer, both in Thrift.
-    _Foreign("a Parquet file", _ARROW, b"PAR1\x15"),
-    _Foreign("an encrypted Parquet file", _COLUMNS, b"PARE"),
-    _Foreign("an Arrow file", _ARROW, b"ARROW1\x00"),
-    _Foreign("an Arrow stream", _COLUMNS, b"\xff\xff\xff\xff"),
-    _Foreign("an Avro file", _AVRO, b"Obj\x01"),
-    _Foreign("an HDF5 file", _COLUMNS, b"\x89HDF\r\n\x1a\n"),
-    _Foreign("a Hadoop sequence file", _EXPORT, b"SEQ\x06"),
-    _Foreign("an SQLite database", _EXPORT, b"SQLite format 3\x00"),
-    _Foreign("a DuckDB database", "read it as duckdb:FILE?table=NAME", b"DUCK", 8),
-    _Foreign("an Excel workbook", _EXPORT, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
-    _Foreign("a NumPy file", "load it in Python", b"\x93NUMPY"),
-    *(_Foreign("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
-    _Foreign("encoded in UTF-32", _DECODE, b"\xff\xfe\x00\x00"),
-    _Foreign("encoded in UTF-16", _DECODE, b"\xff\xfe"),
-    _Foreign("encoded in UTF-16", _DECODE, b"\xfe\xff"),
+    ForeignType("a Parquet file", _ARROW, b"PAR1\x15"),
+    ForeignType("an encrypted Parquet file", _COLUMNS, b"PARE"),
+    ForeignType("an Arrow file", _ARROW, b"ARROW1\x00"),
+    ForeignType("an Arrow stream", _COLUMNS, b"\xff\xff\xff\xff"),
+    ForeignType("an Avro file", _AVRO, b"Obj\x01"),
+    ForeignType("an HDF5 file", _COLUMNS, b"\x89HDF\r\n\x1a\n"),
+    ForeignType("a Hadoop sequence file", _EXPORT, b"SEQ\x06"),
+    ForeignType("an SQLite database", _EXPORT, b"SQLite format 3\x00"),
+    ForeignType("a DuckDB database", "read it as duckdb:FILE?table=NAME", b"DUCK", 8),
+    ForeignType("an Excel workbook", _EXPORT, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+    ForeignType("a NumPy file", "load it in Python", b"\x93NUMPY"),
+    *(ForeignType("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
+    ForeignType("encoded in UTF-32", _DECODE, b"\xff\xfe\x00\x00"),
+    ForeignType("encoded in UTF-16", _DECODE, b"\xff\xfe"),
+    ForeignType("encoded in UTF-16", _DECODE, b"\xfe\xff"),
 ]
 
 
-_PAGE = _Foreign("an HTML page", "download the file itself, not a page about it", b"<!doctype html")
+_PAGE = ForeignType(
+    "an HTML page", "download the file itself, not a page about it", b"<!doctype html"
+)
+
+_SQL = (b"insert into ", b"create table ", b"-- mysql dump", b"--\n-- postgresql", b"/*!40")
 
 _FOREIGN_TEXT = [
     _PAGE,
     _PAGE._replace(magic=b"<html"),
-    _Foreign("an XML file", _EXPORT, b"<?xml"),
-    _Foreign(
+    ForeignType("an XML file", _EXPORT, b"<?xml"),
+    ForeignType(
         "a pointer of Git LFS", "fetch the file, as with git lfs pull",
         b"version https://git-lfs.github.com/spec/",
+    ),
+    *(ForeignType("a dump in SQL", _ROWS, magic, expected="a table") for magic in _SQL),
+    ForeignType(
+        "a file of Weka (ARFF)", "remove the lines up to @data and name the columns by --columns",
+        b"@relation", expected="CSV",
+    ),
+    ForeignType(
+        "in the format of fastText",
+        r"convert it to Vowpal Wabbit's, as with sed -E 's/:/_/g; s/^__label__([^ ]+)/\1 |/'",
+        b"__label__", expected="CSV",
     ),
 ]  # fmt: skip
 """Types of text that no format here has, in lower case."""
@@ -123,30 +141,30 @@ def may_be_compressed(head: bytes) -> str | None:
     return next((codec for codec, magic in _MAGIC if magic.startswith(head)), None)
 
 
-def foreign_type(head: bytes) -> tuple[str, str] | None:
-    """Return what a file is that is not text, and what to do about it; None if it may be text.
+def foreign_type(head: bytes) -> ForeignType | None:
+    """Return the type of a file that has none of the formats here; None if it may have one.
 
     Examples
     --------
     >>> from streaml1.sources.readers.signatures import foreign_type
-    >>> foreign_type(b"7z" + bytes.fromhex("bcaf271c 0004"))
-    ('a 7z archive', 'extract the files in it first')
+    >>> foreign_type(b"7z" + bytes.fromhex("bcaf271c 0004")).what
+    'a 7z archive'
     """
-    for what, remedy, magic, offset in _FOREIGN:
-        if head.startswith(magic, offset):
-            return what, remedy
+    for foreign in _FOREIGN:
+        if head.startswith(foreign.magic, foreign.offset):
+            return foreign
     text = head.lstrip().lower()
-    for what, remedy, magic, _ in _FOREIGN_TEXT:
-        if text.startswith(magic):
-            return what, remedy
+    for foreign in _FOREIGN_TEXT:
+        if text.startswith(foreign.magic):
+            return foreign
     # Without a mark, every other byte of ASCII text in UTF-16 is zero.
     for first, second in ((head[:WIDE:2], head[1:WIDE:2]), (head[1:WIDE:2], head[:WIDE:2])):
         if len(head) >= WIDE and all(first) and not any(second):
-            return "encoded in UTF-16", _DECODE
+            return ForeignType("encoded in UTF-16", _DECODE)
     return None
 
 
-def foreign_file(path: str) -> tuple[str, str] | None:
+def foreign_file(path: str) -> ForeignType | None:
     """Return what `foreign_type` says of a file; None if it cannot be read."""
     try:
         if not os.path.isfile(path):  # reading from a pipe would take its bytes away

@@ -193,7 +193,10 @@ def parse_svmlight(
     if ":" not in tokens[0]:
         label = _label(tokens.pop(0))
     elif require_label:
-        raise ValueError(f"the line has no label: it begins with {shown(tokens[0])}")
+        raise ValueError(
+            f"the line has no label: it begins with {shown(tokens[0])}; if this is label:weight, "
+            "remove the weight"
+        )
     if tokens and tokens[0].startswith("qid:"):
         del tokens[0]
     # int() and float() also accept underscores and the digits of other scripts.
@@ -222,7 +225,8 @@ def _read_features(tokens: list[str]) -> dict[int, float]:
     for token in tokens:
         name, colon, value = token.partition(":")
         if not colon:
-            raise ValueError(f"{shown(token)} is not a feature: it must be id:value")
+            remedy = "; if this is Vowpal Wabbit text, use --format vw" * token.startswith("|")
+            raise ValueError(f"{shown(token)} is not a feature: it must be id:value{remedy}")
         digits = name.removeprefix("-").removeprefix("+")
         if not (digits.isascii() and digits.isdigit()):
             raise ValueError(

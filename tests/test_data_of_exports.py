@@ -1,0 +1,355 @@
+"""Exports of spreadsheets, statistics programs and databases: read, or rejected in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import feather, parquet
+
+from streaml1 import ElasticNetClassifier
+from streaml1.sources.readers.csv_cells import number_marks
+from streaml1.training import progressive
+from tests.test_cli import error_of, run
+from tests.test_data_of_programs import CSV, FRAME, N, suggested
+
+LEARN = ["--target", "click", "--categorical", "site", "--lr", "0.1"]
+ROWS = FRAME.to_dict("records")
+
+
+@pytest.fixture(autouse=True)
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write_lines(name: str, rows: list[Any]) -> None:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("cell", "delimiter", "marks"),
+    [
+        ("0,123", ",", {"decimal": ","}),
+        ("-0,123", ";", {"decimal": ","}),
+        ("1,234", ",", {"thousands": ","}),
+        ("1,234", ";", {"decimal": ","}),
+        ("1,234,567", ";", {"thousands": ","}),
+        ("1,5E+3", ";", {"decimal": ","}),
+        ("0.123", ",", None),
+    ],
+)
+def test_a_comma_with_three_digits_behind(
+    cell: str, delimiter: str, marks: dict[str, str] | None
+) -> None:
+    assert number_marks(cell, delimiter) == marks
+
+
+@pytest.mark.parametrize(
+    ("separator", "scale", "options"),
+    [(";", 1e-4, ["--decimal", ","]), (";", 1.0, ["--decimal", ","]), (",", 1e-4, ["--decimal"])],
+)
+def test_inspect_reads_three_decimals(separator: str, scale: float, options: list[str]) -> None:
+    """Read as groups of thousands, they were 1,000 times too large."""
+    prices = [f"{scale * price:.3f}".replace(".", ",") for price in FRAME.price]
+    FRAME.assign(price=prices).to_csv("a.csv", index=False, sep=separator)
+    command = suggested("a.csv")
+    assert [word for word in command if word in options] == options
+
+
+@pytest.mark.parametrize("word", ["#NV", "#N/D", "#BEZUG!", "#¡VALOR!", ".", ".A"])
+def test_missing_numbers_of_spreadsheets_and_sas(word: str) -> None:
+    prices = [word if k % 3 else str(p).replace(".", ",") for k, p in enumerate(FRAME.price)]
+    FRAME.assign(price=prices).to_csv("a.csv", index=False, sep=";")
+    command = suggested("a.csv")
+    assert command[command.index("--missing") + 1].endswith(word)
+    assert command[command.index("--categorical") + 1] == "site"
+    assert "examples          60" in run(*command).stdout
+
+
+def test_words_with_a_number_sign_are_categories() -> None:
+    FRAME.assign(tag=[f"#t{k % 7}" if k else "5" for k in range(N)]).to_csv("a.csv", index=False)
+    command = suggested("a.csv")
+    assert command[command.index("--categorical") + 1] == "site,tag"
+
+
+def test_digits_after_a_zero_are_codes() -> None:
+    codes = [f"{k % 40:05}" for k in range(N)]
+    FRAME.assign(zip=codes).to_csv("a.csv", index=False)
+    command = suggested("a.csv")
+    assert command[command.index("--categorical") + 1] == "site,zip"
+
+
+# Lines of CSV that are no records
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_blank_rows_are_skipped(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spreadsheets write them above and below a table."""
+    monkeypatch.setattr("streaml1.sources.readers.csv.COMPILED", compiled)
+    Path("a.csv").write_text(CSV)
+    Path("b.csv").write_text(f",,,\n{CSV} ,,,\n" + ",,,\n" * 100)
+    reports = [run("learn", name, *LEARN).stdout.partition("examples  ")[2] for name in
+               ("a.csv", "b.csv")]  # fmt: skip
+    assert reports[0] == reports[1]
+    run("learn", "a.csv", *LEARN, "--save", "a.model")
+    out = run("predict", "a.model", "b.csv", "--ignore", "click", "--categorical", "site").stdout
+    assert len(out.splitlines()) == N + 101  # without labels each row is predicted
+    assert suggested("b.csv")[2:] == suggested("a.csv")[2:]
+
+
+RULE = "the line is a rule of a printed table ({}): remove it, or export the table as CSV"
+
+
+def test_rules_of_printed_tables() -> None:
+    head, rest = CSV.split("\n", 1)
+    Path("a.csv").write_text(f"{head}\n----,-----,-,-----\n{rest}")
+    message = "a.csv:2: " + RULE.format("'----'")
+    assert error_of("learn", "a.csv", *LEARN, code=65) == message
+    assert (
+        f"60 examples, 4 columns, 1 invalid\ninvalid: {message}" in run("inspect", "a.csv").stdout
+    )
+    Path("b.csv").write_text(f"{head}\n----+-----\n{rest}".replace(",", "|"))
+    options = ["--delimiter", "|"]
+    assert error_of("learn", "b.csv", *LEARN, *options, code=65).endswith(
+        RULE.format("'----+-----'")
+    )
+    assert suggested("b.csv")[2:4] == options
+    Path("c.csv").write_text(f"+---+---+\n{CSV}")
+    for command in (["learn", "c.csv", *LEARN], ["inspect", "c.csv"]):
+        assert error_of(*command) == (
+            "c.csv:1: the line is a rule of a printed table ('+---+---+'): export the table as "
+            "CSV, as with psql --csv or mysql --batch"
+        )
+
+
+def test_a_line_that_describes_the_columns() -> None:
+    head, rest = CSV.split("\n", 1)
+    Path("a.csv").write_text(f"{head}\nString,Float64,UInt8,UInt8\n{rest}")
+    message = error_of("learn", "a.csv", *LEARN, code=65)
+    assert message.endswith("; if the line only describes the columns, remove it")
+    out = run("inspect", "a.csv").stdout
+    assert "invalid: a.csv:2: the line has no numbers: remove it if it describes the columns" in out
+    assert suggested("a.csv") == ["learn", "a.csv", "--target", "click", "--categorical", "site"]
+
+
+# Headers
+
+
+@pytest.mark.parametrize("mark", [",", "\t", ";", "|", " "])
+def test_row_names_of_r(mark: str) -> None:
+    rows = "".join(f'"{k}",{line}\n' for k, line in enumerate(CSV.splitlines()[1:], 1))
+    Path("a.csv").write_text((CSV.split("\n")[0] + "\n" + rows).replace(",", mark))
+    delimiter = ["--delimiter", "tab" if mark == "\t" else mark]
+    for command in (["learn", "a.csv", *LEARN, *delimiter], ["inspect", "a.csv", *delimiter]):
+        assert error_of(*command) == (
+            "a.csv:1: the header has 4 cells, but the lines below have 5: if the first ones are "
+            "row names of R, export without them (row.names = FALSE); otherwise quote cells that "
+            "contain the delimiter"
+        )
+
+
+def test_delimiters_at_the_ends_of_lines() -> None:
+    head, rest = CSV.split("\n", 1)
+    Path("a.csv").write_text(head + "\n" + rest.replace("\n", ",\n"))
+    message = error_of("learn", "a.csv", *LEARN)
+    assert message.endswith("remove the delimiter at their ends, as with sed -E 's/,$//'")
+
+
+def test_a_title_that_contains_another_delimiter() -> None:
+    Path("a.csv").write_text("|1x3 Cross validator\n" + CSV)
+    for command in (["learn", "a.csv", *LEARN], ["inspect", "a.csv"]):
+        message = error_of(*command)
+        assert message.startswith("a.csv:1: the line has 1 cell ('|1x3 Cross validator')")
+
+
+def test_blanks_between_cells() -> None:
+    Path("a.csv").write_text(CSV.replace(",", " "))
+    for command in (["learn", "a.csv", "--target", "click"], ["inspect", "a.csv"]):
+        message = error_of(*command)
+        assert "' ' seems to separate the cells: use --delimiter ' ' (the columns" in message
+    assert "examples          60" in run(*suggested("a.csv", "--delimiter", " ")).stdout
+    quoted = "\n".join(" ".join(f'"{c}"' for c in line.split(",")) for line in CSV.splitlines())
+    Path("a.csv").write_text(quoted)
+    assert error_of("inspect", "a.csv").endswith(
+        "; if blanks separate the cells, use --delimiter ' '"
+    )
+    Path("a.csv").write_text(FRAME.to_string(index=False))
+    for command in (["learn", "a.csv", "--target", "click"], ["inspect", "a.csv"]):
+        assert error_of(*command) == (
+            "a.csv: blanks seem to separate the cells: write one comma instead, as with sed -E "
+            "'s/^ +| +$//g; s/ +/,/g'"
+        )
+    Path("a.csv").write_text("1::5::3\n2::7::4\n")
+    assert error_of("inspect", "a.csv").startswith("a.csv: '::' seems to separate the cells")
+
+
+def test_the_delimiter_of_hive() -> None:
+    Path("a.csv").write_text(CSV.split("\n", 1)[1].replace(",", "\x01"))
+    command = suggested("a.csv")
+    assert command[2:5] == ["--delimiter", r"\x01", "--no-header"]
+    assert "examples          60" in run(*command).stdout
+
+
+def test_a_name_that_occurs_below_itself_is_data() -> None:
+    Path("a.tsv").write_text("ham\tsee you\nspam\twin now\nham\tgood night\nham\tsee you\n")
+    command = suggested("a.tsv")
+    assert command[2:5] == ["--no-header", "--target", "0"]
+    assert "examples          4" in run(*command).stdout
+
+
+# Other text
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("INSERT INTO clicks (a, y) VALUES ('x', 1);\n", "a dump in SQL, not a table"),
+        ("--\n-- PostgreSQL database dump\n--\n", "a dump in SQL, not a table"),
+        ("-- MySQL dump 10.13\n", "a dump in SQL, not a table"),
+        ("@relation clicks\n@data\n1,2\n", "a file of Weka (ARFF), not CSV"),
+        ("__label__1 good film\n", "in the format of fastText, not CSV"),
+    ],
+)
+def test_text_that_is_no_table(text: str, what: str) -> None:
+    Path("a.csv").write_text(text)
+    for command in (["learn", "a.csv", "--target", "y"], ["inspect", "a.csv"]):
+        assert error_of(*command).startswith(f"a.csv is {what}; ")
+
+
+# JSON
+
+
+@pytest.mark.parametrize("orient", ["split", "index", "columns", "table", "values"])
+def test_tables_of_pandas_in_one_object(orient: Any) -> None:
+    """With --at 0 the first row was all that was learnt."""
+    FRAME.to_json("a.json", orient=orient)
+    what = "is one array of arrays" if orient == "values" else "is one table, as pandas writes it"
+    for command in (["learn", "a.json", "--target", "click", "--at", "0"], ["inspect", "a.json"]):
+        assert error_of(*command).startswith(f"a.json {what}, but JSON lines have one object per")
+
+
+def test_one_example_of_objects_is_no_table() -> None:
+    Path("a.json").write_text('{"user": {"1": 2, "y": 1}, "ad": {"1": 3, "y": 1}}\n')
+    assert "examples          1" in run("learn", "a.json", "--target", "user.y").stdout
+
+
+@pytest.mark.parametrize("action", [{"index": {"_index": "c", "_id": "1"}}, {"create": {}}])
+def test_bulk_requests_of_elasticsearch(action: dict[str, Any]) -> None:
+    write_lines("a.json", [line for row in ROWS for line in (action, row)])
+    for command in (["learn", "a.json", "--target", "click"], ["inspect", "a.json"]):
+        assert error_of(*command) == (
+            "a.json has actions of Elasticsearch between objects, but JSON lines have one object "
+            "per line: convert it, for example by sed -n 'n;p'"
+        )
+
+
+def test_responses_with_an_array_of_objects() -> None:
+    write_lines("a.json", [{"took": 3, "hits": {"hits": [{"_source": row} for row in ROWS]}}])
+    command = "write a line for each of {}, as with jq -c '.hits.hits[]'"
+    message = error_of("learn", "a.json", "--target", "click", code=65)
+    assert message.endswith("; the array 'hits.hits' holds it: " + command.format("its objects"))
+    message = error_of("learn", "a.json", "--target", "click", "--at", "hits", code=65)
+    assert message.endswith("; the array 'hits' holds it: " + command.format("its objects"))
+    assert error_of("inspect", "a.json").endswith(command.format("them"))
+
+
+@pytest.mark.parametrize(
+    ("label", "place"), [([1], "click.0"), ({"$numberInt": "1"}, "'click.$numberInt'")]
+)
+def test_labels_in_an_object_or_array_of_their_own(label: Any, place: str) -> None:
+    write_lines("a.json", [{"n": k, "click": label} for k in range(9)])
+    message = error_of("learn", "a.json", "--target", "click", code=65)
+    assert message.endswith(f"true or false; use --target {place} for the value inside")
+    assert "examples          9" in run("learn", "a.json", "--target", place.strip("'")).stdout
+
+
+def test_arrays_in_lines() -> None:
+    write_lines("a.json", [["news", 1], ["mail", 0]])
+    for command, code in ((["learn", "a.json", "--target", "y"], 65), (["inspect", "a.json"], 2)):
+        message = error_of(*command, code=code)
+        assert message.endswith("; convert arrays to CSV, as with jq -r @csv")
+
+
+def test_numbers_as_text_are_reported() -> None:
+    """Those of BigQuery, ClickHouse, MongoDB and DynamoDB; codes of few values are not."""
+    rows = [
+        {
+            "price": {"N": str(row["price"])},
+            "zip": f"{k:05}",
+            "hour": str(k % 7),
+            "click": str(row["click"]),
+            "count": str(k * 7),
+        }
+        for k, row in enumerate(ROWS)
+    ]
+    write_lines("a.jsonl", rows)
+    sentence = (
+        "numbers as text are categories: price.N,count; to learn them as numbers, convert them, as "
+        "with jq -c '.price.N |= tonumber'\n"
+    )
+    learn = ["learn", "a.jsonl", "--target", "click"]
+    assert f"\n{sentence}\n" in run("inspect", "a.jsonl").stdout
+    assert run(*learn).stderr == f"streaml1: a.jsonl: {sentence}"
+    assert "price.N,count" not in run(*learn, "--ignore", "price.N,count").stderr
+    write_lines("a.jsonl", [{**row, "price": 1, "count": 1} for row in rows])
+    assert run(*learn).stderr == "" and "as text" not in run("inspect", "a.jsonl").stdout
+
+
+# Parquet and Arrow
+
+
+def test_inspect_of_columns_that_cannot_be_read() -> None:
+    columns = [FRAME.site, FRAME.n, FRAME.n, FRAME.click]
+    names = ["site", "n", "n", "click"]
+    parquet.write_table(pa.Table.from_arrays([pa.array(c) for c in columns], names), "a.parquet")
+    for command in (["learn", "a.parquet", "--target", "click"], ["inspect", "a.parquet"]):
+        assert error_of(*command).startswith(
+            "a.parquet has several columns 'n': rename all but one"
+        )
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)] * N, pa.binary(16)))
+    feather.write_feather(pa.table(FRAME).append_column("uuid", uuids), "a.arrow")
+    command = suggested("a.arrow")
+    assert command[-2:] == ["--ignore", "uuid"] and "examples  " in run(*command).stdout
+
+
+def test_feather_of_version_1() -> None:
+    Path("a.feather").write_bytes(b"FEA1" + bytes(40))
+    for command in (["learn", "a.feather", "--target", "y"], ["inspect", "a.feather"]):
+        assert error_of(*command).startswith("a.feather is a Feather file of version 1: write it")
+
+
+def test_parts_that_disagree_about_text() -> None:
+    """A column of numbers here and of text there became two features."""
+    Path("parts").mkdir()
+    FRAME.to_parquet("parts/0.parquet")
+    FRAME.assign(n=None).to_parquet("parts/1.parquet")
+    FRAME.assign(n=FRAME.n.astype(str)).to_parquet("parts/2.parquet")
+    assert error_of("learn", "parts", "--target", "click", code=65) == (
+        "column 'n' of parts/2.parquet holds text, that of parts/0.parquet holds numbers: use "
+        "--categorical n for categories, or convert one of them"
+    )
+    assert "examples          180" in run("learn", "parts", *LEARN[:3], "site,n").stdout
+    FRAME.assign(n=FRAME.n * 1.0, site=pd.Categorical(FRAME.site)).to_parquet("parts/2.parquet")
+    assert "examples          180" in run("learn", "parts", "--target", "click").stdout
+
+
+# Python
+
+
+def test_a_dict_of_columns_has_no_rows() -> None:
+    for orient in ("list", "dict", "split"):
+        with pytest.raises(TypeError, match="source must have rows, got a dict: make a frame"):
+            progressive(ElasticNetClassifier(), FRAME.to_dict(orient), target="click")  # type: ignore[call-overload]
+
+
+def test_label_and_weight_of_xgboost() -> None:
+    Path("a.svm").write_text("1:0.5 3:1\n")
+    message = error_of("learn", "a.svm", code=65)
+    assert message.endswith("; if this is label:weight, remove the weight")
