@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -83,14 +82,6 @@ def test_readme_is_a_landing_page() -> None:
 
 
 GENERATED = {"command-line.md", "CHANGELOG.md", "CONTRIBUTING.md"}  # by scripts/docs.d/stage.py
-WITHOUT_EXAMPLE = {
-    "ARCHITECTURE.md": "a map of the code",
-    "BENCHMARKS-avx2.md": "written by scripts/bench",
-    "BENCHMARKS.md": "written by scripts/bench",
-    "glossary.md": "definitions",
-    "internals/*": "explain the code",
-}
-"""Pages without anything to run, and why."""
 FIRST_SCREEN = 16
 """Lines of a page within which its example begins."""
 
@@ -171,10 +162,7 @@ def test_examples_are_found() -> None:
     "page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_page_has_a_runnable_example(page: Path) -> None:
-    name = str(page.relative_to(ROOT / "docs"))
-    listed = any(fnmatch(name, pattern) for pattern in WITHOUT_EXAMPLE)
     text = page.read_text()
-    assert has_example(text) != listed
-    if not listed:
-        first_screen = "\n".join(text.split("\n")[:FIRST_SCREEN])
-        assert re.search(r"^(```|    \S)", first_screen, re.MULTILINE), "begin with the example"
+    assert has_example(text)
+    first_screen = "\n".join(text.split("\n")[:FIRST_SCREEN])
+    assert re.search(r"^(```|    \S)", first_screen, re.MULTILINE), "begin with the example"

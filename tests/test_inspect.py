@@ -143,7 +143,22 @@ def test_standard_input_and_other_formats() -> None:
     Path("a.svm").write_text("1 1:2 3:1\n-1 1:1\nx\n1 2:1\n")
     assert run("inspect", "a.svm").stdout == (
         "first 3 examples, 1 invalid: 3 features, 1.3 in an example; labels: 1.0 (2), -1.0 (1)\n"
+        "\nstreaml1 learn a.svm\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("labels", "options"),
+    [
+        ("0 1", ""), ("-1 1", ""), ("1", ""), ("1 2", " --model softmax"),
+        ("-1 0 1", " --model softmax"), ("0.5 1", " --task regression"),
+        (" ".join(map(str, range(30))), " --task regression"),
+    ],
+)  # fmt: skip
+def test_command_follows_from_the_labels(labels: str, options: str) -> None:
+    Path("a b.txt").write_text("".join(f"{label} 3:1\n" for label in labels.split()))
+    out = run("inspect", "a b.txt", "--format", "svm").stdout
+    assert out.splitlines()[-1] == f"streaml1 learn 'a b.txt' --format svm{options}"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import pickle
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -383,6 +384,22 @@ def test_unknown_keyword_arguments_are_rejected(cls: Any) -> None:
         arguments: tuple[Any, ...] = ({},) if method != "learn_one" else ({}, 1)
         with pytest.raises(TypeError, match="unexpected keyword"):
             getattr(cls(), method)(*arguments, t=1)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"optimizer": optim.SGD(0.1)}, TypeError, "'optimizer': use lr=0.1, schedule=\"constant\""),
+        ({"lr": optim.SGD(0.1)}, ValueError, "; use lr=0.1, schedule=\"constant\" for optim.SGD"),
+        ({"initializer": optim.initializers.Zeros()}, TypeError, ": weights start at zero"),
+        ({"shedule": "constant"}, TypeError, "'shedule'; did you mean 'schedule'"),
+    ],
+)
+def test_parameters_of_river_are_answered(
+    parameters: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        streaml1.ElasticNetClassifier(**parameters)
 
 
 def test_learn_methods_return_none() -> None:

@@ -87,6 +87,10 @@ def head(parts: list[str], loads: list[float], page: Path) -> str:
     other_pages = f"\n- the same run on another machine: {links}" if links else ""
     return f"""# Benchmarks
 
+```sh
+scripts/bench page
+```
+
 `scripts/bench page` wrote this page on {time.strftime("%-d %B %Y")}, from one run of
 {", ".join(parts)}; `scripts/bench PART` prints one part. A ratio is formed within each round, and
 the tables have the medians, so ratios are less sensitive than times to other load on the machine.

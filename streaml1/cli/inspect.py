@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 N_EXAMPLES, N_LABELS = 3, 5
+MAX_CLASSES = 20
+"""Whole numbers are labels of classes if there are at most that many."""
+REGRESSION = ["--task", "regression"]
 BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
 YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", ">50k")
 
@@ -381,3 +384,15 @@ def _inspect_examples(source: str, options: dict[str, Any]) -> None:
         f"first {examples:,} examples{rejected}: {len(features):,} features, "
         f"{values / examples:,.1f} in an example; labels: {', '.join(shown)}{more}"
     )
+    given = [] if options["format"] is None else ["--format", options["format"]]
+    command = ["streaml1", "learn", source, *given, *_task_of(labels)]
+    click.echo(f"\n{shlex.join(command)}")
+
+
+def _task_of(labels: Iterable[Any]) -> list[str]:
+    """Return the options that examples with these labels need."""
+    known = {label for label in labels if label is not None}
+    if known <= {0, 1} or known <= {-1, 1}:
+        return []
+    is_class = all(isinstance(label, str) or float(label).is_integer() for label in known)
+    return ["--model", "softmax"] if is_class and len(known) <= MAX_CLASSES else REGRESSION

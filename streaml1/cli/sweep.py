@@ -217,7 +217,7 @@ def _write(
         if save is not None:
             best: Any = results[_best(results)].model
             best.save(save)
-            click.echo(str(save))
+            click.echo(f"model: {save}")
         if report is not None:
             lines = (
                 {**setting, **swept.report.lines[-1].as_dict()}

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 __all__ = [
     "AUTO",
+    "INSTEAD_OF_OPTIMIZER",
     "MAX_RATE",
     "Boolean",
     "Check",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 AUTO = "auto"
+INSTEAD_OF_OPTIMIZER = 'lr=0.1, schedule="constant" for optim.SGD(0.1) of river'
 MAX_RATE = 1e10
 
 
@@ -209,7 +211,10 @@ class Rate(Check):
                 )
             return value
         if not _is_number(value):
-            raise self.error(name, value)
+            error = self.error(name, value)
+            if hasattr(value, "learning_rate"):  # an optimizer of river
+                error = ValueError(f"{error}; use {INSTEAD_OF_OPTIMIZER}")
+            raise error
         return self._number(name, value)
 
 

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Protocol, dataclass_transform
 
-from streaml1.models.parameter_checks import Check
+from streaml1.core.option_fields import unexpected_option
+from streaml1.models.parameter_checks import INSTEAD_OF_OPTIMIZER, Check
 
 __all__ = [
     "SCHEDULES",
@@ -40,6 +41,11 @@ __all__ = [
 ]
 
 SCHEDULES = ("invsqrt", "constant", "inverse")
+RIVER_PARAMETERS = {
+    "optimizer": f"use {INSTEAD_OF_OPTIMIZER}",
+    "initializer": "weights start at zero",
+}
+"""What to use instead of parameters of river's linear models that no model here has."""
 
 SHARED_ORDER = (
     "loss",
@@ -206,9 +212,7 @@ def constructor(kind: type) -> Callable[..., None]:
     def __init__(self: Any, **arguments: Any) -> None:  # noqa: N807
         for name in arguments:
             if name not in defaults:
-                raise TypeError(
-                    f"{__init__.__qualname__}() got an unexpected keyword argument {name!r}"
-                )
+                raise _unknown_parameter(__init__.__qualname__, name, defaults)
         for name, value in {**defaults, **arguments, **constants}.items():
             setattr(self, name, value)
         self._begin()
@@ -228,6 +232,14 @@ def constructor(kind: type) -> Callable[..., None]:
     __init__.__qualname__ = f"{kind.__qualname__}.__init__"
     __init__.__module__ = kind.__module__
     return __init__
+
+
+def _unknown_parameter(caller: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for an unknown parameter, which may be one of river's linear models."""
+    remedy = RIVER_PARAMETERS.get(name)
+    if remedy is None:
+        return unexpected_option(caller, name, known)
+    return TypeError(f"{caller}() got an unexpected keyword argument {name!r}: {remedy}")
 
 
 _SECTION = re.compile(r"^(?:Notes|Examples|References)\n-{3,}$", re.MULTILINE)
