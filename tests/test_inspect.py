@@ -136,6 +136,28 @@ def test_learn_answers_with_the_command_for_another_delimiter(delimiter: str, op
     assert f"streaml1 learn a.csv --delimiter {option} " in inspected
 
 
+def test_columns_that_the_model_has_learnt_as_another_kind() -> None:
+    """Options of learn that evaluate and predict lack are missed, not ignored in silence."""
+    rows = [f'{hour},"1,{hour}50",news,{hour % 2}' for hour in range(4)] * 5
+    Path("a.csv").write_text("\n".join(["hour,price,site,y", *rows]) + "\n")
+    learn = ["learn", "a.csv", "--target", "y", "--thousands", ",", "--lr", "0.1"]
+    run(*learn, "--categorical", "hour,site", "--save", "a.model")
+    for command in (["evaluate"], ["predict"]):
+        stderr = run(*command, "a.model", "a.csv", "--target", "y").stderr
+        assert (
+            "streaml1: a.csv: the model has learnt numbers from price, where this file has words: "
+            "give the options that learn had, such as --thousands"
+        ) in stderr
+        assert (
+            "streaml1: a.csv: the model has learnt categories from hour, where this file has "
+            "numbers: use --categorical site,hour\n"
+        ) in stderr
+        right = ["--thousands", ",", "--categorical", "hour,site"]
+        assert "learnt" not in run(*command, "a.model", "a.csv", "--target", "y", *right).stderr
+        stderr = run(*command, "a.model", "a.csv", "--target", "y", "--thousands", ",").stderr
+        assert "learnt numbers" not in stderr and "use --categorical site,hour\n" in stderr
+
+
 def test_standard_input_and_other_formats() -> None:
     Path("a.csv").write_text("site,y\nnews,1\nmail,0\n")
     out = run("inspect", "-", "--format", "csv", input=Path("a.csv").read_text()).stdout

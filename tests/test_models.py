@@ -389,8 +389,12 @@ def test_unknown_keyword_arguments_are_rejected(cls: Any) -> None:
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"optimizer": optim.SGD(0.1)}, TypeError, "'optimizer': use lr=0.1, schedule=\"constant\""),
-        ({"lr": optim.SGD(0.1)}, ValueError, "; use lr=0.1, schedule=\"constant\" for optim.SGD"),
+        (
+            {"optimizer": optim.SGD(0.1)},
+            TypeError,
+            "'optimizer': use lr=0.1, schedule=\"constant\"",
+        ),
+        ({"lr": optim.SGD(0.1)}, ValueError, '; use lr=0.1, schedule="constant" for optim.SGD'),
         ({"initializer": optim.initializers.Zeros()}, TypeError, ": weights start at zero"),
         ({"shedule": "constant"}, TypeError, "'shedule'; did you mean 'schedule'"),
     ],

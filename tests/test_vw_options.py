@@ -149,6 +149,12 @@ def test_other_options_have_none() -> None:
         ("lern a.svm", "No such command 'lern' (did you mean learn?); see streaml1 --help"),
         ("learn a.svm --qiet", "No such option '--qiet'; see streaml1 learn --help"),
         ("learn a.svm --zzzzz", "No such option '--zzzzz'; see streaml1 learn --help"),
+        (
+            "evaluate m a.csv --text t",
+            "--text is a parameter of the model, which keeps it: omit it;",
+        ),
+        ("predict m a.csv --cross a,b", "--cross is a parameter of the model, which keeps it"),
+        ("predict m a.csv --save x", "No such option '--save'"),
     ],
 )
 def test_mistyped_names(line: str, message: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,9 +24,13 @@ N_LINES = 100
 
 MAX_LISTED = 8
 """Columns of each kind that the message lists."""
+MAX_VALUES = 20
+"""Most frequent values of a column that are looked up as categories of a model."""
 
 
-def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOptions:
+def with_categories(
+    source: str | list[str], reading: SourceOptions, model: Any = None
+) -> SourceOptions:
     """Add the columns of text among the first 1,000 rows of a CSV file to its categories.
 
     The command's option --categorical turns this off, even with an empty list. So do sources that
@@ -38,6 +42,9 @@ def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOp
         The argument SOURCE. Of several files, the first that has rows decides.
     reading
         How the source is read.
+    model
+        The model that predicts the examples, or None. A message names columns that it has learnt
+        as another kind.
     """
     from streaml1.sources import SourceError, format_of, is_many, list_files
     from streaml1.sources.readers.remote import is_remote
@@ -59,6 +66,8 @@ def with_categories(source: str | list[str], reading: SourceOptions) -> SourceOp
         if any(column.kind != "empty" for column in columns):
             break
     categories = [column for column in columns if column.holds_text]
+    if model is not None:
+        _report_other_kinds(name, columns, model)
     if not categories:
         return reading
     report_problem(f"{name}: {_kinds(columns)}", "columns")
@@ -81,6 +90,53 @@ def _report_quoted(name: str, reading: SourceOptions) -> None:
     columns = [] if sample is None else sample.columns
     if sentence := quoted_numbers([column for column in columns if column.name not in roles]):
         report_problem(f"{name}: {sentence}", "columns")
+
+
+def _report_other_kinds(name: str, columns: Sequence[ColumnSummary], model: Any) -> None:
+    """Report columns of words that the model has learnt as numbers, and the reverse."""
+    values = {
+        column.name: [
+            f"{column.name}={value}" for value, _ in column.values.most_common(MAX_VALUES)
+        ]
+        for column in columns
+    }
+    known = _known_features(
+        model, [*values, *(text for texts in values.values() for text in texts)]
+    )
+    texts = [column for column in columns if column.holds_text and column.name in known]
+    numbers = [
+        column
+        for column in columns
+        if not column.holds_text and column.name not in known and known & {*values[column.name]}
+    ]
+    if texts:
+        report_problem(
+            f"{name}: the model has learnt numbers from {_listed(texts)}, where this file has "
+            "words: give the options that learn had, such as --thousands, --decimal or --missing",
+            "columns",
+        )
+    if numbers:
+        from streaml1.sources.readers.csv_header import list_of
+
+        known_words = [c.name for c in columns if c.holds_text and c not in texts]
+        listed = list_of([*known_words, *(column.name for column in numbers)])
+        report_problem(
+            f"{name}: the model has learnt categories from {_listed(numbers)}, where this file has "
+            f"numbers: use --categorical {shlex.quote(listed)}",
+            "columns",
+        )
+
+
+def _known_features(model: Any, names: Collection[str]) -> set[str]:
+    """Return the names of which a model has a weight; none if it cannot tell."""
+    from streaml1.models.base import OnlineModel
+
+    if not isinstance(model, OnlineModel) or model.hash_bits is not None:
+        return set()
+    explained = model.explain_one(dict.fromkeys(names, 1.0))
+    if isinstance(explained, dict):  # by label
+        explained = next(iter(explained.values()), None)
+    return set() if explained is None else {*names} - {*explained.unknown}
 
 
 def _is_given(option: str) -> bool:

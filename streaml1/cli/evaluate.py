@@ -73,7 +73,7 @@ def evaluate(
 
     observers = share_observers(bad, most_bad)
     learner = published(model, options["kafka"])
-    examples = opened(source, options, text=text_features(learner))
+    examples = opened(source, options, text=text_features(learner), model=learner)
     require_prefixes(source, options["format"], learner_of(learner).cross, MODEL_REMEDY)
     outputs = {"--report": report, "--plot": plot, "--reliability": reliability}
     require_outputs(source, outputs, model)

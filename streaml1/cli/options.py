@@ -325,6 +325,7 @@ def opened(
     require_label: bool = True,
     events: bool = False,
     text: Sequence[str] | None = None,
+    model: Any = None,
 ) -> Source:
     """Return the source of a name, opened with the options; parameters as for `reading_of`.
 
@@ -336,7 +337,7 @@ def opened(
     import streaml1.datasets  # noqa: F401  (registers the source `stdlib`)
     from streaml1.sources import open_source
 
-    return open_source(source, reading_of(source, options, require_label, events, text))
+    return open_source(source, reading_of(source, options, require_label, events, text, model))
 
 
 def reading_of(
@@ -345,6 +346,7 @@ def reading_of(
     require_label: bool = True,
     events: bool = False,
     text: Sequence[str] | None = None,
+    model: Any = None,
 ) -> SourceOptions:
     """Return how a source is read.
 
@@ -360,6 +362,8 @@ def reading_of(
         Whether to read examples and labels as separate events, joined by id.
     text
         Names of the features that the model reads as raw text.
+    model
+        The model that predicts the examples, if there is one.
 
     Raises
     ------
@@ -373,7 +377,7 @@ def reading_of(
     )
     if not is_topic(source) and _connects_elsewhere():
         reading = replace(reading, kafka=None)  # the Kafka options belong to that other topic
-    return with_categories(source, reading)
+    return with_categories(source, reading, model)
 
 
 def is_topic(source: str | list[str]) -> bool:

@@ -91,7 +91,8 @@ def predict(
     if explain and learner is not pipeline:
         raise CommandError(f"--explain requires a model, but {model} holds a river pipeline")
     key = "value" if learner.loss in REGRESSION else "p"
-    examples = opened(source, options, require_label=False, text=text_features(pipeline))
+    texts = text_features(pipeline)
+    examples = opened(source, options, require_label=False, text=texts, model=pipeline)
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
 
     by_place = is_topic(source) or hasattr(examples, "files")

@@ -186,6 +186,8 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     """Return the message of an error; for an unknown name with the most similar known one."""
     if isinstance(error, click.NoSuchOption):
         remedy = remedy_of(error.option_name, args, _known_options(error.ctx))
+        if remedy is None:
+            remedy = _kept_by_model(error)
         if remedy is not None:
             return remedy
     similar = getattr(error, "possibilities", None)
@@ -196,6 +198,22 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     nearest = get_close_matches(name.lstrip("-"), by_name, n=1)
     hint = f" (did you mean {by_name[nearest[0]]}?)" if nearest else ""
     return f"{error.message.rstrip('.')}{hint}"
+
+
+def _kept_by_model(error: click.NoSuchOption) -> str | None:
+    """Return the remedy for a hyperparameter that is given to a command with a trained model."""
+    from streaml1.cli.parameter_options import declared_options
+
+    command = None if error.ctx is None else error.ctx.command
+    if command is None or not any(param.name == "model" for param in command.params):
+        return None
+    learn = cli.commands["learn"].params
+    named = [
+        param.name for param in learn if error.option_name in (*param.opts, *param.secondary_opts)
+    ]
+    if not named or named[0] not in declared_options():
+        return None
+    return f"{error.option_name} is a parameter of the model, which keeps it: omit it"
 
 
 def _corrected(ctx: click.Context, error: Exception) -> str:
