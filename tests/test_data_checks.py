@@ -171,6 +171,23 @@ def test_ids_and_times_are_reported_by_name(kind: str) -> None:
     assert f"if {name!r} is an id or a time" in warnings["unequal_sizes"]
 
 
+@pytest.mark.parametrize(
+    ("model", "scales"),
+    [
+        (streaml1.ElasticNetClassifier(), True),
+        (streaml1.FTRLClassifier(), True),
+        (streaml1.ElasticNetClassifier(lr=1e-9), False),
+        (streaml1.FTRLClassifier(alpha=1e-9), False),
+    ],
+    ids=["auto", "ftrl", "lr", "alpha"],
+)
+def test_models_that_scale_do_not_ask_for_it(model: Any, scales: bool) -> None:
+    examples = [({1: x[1], 2: 1.7e9 + k}, y) for k, (x, y) in enumerate(usual_examples(1500))]
+    warning = streaml1.progressive(model, examples).warnings["unequal_sizes"]
+    assert warning.endswith("treat it as a category") == scales
+    assert warning.endswith("treat it as a category; else scale it to about 1") != scales
+
+
 def test_one_hot_features_and_rare_ones_are_equal_enough() -> None:
     examples: list[Example] = [({f"w{k % 300}": 1.0, "v": 1.0}, k % 3 == 0) for k in range(2000)]
     examples[5] = ({"rare": 1e5, "v": 1.0}, True)  # fewer than ten: no typical size

@@ -21,6 +21,7 @@ import numpy as np
 
 from streaml1.core.logging import event
 from streaml1.core.rows import shown
+from streaml1.models.parameter_checks import AUTO
 from streaml1.training.class_reader import NewClasses
 from streaml1.training.feature_sizes import FeatureSizes, LargeValue, largest_size
 from streaml1.training.observers import Batch, Observer, RunStart
@@ -89,11 +90,13 @@ class DataChecks(Observer):
         self._halfway: tuple[float, float, float] | None = None
         self._is_judged = False
         self._compare_at: int | None = SIZES_AFTER
-        self._name = ""
+        self._name, self._else_scale = "", ""
 
     def on_start(self, start: RunStart) -> None:
         """Note the report, where warnings are kept."""
         self._report, self._name = start.report, str(start.source.name)
+        scales_itself = AUTO in (getattr(start.learner, name, None) for name in ("lr", "alpha"))
+        self._else_scale = "" if scales_itself else "; else scale it to about 1"
         self._new_classes.on_start(start)
         # What earlier processes of this run have checked.
         self._is_judged = start.report.examples >= JUDGED_AFTER // 2 or start.passes_done > 0
@@ -206,7 +209,7 @@ class DataChecks(Observer):
             "unequal_sizes",
             f"{self._name}: values of {shown(names[0])} are about {means[high]:.3g}, those of "
             f"{shown(names[1])} about {means[low]:.3g}: if {shown(names[0])} is an id or a time, "
-            "leave it out or treat it as a category; else scale it to about 1",
+            f"leave it out or treat it as a category{self._else_scale}",
             feature=names[0],
         )  # fmt: skip
 
