@@ -195,5 +195,5 @@ def test_closing_line_says_what_a_verdict_is_about(
     common = importlib.import_module("common")
     common.print_claims("Claims", [common.Claim("Figure 1", "is fast", "1 s", not fails)])
     out = " ".join(capsys.readouterr().out.split())
-    assert ("It is no verdict on the method or its code" in out) == fails
+    assert ("It is not a verdict on the method or its code" in out) == fails
     assert f"{1 - fails} of 1 hold" in out

@@ -195,7 +195,10 @@ def test_predictions_for_a_file(broker: Broker, tmp_path: Path) -> None:
     assert predicted[f"{path}:5"]["id"] == rows[4]["id"]
     assert predicted[f"{path}:5"]["place"] == f"{path}:5"
     result = CliRunner().invoke(cli, ["learn", str(path), "--predictions", "p"])
-    assert result.stderr == ("streaml1: --predictions p names no broker: use kafka://HOST:PORT/p\n")
+    assert result.stderr == (
+        "streaml1: --predictions p names no broker: use kafka://HOST:PORT/p, or for a file "
+        "streaml1 predict MODEL SOURCE > p\n"
+    )
     topic = broker.topic()
     with PredictionRecords(broker.url(topic)) as records:
         returned = list(predictions(MODELS["softmax"].clone(), str(path), observers=[records]))
