@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import random
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -359,6 +360,191 @@ class FakeTopicSource(KafkaSource):
 
     def kept(self, at: Any, last: bool) -> None:
         pass
+
+
+class Topics:
+    """An in-memory consumer of several topics, given as the values of each partition."""
+
+    def __init__(self, **topics: list[list[str]]) -> None:
+        self.records = {
+            TopicPartition(topic, number): [
+                SimpleNamespace(
+                    topic=topic, partition=number, offset=offset, timestamp=1000 + offset,
+                    key=None, value=value.encode(),
+                )
+                for offset, value in enumerate(values)
+            ]
+            for topic, partitions in topics.items()
+            for number, values in enumerate(partitions)
+        }  # fmt: skip
+        self.positions: dict[TopicPartition, int] = {}
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.positions = dict.fromkeys(partitions, -1)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.positions[partition] = offset
+
+    def position(self, partition: TopicPartition) -> int:
+        return self.positions[partition]
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, Any]:
+        polled = {tp: self.records[tp][position:] for tp, position in self.positions.items()}
+        self.positions = {tp: len(self.records[tp]) for tp in self.positions}
+        return {tp: records for tp, records in polled.items() if records}
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self.positions)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        return len(self.records[partition]) or None
+
+    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: len(self.records[tp]) for tp in partitions}
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return {tp.partition for tp in self.records if tp.topic == topic}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def use_topics(monkeypatch: pytest.MonkeyPatch) -> Callable[[Topics], None]:
+    """Return a function that lets sources read in-memory topics."""
+
+    def use(topics: Topics) -> None:
+        monkeypatch.setattr(Topic, "consumer", lambda *args: topics)
+
+    return use
+
+
+def read_places(source: KafkaSource, size: int = 100) -> list[str]:
+    blocks = source.blocks(size, lambda place, reason, *_: pytest.fail(f"{place}: {reason}"))
+    return [block.place(row) for block in blocks for row in range(len(block))]
+
+
+def test_positions_of_labels_are_apart(use_topics: Callable[[Topics], None]) -> None:
+    clicks = [[json.dumps({"id": f"{p}-{k}", "x": {"n": 1}}) for k in range(3)] for p in range(2)]
+    labels = [[json.dumps({"id": f"{p}-1", "y": 1}) for p in range(2)]]
+    use_topics(Topics(clicks=clicks, labels=labels))
+
+    def source() -> KafkaSource:
+        return KafkaSource("kafka://h/clicks", until_end=True, events=True, labels="labels")
+
+    first = source()
+    assert first.begin(None) == {0: (0, 0), 1: (0, 0), "labels/0": (0, 0)}
+    read = read_places(first)
+    assert len(read) == 8 and {"labels/0@0", "labels/0@1"} < set(read)
+    assert first.position() == {0: (3, 0), 1: (3, 0), "labels/0": (2, 0)}
+    assert first.lag() == {0: 0, 1: 0, "labels/0": 0}
+    resumed = source()
+    saved = json.loads(json.dumps({0: (1, 0), 1: (3, 0), "labels/0": (1, 0)}))
+    assert resumed.begin(saved) == {0: (1, 0), 1: (3, 0), "labels/0": (1, 0)}
+    assert resumed.lag() == {}
+    assert sorted(read_places(resumed)) == ["clicks/0@1", "clicks/0@2", "labels/0@1"]
+    assert resumed.lag() == {0: 0, 1: 0, "labels/0": 0}
+
+
+def test_topic_is_read_twice_only_until_its_end(use_topics: Callable[[Topics], None]) -> None:
+    use_topics(Topics(t=[["1 1:1", "0 2:1"]]))
+    source = KafkaSource("kafka://h/t", until_end=True)
+    assert read_places(source) == read_places(source) == ["t/0@0", "t/0@1"]
+    source = KafkaSource("kafka://h/t", until_end=True)
+    source.begin(None)
+    read_places(source)
+    with pytest.raises(SourceError, match="^kafka://h/t cannot be read twice with checkpoints$"):
+        read_places(source)
+    source = KafkaSource("kafka://h/t")
+    source.blocks(1, pytest.fail)
+    with pytest.raises(SourceError, match="cannot be read twice: it has no end; add --until-end$"):
+        source.blocks(1, pytest.fail)
+
+
+def test_start_at_a_checkpoint_needs_one(use_topics: Callable[[Topics], None]) -> None:
+    use_topics(Topics(t=[["1 1:1", "0 2:1"]]))
+    source = KafkaSource("kafka://h/t", start="checkpoint")
+    with pytest.raises(SourceError, match="^kafka://h/t: there is no checkpoint to start from$"):
+        source.begin(None)
+    assert source.begin({"0": [1, 0]}) == {0: (1, 0)}
+
+
+def test_lag_of_a_live_topic(use_topics: Callable[[Topics], None]) -> None:
+    topics = Topics(t=[["1 1:1"] * 5])
+    use_topics(topics)
+    source = KafkaSource("kafka://h/t", start="latest")
+    blocks = source.blocks(2, pytest.fail)
+    source._bounds = Bounds({0: 0}, {0: 4})
+    next(blocks)
+    assert source.lag() == {0: 3}  # two of five are read
+    for _ in range(2):
+        next(blocks)
+    assert source.lag() == {0: 0}
+    topics.records[TopicPartition("t", 0)] += [None] * 2  # offsets without a record
+    topics.poll = lambda timeout_ms: {}  # type: ignore[method-assign]
+    next(blocks)
+    assert source.lag() == {0: 2}
+    topics.seek(TopicPartition("t", 0), 7)
+    next(blocks)
+    assert source.lag() == {0: 0}
+
+
+def test_offsets_are_committed_at_intervals_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    committed: list[tuple[str, Any, Any]] = []
+    monkeypatch.setattr(
+        Topic, "commit", lambda self, group, at, stopped: committed.append((self.name, group, at))
+    )
+    source = KafkaSource("kafka://h/t", group="g", events=True, labels="late")
+    position = {0: (7, 2), "labels/1": (4, 0)}
+    source.kept(position, False)  # soon after the start
+    source.kept({}, True)
+    assert not committed
+    source.kept(position, True)
+    assert committed == [("t", "g", {0: 7}), ("late", "g", {1: 4})]
+    source._committed_at -= 5.0
+    source.kept(position, False)
+    source.kept(position, False)
+    assert len(committed) == 4
+    KafkaSource("kafka://h/t").kept(position, True)
+    assert len(committed) == 4
+
+
+def test_outages_are_logged_once(
+    use_topics: Callable[[Topics], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topics, reachable = Topics(t=[["1 1:1"]]), False
+    use_topics(topics)
+    monkeypatch.setattr(Topic, "is_reachable", lambda *args: reachable)
+    monkeypatch.setattr("streaml1.sources.kafka.topic_source.QUIET_SECONDS", 0.0)
+    source = KafkaSource("kafka://h/t")
+    source._bounds = Bounds({0: 0}, {0: 1})
+    blocks = source.blocks(2, pytest.fail)
+    for _ in range(4):
+        next(blocks)
+    assert caplog.messages == ["kafka://h/t: no broker answers: waiting for it"]
+    reachable = True
+    next(blocks)
+    next(blocks)
+    assert caplog.messages[1:] == ["kafka://h/t: a broker answers again"]
+    reachable = False
+    next(blocks)
+    topics.records[TopicPartition("t", 0)] *= 2
+    topics.seek(TopicPartition("t", 0), 0)
+    next(blocks)  # a record is an answer, too
+    assert caplog.messages[2:] == [caplog.messages[0], caplog.messages[1]]
+
+
+@pytest.mark.parametrize("labels", ["", "h:1/late", "/late"])
+def test_labels_must_name_a_topic(labels: str) -> None:
+    with pytest.raises(SourceError, match="^labels must be the name of a topic without brokers"):
+        KafkaSource("kafka://h/t", events=True, labels=labels)
 
 
 def test_stop_between_blocks_of_a_poll_skips_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from streaml1.sources import SourceError
 from streaml1.sources.kafka import record_formats
 from streaml1.sources.kafka import records as records_module
 from streaml1.sources.kafka.record_formats import record_parser
-from streaml1.sources.kafka.records import RecordReader
+from streaml1.sources.kafka.records import Origin, RecordReader
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.readers.svmlight import parse_svmlight
 
@@ -181,6 +181,14 @@ def test_examples_before_a_raising_rejection_come_first(records: list[Record], s
         if last_end is not None:
             assert places_after(records, last_end) == [step.place for step in steps[len(got) :]]
     assert got == [step.place for step in steps[:n_good]]
+
+
+def test_origin_of_a_place() -> None:
+    for line, place in ((0, "clicks/3@17"), (2, "clicks/3@17:2")):
+        origin = Origin("clicks", 3, 17, 0, line, None, b"1 1:1")
+        assert origin.place == place
+        assert Origin.from_place(place, b"1 1:1") == origin
+    assert not any(Origin.from_place(place, b"") for place in ("a.svm:3", "t/0@7x", "t/x@7"))
 
 
 def test_empty_poll_yields_an_empty_block() -> None:
