@@ -12,6 +12,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from streaml1 import ElasticNetClassifier
+from streaml1.sources import SourceError
 from streaml1.sources.readers.csv_cells import number_marks
 from streaml1.training import progressive
 from tests.test_cli import error_of, run
@@ -139,6 +140,35 @@ def test_a_line_that_describes_the_columns() -> None:
     assert suggested("a.csv") == ["learn", "a.csv", "--target", "click", "--categorical", "site"]
 
 
+def test_headers_that_come_again() -> None:
+    """With a mark of joined files, or in capitals: no words of the data."""
+    Path("a.csv").write_text(f"{CSV}\ufeff{CSV}")
+    expected = ["--target", "click", "--categorical", "site"]
+    assert suggested("a.csv")[2:] == expected
+    Path("a.csv").write_text(CSV + CSV.split("\n")[0].upper() + "\n" + CSV.split("\n", 1)[1])
+    assert "invalid: a.csv:62: the line has no numbers" in run("inspect", "a.csv").stdout
+    assert suggested("a.csv")[2:] == expected
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.4])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_inspect_skips_examples_without_a_label(suffix: str, share: float) -> None:
+    n = round(share * 300)
+    frame = pd.concat([FRAME] * 5, ignore_index=True)
+    frame["click"] = [None if (k * 7) % 300 < n else y for k, y in enumerate(frame.click)]
+    frame["click"] = frame.click.astype("Int64")
+    name = f"a.{suffix}"
+    if suffix == "csv":
+        frame.to_csv(name, index=False)
+    elif suffix == "jsonl":
+        frame.to_json(name, orient="records", lines=True)
+    else:
+        frame.to_parquet(name)
+    command = suggested(name)
+    assert ("--bad" in command, "--most-bad" in command) == (n > 0, n > 100)
+    assert f"examples          {300 - n}" in run(*command).stdout
+
+
 # Headers
 
 
@@ -226,10 +256,13 @@ def test_text_that_is_no_table(text: str, what: str) -> None:
 # JSON
 
 
-@pytest.mark.parametrize("orient", ["split", "index", "columns", "table", "values"])
+@pytest.mark.parametrize("orient", ["split", "index", "columns", "table", "values", "list"])
 def test_tables_of_pandas_in_one_object(orient: Any) -> None:
     """With --at 0 the first row was all that was learnt."""
-    FRAME.to_json("a.json", orient=orient)
+    if orient == "list":
+        write_lines("a.json", [FRAME.to_dict("list")])
+    else:
+        FRAME.to_json("a.json", orient=orient)
     what = "is one array of arrays" if orient == "values" else "is one table, as pandas writes it"
     for command in (["learn", "a.json", "--target", "click", "--at", "0"], ["inspect", "a.json"]):
         assert error_of(*command).startswith(f"a.json {what}, but JSON lines have one object per")
@@ -268,6 +301,13 @@ def test_labels_in_an_object_or_array_of_their_own(label: Any, place: str) -> No
     message = error_of("learn", "a.json", "--target", "click", code=65)
     assert message.endswith(f"true or false; use --target {place} for the value inside")
     assert "examples          9" in run("learn", "a.json", "--target", place.strip("'")).stdout
+
+
+def test_a_text_that_holds_the_example() -> None:
+    write_lines("a.json", [{"offset": 3, "value": json.dumps(row)} for row in ROWS])
+    message = error_of("learn", "a.json", "--target", "click", code=65)
+    assert message.endswith("; use --at value if that text is the example")
+    assert "examples          60" in run("learn", "a.json", "--at", "value", *LEARN[:2]).stdout
 
 
 def test_arrays_in_lines() -> None:
@@ -347,6 +387,16 @@ def test_a_dict_of_columns_has_no_rows() -> None:
     for orient in ("list", "dict", "split"):
         with pytest.raises(TypeError, match="source must have rows, got a dict: make a frame"):
             progressive(ElasticNetClassifier(), FRAME.to_dict(orient), target="click")  # type: ignore[call-overload]
+
+
+def test_a_text_is_no_name() -> None:
+    with pytest.raises(SourceError) as error:
+        progressive(ElasticNetClassifier(), CSV, target="click")
+    message = str(error.value)
+    assert "is a text, not the name of a file" in message and "\n" not in message
+    with pytest.raises(SourceError, match="no file matches '.*[.][.][.]: check the") as error:
+        progressive(ElasticNetClassifier(), FRAME.to_json(orient="records"), target="click")
+    assert len(str(error.value)) < 200
 
 
 def test_label_and_weight_of_xgboost() -> None:

@@ -165,6 +165,7 @@ def test_standard_input_and_other_formats() -> None:
     Path("a.svm").write_text("1 1:2 3:1\n-1 1:1\nx\n1 2:1\n")
     assert run("inspect", "a.svm").stdout == (
         "first 3 examples, 1 invalid: 3 features, 1.3 in an example; labels: 1.0 (2), -1.0 (1)\n"
+        "invalid: a.svm:3: label: 'x' is not a number\n"
         "\nstreaml1 learn a.svm\n"
     )
 
@@ -189,7 +190,7 @@ def test_command_follows_from_the_labels(labels: str, options: str) -> None:
         (["a.csv"], "a.csv is empty: a CSV file begins with the names of its columns"),
         (["b.csv"], "b.csv: there is no such file"),
         (["kafka://localhost:1/t"], "inspect applies to files, not to kafka://localhost:1/t"),
-        (["a.svm"], "a.svm has no example (1 rejected)"),
+        (["a.svm"], "a.svm has no example (1 rejected): a.svm:1: label: 'x' is not a number"),
     ],
 )
 def test_what_cannot_be_inspected(args: list[str], message: str) -> None:

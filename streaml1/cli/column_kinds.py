@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -21,6 +22,9 @@ __all__ = ["with_categories"]
 
 N_LINES = 100
 """JSON lines in which numbers as text are looked for."""
+
+_QUOTED = re.compile(rb'\\?":\s*\\?"[-+]?[0-9.]+([eE][-+]?[0-9]+)?\\?"')
+"""A member that is a number as text, perhaps inside of a text."""
 
 MAX_LISTED = 8
 """Columns of each kind that the message lists."""
@@ -81,11 +85,13 @@ def _report_quoted(name: str, reading: SourceOptions) -> None:
     from streaml1.sources.samples import sample_text
 
     try:
-        sample = sample_json(
-            b"\n".join(sample_text(name, N_LINES)[0].split(b"\n")[:N_LINES]), reading.at
-        )
-    except SourceError:
+        lines = sample_text(name, N_LINES)[0].split(b"\n", N_LINES)[:N_LINES]
+    except SourceError:  # the reader reports it
         return
+    text = b"\n".join(lines)
+    if not _QUOTED.search(text):  # a sample takes a fraction of the start of a short run
+        return
+    sample = sample_json(text, reading.at)
     roles = {*reading.columns, *(reading.text or ())}
     columns = [] if sample is None else sample.columns
     if sentence := quoted_numbers([column for column in columns if column.name not in roles]):

@@ -28,6 +28,9 @@ __all__ = ["inspect"]
 N_EXAMPLES, N_LABELS = 3, 5
 MAX_CLASSES = 20
 """Whole numbers are labels of classes if there are at most that many."""
+USUAL_MISSING = 0.02
+"""A share of missing labels from which --most-bad must be larger than by default."""
+
 REGRESSION = ["--task", "regression"]
 BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
 YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", ">50k")
@@ -335,6 +338,19 @@ def _command(
 
 def _label_options(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
     """Return the options that a label column needs."""
+    return _classes(target, options) + _rejections(target)
+
+
+def _rejections(target: ColumnSummary) -> list[str]:
+    """Return the options that skip the examples without a label, if there are others."""
+    if not 0.0 < target.missing < 1.0:
+        return []
+    most = ["--most-bad", str(min(1.0, round(2 * target.missing + 0.05, 1)))]
+    return ["--bad", "skip", *(most if target.missing > USUAL_MISSING else [])]
+
+
+def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
+    """Return the options that say what the labels are."""
     labels = {*target.values}
     if labels <= BINARY or options.get("positive") is not None:
         return []
@@ -359,13 +375,14 @@ def _numbers(labels: Iterable[str]) -> dict[float, str]:
 def _inspect_examples(source: str, options: dict[str, Any]) -> None:
     from streaml1.sources.samples import N_SAMPLED
 
-    examples, invalid, values = 0, 0, 0
+    examples, invalid, values, first = 0, 0, 0, ""
     labels: Counter[Any] = Counter()
     features: set[Any] = set()
 
-    def reject(*place: Any) -> None:
-        nonlocal invalid
+    def reject(place: str, reason: str, *_: Any) -> None:
+        nonlocal invalid, first
         invalid += 1
+        first = first or f"{place}: {reason}"
 
     for block in opened(source, options, require_label=False).blocks(N_SAMPLED, reject):
         for x, y in zip(block.x, block.y, strict=True):
@@ -376,13 +393,15 @@ def _inspect_examples(source: str, options: dict[str, Any]) -> None:
         if examples >= N_SAMPLED:
             break
     if not examples:
-        raise CommandError(f"{source} has no example ({invalid:,} rejected)")
+        reason = f": {first}" if first else ""
+        raise CommandError(f"{source} has no example ({invalid:,} rejected){reason}")
     shown = [f"{'none' if y is None else y} ({n:,})" for y, n in labels.most_common(N_LABELS)]
     more = f" and {len(labels) - N_LABELS:,} more" if len(labels) > N_LABELS else ""
     rejected = f", {invalid:,} invalid" if invalid else ""
     click.echo(
         f"first {examples:,} examples{rejected}: {len(features):,} features, "
         f"{values / examples:,.1f} in an example; labels: {', '.join(shown)}{more}"
+        + (f"\ninvalid: {first}" if first else "")
     )
     given = [] if options["format"] is None else ["--format", options["format"]]
     command = ["streaml1", "learn", source, *given, *_task_of(labels)]

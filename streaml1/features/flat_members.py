@@ -218,6 +218,9 @@ def _remedy(line: Mapping[str, Any], name: str, at: str | None) -> str:
             f"; use --target {holder}.{name}, or --at {envelope}{holder} if that object is the "
             "example"
         )
+    for path, value in line.items():
+        if isinstance(value, str) and value.lstrip().startswith("{") and f'"{name}"' in value:
+            return f"; use --at {envelope}{path} if that text is the example"
     if (array := array_of_objects(line)) is not None:
         path, first = array
         if name in first or _holder(first, name) is not None:

@@ -17,7 +17,11 @@ from streaml1.sources.readers.csv_header import (
     check_width,
     is_rule,
 )
-from streaml1.sources.readers.csv_kinds import ColumnSummary, summarize_columns
+from streaml1.sources.readers.csv_kinds import (
+    ColumnSummary,
+    is_missing_number,
+    summarize_columns,
+)
 from streaml1.sources.readers.csv_schema import (
     IncompleteRecord,
     Records,
@@ -34,9 +38,6 @@ __all__ = ["N_SAMPLED", "CsvSample", "guess_delimiter", "sample_csv", "sample_te
 
 N_SAMPLED = 1000
 """Records that are looked at."""
-
-MIN_BELOW = 4
-"""Rows from which the first one may describe the columns."""
 
 DELIMITERS = ",\t;|\x01"
 
@@ -192,7 +193,9 @@ def sample_csv(
                 places.append(line)
     if not records:
         raise SourceError(f"{name} is empty: a CSV file begins with the names of its columns")
-    first, rows = records[0], [row for row in records[1:] if row != records[0]]
+    first = records[0]
+    # A byte order mark is between files that were joined.
+    rows = [row for row in records[1:] if [row[0].removeprefix("\ufeff"), *row[1:]] != first]
     faults += [
         (line, wrong_width(record, len(first)))
         for line, record in zip(places, records, strict=True)
@@ -207,10 +210,12 @@ def sample_csv(
         rows = [row for row in records if row != names]
         first = list(names or map(str, range(len(first))))
     whole = [row for row in rows if len(row) == len(first) and not is_rule(row)]
-    if header and _describes(whole, rules):
-        place = places[records.index(whole.pop(0))]
-        faults.append((place, "the line has no numbers: remove it if it describes the columns"))
     columns = summarize_columns(first, whole, rules)
+    if header and (odd := [row for row in whole if _has_words_alone(row, columns, rules)]):
+        reason = "the line has no numbers: remove it if it describes the columns"
+        faults += [(places[records.index(row)], reason) for row in odd]
+        whole = [row for row in whole if row not in odd]
+        columns = summarize_columns(first, whole, rules)
     fault = "{}:{}: {}".format(name, *min(faults)) if faults else None
     return CsvSample(columns, len(whole), len(faults), header, is_whole, fault)
 
@@ -232,16 +237,18 @@ def _has_name_below(header: Sequence[str], rows: Sequence[Sequence[str]]) -> boo
     return any(name in cells for name, cells in pairs if not CellRules().is_number(name))
 
 
-def _describes(rows: Sequence[Sequence[str]], rules: CellRules) -> bool:
-    """Return whether the first row describes the columns: it has words above all numbers."""
-    if len(rows) < MIN_BELOW:
-        return False
-    first, *others = rows
-    n_numbers = 0
-    for word, cells in zip(first, zip(*others, strict=True), strict=True):
-        if not all(map(rules.is_number, cells)):
-            continue
-        if rules.is_number(word):
+def _has_words_alone(
+    row: Sequence[str], columns: Sequence[ColumnSummary], rules: CellRules
+) -> bool:
+    """Return whether a row has words in columns of numbers, and no number.
+
+    It describes the columns, or names them in another way.
+    """
+    found = []
+    for column in columns:
+        cell = row[column.position].strip()
+        if cell in column.words:
+            found.append(cell)
+        elif column.kind in ("number", "boolean") and not rules.is_missing(cell):
             return False
-        n_numbers += 1
-    return n_numbers > 1
+    return len({word for word in found if not is_missing_number(word)}) > 1

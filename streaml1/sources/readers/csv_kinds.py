@@ -10,7 +10,10 @@ from datetime import datetime
 
 from streaml1.sources.readers.csv_cells import BOOLEANS, CellRules, number_marks
 
-__all__ = ["KINDS", "ColumnSummary", "guess_marks", "guess_target", "summarize_columns"]
+__all__ = [
+    "KINDS", "ColumnSummary", "guess_marks", "guess_target", "is_missing_number",
+    "summarize_columns",
+]  # fmt: skip
 
 KINDS = {
     "number": "numbers",
@@ -125,7 +128,7 @@ def _summarize(name: str, position: int, cells: list[str], rules: CellRules) -> 
     present = [cell for cell in cells if not rules.is_missing(cell)]
     values = Counter(dict(Counter(present).most_common()))
     words = [cell for cell in values if _number(cell, rules) is None]
-    unknown = [word for word in words if not _is_missing_number(word)]
+    unknown = [word for word in words if not is_missing_number(word)]
     n_unknown = sum(values[word] for word in unknown)
     is_rare = n_unknown <= (1 - MIN_NUMBERS) * len(present) and len(unknown) <= MAX_WORDS
     is_rare &= len(words) <= max(MAX_WORDS, len(values) - len(words))
@@ -219,7 +222,8 @@ def guess_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> dict[
     return marks
 
 
-def _is_missing_number(cell: str) -> bool:
+def is_missing_number(cell: str) -> bool:
+    """Return whether a word stands for a missing number in some program."""
     return _MISSING_IN_NUMBERS.fullmatch(cell) is not None
 
 

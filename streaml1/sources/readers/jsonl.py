@@ -197,7 +197,12 @@ def _is_table(line: bytes) -> bool:
     if {*table} in ({"columns", "index", "data"}, {"schema", "data"}):
         return isinstance(table["data"], list)
     members = list(table.values())
-    if len(members) < 2 or not all(isinstance(member, dict) for member in members):
+    if len(members) < 2:
+        return False
+    if all(isinstance(member, list) for member in members):
+        [n, *others] = {*map(len, members)}
+        return n > 1 and not others
+    if not all(isinstance(member, dict) for member in members):
         return False
     # The rows, outside or inside, are numbered; an example has another member, its label.
     names = [*members[0]]

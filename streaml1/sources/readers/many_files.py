@@ -31,6 +31,7 @@ from streaml1.sources.source import (
     SourceError,
     check_block_size,
     require_count,
+    shown,
 )
 
 __all__ = ["ManyFiles", "is_many", "list_files"]
@@ -118,7 +119,7 @@ def _expanded(name: str) -> list[str]:
         if pattern[:1] == "_" or pattern.endswith(".crc") or _may_be_data(os.path.basename(match))
     ]
     if not matches:
-        raise SourceError(f"no file matches {name!r}: check the pattern and the directory")
+        raise SourceError(f"no file matches {shown(name)}: check the pattern and the directory")
     files: list[str] = []
     for match in sorted(matches, key=os.fsencode):
         files += _files_in(match) if os.path.isdir(match) else [match]

@@ -16,7 +16,7 @@ from streaml1.sources.readers.chunks import ReadingStopped, Wait
 from streaml1.sources.readers.decompression import decompress, identify
 from streaml1.sources.readers.remote import is_remote, open_remote, require_remote
 from streaml1.sources.readers.signatures import CODEC_OF_SUFFIX, may_be_compressed, split_suffix
-from streaml1.sources.source import SOURCES, SourceError, Unavailable
+from streaml1.sources.source import SOURCES, SourceError, Unavailable, shown
 
 __all__ = ["decompressed", "input_poll", "open_file", "require_readable"]
 
@@ -28,6 +28,8 @@ def require_readable(name: str, directory: bool = False) -> None:
     """Raise `SourceError` if there is no readable file, or `directory`, of this name."""
     if not name:  # as from an unset shell variable; Path("") is the current directory
         raise SourceError("the name of the source is empty: name a file, or - for standard input")
+    if "\n" in name:
+        raise SourceError(f"{shown(name)} is a text, not the name of a file: write it to a file")
     if is_remote(name):
         return require_remote(name)
     path = Path(name)
