@@ -345,6 +345,9 @@ def test_json_in_a_string_is_read() -> None:
         (gzip.compress(b"{}"), "the record is compressed by gzip: write it as it is, and let"),
         (b"Obj\x01\x04", "the record is a container file of Avro: write the records one by one"),
         (b"\xc3\x01{}", "the record is Avro in its single-object encoding: use --format avro"),
+        (b"1,news,2.5", "the record is not JSON: use --format csv, tsv, vw, svmlight, avro or"),
+        (b"1,news\n0,mail\n", "the record is not JSON: use --format csv, tsv, vw, svmlight, avro"),
+        (b"<a/>", "the record is not JSON: use --format csv, tsv, vw, svmlight, avro or protobuf"),
     ],
 )
 def test_records_that_are_no_text(value: bytes, reason: str) -> None:

@@ -45,6 +45,11 @@ ALIASES = {"svm": "svmlight", "json": "jsonl", "ndjson": "jsonl"}
 
 JSON_STARTS = b"{", b"[", b'"'
 
+_NOT_JSON = (
+    "the record is not JSON: use --format csv, tsv, vw, svmlight, avro or protobuf if it is one of "
+    "these"
+)
+
 Parser = Callable[[bytes], ParsedChunk]
 """Parses lines separated by newlines."""
 
@@ -89,10 +94,12 @@ class RecordParser:
         return self._is_json is not False and any(v is not None and v[:1] == b"\0" for v in values)
 
     def must_split(self, value: bytes | None) -> bool:
-        """Return whether an invalid value looks like a JSON array, or no text."""
+        """Return whether an invalid value looks like a JSON array, or not like JSON at all."""
         if self._is_json is False or value is None:
             return False
-        return value.lstrip().startswith(b"[") or _prefix_reason(value) != ""
+        if value.lstrip().startswith(b"[") or _prefix_reason(value):
+            return True
+        return self._is_json is True and not value.lstrip().startswith(JSON_STARTS)
 
     def is_whole(self, line: bytes) -> bool:
         """Return whether a line of a value can be an example by itself."""
@@ -162,6 +169,8 @@ def _split_json(value: bytes, broken: bool) -> Sequence[bytes | Piece]:
     text = value.strip()
     if text.startswith(b"["):
         return _split_array(value)
+    if text and not text.startswith(JSON_STARTS) and not _is_json(text):
+        return [Piece(b"", value, _NOT_JSON)]
     lines = text.split(b"\n")
     if len(lines) == 1:
         return [Piece(text, value)]
@@ -222,6 +231,14 @@ def _decode(text: bytes) -> Any:
         return decode_strict(decode_line(text, "record"))
     except RecursionError:
         raise ValueError("not an example: its values are nested too deeply") from None
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        _decode(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _decoded(text: bytes) -> Any:
