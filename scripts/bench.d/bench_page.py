@@ -91,7 +91,7 @@ def head(parts: list[str], loads: list[float], page: Path) -> str:
 scripts/bench page
 ```
 
-`scripts/bench page` wrote this page on {time.strftime("%-d %B %Y")}, from one run of
+This command wrote this page on {time.strftime("%-d %B %Y")}, from one run of
 {", ".join(parts)}; `scripts/bench PART` prints one part. A ratio is formed within each round, and
 the tables have the medians, so ratios are less sensitive than times to other load on the machine.
 
