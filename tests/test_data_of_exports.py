@@ -271,6 +271,10 @@ def test_tables_of_pandas_in_one_object(orient: Any) -> None:
 def test_one_example_of_objects_is_no_table() -> None:
     Path("a.json").write_text('{"user": {"1": 2, "y": 1}, "ad": {"1": 3, "y": 1}}\n')
     assert "examples          1" in run("learn", "a.json", "--target", "user.y").stdout
+    write_lines("b.json", [{"n": k, "tags": ["a"], "click": k % 2} for k in range(9)])
+    run("learn", "b.json", "--target", "click", "--save", "a.model")
+    event = '{"tags": ["a", "b"], "n": [1, 2]}\n'  # without a label there is no other member
+    assert run("predict", "a.model", "-", "--format", "jsonl", input=event).stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize("action", [{"index": {"_index": "c", "_id": "1"}}, {"create": {}}])

@@ -211,7 +211,9 @@ def sample_csv(
         first = list(names or map(str, range(len(first))))
     whole = [row for row in rows if len(row) == len(first) and not is_rule(row)]
     columns = summarize_columns(first, whole, rules)
-    if header and (odd := [row for row in whole if _has_words_alone(row, columns, rules)]):
+    n_with_words = sum(bool(column.words) for column in columns)
+    odd = [row for row in whole if n_with_words > 1 and _has_words_alone(row, columns, rules)]
+    if header and odd:
         reason = "the line has no numbers: remove it if it describes the columns"
         faults += [(places[records.index(row)], reason) for row in odd]
         whole = [row for row in whole if row not in odd]

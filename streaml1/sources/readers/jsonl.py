@@ -90,6 +90,7 @@ class JsonParser(NamedLineParser):
         name: str = "",
     ) -> None:
         self._members = roles
+        self._has_labels = require_label
         self._name = name
         self.reset()
         super().__init__(parse or parse_json, require_label, what)
@@ -108,7 +109,7 @@ class JsonParser(NamedLineParser):
         """
         if not self._has_begun and chunk.hi > chunk.lo:
             self._has_begun = True
-            require_lines(chunk.text.tobytes(), self._name)
+            require_lines(chunk.text.tobytes(), self._name, self._has_labels)
         return super().parse_chunk(chunk)
 
     def _extra_arguments(self, n: int) -> tuple[Any, ...]:
@@ -136,7 +137,7 @@ class JsonParser(NamedLineParser):
         return _labels(x.names, spans[:, :3]), _ids(x.names, spans[:, 3:])
 
 
-def require_lines(text: bytes, name: str) -> None:
+def require_lines(text: bytes, name: str, has_labels: bool = True) -> None:
     """Reject a file that begins with an array, or with objects that do not have a line each.
 
     Parameters
@@ -145,6 +146,8 @@ def require_lines(text: bytes, name: str) -> None:
         The beginning of the file.
     name
         The file.
+    has_labels
+        Whether examples have labels, so that none consists of objects or arrays alone.
 
     Raises
     ------
@@ -168,7 +171,7 @@ def require_lines(text: bytes, name: str) -> None:
         reason = "has objects of several lines"
     elif first.startswith(b"{") and re.search(rb"\}\s*\{", first) and _is_whole(first):
         reason = "has several objects in a line"
-    elif first.startswith(b"{") and not rest and _is_table(first):
+    elif first.startswith(b"{") and not rest and _is_table(first, has_labels):
         reason = "is one table, as pandas writes it"
         command = 'to_json(orient="records", lines=True)'
     if reason:
@@ -188,7 +191,7 @@ def _is_whole(line: bytes) -> bool:
     return text[end:].lstrip().startswith("{")
 
 
-def _is_table(line: bytes) -> bool:
+def _is_table(line: bytes, has_labels: bool) -> bool:
     """Return whether an object holds all cells of a data frame of pandas, in any orientation."""
     try:
         table = orjson.loads(line)
@@ -197,7 +200,7 @@ def _is_table(line: bytes) -> bool:
     if {*table} in ({"columns", "index", "data"}, {"schema", "data"}):
         return isinstance(table["data"], list)
     members = list(table.values())
-    if len(members) < 2:
+    if len(members) < 2 or not has_labels:
         return False
     if all(isinstance(member, list) for member in members):
         [n, *others] = {*map(len, members)}

@@ -28,7 +28,7 @@ def require_readable(name: str, directory: bool = False) -> None:
     """Raise `SourceError` if there is no readable file, or `directory`, of this name."""
     if not name:  # as from an unset shell variable; Path("") is the current directory
         raise SourceError("the name of the source is empty: name a file, or - for standard input")
-    if "\n" in name:
+    if "\n" in name and not os.path.exists(name):
         raise SourceError(f"{shown(name)} is a text, not the name of a file: write it to a file")
     if is_remote(name):
         return require_remote(name)
