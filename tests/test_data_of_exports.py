@@ -397,7 +397,8 @@ def test_a_text_is_no_name() -> None:
     with pytest.raises(SourceError) as error:
         progressive(ElasticNetClassifier(), CSV, target="click")
     message = str(error.value)
-    assert "is a text, not the name of a file" in message and "\n" not in message
+    assert "there is no such file; write a text to a file first" in message
+    assert "\n" not in message
     with pytest.raises(SourceError, match="no file matches '.*[.][.][.]: check the") as error:
         progressive(ElasticNetClassifier(), FRAME.to_json(orient="records"), target="click")
     assert len(str(error.value)) < 200

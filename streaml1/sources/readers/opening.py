@@ -29,7 +29,8 @@ def require_readable(name: str, directory: bool = False) -> None:
     if not name:  # as from an unset shell variable; Path("") is the current directory
         raise SourceError("the name of the source is empty: name a file, or - for standard input")
     if "\n" in name and not os.path.exists(name):
-        raise SourceError(f"{shown(name)} is a text, not the name of a file: write it to a file")
+        text = shown(name).strip("'")
+        raise SourceError(f"{text}: there is no such file; write a text to a file first")
     if is_remote(name):
         return require_remote(name)
     path = Path(name)
