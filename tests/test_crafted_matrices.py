@@ -174,6 +174,14 @@ def test_malformed_matrix_is_rejected_in_one_sentence(models: Any, case: str) ->
             use()
 
 
+@pytest.mark.parametrize(("format", "shape"), [("csr", (-1, D)), ("csc", (N, -1))])
+def test_negative_shape_is_rejected(models: Any, format: str, shape: tuple[int, int]) -> None:
+    X = valid_matrix(Random(0), format)
+    X._shape, X.indptr = shape, X.indptr[:0]
+    with pytest.raises(TypeError, match="the index pointers of X are out of order"):
+        models[0].predict_many(X)
+
+
 @pytest.mark.parametrize("layout", ["byte order", "read-only", "strided", "unaligned"])
 def test_unusual_layouts_are_converted(layout: str) -> None:
     """A matrix is used whatever the memory of its arrays looks like."""

@@ -113,7 +113,7 @@ def _vector(X: Any, name: str) -> Any:
 
 
 def _check_compressed(n: int, data: Any, indices: Any, indptr: Any) -> None:
-    if len(indptr) != n + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
+    if n < 0 or len(indptr) != n + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
         raise TypeError(BROKEN)
     if int(indptr[-1]) > min(len(indices), len(data)):
         raise TypeError(BROKEN)
