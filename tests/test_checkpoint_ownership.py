@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import threading
@@ -19,7 +20,12 @@ from typing import Any
 import pytest
 
 from streaml1.training.checkpoint import ownership
-from streaml1.training.checkpoint.ownership import CheckpointDirectory, CheckpointError, TakenOver
+from streaml1.training.checkpoint.ownership import (
+    CheckpointDirectory,
+    CheckpointError,
+    TakenOver,
+    list_files,
+)
 
 Chain = list[int]
 """The content of a checkpoint in these tests: the epoch that learnt each example, in order."""
@@ -338,3 +344,101 @@ def test_claim_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(ownership, "fsync_directory", record)
     with CheckpointDirectory(tmp_path):
         assert synced == [(tmp_path, True)]
+
+
+def test_removed_owner_file_ends_the_run(tmp_path: Path) -> None:
+    with CheckpointDirectory(tmp_path) as directory:
+        directory.write(b"[1]")
+        (tmp_path / "00000001.owner").unlink()
+        message = r"/00000001\.owner was removed, and nothing was saved; start again$"
+        with pytest.raises(TakenOver, match=message) as error:
+            directory.write(b"[1, 1]")
+        assert error.value.exit_code == 2 and directory.files() == [(1, 1)]
+    with CheckpointDirectory(tmp_path) as directory:
+        assert directory.epoch == 2  # above the epochs of all files
+
+
+@pytest.mark.parametrize(
+    ("owner", "described"),
+    [
+        ({"pid": 7, "host": "a"}, "process 7 on a"),
+        ({"pid": 7, "host": "a" * 255}, f"process 7 on {'a' * 255}"),
+        ({"pid": 7, "host": "a" * 256}, "process 7 on ?"),
+        ({"pid": 7, "host": "\x1b[31m\n"}, "process 7 on ?"),
+        ({"pid": "7", "host": "a"}, "another process"),
+        ({"pid": True, "host": "a"}, "another process"),
+        ({"pid": 7}, "another process"),
+        ([], "another process"),
+        (None, "another process"),
+    ],
+)
+def test_new_owner_is_described(owner: Any, described: str, tmp_path: Path) -> None:
+    directory = CheckpointDirectory(tmp_path, alone=False)
+    (tmp_path / "00000002.owner").write_text("[" * 100_000 if owner is None else json.dumps(owner))
+    message = rf" was taken over by {re.escape(described)}, and nothing was saved; see that process"
+    with pytest.raises(TakenOver, match=message) as error:
+        directory.write(b"[1]")
+    assert error.value.exit_code == 75  # the owner may be gone by then
+
+
+def test_adopted_file_is_durable_and_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CheckpointDirectory(tmp_path, alone=False).write(b"[1]")
+    directory = CheckpointDirectory(tmp_path, alone=False)
+    synced: list[Any] = []
+    monkeypatch.setattr(ownership, "fsync_directory", lambda path: synced.append(list_files(path)))
+    for _ in range(2):  # its own file is not adopted again
+        assert directory.read_latest(decode, pytest.fail) == [1]
+    assert synced == [[(2, 2), (1, 1)]]
+    directory.write(b"[1, 2]")
+    assert directory.files() == [(2, 3), (2, 2), (1, 1)]
+
+
+def test_lone_owner_adopts_nothing_and_removes_all_half_written_files(tmp_path: Path) -> None:
+    (tmp_path / ".00000009-000000000009.checkpoint.1.1").touch()
+    CheckpointDirectory(tmp_path).close()
+    with CheckpointDirectory(tmp_path) as directory:
+        directory.write(b"[1]")
+    with CheckpointDirectory(tmp_path) as directory:
+        assert directory.read_latest(decode, pytest.fail) == [1]
+        assert directory.files() == [(2, 1)]
+    assert {path.name for path in tmp_path.iterdir() if path.suffix != ".checkpoint"} == {
+        "lock",
+        "00000003.owner",
+    }
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_failed_claim_releases_the_lock(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ownership, "fsync_directory", fail)
+        with pytest.raises((CheckpointError, KeyboardInterrupt)):
+            CheckpointDirectory(tmp_path)
+    directory = CheckpointDirectory(tmp_path)
+    directory.close()
+    directory.close()
+    CheckpointDirectory(tmp_path).close()
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = 24
+
+    def fail(path: Path) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    with CheckpointDirectory(tmp_path) as directory:
+        directory.write(b"[1]")
+        monkeypatch.setattr(Path, "read_bytes", fail)
+        with pytest.raises(ownership.StorageUnavailable, match="too many open files"):
+            directory.read_latest(decode, pytest.fail)
+        number = 5
+        skipped: list[Any] = []
+        with pytest.raises(ownership.Unreadable, match="no valid checkpoint: .*output error"):
+            directory.read_latest(decode, skipped.append)
+        assert len(skipped) == 1
