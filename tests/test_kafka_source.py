@@ -330,6 +330,12 @@ def test_error_messages_are_not_truncated() -> None:
     assert "its log was truncated; start again" in str(topic.read_error(none))
 
 
+def test_namespaces_of_text_are_those_of_vw() -> None:
+    assert KafkaSource("kafka://h/t", format="VW", text=["t"]).texts == ("t",)
+    assert KafkaSource("kafka://h/t", format="vw").texts == ()
+    assert KafkaSource("kafka://h/t").texts is None
+
+
 def test_source_connects_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
     source = KafkaSource("kafka://127.0.0.1:9/t")
     source.set_stop(lambda: True)
@@ -462,6 +468,24 @@ def test_topic_is_read_twice_only_until_its_end(use_topics: Callable[[Topics], N
     source.blocks(1, pytest.fail)
     with pytest.raises(SourceError, match="cannot be read twice: it has no end; add --until-end$"):
         source.blocks(1, pytest.fail)
+
+
+def test_topics_that_were_read_are_checked(
+    use_topics: Callable[[Topics], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be recreated ones of the same name."""
+    checked: list[str] = []
+    monkeypatch.setattr(Topic, "require_same", lambda self, *args: checked.append(self.name))
+    use_topics(Topics(t=[[json.dumps({"id": "a", "x": {}})]], late=[[]]))
+    source = KafkaSource("kafka://h/t", until_end=True, events=True, labels="late")
+    source._bounds = Bounds({0: 0, "labels/0": 0}, {0: 1, "labels/0": 0})
+    source.require_same()
+    assert not checked
+    assert read_places(source) == ["t/0@0"]
+    # After the batch and at the end, where the metadata are refreshed.
+    assert checked == ["t", "late", "t", "t", "late"]
+    source.require_same()
+    assert checked[5:] == ["t", "t", "late"]
 
 
 def test_start_at_a_checkpoint_needs_one(use_topics: Callable[[Topics], None]) -> None:
