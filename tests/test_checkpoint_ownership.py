@@ -395,6 +395,15 @@ def test_adopted_file_is_durable_and_keeps_its_name(
     assert directory.files() == [(2, 3), (2, 2), (1, 1)]
 
 
+def test_overtaken_claimant_names_no_file(tmp_path: Path) -> None:
+    CheckpointDirectory(tmp_path, alone=False).write(b"[1]")
+    overtaken = CheckpointDirectory(tmp_path, alone=False)
+    CheckpointDirectory(tmp_path, alone=False)
+    with pytest.raises(TakenOver):
+        overtaken.read_latest(decode, pytest.fail)
+    assert overtaken.files() == [(1, 1)]
+
+
 def test_lone_owner_adopts_nothing_and_removes_all_half_written_files(tmp_path: Path) -> None:
     (tmp_path / ".00000009-000000000009.checkpoint.1.1").touch()
     CheckpointDirectory(tmp_path).close()

@@ -288,6 +288,7 @@ def test_start_times() -> None:
     assert parse_start("2023-11-14T23:13:20+01:00") == 1_700_000_000_000
     assert parse_start("2023-11-14") == 1_699_920_000_000
     assert parse_start("1960-01-01") == 0
+    assert parse_start("100000000000") == 10**11
 
 
 @pytest.mark.parametrize(
