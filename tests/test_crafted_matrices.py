@@ -86,8 +86,8 @@ def mutated_matrix(random: Random) -> Any:
             continue
         try:
             setattr(X, name, mutated_column(random, getattr(X, name)))
-        except (AttributeError, TypeError, ValueError, IndexError):  # scipy rejects it itself
-            continue
+        except (AttributeError, TypeError, ValueError, IndexError, OverflowError, RuntimeError):
+            continue  # scipy or numpy rejects it itself
     return X
 
 
