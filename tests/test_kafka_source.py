@@ -618,7 +618,7 @@ def test_stop_while_connecting_keeps_the_position(
     ("code", "message"),
     [
         (3, "^kafka://h/t: topic t does not exist; existing topics: clicks, views$"),
-        (29, "^kafka://h/t: user None is not authorized for this topic; add an ACL$"),
+        (29, "^kafka://h/t: a client without a user is not authorized for this topic; add an ACL$"),
     ],
 )
 def test_topic_that_cannot_be_described_has_no_identity(

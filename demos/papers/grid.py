@@ -44,7 +44,7 @@ def search_many(
     run_many
         Returns the result of each of a list of values.
     values
-        At least two values in ascending order. A lowest value of 0 is no edge: none is below it.
+        At least two values in ascending order. A lowest value of 0 is not an edge.
     score
         The score of a result; the smallest is best, NaN the worst. Of equal scores the lowest value
         is taken. A plateau at an end of the grid ends the search.

@@ -108,7 +108,7 @@ def find_members(
     depth, prefix, prefix_size, index = _ZERO, start, _ZERO, _OBJECT
     ignored_depth, first_ignored = _ZERO, k
     ended: Any = False
-    valid: Any = True  # whether what is ignored is valid
+    valid: Any = True  # whether ignored members are valid
     pos = skip_spaces(pos)
     if load_u8(pos) == _CLOSING_BRACE:
         return _Found(i + _ONE, pos + _ONE, k, n_paths, name_pos, n_read, all_hashed, True)

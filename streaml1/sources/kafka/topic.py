@@ -470,8 +470,9 @@ class Topic:
             return SourceError(f"{self.url}: the broker rejects user {user} with this password")
         if isinstance(error, errors.AuthorizationError):
             resource = type(error).__name__.partition("Authorization")[0].lower()
+            who = f"user {user}" if self.security.user else "a client without a user"
             return SourceError(
-                f"{self.url}: user {user} is not authorized for this {resource}; add an ACL"
+                f"{self.url}: {who} is not authorized for this {resource}; add an ACL"
             )
         if isinstance(error, errors.LogTruncationError):
             ((tp, divergent), *_) = error.divergent_offsets.items()

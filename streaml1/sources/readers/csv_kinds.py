@@ -53,7 +53,7 @@ TARGETS = (
 """Names of label columns, the most likely ones first."""
 
 _CODE = re.compile(r"0[0-9]+")
-"""Digits that are no number, such as a postal code: a number does not begin with zeros."""
+"""Digits that are a code, such as a postal code: a number does not begin with zeros."""
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 

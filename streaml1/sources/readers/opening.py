@@ -30,7 +30,7 @@ def require_readable(name: str, directory: bool = False) -> None:
         raise SourceError("the name of the source is empty: name a file, or - for standard input")
     if "\n" in name and not os.path.exists(name):
         text = shown(name).strip("'")
-        raise SourceError(f"{text}: there is no such file; write a text to a file first")
+        raise SourceError(f"{text}: there is no such file; a string of examples must be in a file")
     if is_remote(name):
         return require_remote(name)
     path = Path(name)

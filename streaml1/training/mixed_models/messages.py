@@ -132,7 +132,7 @@ def encode(message: Message) -> Iterator[Record]:
     ModelFileError
         If the model is too large for a message, or readers would ignore the message.
     """
-    if not _is_valid(message):  # whoever may write to the topic may write any number
+    if not _is_valid(message):  # any writer of the topic may have chosen the number
         raise ModelFileError(
             f"the topic of the mixed model holds an epoch or a round of {MAX_INT - 1}, and members "
             "ignore larger ones; use another topic"

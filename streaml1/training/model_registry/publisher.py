@@ -86,7 +86,7 @@ class Publisher:
         self._writer, self._url = writer, url
         manifests = read_manifests(log)
         self._epoch = 1 + max((manifest.epoch for manifest in manifests), default=0)
-        if self._epoch >= MAX_INT:  # whoever may write to the topic may write any number
+        if self._epoch >= MAX_INT:  # any writer may have chosen it
             raise SourceError(
                 f"{url} holds a model of epoch {MAX_INT - 1}, and readers ignore later ones; use "
                 "another topic"

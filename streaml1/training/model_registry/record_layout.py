@@ -31,7 +31,7 @@ CHUNK_BYTES = 900_000
 FORMAT = 1
 
 MAX_CHUNKS = 100_000
-"""90 GB. Whoever may write to the topic may write any number."""
+"""90 GB. Any writer of the topic may have chosen the number in a manifest."""
 
 MAX_TEXT, MAX_INT = 255, 2**63
 
