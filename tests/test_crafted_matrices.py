@@ -154,6 +154,7 @@ MALFORMED: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "descending": ("indptr", lambda a: a[::-1], "the index pointers of X are out of order"),
     "beyond the data": ("indptr", lambda a: a * 2, "the index pointers of X are out of order"),
     "too few indices": ("indices", lambda a: a[:-1], "the index pointers of X are out of order"),
+    "masked": ("indptr", lambda a: np.ma.masked_equal(a, 1), "X.indptr must not be a masked array"),
     "negative index": ("indices", lambda a: a - 9, f"X has an entry outside its {D} columns"),
 }  # fmt: skip
 

@@ -107,6 +107,8 @@ def _vector(X: Any, name: str) -> Any:
         shape = getattr(array, "shape", None)
         got = type(array).__name__ if shape is None else f"the shape {shape}"
         raise TypeError(f"X.{name} must be a one-dimensional array, got {got}; {REMEDY}")
+    if isinstance(array, np.ma.MaskedArray):  # whose comparisons leave masked elements out
+        raise TypeError(f"X.{name} must not be a masked array; {REMEDY}")
     if name != "data" and array.dtype.kind not in "iu":
         raise TypeError(f"X.{name} must hold integers, got {array.dtype}; {REMEDY}")
     return array
