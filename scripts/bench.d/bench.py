@@ -2,7 +2,7 @@
 
 `scripts/bench` runs all parts, `scripts/bench rows csr` some of them. `scripts/bench page` runs the
 parts that compare with other packages and writes their tables to docs/BENCHMARKS.md, or to another
-file: `scripts/bench page --file docs/BENCHMARKS-avx2.md`. `scripts/bench chart`, which draws
+file: `scripts/bench page --file docs/BENCHMARKS-arm.md`. `scripts/bench chart`, which draws
 docs/throughput.png, runs only by name. `scripts/bench shards --rows 160000` takes more rows than
 the default.
 """

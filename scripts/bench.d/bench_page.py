@@ -46,7 +46,7 @@ The cache holds compiled kernels; `streaml1 warm` fills it. Once their kernels a
 by one do not import numba."""),
     "command": ("Whole commands", """\
 Wall time on one core, including the start of the process, the table of the run and the top
-features. streaml1 learns eight rates at once unless `--lr` sets one."""),
+features. By default streaml1 runs eight learners at once; `--lr` sets one learning rate."""),
 }  # fmt: skip
 """The default parts of the page, each with its heading and an introduction to its tables."""
 

@@ -55,7 +55,7 @@ class MatrixSource:
             yield Block(x, y, None, self.name, lines)
 
 
-def eight_rates() -> streaml1.ElasticNetClassifier:
+def default_model() -> streaml1.ElasticNetClassifier:
     return streaml1.ElasticNetClassifier(l1=1e-6, l2=1e-6, lr="auto")
 
 
@@ -101,11 +101,11 @@ def bench_workload(
     ours: dict[str, Callable[[], Any]] = {
         "bare SGD, no penalty": bare_run(X, y, eta),
         "elastic net, matrix": lambda: elastic_net(eta).progressive_many(X, y),
-        "elastic net, matrix, lr=auto": lambda: eight_rates().progressive_many(X, y),
+        "elastic net, matrix, lr=auto": lambda: default_model().progressive_many(X, y),
         "elastic net, .rows, first pass": lambda: learn(open_source(path), elastic_net(eta)),
         "elastic net, .rows, later passes": lambda: learn(cached_source, elastic_net(eta)),
         "... with a report": lambda: streaml1.progressive(elastic_net(eta), path, every=ONE_REPORT),
-        "... eight rates, lr=auto": lambda: learn(cached_source, eight_rates()),
+        "... eight learners, lr=auto": lambda: learn(cached_source, default_model()),
     }
     theirs: dict[str, Callable[[], float]] = {
         "Vowpal Wabbit, from its cache": lambda: rivals.seconds("vw_cached", name, bits),
