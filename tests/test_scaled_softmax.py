@@ -95,6 +95,15 @@ def test_memory_follows_the_rows_that_are_not_zero() -> None:
     assert model.n_nonzero_rows < 2_000
 
 
+def test_a_huge_l2_makes_rows_zero() -> None:
+    """The exponential of the flow must not overflow, which raises where kernels are interpreted."""
+    model = SoftmaxClassifier(l2=1e6, strength=0.1)
+    for k in range(20):
+        model.learn_one({"a": 1.0, "b": 2.0}, "xyz"[k % 3])
+    assert model.n_nonzero == 0
+    model._engine.check()
+
+
 def test_scaling_belongs_to_the_automatic_rate() -> None:
     assert isinstance(SoftmaxClassifier()._engine.rule, ScaledSoftmax)
     assert isinstance(SoftmaxClassifier(lr=0.1)._engine.rule, Softmax)

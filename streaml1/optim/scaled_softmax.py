@@ -96,6 +96,7 @@ OFFSET = 1.0  # of the root of n
 MAX_SQUARE = 4.0  # of a row, relative to that of the mean, before it lowers the rate
 MIN_MEAN = 1e-150  # which a weight per unit of x is divided by
 MIN_DECAY = 1e-100  # below it, the time of a flow times l2 counts as 0
+MAX_DECAY = 700.0  # beyond it, the exponential overflows, and in Python raises
 MAX_NUMBER = 1e250
 ONE = np.uint64(1)
 
@@ -138,7 +139,7 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
         if decay > MIN_DECAY:
             kept = math.exp(-decay)
             if c.strength > 0.0:
-                threshold *= math.expm1(decay) / decay
+                threshold *= math.expm1(min(decay, MAX_DECAY)) / decay
         s, t, theta = prox(self.u, base, np.uint64(o.k), threshold, o.penalty)
         return kept * s, kept * t, theta
 
