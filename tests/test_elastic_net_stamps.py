@@ -329,6 +329,25 @@ def test_invalid_state_is_rejected(tmp_path: Path) -> None:
         ElasticNetRegressor._from_file({**params, "stamps": "folded"}, state)
 
 
+@pytest.mark.parametrize("n_steps", [40, int(BLOCK) - 1, int(BLOCK), 3 * int(BLOCK) + 7])
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+def test_ledger_of_equal_steps_is_exact(update: str, n_steps: int) -> None:
+    """The tables follow from the ledger, so that its last bit must not be wrong."""
+    model = ElasticNetRegressor(
+        update=update, lr=0.1, l1=1e-5, l2=1e-4, stamps="explicit", schedule="constant"
+    )
+    model.learn_many([{j: 1.0} for j in range(20)], np.ones(20))
+    model.learn_many(*empty_rows(n_steps - 20))
+    slots, arrays = model._engine.rule.state_dict()
+    assert arrays["clock"]["even"] == 1 and arrays["clock"]["now"] == n_steps + 1
+    ElasticNetStamps.from_state_dict(100, slots, arrays).check()
+    for field in ("B", "B_low"):
+        forged = arrays["clock"].copy()
+        forged[field] = np.nextafter(forged[field], np.inf)
+        with pytest.raises(AssertionError, match=f"^{field}="):
+            ElasticNetStamps.from_state_dict(100, slots, {**arrays, "clock": forged})
+
+
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 @pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
 def test_changed_parameters_act_from_the_next_step(update: str, schedule: str) -> None:

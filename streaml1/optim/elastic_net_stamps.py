@@ -407,13 +407,23 @@ class ElasticNetStamps(RuleState, ElasticNetStampsState):
         return rule
 
     def _rebuild_equal_steps(self) -> None:
-        """Fill the tables for the equal steps since the restart."""
+        """Fill the tables for the equal steps since the restart.
+
+        Raises
+        ------
+        AssertionError
+            If the saved ledger is not that of equal steps, to the bit: the tables would change when
+            the model is saved and loaded once more.
+        """
         saved = self.clock.copy()
         _restart(self)
         c, block, now = self.clock[0], int(BLOCK), int(saved["now"][0])
         for n in (*range(1, min(now, block + 1)), *range(2 * block, now, block)):
             _add_equal_step(self, np.uint64(n), c.eta, c.a)
+        B, B_low = float(self._B_at(saved["now"])[0]), float(c.B_low)
         self.clock[:] = saved
+        ensure(c.B == B, f"B={c.B} should be {B}")
+        ensure(c.B_low == B_low, f"B_low={c.B_low} should be {B_low}")
 
     def check(self) -> None:
         super().check()
