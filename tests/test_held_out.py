@@ -19,6 +19,7 @@ from river import preprocessing
 import streaml1
 from streaml1.cli import cli
 from streaml1.cli.options import Holdout
+from streaml1.core import jit
 from streaml1.core.rows import BadExample
 from streaml1.sources import Block, open_source
 from streaml1.training import Batch, Observer, RunConfig, progressive
@@ -388,8 +389,9 @@ def test_selected_rows_equal_those_of_a_list(kind: str, lo: int) -> None:
     for rows in ([], [0], [3, 4, 20], list(range(len(x)))):
         part = select_rows(x, np.array(rows, np.int64))
         assert list(part) == [x[row] for row in rows]
-        keys, values, indptr = part.csr()
-        assert len(part) == len(rows) and indptr[-1] == len(keys) == len(values)
+        if jit.COMPILED or kind == "rows":  # interpreted, lines are parsed to a list of dicts
+            keys, values, indptr = part.csr()
+            assert len(part) == len(rows) and indptr[-1] == len(keys) == len(values)
         assert list(select_rows(list(x), np.array(rows, np.int64))) == list(part)
         model, twin = new_model(), new_model()
         if rows:

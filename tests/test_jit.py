@@ -415,6 +415,8 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1.core import jit
 from streaml1.features import dict_reader
+from streaml1.training.drift.adwin import AdaptiveWindow
+from streaml1.training.report import Report
 assert not jit.COMPILED and not dict_reader.AVAILABLE
 for cls in (streaml1.ElasticNetClassifier, streaml1.ElasticNetRegressor):
     m = cls(l1=1e-3, l2=1e-2)
@@ -438,6 +440,12 @@ for cls in (streaml1.ElasticNetClassifier, streaml1.ElasticNetRegressor):
     r = streaml1.load(Path(tempfile.gettempdir()) / "interpreted.streaml1")
     assert r.weights == m.weights and len(m.weights) > 20
     assert m.freeze().predict_one({"a": 1.0}) in (True, False) or m.loss == "squared"
+window = AdaptiveWindow()
+assert type(window.add(np.repeat([0.1, 0.9], [1000, 100]), np.ones(1100)).pos) is int
+report = Report("logistic")
+report.add([0.5, 0.25], [True, False])
+again = Report("logistic")
+again.load_state_dict(*report.state_dict())  # rejects numbers that are not Python's
 print("fine")
 """
 

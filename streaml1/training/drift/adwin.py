@@ -156,9 +156,8 @@ class AdaptiveWindow:
         start
             Position to start at: `pos` of the previous cut in the same arrays.
         """
-        pos = _add(
-            self.counts, self.buckets, self.open, self._cut, self.delta, self.bucket, x, loss, start
-        )
+        args = self.counts, self.buckets, self.open, self._cut, self.delta, self.bucket
+        pos = int(_add(*args, x, loss, start))  # interpreted, it is an integer of numpy
         if pos < 0:
             return None
         n_before, x_before, loss_before, n_after, x_after, loss_after = self._cut.tolist()

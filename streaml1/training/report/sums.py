@@ -94,7 +94,9 @@ class PrefixSums(NamedTuple):
 def prefix_sums(weight: float, total: float, w: Floats, y: Floats) -> PrefixSums:
     """Sum weights and labels before each example, beginning at `weight` and `total`."""
     weights, totals = np.empty(len(w)), np.empty(len(w))
-    return PrefixSums(weights, totals, _prefix_sums(weight, total, w, y, weights, totals))
+    # Interpreted, the kernel returns a float of numpy, which a checkpoint rejects.
+    total = float(_prefix_sums(weight, total, w, y, weights, totals))
+    return PrefixSums(weights, totals, total)
 
 
 @kernel
