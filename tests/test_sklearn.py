@@ -163,6 +163,24 @@ def test_parameters_replace_those_of_the_model() -> None:
         StreamClassifier(streaml1.EGClassifier(), l1=0.5).fit(np.eye(2), [0, 1])
 
 
+@pytest.mark.parametrize(
+    ("kind", "args", "params", "message"),
+    [
+        (StreamClassifier, (), {"alpha": 1}, "'alpha': .* pass model=FTRLClassifier.alpha=...."),
+        (StreamRegressor, (), {"gravity": 1}, "pass model=TruncatedGradientRegressor.gravity=...."),
+        (StreamRegressor, (), {"project": 1}, "'project'; known are: epochs, l1, .* shuffle"),
+        (StreamClassifier, (), {"epoch": 1}, "'epoch'; did you mean 'epochs'."),
+        (StreamClassifier, (None, 0.1), {}, "takes one positional argument, model, got 2; give"),
+    ],
+)
+def test_errors_name_the_class(
+    kind: Any, args: tuple[Any, ...], params: dict[str, Any], message: str
+) -> None:
+    for named in (kind, type("Derived", (kind,), {})):
+        with pytest.raises(TypeError, match=rf"^{named.__name__}\(\) .*{message}"):
+            named(*args, **params)
+
+
 def test_probabilities_require_the_logistic_loss() -> None:
     assert not hasattr(StreamClassifier(loss="hinge"), "predict_proba")
     assert not hasattr(StreamClassifier(loss="hinge").fit(np.eye(2), [0, 1]), "predict_proba")

@@ -92,17 +92,19 @@ def option_names(kind: type, internal: bool = False) -> list[str]:
 
 
 def unexpected_option(caller: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an unknown keyword; it names the closest known option.
+    """Return the error for an unknown keyword; it names the similar one, or all that are known.
 
     Examples
     --------
     >>> unexpected_option("progressive", "evry", ["every", "limit"])
     TypeError("progressive() got an unexpected keyword argument 'evry'; did you mean 'every'?")
+    >>> unexpected_option("progressive", "size", ["every", "limit"])
+    TypeError("progressive() got an unexpected keyword argument 'size'; known are: every, limit")
     """
-    (closest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return TypeError(
-        f"{caller}() got an unexpected keyword argument {name!r}; did you mean {closest!r}?"
-    )
+    known = list(known)
+    similar = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {similar[0]!r}?" if similar else f"known are: {', '.join(known)}"
+    return TypeError(f"{caller}() got an unexpected keyword argument {name!r}; {hint}")
 
 
 def parameter_entries(kind: type, only: Iterable[str] | None = None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from streaml1.core.option_fields import unexpected_option
 from streaml1.core.rows import shown
 from streaml1.features.batch import is_frame, to_narwhals
 from streaml1.features.matrices import as_csr
@@ -24,6 +27,8 @@ from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.output_buffer import predict_output_rows
 from streaml1.models.parameter_checks import Integer
+from streaml1.models.parameters import parameters_of
+from streaml1.models.registry import LEARNERS
 from streaml1.models.softmax import SoftmaxClassifier
 
 __all__ = ["StreamClassifier", "StreamRegressor"]
@@ -56,6 +61,11 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.shuffle = shuffle
         self.random_state = random_state
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):
+            cls.__init__ = _named_constructor(cls)  # type: ignore[method-assign]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -172,6 +182,39 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
         weights = [model.weights for model in self.models_]
         coef = [[row.get(slot, 0.0) for slot in slots] for row in weights]
         return np.array(coef), np.array([model.intercept for model in self.models_])
+
+
+def _named_constructor(kind: type[_StreamEstimator]) -> Callable[..., None]:
+    """Return the inherited constructor of a class, whose errors name that class."""
+    inherited = kind.__init__
+
+    @functools.wraps(inherited)
+    def __init__(self: Any, *args: Any, **arguments: Any) -> None:  # noqa: N807
+        if len(args) > 1:
+            raise TypeError(
+                f"{kind.__name__}() takes one positional argument, model, got {len(args)}; give "
+                "the others by name"
+            )
+        for name in arguments:
+            if name not in kind._get_param_names():
+                raise _unexpected_parameter(kind, name)
+        inherited(self, *args, **arguments)
+
+    __init__.__qualname__ = f"{kind.__qualname__}.__init__"
+    __init__.__module__ = kind.__module__
+    return __init__
+
+
+def _unexpected_parameter(kind: type[_StreamEstimator], name: str) -> TypeError:
+    """Return the error for an unknown parameter, which may be one of a learner."""
+    task = "regression" if issubclass(kind, RegressorMixin) else "classification"
+    for learner in LEARNERS.values():
+        if task in learner.classes and name in parameters_of(learner.parameters):
+            return TypeError(
+                f"{kind.__name__}() got an unexpected keyword argument {name!r}: it belongs to "
+                f"learners; pass model={learner.classes[task]}({name}=...)"
+            )
+    return unexpected_option(kind.__name__, name, kind._get_param_names())
 
 
 def _with(model: Any, params: dict[str, Any], prefix: str = "") -> Any:
