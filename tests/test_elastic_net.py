@@ -24,7 +24,7 @@ from streaml1.optim.tasks import RESPONSES
 from streaml1.optim.update_rule import apply_penalty
 from tests import reference
 
-BINARY = ("logistic", "hinge", "smoothed_hinge", "squared_hinge")
+BINARY = tuple(name for name in reference.LOSSES if name not in reference.REGRESSION)
 LOSS_PARAMETERS: dict[str, dict[str, Any]] = {
     "huber": {"huber_delta": 0.4},
     "quantile": {"quantile": 0.8},

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.types import Floats
-from streaml1.optim.tasks import REGRESSION
+from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 
 __all__ = [
     "MARGINS",
@@ -31,7 +31,8 @@ NAMES = {
     "poisson": "Poisson loss",
     "softmax": "log-loss",
 }
-MARGINS = ("hinge", "smoothed_hinge", "squared_hinge")
+MARGINS = tuple(name for name in CLASSIFICATION if name != "logistic")
+"""Losses whose predictions are reported as margins."""
 
 MIN_PROBABILITY = 1e-15
 """As in river: an example that a model gets wrong with certainty costs at most 34.5."""
