@@ -89,6 +89,18 @@ def test_too_many_rejected_examples_end_each_command(
         assert not Path("a.rows").exists()
 
 
+def test_a_missing_label_names_the_option_that_skips_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("a,y\n1,0\n2,\n")
+    result = CliRunner().invoke(cli, ["learn", str(file), "--target", "y"])
+    assert result.exit_code == 65
+    reason = "a.csv:3: the label is missing: column 'y' is empty"
+    assert f"{reason}; to leave such examples out, use --bad skip\n" in result.stderr
+    skip = ["--bad", "skip", "--most-bad", "1"]
+    result = CliRunner().invoke(cli, ["learn", str(file), "--target", "y", *skip])
+    assert result.exit_code == 0 and f"{reason}\n" in result.output
+
+
 def test_share_needs_skipping(write: Write) -> None:
     write("a.csv", 10, 0)
     for command in COMMANDS:

@@ -29,6 +29,8 @@ def error_of(line: str) -> str:
         ("learn a.vw -q ::", "use --cross NAME,NAME, with"),
         ("learn a.vw --cubic abc", "use --cross a,b,c, with"),
         ("learn a.vw --interactions ab", "use --cross a,b, with"),
+        ("learn a.vw --interactions abcd", "use --cross NAME,NAME, with"),
+        ("learn a.vw --experimental_full_name_interactions 'site|ad'", "use --cross site,ad;"),
         ("learn a.vw -b 22", "use --hash-bits 22, or omit it"),
         ("learn a.vw -b22", "use --hash-bits 22, or omit it"),
         ("learn a.vw -b", "use --hash-bits N, or omit it"),
@@ -146,6 +148,8 @@ def test_other_options_have_none() -> None:
     [
         ("learn a.svm --taget y", "No such option '--taget' (did you mean --target?); see "),
         ("learn a.svm --los x", "No such option '--los' (did you mean --loss?);"),
+        ("a.svm", "a.svm is not a command: use streaml1 inspect a.svm, or streaml1 learn a.svm;"),
+        ("'my clicks.csv' --target y", "learn 'my clicks.csv'; see streaml1 --help"),
         ("lern a.svm", "No such command 'lern' (did you mean learn?); see streaml1 --help"),
         ("learn a.svm --qiet", "No such option '--qiet'; see streaml1 learn --help"),
         ("learn a.svm --zzzzz", "No such option '--zzzzz'; see streaml1 learn --help"),

@@ -138,6 +138,17 @@ class Program(click.Group):
         rank = {name: k for k, name in enumerate(COMMANDS)}
         return sorted(self.commands, key=lambda name: (rank.get(name, len(rank)), name))
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Return the command that `args` begin with; say which ones take a file."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and ("." in name or os.path.exists(name)):
+            source = shlex.quote(name)
+            ctx.fail(
+                f"{source} is not a command: use {PROGRAM} inspect {source}, or {PROGRAM} learn "
+                f"{source}"
+            )
+        return super().resolve_command(ctx, args)
+
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
         """Return the context of a command line, which it contains for messages."""
         given = list(args)

@@ -43,6 +43,7 @@ REMEDIES = {
     "--quadratic": Remedy("use {}, with whole namespaces or columns", True),
     "--cubic": Remedy("use {}, with whole namespaces or columns", True),
     "--interactions": Remedy("use {}, with whole namespaces or columns", True),
+    "--experimental_full_name_interactions": Remedy("use {}", True),
     "-l": Remedy("use --lr {}, or omit it: --lr auto needs no learning rate", True),
     "--learning_rate": Remedy("use --lr {}, or omit it: --lr auto needs no learning rate", True),
     "--power_t": Remedy("use --schedule {} with a numeric --lr", True),
@@ -167,7 +168,8 @@ REMEDIES = {
 }  # fmt: skip
 """Remedies by option. Options with the same name and meaning, such as --l1, are not among them."""
 
-INTERACTIONS = ("-q", "--quadratic", "--cubic", "--interactions")
+FULL_NAMES = "--experimental_full_name_interactions"
+INTERACTIONS = ("-q", "--quadratic", "--cubic", "--interactions", FULL_NAMES)
 """Options that may be repeated, each with the namespaces to combine."""
 
 PLACEHOLDERS = {
@@ -243,8 +245,11 @@ def _listed(names: Sequence[str]) -> str:
 
 def _translated(option: str, value: str) -> str:
     """Return the value as streaml1 writes it, or a placeholder."""
-    if option in INTERACTIONS:  # one letter per namespace
-        return ",".join(value) if value.isalnum() and value.isascii() else "NAME,NAME"
+    if option == FULL_NAMES:
+        return shlex.quote(value.replace("|", ",")) if value else "NAME,NAME"
+    if option in INTERACTIONS:  # one letter per namespace, of which --cross combines at most three
+        is_letters = value.isalnum() and value.isascii() and len(value) < 4
+        return ",".join(value) if is_letters else "NAME,NAME"
     if option == "--power_t":
         return {"0": "constant", "0.0": "constant", "1": "inverse", "1.0": "inverse"}.get(
             value, "invsqrt"

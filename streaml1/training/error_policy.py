@@ -22,6 +22,9 @@ logger = logging.getLogger("streaml1")
 LOGGED = 5
 """Rejected examples that are logged one by one. With the logger at INFO all of them are."""
 
+SKIP = "; to leave such examples out, use --bad skip"
+"""Remedy for examples that are expected now and then, unlike those that are damaged."""
+
 
 class SkippedLine(NamedTuple):
     """Number and location of a skipped example."""
@@ -91,7 +94,8 @@ class ErrorPolicy:
             If rejected examples are not skipped.
         """
         if not self.skip:
-            raise BadExample(f"{place}: {reason}")
+            remedy = SKIP if reason.startswith("the label is missing") else ""
+            raise BadExample(f"{place}: {reason}{remedy}")
         self.count += 1
         self.skipped_here += 1
         self.reasons.add(place, reason)

@@ -55,7 +55,11 @@ TARGETS = (
 _CODE = re.compile(r"0[0-9]+")
 """Digits that are a code, such as a postal code: a number does not begin with zeros."""
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
+_DATE = re.compile(
+    r"(\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}([./-])\d{1,2}\2\d{4})"
+    r"([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d{2}:?\d{2})?)?"
+)
+"""Dates of ISO 8601, and such as 31.01.2026 and 1/31/2026, with a time of day or without."""
 
 
 @dataclass(frozen=True)
