@@ -217,6 +217,7 @@ def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 FOREIGN = {
     "a zip archive": b"PK\x03\x04\x14\x00",
+    "a model of streaml1": b"streaml1\x01" + bytes(3),
     "a 7z archive": b"7z\xbc\xaf\x27\x1c\x00\x04",
     "compressed by lz4": b"\x04\x22\x4d\x18\x64\x40",
     "compressed by snappy": b"\xff\x06\x00\x00sNaPpY",
@@ -241,7 +242,9 @@ def test_files_that_are_not_text_are_rejected_by_name(
             pytest.fail("an example was read")
 
 
-@pytest.mark.parametrize("name", ["PAR1", "Object", "ORC", "ARROW1", "BZh9", "SEQ", "LZIP", "P"])
+@pytest.mark.parametrize(
+    "name", ["streaml1", "PAR1", "Object", "ORC", "ARROW1", "BZh9", "SEQ", "LZIP", "P"]
+)
 def test_text_may_begin_like_another_type(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"{name},y\n2,1\n")

@@ -266,7 +266,13 @@ def test_metrics(tmp_path: Path) -> None:
         ("/rank", b'{"items": [1]}', "application/json", 400, "an object of features"),
         ("/weights", b"", "application/json", 405, "GET"),
         ("/nothing", b"", "application/json", 404, "use one of /predict"),
-        ("/learn", b"{}", "application/json", 404, "there is no /learn"),
+        (
+            "/learn",
+            b"{}",
+            "application/json",
+            404,
+            "/learn is not a path of this server; use one of /predict, /rank",
+        ),
     ],
 )
 def test_bad_requests_get_one_sentence(

@@ -67,7 +67,10 @@ def binary(y: Any) -> float:
         return -1.0
     if v == 1.0:
         return 1.0
-    raise BadExample(f"{shown(y)} is not a label of a classifier; labels are False, True, 0 or 1")
+    raise BadExample(
+        f"{shown(y)} is not a label of a classifier; labels are False, True, 0 or 1; "
+        "SoftmaxClassifier learns other labels"
+    )
 
 
 def binaries(y: Any, n: int) -> Any:

@@ -165,7 +165,9 @@ def decode(data: bytes, path: str | Path) -> ModelFile:
         If it is not a complete model of this or an earlier format.
     """
     if data[:8] != MAGIC[: len(data)] or not data:
-        raise ModelFileError(f"{path} is not a streaml1 model; `save` writes one")
+        raise ModelFileError(
+            f"{path} is not a streaml1 model; streaml1.save and learn --save write one"
+        )
     if len(data) < _HEAD.size:
         raise ModelFileError(f"{path} is truncated: got {len(data)} bytes; use an earlier copy")
     _, version, length, digest = _HEAD.unpack_from(data)

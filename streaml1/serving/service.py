@@ -154,7 +154,9 @@ class Service:
     ) -> Response | Future[Response]:
         if methods is None:
             known = ", ".join(self._routes)
-            raise RequestError(404, f"there is no {path[:100]}; use one of {known}")
+            raise RequestError(
+                404, f"{path[:100]} is not a path of this server; use one of {known}"
+            )
         method = "GET" if request.method == "HEAD" else request.method
         if method not in methods:
             (allowed,) = methods

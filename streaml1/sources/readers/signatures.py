@@ -59,6 +59,7 @@ _COLUMNS = "read it as a data frame in Python, or export it as CSV"
 _ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
 _AVRO = "read it with --format avro"
 _DECODE = "convert it to UTF-8 first, as with iconv"
+_MODEL = "give it to --load, and name a file of examples"
 _ROWS = "export the rows as CSV, as with psql --csv or mysql --batch"
 
 _FOREIGN = [
@@ -85,6 +86,10 @@ _FOREIGN = [
     ForeignType("an SQLite database", _EXPORT, b"SQLite format 3\x00"),
     ForeignType("a DuckDB database", "read it as duckdb:FILE?table=NAME", b"DUCK", 8),
     ForeignType("an Excel workbook", _EXPORT, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+    *(
+        ForeignType("a model of streaml1", _MODEL, b"streaml1" + bytes([version, 0]))
+        for version in range(1, 9)
+    ),
     ForeignType("a NumPy file", "load it in Python", b"\x93NUMPY"),
     *(ForeignType("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
     ForeignType("encoded in UTF-32", _DECODE, b"\xff\xfe\x00\x00"),
