@@ -146,6 +146,54 @@ def test_kernels_answer_bodies_of_many_lines_with_the_same_bits(
     assert post(service, "/predict", b"[\n" + b"{},\n" * 9 + b"]", kind).status == 400
 
 
+INSERTED = [
+    b"}, {",
+    b"},{",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b'"',
+    b"\n",
+    b" ",
+    b"NaN",
+    b"\\",
+    b"\xff",
+]
+
+
+def mutated_array(rng: random.Random) -> bytes:
+    """Return a JSON array of examples, half of the time with a few bytes changed."""
+    values: list[Any] = [*WORDS, "}, {", '"},{"', "\u00e9", {"os": "a"}, ["a", {"b": 1}, {"c": 2}]]
+    simple = rng.random() < 0.5
+    examples = [
+        {"word": rng.choice(WORDS if simple else values), "age": rng.choice([1, 0, 0.5, None])}
+        for _ in range(rng.randrange(9, 12))
+    ]
+    body = bytearray(json.dumps(examples, separators=rng.choice([None, (",", ":")])).encode())
+    for _ in range(rng.choice([0, 0, 1, 3])):
+        at = rng.randrange(len(body))
+        body[at : at + rng.randrange(3)] = rng.choice(INSERTED)
+    return bytes(body)
+
+
+def test_kernels_answer_arrays_as_python_does(tmp_path: Path) -> None:
+    by_kernel, by_python = service_of(tmp_path, trained()), service_of(tmp_path, trained())
+    by_python._line_kernels.parse = lambda *a: None  # type: ignore[method-assign]
+    post(by_kernel, "/predict", [EXAMPLES[0]] * 9)
+    wait_for_kernels(by_kernel)
+    parse, used = by_kernel._line_kernels.parse, []
+    by_kernel._line_kernels.parse = lambda *a: used.append(parse(*a)) or used[-1]  # type: ignore[method-assign]
+    rng, statuses = random.Random(5), set()
+    for _ in range(int(os.environ.get("STREAML1_FUZZ", 400))):
+        body = mutated_array(rng)
+        expected = post(by_python, "/predict", body)
+        assert post(by_kernel, "/predict", body) == expected, body
+        statuses.add((expected.status, used[-1] is not None))
+    assert statuses == {(200, True), (200, False), (400, False)}
+
+
 def test_text_formats(tmp_path: Path) -> None:
     model = streaml1.ElasticNetClassifier(lr=0.1)
     model.learn_one({"site^news": 1.0, "age": 31.0}, True)
@@ -466,6 +514,34 @@ def test_requests_of_one_connection_are_answered_in_order(shared_server: int) ->
     assert answers == [frozen.predict_proba_one({"word": word})[True] for word in words]
 
 
+class RecordingTransport(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def test_requests_that_arrive_together_are_answered_together(tmp_path: Path) -> None:
+    """By one write, but large answers by several, so that a slow client is noticed between."""
+    protocol = HttpProtocol(Connections(service_of(tmp_path, trained())))
+    transport = RecordingTransport()
+    protocol.connection_made(transport)
+    request = b'POST /predict HTTP/1.1\r\nContent-Length: 13\r\n\r\n{"word":"w1"}'
+    protocol.data_received(request * 10)
+    [answers] = transport.written
+    assert answers.count(b"HTTP/1.1 200 OK\r\n") == 10
+    protocol.data_received(b"GET /weights?top=10000 HTTP/1.1\r\n\r\n" * 50)
+    assert len(transport.written) > 2
+    assert max(map(len, transport.written)) < 2**17
+
+
 def test_http_details(shared_server: int) -> None:
     head = exchange(shared_server, b"HEAD /livez HTTP/1.1\r\nConnection: close\r\n\r\n")
     assert head.endswith(b"Content-Length: 3\r\nConnection: close\r\n\r\n")
@@ -494,7 +570,8 @@ def test_http_details(shared_server: int) -> None:
             + b"2000\r\n" + b" " * 0x2000 + b"\r\n2000\r\n" + b" " * 0x2000 + b"\r\n",
             b"413",
         ),
-        (b"GET /livez HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n", b"4"),
+        (b"GET /livez HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n", b"431"),
+        (b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\n\r\n", b"431"),
         (b"POST /predict HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
     ],
 )  # fmt: skip

@@ -106,8 +106,10 @@ def _of_json(body: bytes, texts: Sequence[str] = ()) -> Body:
         if b"\n" not in body.strip():
             json_of(body)
         return _of_json_lines(body)
-    items, form = (value, "many") if isinstance(value, list) else ([value], "one")
     # With as few brackets no object or array is inside of an example: `flatten` would find nothing.
+    if type(value) is dict and body.find(b"{", 1) < 0 and body.find(b"[") < 0:
+        return Body([value], "one")
+    items, form = (value, "many") if isinstance(value, list) else ([value], "one")
     is_flat = body.count(b"{") == len(items) and body.count(b"[") == (form == "many")
     if is_flat and set(map(type, items)) == {dict}:
         return Body(items, form)

@@ -24,6 +24,14 @@ MAX_HEADER_BYTES = 2**15
 MAX_QUEUED = 64
 """Requests of a connection that wait for their turn."""
 
+MAX_JOINED = 2**16
+"""Bytes of responses from which on they are written, before the next request is answered."""
+
+_READ_HEADERS = {
+    name.encode(): name for name in ("accept", "content-length", "content-type", "expect")
+}
+"""The headers that are read; others only count towards `MAX_HEADER_BYTES`."""
+
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -93,6 +101,7 @@ class HttpProtocol(asyncio.Protocol):
         self._queue: deque[Request | Response] = deque()
         self._waits = False  # for a response that is not ready
         self._is_writable = True
+        self._is_paused = False  # reads nothing
         self._is_last = False  # what follows the queued requests is ignored
         self._drains = False  # closes once the requests that have begun are answered
         self._since = time.monotonic()  # of the current wait: for a request, its end, a writer
@@ -133,11 +142,11 @@ class HttpProtocol(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(400, "upgrades are not supported")
+            self._refuse(_problem(400, "upgrades are not supported"))
         except httptools.HttpParserError:
-            self._refuse(400, "the request is not HTTP/1.1")
+            self._refuse(_problem(400, "the request is not HTTP/1.1"))
         if self._header_bytes > MAX_HEADER_BYTES:
-            self._refuse(431, f"the headers exceed {MAX_HEADER_BYTES:,} bytes")
+            self._refuse(_LARGE_HEADERS)
         self._answer_queued()
 
     def eof_received(self) -> bool:
@@ -147,7 +156,7 @@ class HttpProtocol(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading while the client does not take its responses."""
         self._is_writable, self._since = False, time.monotonic()
-        self._transport.pause_reading()
+        self._pause()
 
     def resume_writing(self) -> None:
         """Read again."""
@@ -164,25 +173,24 @@ class HttpProtocol(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         """Add a part of the target."""
         self._target += url
-        self._count_header(len(url))
+        self._header_bytes += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header."""
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-        self._count_header(len(name) + len(value))
-
-    def _count_header(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > MAX_HEADER_BYTES:
-            raise ValueError("headers too large")  # httptools turns it into its own error
+        self._header_bytes += len(name) + len(value)
+        key = _READ_HEADERS.get(name.lower())
+        if key is not None:
+            self._headers[key] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """Refuse a body that is announced to be too large."""
-        length = self._headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > self._max_body:
+        """Refuse large headers, and a body that is announced to be too large."""
+        if self._header_bytes > MAX_HEADER_BYTES:
+            self._refusal = _LARGE_HEADERS
+            self._is_last = True
+        elif int(self._headers.get("content-length", "0")) > self._max_body:
             self._refusal = _problem(413, f"the body exceeds {self._max_body:,} bytes")
             self._is_last = True
-        elif self._headers.get("expect", "").lower() == "100-continue":
+        elif "expect" in self._headers and self._headers["expect"].lower() == "100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -215,47 +223,59 @@ class HttpProtocol(asyncio.Protocol):
         self._reset()
         self._in_request = False
         if len(self._queue) >= MAX_QUEUED:
-            self._transport.pause_reading()
+            self._pause()
 
     # Responses
 
-    def _refuse(self, status: int, reason: str) -> None:
+    def _refuse(self, response: Response) -> None:
         if not self._is_last:
-            self._queue.append(_problem(status, reason))
+            self._queue.append(response)
             self._is_last = True
         self._parser = None
 
     def _answer_queued(self) -> None:
         """Answer requests until one has to wait."""
-        while self._queue and not self._waits and self._is_writable:
-            item = self._queue.popleft()
-            if isinstance(item, Response):
-                self._send(item, keep=False)
-                continue
-            response = self._service.handle(item)
-            is_head = item.method == "HEAD"
-            if isinstance(response, Future):
-                self._wait_for(response, is_head)
-                return
-            self._send(response, self._keeps(), is_head)
-        if self._refusal is not None and not self._queue and not self._waits:
+        self._answer_requests()
+        if self._queue or self._waits:
+            return
+        if self._refusal is not None:
             self._send(self._refusal, keep=False)  # without waiting for the rest of the body
             self._refusal, self._is_last = None, True
             self._transport.close()
             return
-        if not self._queue and not self._waits:
-            self._since = self._since if self._in_request else time.monotonic()
-            if self._is_last or (self._drains and not self._in_request):
-                self._transport.close()
-            elif self._is_writable:
-                self._resume()
+        if not self._in_request:
+            self._since = time.monotonic()
+        if self._is_last or (self._drains and not self._in_request):
+            self._transport.close()
+        elif self._is_paused and self._is_writable:
+            self._resume()
+
+    def _answer_requests(self) -> None:
+        """Answer the queued requests that need not wait; responses are written together."""
+        queue, joined, size = self._queue, [], 0
+        while queue and not self._waits and self._is_writable:
+            item = queue.popleft()
+            if isinstance(item, Response):
+                joined.append(_encode(item, keep=False))
+            else:
+                response, is_head = self._service.handle(item), item.method == "HEAD"
+                if isinstance(response, Future):
+                    self._wait_for(response, is_head)
+                    break
+                joined.append(_encode(response, self._keeps(), is_head))
+            size += len(joined[-1])
+            if size >= MAX_JOINED:
+                self._transport.write(b"".join(joined))  # may call `pause_writing`
+                joined, size = [], 0
+        if joined:
+            self._transport.write(joined[0] if len(joined) == 1 else b"".join(joined))
 
     def _keeps(self) -> bool:
         return not ((self._is_last or self._drains) and not self._queue)
 
     def _wait_for(self, response: Future[Response], is_head: bool) -> None:
         self._waits = True
-        self._transport.pause_reading()
+        self._pause()
         loop = asyncio.get_running_loop()
         response.add_done_callback(
             lambda done: loop.call_soon_threadsafe(self._finish_wait, done.result(), is_head)
@@ -267,15 +287,17 @@ class HttpProtocol(asyncio.Protocol):
             self._send(response, self._keeps(), is_head)
             self._answer_queued()
 
+    def _pause(self) -> None:
+        self._is_paused = True
+        self._transport.pause_reading()
+
     def _resume(self) -> None:
-        if not self._transport.is_closing() and not self._transport.is_reading():
+        self._is_paused = False
+        if not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _send(self, response: Response, keep: bool = True, is_head: bool = False) -> None:
-        status, body, content_type, headers = response
-        end = b"\r\n\r\n" if keep else b"\r\nConnection: close\r\n\r\n"
-        head = b"%b%d%b" % (_head(status, content_type, headers), len(body), end)
-        self._transport.write(head if is_head else head + body)
+        self._transport.write(_encode(response, keep, is_head))
 
     # Limits of time
 
@@ -305,6 +327,15 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.close()
 
 
+def _encode(response: Response, keep: bool, is_head: bool = False) -> bytes:
+    """Return a response as bytes."""
+    status, body, content_type, headers = response
+    end = b"\r\n\r\n" if keep else b"\r\nConnection: close\r\n\r\n"
+    return b"%b%d%b%b" % (
+        _head(status, content_type, headers), len(body), end, b"" if is_head else body
+    )  # fmt: skip
+
+
 @lru_cache(maxsize=64)  # most responses of a model differ in their length only
 def _head(status: int, content_type: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     """Return the head of a response up to the value of its length."""
@@ -319,3 +350,6 @@ def _head(status: int, content_type: str, headers: tuple[tuple[str, str], ...]) 
 
 def _problem(status: int, reason: str) -> Response:
     return Response(status, b'{"error":"%s"}' % reason.encode())
+
+
+_LARGE_HEADERS = _problem(431, f"the headers exceed {MAX_HEADER_BYTES:,} bytes")

@@ -1,4 +1,4 @@
-"""Bodies of many lines, parsed by the kernels of files.
+"""Bodies of many lines, or of an array, parsed by the kernels of files.
 
 A process that has just started predicts without numba, which takes a second to load. So the
 kernels are loaded in the background when the first such body arrives; until then lines are parsed
@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from streaml1.sources.source import SourceError
 
 __all__ = ["LineKernels"]
@@ -18,13 +20,19 @@ __all__ = ["LineKernels"]
 MIN_LINES = 8
 """Bodies of fewer lines are parsed as fast in Python."""
 
+ARRAYS = "application/json"
+"""The content type whose bodies may be arrays."""
+
 KINDS = {
+    ARRAYS: "jsonl",
     "application/x-ndjson": "jsonl",
     "application/jsonl": "jsonl",
     "text/vw": "vw",
     "text/svmlight": "svmlight",
 }
 """Formats of lines by content type."""
+
+_NEWLINE, _SPACE, _COMMA, _OPENING_BRACE, _CLOSING_BRACE = b"\n ,{}"
 
 
 class LineKernels:
@@ -55,6 +63,10 @@ class LineKernels:
         The rows as `predict_many` accepts them. None without kernels, or for a body that has few
         lines or an invalid one.
         """
+        if kind == ARRAYS:
+            if not body.startswith(b"["):
+                return None
+            body = _lines_of_array(body)
         if kind not in KINDS or not _has_many_lines(body):
             return None
         if self._is_loaded:
@@ -94,6 +106,29 @@ class LineKernels:
         finally:
             self._lock.release()
         return None if parsed.faults or not len(parsed.x) else parsed.x
+
+
+def _lines_of_array(body: bytes) -> bytes:
+    r"""Return the elements of an array of objects as lines, or nothing if Python must parse it.
+
+    A comma between two braces ends a line, even inside of a string or of an inner array. Then the
+    line is no whole object, so not valid: all lines are valid only if each of them is an element.
+
+    Examples
+    --------
+    >>> _lines_of_array(b'[{"a": 1}, {"a": 2},{}]')
+    b'{"a": 1} \n{"a": 2}\n{}'
+    """
+    if not body.endswith(b"}]") or b"\n" in body:
+        return b""
+    text = np.frombuffer(bytearray(memoryview(body)[1:-1]), np.uint8)
+    commas = np.flatnonzero(text[:-1] == _CLOSING_BRACE) + 1
+    commas = commas[text[commas] == _COMMA]
+    ends = commas + (text[commas + 1] == _SPACE)
+    between = text[ends + 1] == _OPENING_BRACE
+    text[commas[between]] = _SPACE
+    text[ends[between]] = _NEWLINE
+    return text.tobytes()
 
 
 def _has_many_lines(body: bytes) -> bool:

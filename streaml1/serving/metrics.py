@@ -69,14 +69,23 @@ class ServiceMetrics:
             latency = self._latencies[path] = Histogram(LATENCY_BOUNDS)
         latency.add(seconds)
 
+    def count_prediction(self, model: ServedModel, value: float) -> None:
+        """Count a prediction of a model; its `number`."""
+        self.examples += 1
+        if model.number == "p":
+            self._histogram_of(model).add(value)
+
     def count_predictions(self, model: ServedModel, values: Sequence[float]) -> None:
-        """Count the predictions of a model; its `number` for each example."""
+        """Count predictions of a model; its `number` for each example."""
         self.examples += len(values)
         if model.number == "p":
-            found = self._predictions.get(model.name)
-            if found is None:
-                found = self._predictions[model.name] = Histogram(PROBABILITY_BOUNDS)
-            found.add_all(values)
+            self._histogram_of(model).add_all(values)
+
+    def _histogram_of(self, model: ServedModel) -> Histogram:
+        found = self._predictions.get(model.name)
+        if found is None:
+            found = self._predictions[model.name] = Histogram(PROBABILITY_BOUNDS)
+        return found
 
     def exposition(self, models: Mapping[str, ServedModel], accept: str = "") -> tuple[str, bytes]:
         """Return the content type and the text of ``/metrics``.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import heapq
+import json
 import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import orjson
 
 from streaml1.core.rows import BadExample
 from streaml1.models.frozen import Frozen, FrozenClasses
@@ -19,7 +22,7 @@ from streaml1.serving.model_source import LoadedModel
 from streaml1.sources.class_labels import class_text
 from streaml1.training.prediction_records import to_json_label
 
-__all__ = ["Answer", "ServedModel"]
+__all__ = ["Answer", "ServedModel", "json_bytes"]
 
 Answer = dict[str, Any]
 """The prediction of one example, as JSON holds it."""
@@ -96,13 +99,11 @@ class ServedModel:
         """The function that returns the answer to one example; it raises `BadExample`."""
         if isinstance(self.frozen, FrozenClasses):
             return self._predict_label
-        return self._predict_value if self.loss in REGRESSION else self._predict_proba
+        return self._predict_number
 
-    def _predict_proba(self, x: Features) -> Answer:
-        return {"p": self.frozen.predict_proba_one(x)[True]}
-
-    def _predict_value(self, x: Features) -> Answer:
-        return {"value": self.frozen.predict_one(x)}
+    def _predict_number(self, x: Features) -> Answer:
+        assert self.number is not None
+        return {self.number: self.number_of(x)}
 
     def _predict_label(self, x: Features) -> Answer:
         p = self.frozen.predict_proba_one(x)
@@ -122,6 +123,24 @@ class ServedModel:
             return None
         return "value" if self.loss in REGRESSION else "p"
 
+    @cached_property
+    def number_of(self) -> Callable[[Features], float]:
+        """The function that returns the `number` of one example; it raises `BadExample`."""
+        return self.frozen.predict_one if self.number == "value" else self._probability
+
+    def _probability(self, x: Features) -> float:
+        return self.frozen.predict_proba_one(x)[True]
+
+    @cached_property
+    def answer_head(self) -> bytes:
+        """The beginning of an answer as JSON: the name and the version of the model."""
+        return json_bytes({"model": self.name, "version": self.version})[:-1]
+
+    @cached_property
+    def number_head(self) -> bytes:
+        """The beginning of an answer as JSON, up to its `number`."""
+        return b'%s,"%s":' % (self.answer_head, str(self.number).encode())
+
     def predict_many(self, rows: Any) -> list[float]:
         """Return the `number` of each row, the same as that of `predict`.
 
@@ -131,17 +150,20 @@ class ServedModel:
             If a value is invalid. `row` is the first such row.
         """
         if isinstance(rows, list):
-            return [self._number_of(row, x) for row, x in enumerate(rows)]
+            return self._numbers_of(rows)
         if self.loss in REGRESSION:
             return self.frozen.predict_many(rows).tolist()  # type: ignore[no-any-return]
         return self.frozen.predict_proba_many(rows)[:, 1].tolist()  # type: ignore[no-any-return]
 
-    def _number_of(self, row: int, x: Features) -> float:
+    def _numbers_of(self, examples: list[Features]) -> list[float]:
+        numbers: list[float] = []
+        number_of = self.number_of
         try:
-            number: float = next(iter(self.predict(x).values()))
+            for x in examples:
+                numbers.append(number_of(x))
         except BadExample as error:
-            raise BadExample(error.reason, row) from None
-        return number
+            raise BadExample(error.reason, len(numbers)) from None
+        return numbers
 
     def explain(self, x: Features, k: int) -> list[Answer]:
         """Return the `k` largest contributions to the margin of the prediction, and the intercept.
@@ -166,8 +188,7 @@ class ServedModel:
         """
         if isinstance(self.frozen, FrozenClasses):
             raise ValueError("a model with several labels cannot rank; it has no single score")
-        answer: float = next(iter(self.predict(x).values()))
-        return answer
+        return self.number_of(x)
 
     # Inspection
 
@@ -196,6 +217,14 @@ class ServedModel:
             "weights": self.n_weights,
             "intercept": _json_weight(intercept),
         }
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return a value as JSON; names may hold the surrogates that stand for invalid UTF-8."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return json.dumps(value).encode()
 
 
 def _size(w: Any) -> float:

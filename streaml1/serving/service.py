@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 import orjson
@@ -23,11 +22,11 @@ from streaml1.serving.bodies import (
     kind_of,
 )
 from streaml1.serving.example_log import ExampleLog
-from streaml1.serving.line_kernels import LineKernels
+from streaml1.serving.line_kernels import ARRAYS, LineKernels
 from streaml1.serving.metrics import ServiceMetrics
 from streaml1.serving.model_store import ModelStore
 from streaml1.serving.openapi import description
-from streaml1.serving.served_model import Answer, ServedModel
+from streaml1.serving.served_model import Answer, ServedModel, json_bytes
 
 __all__ = ["Limits", "Request", "Response", "Service"]
 
@@ -191,7 +190,7 @@ class Service:
             self._require_few(len(body.examples))
             return self._response(model, body, self._answers(model, body, options))
         if body.form == "one":
-            return self._response_of_one(model, body.examples[0], model.number)
+            return self._response_of_one(model, body.examples[0])
         self._require_few(len(body.examples))
         return self._response_of_numbers(model, body, model.number)
 
@@ -200,33 +199,32 @@ class Service:
         if model.number is not None:
             rows = self._line_kernels.parse(request.body, kind, model.texts, model.predict_many)
             if rows is not None:
-                return Body(rows, "lines")
+                return Body(rows, "many" if kind == ARRAYS else "lines")
         return examples_of(request.body, kind, model.texts)
 
-    def _response_of_one(self, model: ServedModel, x: Features, number: str) -> Response:
+    def _response_of_one(self, model: ServedModel, x: Features) -> Response:
         """Return the response to one example that is answered by one number."""
-        answer = model.predict(x)
-        self.metrics.count_predictions(model, (answer[number],))
-        whole = {"model": model.name, "version": model.version, **answer}
-        return Response(200, _json(whole), JSON, model.headers)
+        number = model.number_of(x)
+        self.metrics.count_prediction(model, number)
+        answer = b"%b%b}" % (model.number_head, orjson.dumps(number))
+        return Response(200, answer, JSON, model.headers)
 
-    def _response_of_numbers(self, model: ServedModel, body: Body, number: str) -> Response:
+    def _response_of_numbers(self, model: ServedModel, body: Body, name: str) -> Response:
         """Return the response to many examples, each of which is answered by one number."""
         try:
             found = model.predict_many(body.examples)
         except BadExample as error:
             raise RequestError(400, f"example {error.row}: {error.reason}") from None
         self.metrics.count_predictions(model, found)
-        head = _json({"model": model.name, "version": model.version})[:-1]
-        numbers = orjson.dumps(found)[1:-1].split(b",")
+        numbers = orjson.dumps(found)[1:-1]
         if body.form == "lines":
-            start = b'%s,"%s":' % (head, number.encode())
-            return Response(
-                200, start + (b"}\n" + start).join(numbers) + b"}\n", NDJSON, model.headers
-            )
-        start = b'{"%s":' % number.encode()
-        answers = start + (b"}," + start).join(numbers) + b"}"
-        return Response(200, b'%s,"predictions":[%s]}' % (head, answers), JSON, model.headers)
+            start = model.number_head
+            lines = b"%b%b}\n" % (start, numbers.replace(b",", b"}\n" + start))
+            return Response(200, lines, NDJSON, model.headers)
+        start = b'{"%b":' % name.encode()
+        answers = start + numbers.replace(b",", b"}," + start)
+        whole = b'%b,"predictions":[%b}]}' % (model.answer_head, answers)
+        return Response(200, whole, JSON, model.headers)
 
     def _answers(self, model: ServedModel, body: Body, options: dict[str, str]) -> list[Answer]:
         answers = []
@@ -251,10 +249,10 @@ class Service:
         headers = model.headers
         head = {"model": model.name, "version": model.version}
         if body.form == "lines":
-            lines = b"\n".join(_json({**head, **answer}) for answer in answers)
+            lines = b"\n".join(json_bytes({**head, **answer}) for answer in answers)
             return Response(200, lines + b"\n", NDJSON, headers)
         whole = {**head, **answers[0]} if body.form == "one" else {**head, "predictions": answers}
-        return Response(200, _json(whole), JSON, headers)
+        return Response(200, json_bytes(whole), JSON, headers)
 
     def _rank(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
@@ -278,7 +276,7 @@ class Service:
             "version": model.version,
             "ranking": [{"item": k, "score": scores[k]} for k in order],
         }
-        return Response(200, _json(answer), JSON, model.headers)
+        return Response(200, json_bytes(answer), JSON, model.headers)
 
     # Inspection
 
@@ -289,14 +287,14 @@ class Service:
             failure = self.store.failures.get(model["name"])
             if failure is not None:
                 model["newest"] = failure
-        return Response(200, _json({"models": described}))
+        return Response(200, json_bytes({"models": described}))
 
     def _weights(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
         k = _count(options, "top", self.limits.weights, 20)
         weights = model.top_weights(k, options.get("prefix", ""))
         head = {"model": model.name, "version": model.version}
-        return Response(200, _json({**head, "weights": weights}))
+        return Response(200, json_bytes({**head, "weights": weights}))
 
     def _livez(self, request: Request, options: dict[str, str]) -> Response:
         return Response(200, b"ok\n", "text/plain")
@@ -310,7 +308,7 @@ class Service:
                     f"{self._max_age:,.0f} s are allowed"
                 )
         status = 503 if reasons else 200
-        return Response(status, _json({"ready": not reasons, "reasons": reasons}))
+        return Response(status, json_bytes({"ready": not reasons, "reasons": reasons}))
 
     def _metrics(self, request: Request, options: dict[str, str]) -> Response:
         accept = request.headers.get("accept", "")
@@ -323,7 +321,7 @@ class Service:
         return Response(200, text, kind)
 
     def _openapi(self, request: Request, options: dict[str, str]) -> Response:
-        return Response(200, _json(description(self._log is not None)))
+        return Response(200, json_bytes(description(self._log is not None)))
 
     # Labelled examples
 
@@ -345,7 +343,7 @@ class Service:
         def answer(done: Future[None]) -> None:
             error = done.exception()
             if error is None:
-                answered.set_result(Response(200, _json({"written": len(records)})))
+                answered.set_result(Response(200, json_bytes({"written": len(records)})))
             else:
                 answered.set_result(_problem(503, str(error)))
 
@@ -353,16 +351,8 @@ class Service:
         return answered
 
 
-def _json(value: Any) -> bytes:
-    """Return a value as JSON; names may hold the surrogates that stand for invalid UTF-8."""
-    try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        return json.dumps(value).encode()
-
-
 def _problem(status: int, reason: str) -> Response:
-    return Response(status, _json({"error": reason}))
+    return Response(status, json_bytes({"error": reason}))
 
 
 def _count(options: dict[str, str], name: str, limit: int, default: int | None = None) -> int:
