@@ -256,13 +256,15 @@ class Predictor:
 
         Zero entries keep their positions, because the summation order depends on positions.
         """
-        unknown = unknown_slot(self.rule)
-        if unknown is not None:
-            return np.minimum(ids, np.uint32(unknown)), values
+        slot = unknown_slot(self.rule)
+        if slot is not None:
+            return np.minimum(ids, np.uint32(slot)), values
         if not self.rule.size:
             return ids[:0], values[:0]
-        known = ids < self.rule.size
-        return np.where(known, ids, np.uint32(0)), np.where(known, values, 0.0)
+        unknown = np.flatnonzero(ids >= self.rule.size)  # faster than two calls of np.where
+        ids, values = ids.copy(), values.copy()
+        ids[unknown], values[unknown] = 0, 0.0
+        return ids, values
 
     def _row(self, names: list[Hashable], values: Any, slots: Any) -> Any:
         """Return distinct slots and their summed values: hashed names may share a slot."""
@@ -416,6 +418,9 @@ class Predictor:
         """Convert a plain batch to rows of slots; unknown names get slots >= the rule's size."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
+            if batch.texts.plain and not isinstance(self.vocabulary, HashedVocabulary):
+                # No row has a name twice, so unknown names may share a slot.
+                return rows._replace(ids=self._known_slots(batch.texts))
             return self._of_texts(rows, batch.texts, self._text_slots)
         if names is not None:
             slots = self.vocabulary.find_all(names)
@@ -427,6 +432,15 @@ class Predictor:
 
     def _text_slots(self, texts: NamedRows) -> Any:
         """Return slots of names given as bytes; unknown names get distinct slots >= its size."""
+        slots = self._known_slots(texts)
+        unknown = np.flatnonzero(slots == MISSING)
+        if len(unknown):
+            new, first = distinct(texts.csr()[0], unknown), self.rule.size
+            new.fill(slots, np.arange(first, first + len(new.first_positions), dtype=np.uint32))
+        return slots
+
+    def _known_slots(self, texts: NamedRows) -> Any:
+        """Return slots of names given as bytes, `MISSING` for unknown names."""
         slots, missing = self._find_texts(texts)
         if (
             len(missing)
@@ -435,10 +449,6 @@ class Predictor:
         ):
             new = distinct(texts.keyed_hashes(), missing)
             new.fill(slots, self.vocabulary.find_all(texts.feature_names(new.first_positions)))
-        unknown = slots == MISSING
-        if unknown.any():  # distinct ones have distinct ids above all slots
-            hashes, _, _ = texts.csr()
-            slots[unknown] = self.rule.size + np.unique(hashes[unknown], return_inverse=True)[1]
         return slots
 
     def _find_texts(self, texts: NamedRows) -> tuple[Any, Any]:

@@ -395,7 +395,7 @@ class FlatJsonParser(JsonParser):
         """Parse the lines of a chunk: most of them by the kernel if the first one is flat."""
         first = _first_line(chunk)
         starts_with_x = self._json_roles.target is None and isinstance(first.get("x"), dict)
-        self._nested |= any(isinstance(value, dict | list) for value in first.values())
+        self._nested |= not {dict, list}.isdisjoint(map(type, first.values()))
         flat = not starts_with_x
         form = _Form(flat, flat and self._nested and not self._needs_tree)
         if form != self._form:

@@ -132,6 +132,8 @@ class JsonParser(NamedLineParser):
         return False
 
     def _labels_and_ids(self, x: NamedRows) -> tuple[dict[int, Any], dict[int, Any]]:
+        if self._is_flat() and not self._members:
+            return {}, {}  # flat lines have a label or an id only if a member has the role
         spans = self._extra[0][: len(x)]
         # The text of a label is in the line, or in its name `key=text`.
         return _labels(x.names, spans[:, :3]), _ids(x.names, spans[:, 3:])
