@@ -305,6 +305,8 @@ def test_metrics(tmp_path: Path) -> None:
         ("/predict", b'[{}, {"age": 1e60}]', "application/json", 400, "example 1"),
         ("/predict", b"{}", "image/png", 415, "content type"),
         ("/predict?model=x", b"{}", "application/json", 404, "no model 'x'"),
+        ("/predict?model=", b"{}", "application/json", 404, "no model ''"),
+        ("/predict?explain=", b"{}", "application/json", 400, "explain must be a number"),
         ("/predict", b"[" * 500, "application/json", 400, "JSON"),
         ("/predict", b'{"a":' * 80 + b"1" + b"}" * 80, "application/json", 400, "64 levels"),
         ("/predict", b"[{},{},{},{},{},{}]", "application/json", 413, "limit of 5"),

@@ -163,7 +163,9 @@ class Service:
             return response._replace(headers=(("Allow", allowed),))
         if len(request.body) > self.limits.body:
             raise RequestError(413, f"the body exceeds {self.limits.body:,} bytes")
-        return methods[method](request, dict(parse_qsl(query)) if query else {})
+        # Blank values are kept: `?model=` must not be answered by the default model.
+        options = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
+        return methods[method](request, options)
 
     # Predictions
 
