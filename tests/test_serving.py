@@ -649,6 +649,8 @@ def test_each_answer_is_that_of_the_version_it_names(tmp_path: Path) -> None:
             thread.join()
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        assert f"clicks: version {last} loaded in" in process.stderr.read()
     assert not errors
     assert last in seen
     assert len(seen) > 3

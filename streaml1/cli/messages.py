@@ -128,11 +128,14 @@ class _ToStandardError(logging.Handler):
 
 
 @contextmanager
-def logged() -> Iterator[None]:
-    """Write log records, such as those of skipped examples, to standard error."""
+def logged(verbose: bool = False) -> Iterator[None]:
+    """Write log records, such as those of skipped examples, to standard error.
+
+    Informational ones are written as JSON only, unless `verbose` is set.
+    """
     logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
     level, before, logger.propagate = logger.level, logger.propagate, False
-    if _Format.json:
+    if _Format.json or verbose:
         logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:

@@ -129,7 +129,7 @@ def serve(
         to=options["to"],
         security=kafka,
     )
-    with logged():
+    with logged(verbose=True):  # each new version is reported
         number = run(sources, config, _announce)
     raise click.exceptions.Exit(128 + number)
 
