@@ -149,7 +149,8 @@ def to_value(name: Hashable, value: Any) -> float:
     if not is_convertible or issubclass(kind, _NOT_NUMBERS):
         raise BadExample(
             f"the value {shown(value)} of {shown(name)} is a {kind.__name__}; "
-            "values are numbers, strings (a category) or None (absent)"
+            "values are numbers, strings (a category) or None (absent): convert it, or leave "
+            f"{shown(name)} out"
         )
     try:
         v = float(value)

@@ -116,7 +116,7 @@ def binary_label(y: Any) -> bool:
     if isinstance(value, Hashable) and value in _BINARY:
         return _BINARY[value]
     remedy = (
-        "name the label that is 1 by --positive"
+        "name the label that is 1 by --positive (CSV and JSON)"
         if isinstance(value, str)
         else "use --task regression for numbers"
     )

@@ -188,7 +188,7 @@ def _reject_topic_options(name: str, options: SourceOptions) -> None:
 def _column_options_text(options: SourceOptions) -> str | None:
     """Return how an error names the column options that were given; None if there are none."""
     if options.columns:
-        return f"column options (such as {options.columns[0]!r})"
+        return f"options that name columns (here {options.columns[0]!r})"
     if options.positive is not None:
         return "--positive and column options"
     given = options.csv_only

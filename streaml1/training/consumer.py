@@ -8,6 +8,7 @@ from typing import Any
 
 from streaml1.core.types import Model
 from streaml1.training.config import RunConfig, run_config
+from streaml1.training.model_adapter import describe_model
 from streaml1.training.observers import GuardedCallback
 from streaml1.training.progressive_validation import progressive
 from streaml1.training.report import Report
@@ -47,6 +48,8 @@ class Consumer:
     >>> thread = threading.Thread(target=consumer.run)
     >>> thread.start()
     >>> thread.join()
+    >>> consumer
+    Consumer(ElasticNetClassifier(l1=0.001), 'Phishing')
     >>> consumer.report.examples, consumer.model is model
     (1250, True)
     """
@@ -63,6 +66,10 @@ class Consumer:
         self._stopped = threading.Event()
         self._on_start = GuardedCallback("on_start", config.on_start)
         self._config = replace(config, stop=self._stopped, on_start=self._begin)
+
+    def __repr__(self) -> str:
+        source = self.source if isinstance(self.source, str) else type(self.source).__name__
+        return f"Consumer({describe_model(self.model)}, {source!r})"
 
     def run(self) -> Report:
         """Predict each example, then learn it, to the end of the stream or until `stop`.
