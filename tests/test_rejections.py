@@ -101,6 +101,12 @@ def test_a_missing_label_names_the_option_that_skips_it(tmp_path: Path) -> None:
     assert result.exit_code == 0 and f"{reason}\n" in result.output
 
 
+def test_observers_and_reasons_show_what_they_are() -> None:
+    assert repr(RejectionReasons()) == "RejectionReasons([])"
+    with pytest.raises(TypeError, match="must be objects of subclasses of Observer, got 3$"):
+        progressive(ElasticNetClassifier(), [({"a": 1.0}, True)], observers=[3])
+
+
 def test_share_needs_skipping(write: Write) -> None:
     write("a.csv", 10, 0)
     for command in COMMANDS:

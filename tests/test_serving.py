@@ -776,9 +776,15 @@ def test_slow_clients_are_closed(tmp_path: Path) -> None:
 # ASGI
 
 
+def test_asgi_application_of_something_else() -> None:
+    with pytest.raises(TypeError, match="the path of a model, or a dict .*, got a list"):
+        app(["clicks.model"])  # type: ignore[arg-type]
+
+
 def test_asgi_application(tmp_path: Path) -> None:
     path = tmp_path / "m.model"
     trained().save(path)
+    assert app(path) is not None
     application = app({"clicks": str(path)}, limits=Limits(body=100))
 
     async def call(body: bytes, target: str = "/predict", root: str = "") -> tuple[int, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from pathlib import Path
 from typing import Any
 
 from streaml1.serving.model_source import open_source
@@ -18,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 def app(
-    sources: str | Mapping[str, str],
+    sources: str | Path | Mapping[str, str | Path],
     *,
     max_age: float | None = None,
     limits: Limits = Limits(),  # noqa: B008  (immutable)
@@ -42,6 +43,8 @@ def app(
 
     Raises
     ------
+    TypeError
+        If `sources` is none of these.
     OSError, SourceError, ModelFileError
         If a model cannot be read.
 
@@ -54,8 +57,13 @@ def app(
     >>> model.save(path)
     >>> clicks = app(path)
     """
-    places = {"default": sources} if isinstance(sources, str) else sources
-    store = ModelStore({name: open_source(place) for name, place in places.items()})
+    places = {"default": sources} if isinstance(sources, str | Path) else sources
+    if not isinstance(places, Mapping):
+        raise TypeError(
+            "sources must be the path of a model, or a dict of paths by name, got a "
+            f"{type(sources).__name__}"
+        )
+    store = ModelStore({name: open_source(str(place)) for name, place in places.items()})
     service = Service(store, limits, max_age)
     is_watching = False
 

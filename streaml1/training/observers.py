@@ -247,6 +247,11 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._attached = list(observers)
+        for observer in self._attached:
+            if not isinstance(observer, Observer):
+                raise TypeError(
+                    f"observers must be objects of subclasses of Observer, got {observer!r}"
+                )
 
     @classmethod
     def of(cls, observers: Observers | Iterable[Observer]) -> Observers:

@@ -73,6 +73,9 @@ class RejectionReasons:
         self._kinds: dict[str, RejectionReason] = {}
         self.other = 0
 
+    def __repr__(self) -> str:
+        return f"RejectionReasons({self.lines()})"
+
     def add(self, place: str, reason: str) -> None:
         """Count an example."""
         key = _VALUES.sub(_placeholder, reason[:MAX_KEY])
