@@ -77,7 +77,9 @@ class Chunk(NamedTuple):
         return self.buffer[self.lo : self.hi]
 
     def count_lines(self) -> int:
-        """Return the number of lines; compiled code only."""
+        """Return the number of lines."""
+        if not COMPILED:
+            return int(np.count_nonzero(self.text == NEWLINE))
         start = self.buffer.ctypes.data
         return int(count_newlines(np.uint64(start + self.lo), np.uint64(start + self.hi)))
 
