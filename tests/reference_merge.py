@@ -199,6 +199,25 @@ def coins(
     return joined
 
 
+def shard_coin(coin: Coin, largest: float, expected: float, shards: int) -> Coin:
+    """Return a coin at the start of a shard; `expected` rows of the round have the feature."""
+    Z, G, R = coin
+    m = expected * shards / (expected + shards - 1) if expected >= 1.0 else 1.0
+    return Z / (largest + G) * (largest + G / m), G / m, R
+
+
+def join_shard_coin(
+    base: Coin, start: Coin, parts: Sequence[Coin], largest: float
+) -> dict[str, Coin]:
+    """Return the candidates for one coin of a base, whose parts have learnt on from `start`."""
+    joined = {}
+    for kind, (Z, G, R) in join_coin(start, parts, largest).items():
+        bets = G - start[1]
+        fraction = Z / (largest + G)
+        joined[kind] = (fraction * (largest + base[1] + bets), base[1] + bets, R) if bets else base
+    return joined
+
+
 def carry_on(w: float, base: float, before: float, share: float, most: float) -> float:
     """Return a weight moved on by a share of the last move of the base, to at most `most`."""
     if not w or base == before:

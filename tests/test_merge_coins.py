@@ -23,7 +23,7 @@ from streaml1 import (
 from streaml1.cli import cli
 from streaml1.datasets import Drifting
 from streaml1.distributed import rounds, train
-from streaml1.models.merging import merge_candidates
+from streaml1.models.merging import merge_candidates, start_shards
 from streaml1.optim.lane_mixture import COIN_WEALTH
 from streaml1.optim.structures import lane_table
 from streaml1.training import convert
@@ -181,29 +181,80 @@ def bets(model: Any) -> dict[Any, list[tuple[float, float]]]:
     return found
 
 
-@pytest.mark.parametrize("model", MODELS[:3])
+SHARD_CANDIDATES = {
+    "momentum": ("rho", "rho", 0.5, 0.0),
+    "more-momentum": ("rho", "rho", 0.75, 0.25),
+    "less-momentum": ("rho", "rho", 0.25, 0.0),
+    "all-gains": ("rho", "gains", 0.75, 0.0),
+    "mean-gains": ("rho", "blend", 0.25, 0.25),
+}
+
+
+def coin(values: list[float], k: int) -> tuple[float, float, float]:
+    """Return coin k of the numbers of a slot."""
+    return values[12 + k], values[4 + k], values[20 + k]
+
+
+@pytest.mark.parametrize("model", [*MODELS[:3], ElasticNetClassifier()])
 @given(examples=ALL_PARTS)
 def test_lanes_carry_on_the_last_move(model: Any, examples: list[list[Example]]) -> None:
     before = learnt(model, examples[0])
     base = learnt(before, examples[1])
-    parts = [learnt(base, part) for part in examples]
-    rho = dict(merge_candidates(parts, base))["rho"]
-    [(name, joined)] = merge_candidates(parts, base, base)
-    assert name == "momentum" and joined._encode() == rho._encode()
-    [(name, joined)] = merge_candidates(parts, base, before)
-    joined._state.check()
-    plain, found = bets(rho), bets(joined)
-    first, second = bets(before), bets(base)
-    assert found.keys() == plain.keys()
-    for key, lanes in plain.items():
-        for k, (w, most) in enumerate(lanes):
-            old, new = (one[key][k][0] if key in one else 0.0 for one in (first, second))
-            expected = reference_merge.carry_on(w, new, old, 0.5 if k < 4 else 0.25, most)
-            assert found[key][k][0] == pytest.approx(expected, rel=1e-9, abs=1e-9)
-        kept, values = slots(rho)[key], slots(joined)[key]
-        assert values[:8] == kept[:8] and values[16:] == kept[16:]
-    assert joined._state.rule.table.tolist() == rho._state.rule.table.tolist()
-    assert joined._state.rule.clock.tolist() == rho._state.rule.clock.tolist()
+    K, n = len(examples), sum(map(len, examples))
+    start = copy.deepcopy(base)
+    start_shards(start, K, n)
+    parts = [learnt(start, part) for part in examples]
+    plain = {kind: slots(one) for kind, one in merge_candidates(parts, base)}
+    of_base, of_start, of_parts = slots(base), slots(start), [slots(part) for part in parts]
+    largest = [
+        max(values) for values in zip(*(row(part, "LARGEST") for part in parts), strict=True)
+    ]
+    first, second, zeros = bets(before), bets(base), [0.0] * 24
+    got = dict(merge_candidates(parts, base, before))
+    unmoved = dict(merge_candidates(parts, base, base))
+    assert list(got) == list(unmoved) == list(SHARD_CANDIDATES)
+    for kind, (net, of_coins, *shares) in SHARD_CANDIDATES.items():
+        joined = got[kind]
+        joined._state.check()
+        found, kept, moved = slots(joined), slots(unmoved[kind]), bets(joined)
+        assert found.keys() == plain[net].keys()
+        for key, values in kept.items():
+            assert values[8:12] == pytest.approx(plain[net][key][8:12], rel=1e-9, abs=1e-9)
+            old = of_base.get(key, zeros)
+            for k in range(4):
+                expected_start = coin(old, k)
+                if base.n_iterations and not (model.l1 or model.l2):
+                    expected = old[0] * n / base.n_iterations
+                    L = row(base, "LARGEST")[4 + k]
+                    expected_start = reference_merge.shard_coin(expected_start, L, expected, K)
+                got_start = coin(of_start.get(key, zeros), k)
+                assert got_start == pytest.approx(expected_start, rel=1e-9, abs=1e-9)
+                new = [coin(values.get(key, zeros), k) for values in of_parts]
+                joined_coin = reference_merge.join_shard_coin(
+                    coin(old, k), got_start, new, largest[4 + k]
+                )[of_coins]
+                assert coin(values, k) == pytest.approx(joined_coin, rel=1e-9, abs=1e-9)
+        for key, lanes in bets(unmoved[kind]).items():
+            for k, (w, most) in enumerate(lanes):
+                was, now = (one[key][k][0] if key in one else 0.0 for one in (first, second))
+                expected = reference_merge.carry_on(w, now, was, shares[k // 4], most)
+                assert moved[key][k][0] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+            assert found[key][:8] == kept[key][:8] and found[key][16:] == kept[key][16:]
+        assert joined._state.rule.table.tolist() == unmoved[kind]._state.rule.table.tolist()
+        assert joined._state.rule.clock.tolist() == unmoved[kind]._state.rule.clock.tolist()
+
+
+def test_shards_start_from_the_weights_of_the_base() -> None:
+    X, y = Drifting(n=500, d=60, change="none", seed=2).matrix()
+    base = ElasticNetClassifier()
+    base.learn_many(X, y)
+    start = copy.deepcopy(base)
+    start_shards(start, 4, 400)
+    assert start.weights == pytest.approx(base.weights, rel=1e-12)
+    old, new = slots(base), slots(start)
+    assert all(0.25 < new[name][4] / old[name][4] < 1.0 for name in old)
+    start_shards(base, 1, 400)
+    assert slots(base) == old
 
 
 def units(model: Any) -> list[float]:

@@ -9,7 +9,8 @@ once, and is predicted before that.
 
 A shard has a clock of its own. Where learning rates fall with the number of examples, its rate is
 that of a model which has learnt 1/K of the rows so far. At the small rate of all rows, K copies
-that are averaged would move the model by 1/K of what one model moves.
+that are averaged would move the model by 1/K of what one model moves. Coins have no rate; what they
+have bet is divided instead (`start_shards`).
 
 Cuts depend on the numbers of rows alone, and a task is a pure function of a model and a range of
 rows. So the bits of the result depend on the files and the arguments, and not on the executor, the
@@ -35,6 +36,7 @@ from streaml1.models.merging import (
     carries_on,
     require_mergeable,
     set_clock,
+    start_shards,
 )
 from streaml1.sources import SourceOptions, is_many, list_files
 from streaml1.sources.row_cache.row_range import RowRange, RowStream
@@ -233,7 +235,7 @@ class _Run:
         started = time.perf_counter()
         learnt, step = self.model.n_iterations, self.model._state.rate_step
         set_clock(self.model, learnt, step // stretch.shards)
-        base = _pickled(self.model)
+        base = _start_of_shards(self.model, stretch)
         calls = [(base, self._stream.range(lo, hi)) for lo, hi in stretch.cuts()]
         handles = [self._executor.submit(_learn, *call) for call in calls]
         try:
@@ -269,6 +271,16 @@ class _Run:
         )  # fmt: skip
         self.done.append(line)
         logger.info("round %s: %s", stretch.name, line)
+
+
+def _start_of_shards(model: Any, stretch: _Stretch) -> bytes:
+    """Return the model that each shard learns on from."""
+    sent = _pickled(model)
+    if stretch.shards == 1:
+        return sent
+    copy = _unpickled(sent)
+    start_shards(copy, stretch.shards, stretch.hi - stretch.lo)
+    return _pickled(copy)
 
 
 def _learn(base: bytes, rows: RowRange) -> tuple[bytes, tuple[float, float]]:

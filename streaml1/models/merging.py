@@ -33,6 +33,7 @@ __all__ = [
     "merge_candidates",
     "require_mergeable",
     "set_clock",
+    "start_shards",
 ]
 
 MERGEABLE = "elastic nets, truncated gradient, FTRL and coin betting, without averaged weights,"
@@ -104,6 +105,17 @@ def always_carries_on(model: OnlineModel) -> bool:
     return getattr(model._state.rule, "always_carries_on", False)
 
 
+def start_shards(model: OnlineModel, shards: int, n_rows: int) -> None:
+    """Let a model start one of some shards that learn the next rows, `n_rows` all together.
+
+    Rules whose steps fall with what they have learnt, rather than with a clock, then take those of
+    a model that has learnt a part of it. A merge that carries on a move expects it.
+    """
+    if shards > 1 and hasattr(model._state.rule, "start_shards"):
+        with model._state.exclusive():
+            model._state.rule.start_shards(shards, n_rows)
+
+
 def _equal(a: Any, b: Any) -> bool:
     """Return whether two values of a parameter are equal; schedulers define no equality."""
     return bool(a == b) or (type(a) is type(b) and hasattr(a, "__dict__") and vars(a) == vars(b))
@@ -124,7 +136,8 @@ def merge_candidates(
         The model that all of them started from; None: a new one.
     before
         The base of the merge that `base` is the result of. Rules that can (`carries_on`) then yield
-        models that move on by what that merge has moved.
+        models that move on by what that merge has moved. The parts must have learnt on from a copy
+        of the base after `start_shards`.
 
     Raises
     ------

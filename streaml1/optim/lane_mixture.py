@@ -103,7 +103,7 @@ from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import add_size, scaled
-from streaml1.optim.structures.joined_lanes import joined_lanes
+from streaml1.optim.structures.joined_lanes import divide_coins, joined_lanes
 from streaml1.optim.structures.lane_clock import (
     CLOCK,
     DRIFT,
@@ -116,7 +116,7 @@ from streaml1.optim.structures.lane_clock import (
     rate_unit,
     relative_weight,
 )
-from streaml1.optim.structures.lane_momentum import add_momentum
+from streaml1.optim.structures.lane_momentum import SHARD_CANDIDATES, add_momentum
 from streaml1.optim.structures.lane_slots import (
     AVERAGE_COIN,
     AVERAGE_NET,
@@ -617,7 +617,27 @@ class LaneMixture(RuleState, LaneMixtureState):
         self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]]
     ) -> Iterator[tuple[str, LaneMixture]]:
         """Yield the candidates of `structures.joined_lanes`."""
-        for name, slots, table, clock in joined_lanes(self, parts, rates):
+        return self._joined(joined_lanes(self, parts, rates))
+
+    always_carries_on = True
+
+    def carried_on(
+        self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]], before: LaneMixture
+    ) -> Iterator[tuple[str, LaneMixture]]:
+        """Yield the candidates of `structures.lane_momentum`, of parts after `start_shards`."""
+        kinds = {name: (one.nets, one.coins) for name, one in SHARD_CANDIDATES.items()}
+        for name, rule in self._joined(joined_lanes(self, parts, rates, kinds, divided=True)):
+            add_momentum(rule, self, before, SHARD_CANDIDATES[name])
+            yield name, rule
+
+    def start_shards(self, shards: int, n_rows: int) -> None:
+        """Let coins start one of some shards that learn the next rows, `n_rows` all together."""
+        divide_coins(self, shards, n_rows)
+
+    def _joined(
+        self, candidates: Iterable[tuple[str, Floats, Floats, Any]]
+    ) -> Iterator[tuple[str, LaneMixture]]:
+        for name, slots, table, clock in candidates:
             rule = self._replace(
                 slots=zeros(len(self.slots), self.slots),
                 table=zeros(len(self.table), self.table),
@@ -626,16 +646,6 @@ class LaneMixture(RuleState, LaneMixtureState):
             rule.slots[:], rule.table[:], rule.clock[0] = slots.ravel(), table.ravel(), clock
             _refresh_table(rule)
             yield name, rule
-
-    always_carries_on = True
-
-    def carried_on(
-        self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]], before: LaneMixture
-    ) -> Iterator[tuple[str, LaneMixture]]:
-        """Yield the candidate `rho`, moved on as in `structures.lane_momentum`."""
-        rule = next(rule for name, rule in self.candidates(parts, rates) if name == "rho")
-        add_momentum(rule, self, before)
-        yield "momentum", rule
 
     def reserve(self, nnz: int) -> LaneMixture:
         return self._replace(scratch=scratch_for(nnz * SCRATCH_WIDTH, self.scratch))

@@ -67,7 +67,8 @@ class UpdateRule(Protocol):
     All have the same slots. For each part, `rates` are those of its steps since the base, in
     blocks that can be read once. A rule may define `carried_on(parts, rates, before)`, which yields
     candidates some of which also carry on the move from the base `before` to this one. If all of
-    them do, `always_carries_on` is true.
+    them do, `always_carries_on` is true. With `start_shards(shards, n_rows)` a rule gets ready for
+    one of the shards of the next rows, before the parts of `carried_on` learn.
     """
 
     # Compiled, called once for each row or step.

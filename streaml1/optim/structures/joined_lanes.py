@@ -16,6 +16,9 @@ r"""Candidates for the eight lanes of `lane_mixture.py` after several models hav
 | `average` | `average` | `blend` |
 | `mean` | `mean` | `gains` |
 
+The candidates of a run in shards (`SHARD_CANDIDATES`) combine others of these; their coins have learnt at a clock of their
+own (see `shard_coins`).
+
 **Averages.** They reach back over a quarter of the steps: after t steps, an average of $t_0$ steps has the share
 $(t_0 / t)^4$ of what it becomes. So the average $a_k$ of a part of $n_k$ steps is $a_0$, moved by the share $s_k = 1 - (t_0 / (t_0 + n_k))^4$
 towards the mean of its own weights. All parts together move $a_0$ by the share $s = 1 - (t_0 / t)^4$ towards the mean of
@@ -28,7 +31,7 @@ to, is taken as that of rows of the mean norm. It decides only about the penalty
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,8 +60,9 @@ from streaml1.optim.structures.lane_table import (
     A,
     P,
 )
+from streaml1.optim.structures.shard_coins import divided_coins, undivided_coins
 
-__all__ = ["joined_lanes"]
+__all__ = ["LANE_CANDIDATES", "divide_coins", "joined_lanes"]
 
 COUNT, TOTAL, LARGEST_SIZE, STAMP = range(4)  # columns of a slot
 GAMBLED, NETS, OUTCOMES, AVERAGES, GAINS = (
@@ -71,7 +75,13 @@ SUMS = (
     *("n", "sample_weights", "norms", "scaled_norms", "targets", "positives", "negatives"),
     *("deviations", "risk", "average_risk", "squares"),
 )
-LANE_CANDIDATES = {"sum": "sum", "rho": "rho", "average": "blend", "mean": "gains"}
+LANE_CANDIDATES = {
+    "sum": ("sum", "sum"),
+    "rho": ("rho", "rho"),
+    "average": ("average", "blend"),
+    "mean": ("mean", "gains"),
+}
+"""The candidates of elastic nets and of coins that a candidate consists of, by name."""
 
 
 class _Part(NamedTuple):
@@ -85,12 +95,17 @@ class _Part(NamedTuple):
 
 
 def joined_lanes(
-    base: Any, parts: Sequence[Any], rates: Sequence[Iterable[Floats]]
+    base: Any,
+    parts: Sequence[Any],
+    rates: Sequence[Iterable[Floats]],
+    kinds: Mapping[str, tuple[str, str]] = LANE_CANDIDATES,
+    divided: bool = False,
 ) -> Iterator[tuple[str, Floats, Floats, Any]]:
     """Yield the names, slots, tables and clocks of the candidates.
 
-    Rows of the table that follow from others are those of the base. The parameters are those of
-    `LaneMixture.candidates`.
+    Rows of the table that follow from others are those of the base. The first parameters are those
+    of `LaneMixture.candidates`. `kinds` are the candidates as in `LANE_CANDIDATES`, and `divided`
+    says whether the parts have learnt on from coins as `divide_coins` leaves them.
     """
     before, after = _arrays(base), [_arrays(part) for part in parts]
     clock = _joined_clock(before.clock, [part.clock for part in after])
@@ -100,16 +115,43 @@ def joined_lanes(
     slots = _joined_slots(before, after, visits, examples)
     nets = _joined_nets(before, after, visits, examples, rates)
     largest = table[_row(LARGEST), COINS]
-    coins = dict(joined_coins(_coins(before), [_coins(part) for part in after], largest))
+    coins = _joined_coins(before, after, sum(examples), largest, divided)
     biases = dict(joined_coins(_biases(before), [_biases(part) for part in after], largest))
-    for name, kind in LANE_CANDIDATES.items():
+    for name, (net, kind) in kinds.items():
         joined, ledger = slots.copy(), table.copy()
-        joined[:, NETS] = nets[name]
+        joined[:, NETS] = nets[net]
         joined[:, OUTCOMES], joined[:, GAMBLED], joined[:, GAINS] = coins[kind]
         joined[joined[:, COUNT] == 0.0] = 0.0  # of features that a part has forgotten
         for row, values in zip((BIAS, BIAS_GRADIENTS, BIAS_WEALTH), biases[kind], strict=True):
             ledger[_row(row), COINS] = values
         yield name, joined, ledger, clock
+
+
+def divide_coins(rule: Any, shards: int, n_rows: float) -> None:
+    """Let the coins of a rule start a shard of a round of some rows; see `shard_coins`."""
+    arrays = _arrays(rule)
+    coins = _divided(arrays, shards, n_rows)
+    arrays.slots[:, OUTCOMES], arrays.slots[:, GAMBLED] = coins.Z, coins.G
+
+
+def _divided(base: _Part, shards: int, n_rows: float) -> Coins:
+    """Return the coins that shards start from; those of the base if it is not to be divided."""
+    coins, n = _coins(base), float(base.clock["n"])
+    if not n or base.clock["l1"] > 0.0 or base.clock["l2"] > 0.0:
+        return coins
+    counts = np.maximum(base.slots[:, COUNT], 0.0)
+    return divided_coins(coins, base.table[_row(LARGEST), COINS], counts, n_rows / n, shards)
+
+
+def _joined_coins(
+    base: _Part, parts: Sequence[_Part], n_rows: float, L: Floats, divided: bool
+) -> dict[str, Coins]:
+    """Return the candidates for coins by name."""
+    coins, of_parts = _coins(base), [_coins(part) for part in parts]
+    if not divided:
+        return dict(joined_coins(coins, of_parts, L))
+    start = _divided(base, len(parts), n_rows)
+    return dict(undivided_coins(joined_coins(start, of_parts, L), coins, start, L))
 
 
 def _row(offset: Any) -> int:

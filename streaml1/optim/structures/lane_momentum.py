@@ -2,12 +2,23 @@ r"""Momentum of the lanes of `lane_mixture.py` over the rounds of a run in shard
 
 Where all parts of a round have met a feature, their joined weight has moved less far than that of one learner that
 reads everything, or further: which of them depends on the direction, and no candidate of `joined_lanes` fits all. So the
-joined weights w move on by a share of the last move, that of the base $w_0$ since the base $w_{-1}$ of the round before:
+joined weights w move on by a share of the last move, that of the base $w_0$ since the base $w_{-1}$ of the round before,
 
-$$w + \beta\,(w_0 - w_{-1}), \qquad \beta = \tfrac12 \text{ for elastic nets and } \tfrac14 \text{ for coins}$$
+$$w + \beta\,(w_0 - w_{-1})$$
 
 Moves that fall short have the same direction in every round and add up to $1/(1 - \beta)$ of their length. Moves that go too
-far are reversed in the next round and cancel out. Coins have less momentum since a coin that goes on winning also bets more.
+far are reversed in the next round and cancel out. How much of both there is changes with the number of shards and from round to
+round. So there are five candidates:
+
+| candidate | elastic nets | $\beta$ | coins | $\beta$ |
+|---|---|---|---|---|
+| `momentum` | `rho` | 1/2 | `rho` | 0 |
+| `more-momentum` | `rho` | 3/4 | `rho` | 1/4 |
+| `less-momentum` | `rho` | 1/4 | `rho` | 0 |
+| `all-gains` | `rho` | 3/4 | `gains` | 0 |
+| `mean-gains` | `rho` | 1/4 | `blend` | 1/4 |
+
+Coins have less momentum since a coin that goes on winning also bets more.
 
 The wealth of a coin and the sizes of its outcomes are those of all parts: Z becomes what bets the weight above, at most all
 wealth. A weight of 0 stays 0. Intercepts and averages have no momentum; averages follow the weights.
@@ -15,7 +26,7 @@ wealth. A weight of 0 stays 0. Intercepts and averages have no momentum; average
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,23 +43,40 @@ from streaml1.optim.structures.lane_table import (
     P,
 )
 
-__all__ = ["MOMENTUM", "add_momentum"]
+__all__ = ["SHARD_CANDIDATES", "add_momentum"]
 
-MOMENTUM = np.repeat([0.5, 0.25], 4)
-"""The share of its last move that a weight moves on by: elastic nets, coins."""
+
+class ShardCandidate(NamedTuple):
+    """The candidates of `joined_lanes` for elastic nets and coins, and the momentum of both."""
+
+    nets: str
+    coins: str
+    net_momentum: float
+    coin_momentum: float
+
+
+SHARD_CANDIDATES = {
+    "momentum": ShardCandidate("rho", "rho", 0.5, 0.0),
+    "more-momentum": ShardCandidate("rho", "rho", 0.75, 0.25),
+    "less-momentum": ShardCandidate("rho", "rho", 0.25, 0.0),
+    "all-gains": ShardCandidate("rho", "gains", 0.75, 0.0),
+    "mean-gains": ShardCandidate("rho", "blend", 0.25, 0.25),
+}
+"""The candidates by name, in the order in which equal losses are decided."""
 
 GAMBLED, STORED, GAINS = (slice(LANES * line, LANES * (line + 1)) for line in range(3))
 
 
-def add_momentum(joined: Any, base: Any, before: Any) -> None:
-    """Move the weights of `joined` on by those of `base` over those of `before`.
+def add_momentum(joined: Any, base: Any, before: Any, candidate: ShardCandidate) -> None:
+    """Move the weights of `joined` on by a share of those of `base` over those of `before`.
 
     All are rules over the same slots, with tables that are up to date.
     """
     slots, threshold = joined.slots.reshape(-1, WIDTH), _row(joined, A)
     factors = _factors(joined)
     w = _weights(joined, factors)
-    move = MOMENTUM * (_weights(base, _factors(base)) - _weights(before, _factors(before)))
+    momentum = np.repeat([candidate.net_momentum, candidate.coin_momentum], 4)
+    move = momentum * (_weights(base, _factors(base)) - _weights(before, _factors(before)))
     moves = (w != 0.0) & (move != 0.0) & (factors > 0.0)
     w += move
     stored = np.divide(w, factors, out=np.zeros_like(w), where=moves)
