@@ -203,6 +203,9 @@ def test_a_first_part_without_rows_decides_nothing() -> None:
         ("1,23,456", None),
         ("1,2,3", None),
         ("a,b", None),
+        ("$1,234.5", {"thousands": ","}),
+        ("-1.234,50 €", {"decimal": ",", "thousands": "."}),
+        ("12,5 %", {"decimal": ","}),
         ("12.5%", None),
         ("", None),
     ],
@@ -211,6 +214,19 @@ def test_marks_of_numbers(cell: str, marks: dict[str, str] | None) -> None:
     assert number_marks(cell) == marks
     if marks is not None:
         assert CellRules(**marks).number(cell) is not None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [("12.5%", 12.5), ("-3 %", -3.0), ("$0.99", 0.99), ("-€ 5", -5.0), ("7 ₹", 7.0), ("$-2", -2.0)],
+)
+def test_units_of_numbers(cell: str, number: float) -> None:
+    assert CellRules().number(cell) == number
+
+
+@pytest.mark.parametrize("cell", ["%", "$", "5%%", "$5%", "-$-5", "$ a", "a%", "$nan", "5 $ 5"])
+def test_units_without_a_number(cell: str) -> None:
+    assert not CellRules().is_number(cell)
 
 
 def _european(price: float) -> str:
@@ -224,6 +240,10 @@ def _european(price: float) -> str:
         (lambda price: f"{price:,.2f}", ",", ["--thousands", ","]),
         (lambda price: str(price).replace(".", ","), "\t",
          ["--delimiter", "tab", "--decimal", ","]),
+        (lambda price: f"${price:,.2f}", ",", ["--thousands", ","]),
+        (lambda price: f"{_european(price)} €", ";",
+         ["--delimiter", ";", "--decimal", ",", "--thousands", "."]),
+        (lambda price: f"{price}%", ",", []),
     ],
 )  # fmt: skip
 def test_inspect_finds_how_numbers_are_written(

@@ -33,6 +33,13 @@ _GROUPED = re.compile(
 )
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
+_CURRENCIES = "$€£¥₹"
+_UNIT = re.compile(
+    rf"(?P<sign>[+-]?)(?:[{_CURRENCIES}]\s*(?P<amount>.+)|(?P<share>.+?)\s*[%{_CURRENCIES}])",
+    re.DOTALL,
+)
+"""A number with a currency before it, or a currency or a percent sign after it."""
+
 _QUOTING = re.compile('["\r\n]')
 
 
@@ -62,6 +69,8 @@ class CellRules:
     >>> rules = CellRules()
     >>> rules.number("2.5"), rules.number("TRUE"), rules.number("NULL"), rules.is_missing("-")
     (2.5, 1.0, None, False)
+    >>> rules.number("12%"), rules.number("-$0.99"), rules.number("5 €")
+    (12.0, -0.99, 5.0)
     >>> CellRules(decimal=",", thousands=".").number("1.234,5")
     1234.5
     >>> CellRules(missing=["-"]).is_missing("-")
@@ -152,16 +161,16 @@ class CellRules:
             raise ValueError(f"weight must be a number >= 0, got {shown(cell)}") from None
 
     def _plain(self, cell: str) -> str:
-        """Return a number as programs write it.
+        """Return a number as programs write it, without a unit.
 
         Raises
         ------
         ValueError
             If a mark is where it cannot be.
         """
+        text = _without_unit(cell.strip())
         if not self.is_localized:
-            return cell
-        text = cell.strip()
+            return text
         if self.thousands is not None and self.thousands in text:
             whole, mark, rest = text.partition(self.decimal)
             if not self._grouped.fullmatch(whole) or self.thousands in rest:
@@ -218,6 +227,18 @@ class CellRules:
         return words
 
 
+def _without_unit(text: str) -> str:
+    """Return what is left of a number without its percent sign or currency.
+
+    Examples
+    --------
+    >>> _without_unit("12.5 %"), _without_unit("-$1,200"), _without_unit("word")
+    ('12.5', '-1,200', 'word')
+    """
+    found = _UNIT.fullmatch(text)
+    return text if found is None else found["sign"] + (found["amount"] or found["share"])
+
+
 def number_marks(cell: str, delimiter: str = ",") -> dict[str, str] | None:
     """Return the marks with which a text would be a number, as options; None if there are none.
 
@@ -230,7 +251,7 @@ def number_marks(cell: str, delimiter: str = ",") -> dict[str, str] | None:
     >>> number_marks("1.234,5"), number_marks("2,5"), number_marks("1,234,567"), number_marks("a,b")
     ({'decimal': ',', 'thousands': '.'}, {'decimal': ','}, {'thousands': ','}, None)
     """
-    text = cell.strip()
+    text = _without_unit(cell.strip())
     grouped = _GROUPED.fullmatch(text)
     if grouped is None or (delimiter == ";" and text.count(",") == 1 and grouped["mark"] is None):
         return {"decimal": ","} if _DECIMAL_COMMA.fullmatch(text) else None
