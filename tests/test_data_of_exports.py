@@ -397,7 +397,7 @@ def test_a_text_is_no_name() -> None:
     with pytest.raises(SourceError) as error:
         progressive(ElasticNetClassifier(), CSV, target="click")
     message = str(error.value)
-    assert "there is no such file; a string of examples must be in a file" in message
+    assert "there is no such file; write examples in a string to a file first" in message
     assert "\n" not in message
     with pytest.raises(SourceError, match="no file matches '.*[.][.][.]: check the") as error:
         progressive(ElasticNetClassifier(), FRAME.to_json(orient="records"), target="click")

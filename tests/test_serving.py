@@ -517,7 +517,7 @@ def test_requests_of_one_connection_are_answered_in_order(shared_server: int) ->
 
 
 class RecordingTransport(asyncio.Transport):
-    """A transport that keeps what is written."""
+    """A transport that records what is written to it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -168,7 +168,7 @@ def test_parameters_replace_those_of_the_model() -> None:
     [
         (StreamClassifier, (), {"alpha": 1}, "'alpha': .* pass model=FTRLClassifier.alpha=...."),
         (StreamRegressor, (), {"gravity": 1}, "pass model=TruncatedGradientRegressor.gravity=...."),
-        (StreamRegressor, (), {"project": 1}, "'project'; known are: epochs, l1, .* shuffle"),
+        (StreamRegressor, (), {"project": 1}, "'project'; expected one of: epochs, l1, .* shuffle"),
         (StreamClassifier, (), {"epoch": 1}, "'epoch'; did you mean 'epochs'."),
         (StreamClassifier, (None, 0.1), {}, "takes one positional argument, model, got 2; give"),
     ],

@@ -98,12 +98,12 @@ def unexpected_option(caller: str, name: str, known: Iterable[str]) -> TypeError
     --------
     >>> unexpected_option("progressive", "evry", ["every", "limit"])
     TypeError("progressive() got an unexpected keyword argument 'evry'; did you mean 'every'?")
-    >>> unexpected_option("progressive", "size", ["every", "limit"])
-    TypeError("progressive() got an unexpected keyword argument 'size'; known are: every, limit")
+    >>> unexpected_option("train", "size", ["every", "limit"])
+    TypeError("train() got an unexpected keyword argument 'size'; expected one of: every, limit")
     """
     known = list(known)
     similar = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else f"known are: {', '.join(known)}"
+    hint = f"did you mean {similar[0]!r}?" if similar else f"expected one of: {', '.join(known)}"
     return TypeError(f"{caller}() got an unexpected keyword argument {name!r}; {hint}")
 
 

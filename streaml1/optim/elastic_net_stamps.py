@@ -412,8 +412,8 @@ class ElasticNetStamps(RuleState, ElasticNetStampsState):
         Raises
         ------
         AssertionError
-            If the saved ledger is not that of equal steps, to the bit: the tables would change when
-            the model is saved and loaded once more.
+            If the saved ledger is not bit-identical to that of equal steps. Saving and loading the
+            model once more would then change the tables.
         """
         saved = self.clock.copy()
         _restart(self)

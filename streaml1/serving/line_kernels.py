@@ -112,7 +112,7 @@ def _lines_of_array(body: bytes) -> bytes:
     r"""Return the elements of an array of objects as lines, or nothing if Python must parse it.
 
     A comma between two braces ends a line, even inside of a string or of an inner array. Then the
-    line is no whole object, so not valid: all lines are valid only if each of them is an element.
+    line is not a complete object, so it is invalid. If all lines are valid, each is an element.
 
     Examples
     --------

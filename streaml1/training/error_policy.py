@@ -23,7 +23,7 @@ LOGGED = 5
 """Rejected examples that are logged one by one. With the logger at INFO all of them are."""
 
 SKIP = "; to leave such examples out, use --bad skip"
-"""Remedy for examples that are expected now and then, unlike those that are damaged."""
+"""Remedy for examples without a label, which are common in real data, unlike damaged ones."""
 
 
 class SkippedLine(NamedTuple):

@@ -228,7 +228,7 @@ class CellRules:
 
 
 def _without_unit(text: str) -> str:
-    """Return what is left of a number without its percent sign or currency.
+    """Return the text of a number without its percent sign or currency.
 
     Examples
     --------

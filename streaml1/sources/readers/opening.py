@@ -30,7 +30,9 @@ def require_readable(name: str, directory: bool = False) -> None:
         raise SourceError("the name of the source is empty: name a file, or - for standard input")
     if "\n" in name and not os.path.exists(name):
         text = shown(name).strip("'")
-        raise SourceError(f"{text}: there is no such file; a string of examples must be in a file")
+        raise SourceError(
+            f"{text}: there is no such file; write examples in a string to a file first"
+        )
     if is_remote(name):
         return require_remote(name)
     path = Path(name)
