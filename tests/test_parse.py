@@ -377,6 +377,16 @@ def parser_of(format: str, require_label: bool) -> LineParser:
     return line_parser(format, require_label)
 
 
+def assert_same_features(features: Any, parsed: ParsedChunk) -> None:
+    """Hold `read_features` to what `read` returns for the same text."""
+    if parsed.faults or not len(parsed):
+        assert features is None
+        return
+    assert [*features] == [*parsed.x]
+    pairs = zip(features.csr(), parsed.x.csr(), strict=True)
+    assert all(np.array_equal(mine, theirs) for mine, theirs in pairs)
+
+
 @pytest.mark.parametrize(
     ("format", "require_label"),
     [pair for pair in product(MUTATED_LINE, [True, False]) if pair != ("flat-no-roles", True)],
@@ -394,6 +404,7 @@ def test_mutated_lines_match_the_python_parser(format: str, require_label: bool)
         parsed = parser.read(text)
         accepted += len(parsed)
         assert outcome(parsed) == outcome(reference.read(text)), text
+        assert_same_features(parser.read_features(text), parsed)
     assert FUZZ / 9 < accepted < FUZZ / 2
 
 

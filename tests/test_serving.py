@@ -127,8 +127,8 @@ def test_kernels_answer_bodies_of_many_lines_with_the_same_bits(
     service = service_of(tmp_path, model)
     by_python = post(service, "/predict", body, kind)
     wait_for_kernels(service)
-    parse, used = service._line_kernels.parse, []
-    service._line_kernels.parse = lambda *a: used.append(parse(*a)) or used[-1]  # type: ignore[method-assign]
+    predict, used = service._line_kernels.predict, []
+    service._line_kernels.predict = lambda *a: used.append(predict(*a)) or used[-1]  # type: ignore[method-assign]
     by_kernel = post(service, "/predict", body, kind)
     assert by_kernel == by_python and by_kernel.status == 200
     frozen = model.freeze()
@@ -180,11 +180,11 @@ def mutated_array(rng: random.Random) -> bytes:
 
 def test_kernels_answer_arrays_as_python_does(tmp_path: Path) -> None:
     by_kernel, by_python = service_of(tmp_path, trained()), service_of(tmp_path, trained())
-    by_python._line_kernels.parse = lambda *a: None  # type: ignore[method-assign]
+    by_python._line_kernels.predict = lambda *a: None  # type: ignore[method-assign]
     post(by_kernel, "/predict", [EXAMPLES[0]] * 9)
     wait_for_kernels(by_kernel)
-    parse, used = by_kernel._line_kernels.parse, []
-    by_kernel._line_kernels.parse = lambda *a: used.append(parse(*a)) or used[-1]  # type: ignore[method-assign]
+    predict, used = by_kernel._line_kernels.predict, []
+    by_kernel._line_kernels.predict = lambda *a: used.append(predict(*a)) or used[-1]  # type: ignore[method-assign]
     rng, statuses = random.Random(5), set()
     for _ in range(int(os.environ.get("STREAML1_FUZZ", 400))):
         body = mutated_array(rng)

@@ -144,7 +144,9 @@ class Frozen:
         """
         self._require_classifier()
         p = margins_of(self._reader, X, True)
-        return np.stack([1.0 - p, p], axis=1)
+        both = np.empty((len(p), 2))
+        both[:, 0], both[:, 1] = 1.0 - p, p
+        return both
 
     def explain_one(self, x: Mapping[Hashable, Any]) -> Any:
         """Return what each feature contributes to the margin of an example, an `Explanation`.

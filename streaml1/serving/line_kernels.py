@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streaml1.core.types import Floats
 from streaml1.sources.source import SourceError
+
+if TYPE_CHECKING:
+    from streaml1.sources.readers.parsed_lines import LineParser
 
 __all__ = ["LineKernels"]
 
@@ -39,15 +43,15 @@ class LineKernels:
     """Parsers of lines, once they are loaded."""
 
     def __init__(self) -> None:
-        self._parsers: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._parsers: dict[tuple[str, tuple[str, ...]], LineParser] = {}
         self._loading: threading.Thread | None = None
         self._is_loaded = False
-        self._lock = threading.Lock()  # a parser serves one thread at a time
+        self._lock = threading.Lock()  # rows refer to the memory of their parser
 
-    def parse(
-        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Any]
-    ) -> Any:
-        """Return the examples of a body, or None if Python must parse it.
+    def predict(
+        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Floats]
+    ) -> Floats | None:
+        """Return the predictions of the examples of a body, or None if Python must parse it.
 
         Parameters
         ----------
@@ -56,12 +60,13 @@ class LineKernels:
         texts
             Names that the model reads as raw text.
         predict
-            Predicts the examples; called in the background to load its kernels.
+            Predicts rows, which hold only during the call. In the background, it is called once to
+            load its kernels.
 
         Returns
         -------
-        The rows as `predict_many` accepts them. None without kernels, or for a body that has few
-        lines or an invalid one.
+        What `predict` returns. None without kernels, or for a body that has few lines or an invalid
+        one.
         """
         if kind == ARRAYS:
             if not body.startswith(b"["):
@@ -70,7 +75,7 @@ class LineKernels:
         if kind not in KINDS or not _has_many_lines(body):
             return None
         if self._is_loaded:
-            return self._parse(body, KINDS[kind], texts)
+            return self._predict(body, KINDS[kind], texts, predict)
         with self._lock:
             if self._loading is None:
                 load = (body, KINDS[kind], texts, predict)
@@ -81,18 +86,17 @@ class LineKernels:
         return None
 
     def _load(
-        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Any]
+        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Floats]
     ) -> None:
         from streaml1.core.jit import COMPILED
 
-        if not COMPILED:
-            return
-        rows = self._parse(body, kind, texts)
-        if rows is not None:
-            predict(rows)
-        self._is_loaded = True
+        if COMPILED:
+            self._predict(body, kind, texts, predict)
+            self._is_loaded = True
 
-    def _parse(self, body: bytes, kind: str, texts: Sequence[str]) -> Any:
+    def _predict(
+        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Floats]
+    ) -> Floats | None:
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -100,12 +104,12 @@ class LineKernels:
             parser = self._parsers.get(key)
             if parser is None:
                 parser = self._parsers[key] = _new_parser(kind, key[1])
-            parsed = parser.read(body)
+            rows = parser.read_features(body)
+            return None if rows is None else predict(rows)
         except SourceError:  # such as one array: Python says what is wrong
             return None
         finally:
             self._lock.release()
-        return None if parsed.faults or not len(parsed.x) else parsed.x
 
 
 def _lines_of_array(body: bytes) -> bytes:
@@ -140,7 +144,7 @@ def _has_many_lines(body: bytes) -> bool:
     return True
 
 
-def _new_parser(kind: str, texts: tuple[str, ...]) -> Any:
+def _new_parser(kind: str, texts: tuple[str, ...]) -> LineParser:
     from streaml1.sources.readers.formats import line_parser
 
     return line_parser(kind, require_label=False, texts=texts)

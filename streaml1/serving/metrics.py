@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
+from streaml1.core.types import Floats
 from streaml1.serving.served_model import ServedModel
 
 __all__ = ["Histogram", "ServiceMetrics"]
@@ -23,10 +26,11 @@ class Histogram:
         The inclusive upper bounds of the ranges, ascending; the last range has none.
     """
 
-    __slots__ = ("bounds", "counts", "sum")
+    __slots__ = ("_bounds", "bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
+        self._bounds = np.array(bounds)
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
@@ -35,12 +39,12 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
-    def add_all(self, values: Iterable[float]) -> None:
+    def add_all(self, values: Floats) -> None:
         """Count values."""
-        bounds, counts = self.bounds, self.counts
-        for value in values:
-            counts[bisect_left(bounds, value)] += 1
-            self.sum += value
+        ranges = np.searchsorted(self._bounds, values)
+        for k, count in enumerate(np.bincount(ranges, minlength=len(self.counts)).tolist()):
+            self.counts[k] += count
+        self.sum += float(values.sum())
 
     def cumulative(self) -> list[tuple[str, int]]:
         """Return the upper bounds as text, and how many values are not above them."""
@@ -75,7 +79,7 @@ class ServiceMetrics:
         if model.number == "p":
             self._histogram_of(model).add(value)
 
-    def count_predictions(self, model: ServedModel, values: Sequence[float]) -> None:
+    def count_predictions(self, model: ServedModel, values: Floats) -> None:
         """Count predictions of a model; its `number` for each example."""
         self.examples += len(values)
         if model.number == "p":

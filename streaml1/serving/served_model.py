@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import orjson
 
 from streaml1.core.rows import BadExample
+from streaml1.core.types import Floats
 from streaml1.models.frozen import Frozen, FrozenClasses
 from streaml1.models.pipelines import is_pipeline
 from streaml1.models.serialization import ModelFileError
@@ -141,8 +143,8 @@ class ServedModel:
         """The beginning of an answer as JSON, up to its `number`."""
         return b'%s,"%s":' % (self.answer_head, str(self.number).encode())
 
-    def predict_many(self, rows: Any) -> list[float]:
-        """Return the `number` of each row, the same as that of `predict`.
+    def predict_many(self, rows: Any) -> Floats:
+        """Return the `number` of each row, the same as that of `predict`, shape (n,).
 
         Raises
         ------
@@ -151,18 +153,21 @@ class ServedModel:
         """
         if isinstance(rows, list):
             return self._numbers_of(rows)
-        if self.loss in REGRESSION:
-            return self.frozen.predict_many(rows).tolist()  # type: ignore[no-any-return]
-        return self.frozen.predict_proba_many(rows)[:, 1].tolist()  # type: ignore[no-any-return]
+        if self.number == "value":
+            values: Floats = self.frozen.predict_many(rows)
+            return values
+        probabilities: Floats = self.frozen.predict_proba_many(rows)
+        return np.ascontiguousarray(probabilities[:, 1])
 
-    def _numbers_of(self, examples: list[Features]) -> list[float]:
-        numbers: list[float] = []
+    def _numbers_of(self, examples: list[Features]) -> Floats:
+        numbers = np.empty(len(examples))
         number_of = self.number_of
+        row = 0
         try:
-            for x in examples:
-                numbers.append(number_of(x))
+            for row, x in enumerate(examples):  # noqa: B007  (also read below)
+                numbers[row] = number_of(x)
         except BadExample as error:
-            raise BadExample(error.reason, len(numbers)) from None
+            raise BadExample(error.reason, row) from None
         return numbers
 
     def explain(self, x: Features, k: int) -> list[Answer]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+import numpy as np
 import orjson
 
 from streaml1.core.rows import BadExample
+from streaml1.core.types import Floats
 from streaml1.serving.bodies import (
     Body,
     Features,
@@ -187,22 +189,32 @@ class Service:
 
     def _predict(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
-        body = self._examples(model, request)
+        kind = kind_of(request.headers.get("content-type", ""))
+        if "explain" not in options and model.number is not None:
+            numbers = self._numbers_by_kernels(model, request.body, kind)
+            if numbers is not None:
+                form = "many" if kind == ARRAYS else "lines"
+                return self._response_of_numbers(model, numbers, form)
+        body = examples_of(request.body, kind, model.texts)
         if "explain" in options or model.number is None:
             self._require_few(len(body.examples))
             return self._response(model, body, self._answers(model, body, options))
         if body.form == "one":
             return self._response_of_one(model, body.examples[0])
-        self._require_few(len(body.examples))
-        return self._response_of_numbers(model, body, model.number)
+        return self._response_of_numbers(model, self._numbers(model, body.examples), body.form)
 
-    def _examples(self, model: ServedModel, request: Request) -> Body:
-        kind = kind_of(request.headers.get("content-type", ""))
-        if model.number is not None:
-            rows = self._line_kernels.parse(request.body, kind, model.texts, model.predict_many)
-            if rows is not None:
-                return Body(rows, "many" if kind == ARRAYS else "lines")
-        return examples_of(request.body, kind, model.texts)
+    def _numbers_by_kernels(self, model: ServedModel, body: bytes, kind: str) -> Floats | None:
+        """Return the `number` of each example of a body; None if Python must parse it."""
+        return self._line_kernels.predict(
+            body, kind, model.texts, lambda rows: self._numbers(model, rows)
+        )
+
+    def _numbers(self, model: ServedModel, rows: Sequence[Features]) -> Floats:
+        self._require_few(len(rows))
+        try:
+            return model.predict_many(rows)
+        except BadExample as error:
+            raise RequestError(400, f"example {error.row}: {error.reason}") from None
 
     def _response_of_one(self, model: ServedModel, x: Features) -> Response:
         """Return the response to one example that is answered by one number."""
@@ -211,20 +223,16 @@ class Service:
         answer = b"%b%b}" % (model.number_head, orjson.dumps(number))
         return Response(200, answer, JSON, model.headers)
 
-    def _response_of_numbers(self, model: ServedModel, body: Body, name: str) -> Response:
+    def _response_of_numbers(self, model: ServedModel, numbers: Floats, form: str) -> Response:
         """Return the response to many examples, each of which is answered by one number."""
-        try:
-            found = model.predict_many(body.examples)
-        except BadExample as error:
-            raise RequestError(400, f"example {error.row}: {error.reason}") from None
-        self.metrics.count_predictions(model, found)
-        numbers = orjson.dumps(found)[1:-1]
-        if body.form == "lines":
+        self.metrics.count_predictions(model, numbers)
+        text = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+        if form == "lines":
             start = model.number_head
-            lines = b"%b%b}\n" % (start, numbers.replace(b",", b"}\n" + start))
+            lines = b"%b%b}\n" % (start, text.replace(b",", b"}\n" + start))
             return Response(200, lines, NDJSON, model.headers)
-        start = b'{"%b":' % name.encode()
-        answers = start + numbers.replace(b",", b"}," + start)
+        start = b'{"%b":' % str(model.number).encode()
+        answers = start + text.replace(b",", b"}," + start)
         whole = b'%b,"predictions":[%b}]}' % (model.answer_head, answers)
         return Response(200, whole, JSON, model.headers)
 
@@ -244,7 +252,8 @@ class Service:
         if model.number is None:
             self.metrics.examples += len(answers)
         else:
-            self.metrics.count_predictions(model, [answer[model.number] for answer in answers])
+            numbers = np.array([answer[model.number] for answer in answers])
+            self.metrics.count_predictions(model, numbers)
         return answers
 
     def _response(self, model: ServedModel, body: Body, answers: list[Answer]) -> Response:

@@ -381,7 +381,7 @@ class FlatJsonParser(JsonParser):
         what: str = "file",
         name: str = "",
     ) -> None:
-        self._python = self._nested = False
+        self._nested = False
         self._form = _Form(False, False)
         self._needs_tree = _needs_tree(roles)
         self._json_roles = roles
@@ -391,8 +391,8 @@ class FlatJsonParser(JsonParser):
         # The kernel cannot open an envelope, and the empty name has no hash.
         self.compiled = COMPILED and roles.at is None and "" not in roles.codes
 
-    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
-        """Parse the lines of a chunk: most of them by the kernel if the first one is flat."""
+    def _uses_kernel(self, chunk: Chunk) -> bool:
+        """Return whether the kernel parses a chunk; choose its form by the first line."""
         first = _first_line(chunk)
         starts_with_x = self._json_roles.target is None and isinstance(first.get("x"), dict)
         self._nested |= not {dict, list}.isdisjoint(map(type, first.values()))
@@ -403,8 +403,8 @@ class FlatJsonParser(JsonParser):
             self.kernel = jsonl.parse_nested_lines if form.nested else jsonl.parse_lines
             self._extra = self._extra_arguments(self._scratch.size)
         # The kernel knows no roles in lines with x.
-        self._python = not self.compiled or (starts_with_x and self._json_roles.named)
-        return super().parse_chunk(chunk)
+        in_python = not self.compiled or (starts_with_x and self._json_roles.named)
+        return not in_python and super()._uses_kernel(chunk)
 
     def reset(self) -> None:
         """Expect the beginning of a file next."""
@@ -415,9 +415,6 @@ class FlatJsonParser(JsonParser):
         # The first line of a chunk may have null where others have objects.
         self._nested |= MANY_IRREGULAR * len(irregular) > len(x)
         return super()._complete(x, rows, irregular, n_lines)
-
-    def _uses_kernel(self, size: int) -> bool:
-        return not self._python and super()._uses_kernel(size)
 
     def _is_flat(self) -> bool:
         return self._form.flat

@@ -167,10 +167,13 @@ def text_buffer(n: int) -> Bytes:
     return np.empty(5 * n + 4 * PAD + 256, np.uint8)
 
 
-def pad_text(text: bytes) -> Chunk:
-    """Copy lines into a new buffer, with a newline at the end."""
+def pad_text(text: bytes, buffer: Bytes | None = None) -> Chunk:
+    """Copy lines into a buffer, a new one by default, with a newline at the end.
+
+    The size of the buffer must be at least that of `text_buffer`.
+    """
     n = len(text)
-    buffer = text_buffer(n)
+    buffer = text_buffer(n) if buffer is None else buffer
     buffer[PAD : PAD + n] = np.frombuffer(text, np.uint8)
     if n and not text.endswith(b"\n"):
         buffer[PAD + n] = NEWLINE
@@ -230,6 +233,11 @@ class BytesLineParser:
     def read(self, text: bytes) -> ParsedChunk:
         """Parse lines that are separated by newlines."""
         return self.parse_chunk(pad_text(text))
+
+    def read_features(self, text: bytes) -> Any:
+        """Return the features of lines; None if one is rejected, or there is none."""
+        parsed = self.read(text)
+        return None if parsed.faults or not len(parsed) else parsed.x
 
     def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
         """Parse the lines of a chunk."""
@@ -330,6 +338,19 @@ def _scratch(n: int) -> _Scratch:
     return _Scratch(n, positions, kinds, value_spans, irregular)
 
 
+class _FeatureMemory(NamedTuple):
+    """The memory of `NamedLineParser.read_features`, which it uses for all texts."""
+
+    n_bytes: int
+    """The bytes of text that it suffices for."""
+
+    n_lines: int
+    """The lines that it suffices for."""
+
+    buffer: Bytes
+    rows: _RowArrays
+
+
 class NamedLineParser(LineParser):
     """The base of parsers whose kernel parses lines of named features.
 
@@ -359,31 +380,59 @@ class NamedLineParser(LineParser):
         self._require_label = require_label
         self._scratch = _scratch(0)
         self._extra = self._extra_arguments(0)
+        self._feature_memory = _FeatureMemory(0, 0, text_buffer(0), _row_arrays(0, 0))
 
     def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
         """Parse the lines of a chunk: by the kernel, and irregular lines by Python."""
-        if not self._uses_kernel(chunk.hi - chunk.lo):
+        if not self._uses_kernel(chunk):
             return super().parse_chunk(chunk)
+        rows = _row_arrays(chunk.hi - chunk.lo, chunk.count_lines())
+        x, counts = self._parse_rows(chunk, rows)
+        irregular = self._scratch.irregular[: counts.irregular].tolist()
+        return self._complete(x, rows, irregular, int(counts.lines))
+
+    def read_features(self, text: bytes) -> Any:
+        """Return the features of lines; None if one is rejected, or there is none.
+
+        The rows hold until the next call: they refer to memory of this parser. Labels are ignored.
+        """
+        size = len(text) + 1  # a newline may be missing at the end
+        chunk = pad_text(text, self._memory_for(size).buffer)
+        if not self._uses_kernel(chunk):
+            return super().read_features(text)
+        memory = self._memory_for(size, chunk.count_lines())
+        x, counts = self._parse_rows(chunk, memory.rows)
+        return super().read_features(text) if counts.irregular or not len(x) else x
+
+    def _memory_for(self, n_bytes: int, n_lines: int = 0) -> _FeatureMemory:
+        """Return the memory of this parser, replaced if it does not suffice."""
+        memory = self._feature_memory
+        if n_bytes > memory.n_bytes or n_lines > memory.n_lines:
+            n_bytes, n_lines = max(n_bytes, memory.n_bytes), max(n_lines, memory.n_lines)
+            buffer = memory.buffer if n_bytes == memory.n_bytes else text_buffer(n_bytes)
+            memory = _FeatureMemory(n_bytes, n_lines, buffer, _row_arrays(n_bytes, n_lines))
+            self._feature_memory = memory
+        return memory
+
+    def _parse_rows(self, chunk: Chunk, rows: _RowArrays) -> tuple[NamedRows, LineCounts]:
+        """Call the kernel; return what it wrote to `rows`, where irregular lines are empty."""
         size = chunk.hi - chunk.lo
         if size > self._scratch.size:
             self._scratch, self._extra = _scratch(size), self._extra_arguments(size)
-        rows = _row_arrays(size, chunk.count_lines())
         counts = self._call_kernel(rows, chunk, UTF8_UNKNOWN)
         if not counts.lines:
-            state = utf8_state(chunk.text)
-            counts = self._call_kernel(rows, chunk, state)
+            counts = self._call_kernel(rows, chunk, utf8_state(chunk.text))
         n, k = int(counts.rows), int(rows.indptr[int(counts.rows)])
         x = NamedRows(
             rows.hashes[:k], rows.values[:k], rows.indptr[: n + 1], chunk.buffer[chunk.lo :],
             rows.spans[:k], chunk.text, rows.begins[:n], rows.ends[:n], self.parse_line,
             self.header, bool(counts.values_checked), bool(counts.distinct_names),
         )  # fmt: skip
-        irregular = self._scratch.irregular[: counts.irregular].tolist()
-        return self._complete(x, rows, irregular, int(counts.lines))
+        return x, counts
 
-    def _uses_kernel(self, size: int) -> bool:
-        """Return whether the kernel parses a chunk of some bytes."""
-        return COMPILED and 0 < size < MAX_CHUNK
+    def _uses_kernel(self, chunk: Chunk) -> bool:
+        """Return whether the kernel parses a chunk."""
+        return COMPILED and 0 < chunk.hi - chunk.lo < MAX_CHUNK
 
     def _call_kernel(self, rows: _RowArrays, chunk: Chunk, utf8: Any) -> LineCounts:
         buffer_at, scratch = chunk.buffer.ctypes.data, self._scratch
