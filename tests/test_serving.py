@@ -266,6 +266,46 @@ def test_descriptions(tmp_path: Path) -> None:
     assert {*paths, "/openapi.json"} == service._routes.keys()
 
 
+@pytest.mark.parametrize(
+    ("target", "body", "kind", "status"),
+    [
+        ("/predict", EXAMPLES, "application/json", 200),
+        ("/predict", b'{"a": 1}\n{"a": 2}', "application/x-ndjson", 200),
+        ("/predict", b"{", "application/json", 400),
+        ("/predict?explain=10001", b"{}", "application/json", 400),
+        ("/predict?model=m2", b"{}", "application/json", 404),
+        ("/predict", b"[%s]" % b",".join([b"{}"] * 10_001), "application/json", 413),
+        ("/predict", b"{}", "text/csv", 415),
+        ("/rank", {"items": [EXAMPLES[0]], "shared": None}, "application/json", 200),
+        ("/rank", {"items": [], "shared": 0}, "application/json", 400),
+        ("/rank?model=", {"items": []}, "application/json", 404),
+        ("/weights", None, "", 200),
+        ("/weights?top=10001", None, "", 400),
+        ("/weights?model=m2", None, "", 404),
+        ("/model", None, "", 200),
+        ("/livez", None, "", 200),
+        ("/metrics", None, "", 200),
+    ],
+)
+def test_answers_are_described(
+    tmp_path: Path, target: str, body: Any, kind: str, status: int
+) -> None:
+    service = service_of(tmp_path, trained())
+    response = get(service, target) if body is None else post(service, target, body, kind)
+    assert response.status == status
+    operations = json.loads(get(service, "/openapi.json").body)["paths"][target.partition("?")[0]]
+    described = operations["get" if body is None else "post"]["responses"][str(status)]
+    assert response.content_type.partition(";")[0] in described["content"]
+
+
+def test_options_are_described_with_their_limits(tmp_path: Path) -> None:
+    service = service_of(tmp_path, trained(), trained(1))
+    paths = json.loads(get(service, "/openapi.json").body)["paths"]
+    model, top, _ = paths["/weights"]["get"]["parameters"]
+    assert model["schema"]["enum"] == ["m0", "m1"]
+    assert top["schema"]["maximum"] == service.limits.weights
+
+
 def test_readiness_follows_the_age_of_the_model(tmp_path: Path) -> None:
     service = service_of(tmp_path, trained(), max_age=1000.0)
     assert get(service, "/readyz").status == 200

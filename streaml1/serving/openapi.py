@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streaml1.core.version import __version__
@@ -9,43 +10,70 @@ from streaml1.serving.bodies import FORMATS
 
 __all__ = ["description"]
 
+JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 OBJECT = {"type": "object"}
 NUMBER = {"type": "number"}
-PROBLEM = {
-    "description": "The request is invalid; `error` says why in one sentence.",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+VERSIONED = {"model": {"type": "string"}, "version": {"type": "string"}}
+PROBLEMS = {
+    400: "The request is invalid.",
+    404: "There is no model of this name.",
+    413: "The body, or the number of its examples, exceeds a limit.",
+    415: "The content type is unknown.",
+    501: "The server lacks a package.",
+    503: "The topic cannot be written to.",
 }
-MODEL = {
-    "name": "model",
-    "in": "query",
-    "description": "Name of the model; the first one by default.",
-    "schema": {"type": "string"},
-}
+"""What the errors of an operation mean, by status; `error` in their body says why."""
+
+READING, WRITING = (400, 404), (400, 413)
+"""The usual errors of operations that read a model, and of those with a body."""
 
 
-def _answer(text: str, schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
-    return {"description": text, "content": {kind: {"schema": schema}}}
+def _answer(text: str, *schemas: dict[str, Any], kinds: Iterable[str] = (JSON,)) -> dict[str, Any]:
+    content = {kind: {"schema": schema} for kind, schema in zip(kinds, schemas, strict=True)}
+    return {"description": text, "content": content}
 
 
-def _number_option(name: str, text: str) -> dict[str, Any]:
-    schema = {"type": "integer", "minimum": 0}
+def _count(name: str, text: str, most: int) -> dict[str, Any]:
+    schema = {"type": "integer", "minimum": 0, "maximum": most}
     return {"name": name, "in": "query", "description": text, "schema": schema}
 
 
-def _operation(summary: str, answer: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"summary": summary, "responses": {"200": answer, "400": PROBLEM}, **more}
+def _model(names: Sequence[str]) -> dict[str, Any]:
+    text = "Name of the model; the first one by default."
+    schema = {"type": "string", "enum": [*names]}
+    return {"name": "model", "in": "query", "description": text, "schema": schema}
 
 
-def description(takes_examples: bool) -> dict[str, Any]:
-    """Return the description; `takes_examples` includes ``/learn`` and ``/label``."""
-    versioned = {"model": {"type": "string"}, "version": {"type": "string"}}
+def _operation(
+    summary: str, answer: dict[str, Any], problems: Iterable[int], **more: Any
+) -> dict[str, Any]:
+    problem = {"$ref": "#/components/schemas/Problem"}
+    responses = {str(status): _answer(PROBLEMS[status], problem) for status in sorted({*problems})}
+    return {"summary": summary, "responses": {"200": answer, **responses}, **more}
+
+
+def description(names: Sequence[str], most_weights: int, takes_examples: bool) -> dict[str, Any]:
+    """Return the description.
+
+    Parameters
+    ----------
+    names
+        The names of the models.
+    most_weights
+        The largest number of weights, or of contributions, in an answer.
+    takes_examples
+        Whether ``/learn`` and ``/label`` are offered.
+    """
+    model = _model(names)
     prediction = {
         "type": "object",
         "properties": {
-            **versioned,
+            **VERSIONED,
             "p": {"description": "Probability of True, or pairs of labels and probabilities."},
             "value": {"type": "number", "description": "What a regressor predicts."},
             "label": {"description": "The most probable label of a multiclass model."},
+            "explanation": {"type": "array", "items": OBJECT},
+            "predictions": {"type": "array", "items": OBJECT, "description": "Those of an array."},
         },
     }
     ranking = {
@@ -56,21 +84,23 @@ def description(takes_examples: bool) -> dict[str, Any]:
         },
     }
     features: dict[str, dict[str, Any]] = {kind: {"schema": {}} for kind in FORMATS}
-    features["application/json"] = {
+    features[JSON] = {
         "schema": {"oneOf": [OBJECT, {"type": "array", "items": OBJECT}]},
         "example": {"site": "news", "ad": "shoes", "age": 31},
     }
+    shared = {"type": ["object", "null"]}
     items = {
         "type": "object",
         "required": ["items"],
-        "properties": {"shared": OBJECT, "items": {"type": "array", "items": OBJECT}},
+        "properties": {"shared": shared, "items": {"type": "array", "items": OBJECT}},
     }
     paths: dict[str, Any] = {
         "/predict": {
             "post": _operation(
                 "Predict one example or many.",
-                _answer("The predictions.", prediction),
-                parameters=[MODEL, _number_option("explain", "Contributions to list.")],
+                _answer("The predictions.", prediction, prediction, kinds=(JSON, NDJSON)),
+                {*READING, *WRITING, 415},
+                parameters=[model, _count("explain", "Contributions to list.", most_weights)],
                 requestBody={"required": True, "content": features},
             )
         },
@@ -79,28 +109,35 @@ def description(takes_examples: bool) -> dict[str, Any]:
                 "Rank items that share features.",
                 _answer(
                     "Items by falling score.",
-                    {"type": "object", "properties": {**versioned, "ranking": ranking}},
+                    {"type": "object", "properties": {**VERSIONED, "ranking": ranking}},
                 ),
-                parameters=[MODEL],
-                requestBody={
-                    "required": True,
-                    "content": {"application/json": {"schema": items}},
-                },
+                {*READING, *WRITING},
+                parameters=[model],
+                requestBody={"required": True, "content": {JSON: {"schema": items}}},
             )
         },
-        "/model": {"get": _operation("Describe the models.", _answer("Facts.", OBJECT))},
+        "/model": {
+            "get": _operation(
+                "Describe the models.", _answer("Facts.", OBJECT), READING, parameters=[model]
+            )
+        },
         "/weights": {
             "get": _operation(
                 "List the largest weights.",
                 _answer("Weights.", OBJECT),
+                READING,
                 parameters=[
-                    MODEL,
-                    _number_option("top", "Number of weights."),
+                    model,
+                    _count("top", "Number of weights.", most_weights),
                     {"name": "prefix", "in": "query", "schema": {"type": "string"}},
                 ],
             )
         },
-        "/livez": {"get": _operation("Tell whether the process runs.", _answer("It does.", {}))},
+        "/livez": {
+            "get": _operation(
+                "Tell whether the process runs.", _answer("It does.", {}, kinds=(TEXT,)), ()
+            )
+        },
         "/readyz": {
             "get": {
                 "summary": "Tell whether the models are there and recent.",
@@ -111,11 +148,13 @@ def description(takes_examples: bool) -> dict[str, Any]:
             }
         },
         "/metrics": {
-            "get": _operation("Metrics for Prometheus.", _answer("Text.", {}, "text/plain"))
+            "get": _operation(
+                "Metrics for Prometheus.", _answer("Text.", {}, kinds=(TEXT,)), (501,)
+            )
         },
     }
     if takes_examples:
-        lines = {"application/x-ndjson": {"schema": OBJECT}, "application/json": {"schema": OBJECT}}
+        lines = {NDJSON: {"schema": OBJECT}, JSON: {"schema": OBJECT}}
         for path, summary in (
             ("/learn", "Write labelled examples to the topic."),
             ("/label", "Write late labels to the topic."),
@@ -125,6 +164,7 @@ def description(takes_examples: bool) -> dict[str, Any]:
                 "post": _operation(
                     summary,
                     _answer("All are in the topic.", written),
+                    {*WRITING, 503},
                     requestBody={"required": True, "content": lines},
                 )
             }

@@ -270,7 +270,7 @@ class Service:
         body = json_of(request.body)
         if not isinstance(body, dict) or not isinstance(body.get("items"), list):
             raise RequestError(400, 'the body must be {"shared": {...}, "items": [{...}, ...]}')
-        shared = flatten(body.get("shared") or {})
+        shared = flatten({} if body.get("shared") is None else body["shared"])
         self._require_few(len(body["items"]))
         scores = []
         for row, item in enumerate(body["items"]):
@@ -332,7 +332,8 @@ class Service:
         return Response(200, text, kind)
 
     def _openapi(self, request: Request, options: dict[str, str]) -> Response:
-        return Response(200, json_bytes(description(self._log is not None)))
+        names, most = [*self.store.models], self.limits.weights
+        return Response(200, json_bytes(description(names, most, self._log is not None)))
 
     # Labelled examples
 
