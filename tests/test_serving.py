@@ -29,7 +29,8 @@ from streaml1.serving import ModelStore, Service, app
 from streaml1.serving.bodies import RequestError, examples_of, flatten, json_of, kind_of
 from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.model_source import open_source
-from streaml1.serving.service import Limits, Request, Response
+from streaml1.serving.openapi import description
+from streaml1.serving.service import QUERY_OPTIONS, Limits, Request, Response
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.source import SourceError
 from tests.broker import Broker
@@ -347,6 +348,20 @@ def test_metrics(tmp_path: Path) -> None:
         ("/predict?model=x", b"{}", "application/json", 404, "no model 'x'"),
         ("/predict?model=", b"{}", "application/json", 404, "no model ''"),
         ("/predict?explain=", b"{}", "application/json", 400, "explain must be a number"),
+        (
+            "/predict?modell=x",
+            b"{}",
+            "application/json",
+            400,
+            "/predict has no query option 'modell'; use model or explain",
+        ),
+        (
+            "/rank?model=m0&top=1",
+            b"{}",
+            "application/json",
+            400,
+            "no query option 'top'; use model",
+        ),
         ("/predict", b"[" * 500, "application/json", 400, "JSON"),
         ("/predict", b'{"a":' * 80 + b"1" + b"}" * 80, "application/json", 400, "64 levels"),
         ("/predict", b"[{},{},{},{},{},{}]", "application/json", 413, "limit of 5"),
@@ -374,6 +389,26 @@ def test_bad_requests_get_one_sentence(
     error = json.loads(response.body)["error"]
     assert reason in error
     assert "\n" not in error
+
+
+def test_unknown_query_options_are_rejected(tmp_path: Path) -> None:
+    service = service_of(tmp_path, trained())
+    answer = get(service, "/weights?tpo=5")
+    known = "/weights has no query option 'tpo'; use model, top or prefix"
+    assert (answer.status, json.loads(answer.body)["error"]) == (400, known)
+    assert json.loads(get(service, "/model?=").body)["error"].startswith("/model has no query")
+    for path in ("/livez?verbose", "/readyz?verbose", "/metrics?name[]=x", "/openapi.json?v=1"):
+        assert get(service, path).status == 200
+
+
+def test_described_query_options_are_those_of_the_service() -> None:
+    described = {
+        path: tuple(option["name"] for option in operation.get("parameters", ()))
+        for path, methods in description(["m0"], 10, True)["paths"].items()
+        for operation in methods.values()
+    }
+    assert {path: described[path] for path in QUERY_OPTIONS} == QUERY_OPTIONS
+    assert not any(described[path] for path in described.keys() - QUERY_OPTIONS.keys())
 
 
 def test_names_of_invalid_utf8(tmp_path: Path) -> None:

@@ -35,6 +35,15 @@ __all__ = ["Limits", "Request", "Response", "Service"]
 logger = logging.getLogger("streaml1")
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
+QUERY_OPTIONS: dict[str, tuple[str, ...]] = {
+    "/predict": ("model", "explain"),
+    "/rank": ("model",),
+    "/model": ("model",),
+    "/weights": ("model", "top", "prefix"),
+    "/learn": (),
+    "/label": (),
+}
+"""Query options by path. Any are ignored elsewhere: probes and scrapers may add their own."""
 
 
 class Limits(NamedTuple):
@@ -165,9 +174,7 @@ class Service:
             return response._replace(headers=(("Allow", allowed),))
         if len(request.body) > self.limits.body:
             raise RequestError(413, f"the body exceeds {self.limits.body:,} bytes")
-        # Blank values are kept: `?model=` must not be answered by the default model.
-        options = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
-        return methods[method](request, options)
+        return methods[method](request, _query_options(path, query) if query else {})
 
     # Predictions
 
@@ -365,6 +372,20 @@ class Service:
 
 def _problem(status: int, reason: str) -> Response:
     return Response(status, json_bytes({"error": reason}))
+
+
+def _query_options(path: str, query: str) -> dict[str, str]:
+    """Return the options of a query; an unknown one is rejected, as a typo would be ignored."""
+    # Blank values are kept: `?model=` must not be answered by the default model.
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if path in QUERY_OPTIONS:
+        known = QUERY_OPTIONS[path]
+        listed = " or ".join(", ".join(known).rsplit(", ", 1))
+        for name in options:
+            if name not in known:
+                remedy = f"use {listed}" if known else "it takes none"
+                raise RequestError(400, f"{path} has no query option {name[:100]!r}; {remedy}")
+    return options
 
 
 def _count(options: dict[str, str], name: str, limit: int, default: int | None = None) -> int:
