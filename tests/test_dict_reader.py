@@ -862,6 +862,27 @@ def test_categories_are_bit_identical_by_kernel_and_fallback(l2: float) -> None:
     by_fallback._engine.check()
 
 
+@needs_kernel
+def test_packed_categories_are_bit_identical() -> None:
+    def learnt(
+        rows: list[tuple[dict[str, Any], bool]], kind: Callable[[dict[str, Any]], Any] = dict
+    ) -> tuple[bytes, list[Any]]:
+        model, predicted = new_model(l1=1e-3), []
+        for x, y in rows:
+            predicted.append(model.predict_proba_one(kind(x)))
+            model.learn_one(kind(x), y)
+        model._engine.check()
+        return state(model), predicted
+
+    joined = [*categories(1000)]  # names with an equals sign are not packed next to categories
+    rows = [({name.replace("=", "-"): v for name, v in x.items()}, y) for x, y in joined]
+    by_kernel = learnt(rows)
+    with without_kernels() as unpacked:
+        assert learnt(rows) == by_kernel
+        assert len(unpacked) < 20
+        assert learnt(joined) == learnt(joined, UserDict)
+
+
 @pytest.mark.parametrize("cross", [None, [("other", "u")]])
 def test_hashed_duplicates_are_summed_before_slot_collisions(cross: Any) -> None:
     models = [ElasticNetClassifier(lr=0.3, hash_bits=1, cross=cross) for _ in range(3)]

@@ -81,8 +81,8 @@ class KernelContext:
         self.learns = learns
         self.length = length
         buffer = np.zeros(len(_BUFFERS) * length + _SCRATCH + _BYTES, np.uint64)
-        # Packed features: their values and hashes take the space of VALUES and KEYS.
-        self.buffer = memoryview(buffer[length : 3 * length]).cast("B")  # type: ignore[arg-type]
+        # Packed features take the space of VALUES, KEYS and TEXTS.
+        self.buffer = memoryview(buffer[length : 4 * length]).cast("B")  # type: ignore[arg-type]
         self.slots = memoryview(buffer[:length]).cast("B").cast("I")  # type: ignore[arg-type]
         self.packed: Kernels | None = None
         context = np.zeros(fields.RULE_ARRAYS + 2 * len(rule), np.uint64)

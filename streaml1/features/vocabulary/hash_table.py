@@ -26,7 +26,7 @@ has a slot, too; while pending it has an empty name there.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import compress, groupby, repeat
+from itertools import compress, groupby
 
 import numpy as np
 
@@ -162,14 +162,7 @@ class InternedVocabulary(NameIndex):
         slots = np.empty(n, np.uint32)
         try:
             hash_keys.intern(self.entries, hashes, slots, np.uint64(size))
-            self.keys.extend(names)
-            self.category_values.extend(values)
-            n_categories = n - values.count(None)
-            self.counts[USED] += n
-            self.counts[ALIASED] += n_categories
-            if n_categories < n:
-                whole = [name for name, value in zip(names, values, strict=True) if value is None]
-                self.counts[WHOLE] += hash_keys.with_equals(whole)
+            self._append(names, values)
         except BaseException:  # a signal
             self.truncate(size)
             raise
@@ -177,6 +170,45 @@ class InternedVocabulary(NameIndex):
             self.truncate(size)
             return False
         return True
+
+    def intern_entered(
+        self, enter: Callable[[int], tuple[Sequence[str], Sequence[str | None]] | None]
+    ) -> bool:
+        """Give the next slots to new features that a kernel enters into the hash table.
+
+        Parameters
+        ----------
+        enter
+            Gets the next slot; returns `names` and `values` (see `intern_items`) of the features
+            that it has entered, in the order of their slots, or None if it failed.
+
+        Returns
+        -------
+        bool
+            False if `enter` failed. Then nothing has changed, but `entries` may be another array.
+        """
+        size = len(self.keys)
+        try:
+            entered = enter(size)
+            if entered is not None:
+                self._append(*entered)
+                return True
+        except BaseException:  # a signal
+            self.truncate(size)
+            raise
+        self.truncate(size)
+        return False
+
+    def _append(self, names: Sequence[str], values: Sequence[str | None]) -> None:
+        """Append the names of the next slots, which have entries; see `intern_items`."""
+        self.keys.extend(names)
+        self.category_values.extend(values)
+        n_categories = len(names) - values.count(None)
+        self.counts[USED] += len(names)
+        self.counts[ALIASED] += n_categories
+        if n_categories < len(names):
+            whole = [name for name, value in zip(names, values, strict=True) if value is None]
+            self.counts[WHOLE] += hash_keys.with_equals(whole)
 
     # Names that arrive as bytes, and crossed features
 
@@ -214,35 +246,6 @@ class InternedVocabulary(NameIndex):
         return end
 
     # Capacity and released slots
-
-    def intern_entered(self, enter: Callable[[int], Sequence[str] | None]) -> bool:
-        """Give the next slots to new strings that a kernel enters into the hash table.
-
-        Parameters
-        ----------
-        enter
-            Gets the next slot; returns the names that it has entered, in the order of their slots,
-            or None if it failed.
-
-        Returns
-        -------
-        bool
-            False if `enter` failed. Then nothing has changed, but `entries` may be another array.
-        """
-        size = len(self.keys)
-        try:
-            names = enter(size)
-            if names is not None:
-                self.keys.extend(names)
-                self.category_values.extend(repeat(None, len(names)))
-                self.counts[USED] += len(names)
-                self.counts[WHOLE] += hash_keys.with_equals(names)
-                return True
-        except BaseException:  # a signal
-            self.truncate(size)
-            raise
-        self.truncate(size)
-        return False
 
     def reserve(self, n: int) -> None:
         """Make room for `n` more entries, so that half of all entries stay free."""

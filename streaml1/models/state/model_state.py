@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from itertools import compress
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from streaml1.core.rows import ensure, numeric_features
 from streaml1.features import dict_reader
 from streaml1.features.dict_reader.items import NEW_NAMES, Items
-from streaml1.features.dict_reader.packed import intern_missing, pack
+from streaml1.features.dict_reader.packed import PackedNames, intern_missing, pack
 from streaml1.features.interactions import CrossedFeature, Interactions, hashes_of
 from streaml1.features.ngrams import NGrams
 from streaml1.features.offsets import split_example
@@ -172,43 +172,46 @@ class ModelState(BatchLearner):
                 self._learn_items(plain, y, w, eta)
 
     def _margin_packed(self, x: Mapping[Hashable, Any], out: int) -> float:
-        """Return the margin of a dict of numbers without a dict kernel; NaN if none applies."""
+        """Return the margin of a dict without a dict kernel; NaN if it cannot be packed."""
         with self.lock:
             context = self._context
             if context is None or context.packed is None:
                 return math.nan
-            names = pack(context.buffer, x)
-            if names is None:
+            packed = pack(context.buffer, x)
+            if packed is None:
                 return math.nan
-            return context.packed.predict(context.address, len(names), out)
+            return context.packed.predict(context.address, len(packed.names), out)
 
     def _learn_packed(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> int:
-        """Learn a dict of numbers without a dict kernel; return the status of a dict kernel."""
+        """Learn a dict without a dict kernel; return the status of a dict kernel."""
         with self.lock:
             context = self._context
             if context is None or context.packed is None:
                 return dict_reader.FALLBACK
-            names = pack(context.buffer, x)
-            if names is None:
+            packed = pack(context.buffer, x)
+            if packed is None:
                 return dict_reader.FALLBACK
-            n, learn = len(names), context.packed.learn
+            n, learn = len(packed.names), context.packed.learn
             status = learn(context.address, n, y, w, eta)
             if status != NEW_NAMES:
                 return status
-            if not self._intern_packed(context, names):
+            if not self._intern_packed(context, packed):
                 return dict_reader.FALLBACK
             return learn(context.address, n, y, w, eta)
 
-    def _intern_packed(self, context: dict_reader.KernelContext, names: Sequence[str]) -> bool:
+    def _intern_packed(self, context: dict_reader.KernelContext, packed: PackedNames) -> bool:
         """Give slots to the new names of an example; return False if they have to be reserved."""
-        n, vocabulary = len(names), self._interned
+        n, vocabulary = len(packed.names), self._interned
         if len(vocabulary.keys) + n > context.size or not vocabulary.has_room(n):
             return False
 
-        def enter(next_slot: int) -> list[str] | None:
+        def enter(next_slot: int) -> tuple[list[str], list[str | None]] | None:
             if intern_missing(context.address, n, next_slot) < 0:
                 return None
-            return [*compress(names, map(next_slot.__le__, context.slots[:n].tolist()))]
+            is_new = [slot >= next_slot for slot in context.slots[:n].tolist()]
+            given = compress(packed.given, is_new)
+            values = [value if type(value) is str else None for value in given]
+            return [*compress(packed.names, is_new)], values
 
         entries = vocabulary.entries
         try:

@@ -262,8 +262,9 @@ class Predictor:
         if not self.rule.size:
             return ids[:0], values[:0]
         unknown = np.flatnonzero(ids >= self.rule.size)  # faster than two calls of np.where
-        ids, values = ids.copy(), values.copy()
-        ids[unknown], values[unknown] = 0, 0.0
+        if len(unknown):
+            ids, values = ids.copy(), values.copy()
+            ids[unknown], values[unknown] = 0, 0.0
         return ids, values
 
     def _row(self, names: list[Hashable], values: Any, slots: Any) -> Any:
