@@ -18,24 +18,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from streaml1.sources.arrow.files import after_rows, tables_of
-from streaml1.sources.arrow.tables import TableReader, require_pyarrow
+from streaml1.sources.arrow.tables import TableReader, TableSource, require_pyarrow
 from streaml1.sources.extras import importing
-from streaml1.sources.readers.chunks import Wait
 from streaml1.sources.readers.opening import require_readable
-from streaml1.sources.source import (
-    Block,
-    Lost,
-    Numbered,
-    Reject,
-    SourceError,
-    Unavailable,
-    check_block_size,
-)
+from streaml1.sources.source import Block, Lost, Reject, SourceError, Unavailable
 
 __all__ = ["DuckdbRows", "first_query_rows"]
 
@@ -63,7 +54,7 @@ class Place(NamedTuple):
     query: str | None
 
 
-class DuckdbRows(Numbered):
+class DuckdbRows(TableSource):
     """The rows of a table or query of DuckDB.
 
     Parameters
@@ -79,30 +70,16 @@ class DuckdbRows(Numbered):
         If the rows cannot be read, or a role does not fit.
     """
 
-    block = 8192
-
     def __init__(self, name: str, *, text: tuple[str, ...] = (), **roles: Any) -> None:
-        self.name = name
-        self.texts = text
+        super().__init__(name, text)
         self._place = place_of(name)
         with open_rows(name, self._place) as batches:
             self._reader = TableReader(name, batches.schema, text=text, **roles)
-        self._stopped: Callable[[], bool] = lambda: False
         self._digest = _digest(self._place.database)
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a position to be valid, by name."""
         return {"source": self.name, "sha256": self._digest, **self._reader.roles}
-
-    def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
-        """Stop reading between two batches once `stopped()` is true."""
-        self._stopped = stopped
-
-    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
-        """Yield blocks of at most `size` rows, from the position that `begin` has set."""
-        check_block_size(size)
-        skipped, self._skipped = self._skipped, 0
-        return self._read(size, skipped, reject)
 
     def _read(self, size: int, skipped: int, reject: Reject) -> Iterator[Block]:
         if _digest(self._place.database) != self._digest:

@@ -10,10 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from streaml1.sources.arrow.tables import TableReader, require_pyarrow
-from streaml1.sources.readers.chunks import Wait
+from streaml1.sources.arrow.tables import TableReader, TableSource, require_pyarrow
 from streaml1.sources.readers.remote import is_remote, open_remote
-from streaml1.sources.source import Block, Lost, Numbered, Reject, SourceError, check_block_size
+from streaml1.sources.source import Block, Lost, Reject, SourceError
 
 __all__ = [
     "ARROW",
@@ -55,7 +54,7 @@ def arrow_format(path: str | Path) -> str | None:
     return next(found, None)
 
 
-class ArrowFile(Numbered):
+class ArrowFile(TableSource):
     """The rows of a Parquet or Arrow IPC file.
 
     Parameters
@@ -73,18 +72,14 @@ class ArrowFile(Numbered):
         If the file cannot be read, or a role does not fit.
     """
 
-    block = 8192
-
     def __init__(self, name: str, format: str, *, text: tuple[str, ...] = (), **roles: Any) -> None:
-        self.name = name
-        self.texts = text
+        super().__init__(name, text)
         self._format = format
         with _valid_file(name, format) as file:
             schema = _schema_of(file, format)
         self._columns = list(schema.names)
         self._reader = TableReader(name, schema, text=text, **roles)
         self.line = 0
-        self._stopped: Callable[[], bool] = lambda: False
         self._check_header: Callable[..., None] = lambda header, kinds: None
         self._digest = self._footer_digest()
 
@@ -111,15 +106,7 @@ class ArrowFile(Numbered):
         """Call a function with the names of the columns and their kinds, before all examples."""
         self._check_header = check
 
-    def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
-        """Stop reading between two batches once `stopped()` is true."""
-        self._stopped = stopped
-
-    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
-        """Yield blocks of at most `size` rows, from the position that `begin` has set."""
-        check_block_size(size)
-        skipped, self._skipped = self._skipped, 0
-        return self._read(size, skipped, reject)
+    # Reading
 
     def _read(self, size: int, skipped: int, reject: Reject) -> Iterator[Block]:
         pyarrow = require_pyarrow(self.name)

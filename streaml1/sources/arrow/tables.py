@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,25 @@ from streaml1.features.label_texts import LabelTexts
 from streaml1.features.positive_label import positive_labels
 from streaml1.sources.extras import importing
 from streaml1.sources.lazy_ids import LazyIds
+from streaml1.sources.readers.chunks import Wait
 from streaml1.sources.readers.csv_header import RequestedRoles, list_of
-from streaml1.sources.source import Block, Reject, SourceError, read_weight
+from streaml1.sources.source import (
+    Block,
+    Numbered,
+    Reject,
+    SourceError,
+    check_block_size,
+    read_weight,
+)
 
-__all__ = ["TableReader", "is_feature", "is_unusable", "reject_duplicates", "require_pyarrow"]
+__all__ = [
+    "TableReader",
+    "TableSource",
+    "is_feature",
+    "is_unusable",
+    "reject_duplicates",
+    "require_pyarrow",
+]
 
 
 def require_pyarrow(name: str) -> Any:
@@ -178,6 +193,42 @@ class TableReader:
 
     def _labels(self, table: Any) -> Any:
         return positive_labels(_labels(table[self._target]), self._positive)
+
+
+class TableSource(Numbered):
+    """Base class of sources whose rows arrive as tables.
+
+    A subclass sets `_reader`, and implements `_read`.
+
+    Parameters
+    ----------
+    name
+        The source.
+    texts
+        The columns that are read as text.
+    """
+
+    block = 8192
+    _reader: TableReader
+
+    def __init__(self, name: str, texts: tuple[str, ...]) -> None:
+        self.name = name
+        self.texts = texts
+        self._stopped: Callable[[], bool] = lambda: False
+
+    def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
+        """Stop reading between two batches once `stopped()` is true."""
+        self._stopped = stopped
+
+    def blocks(self, size: int, reject: Reject) -> Iterator[Block]:
+        """Yield blocks of at most `size` rows, from the position that `begin` has set."""
+        check_block_size(size)
+        skipped, self._skipped = self._skipped, 0
+        return self._read(size, skipped, reject)
+
+    def _read(self, size: int, skipped: int, reject: Reject) -> Iterator[Block]:
+        """Yield blocks of at most `size` rows, from those after the first `skipped` ones."""
+        raise NotImplementedError
 
 
 def reject_duplicates(name: str, header: list[str]) -> None:
