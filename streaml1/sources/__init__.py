@@ -17,9 +17,10 @@ from streaml1.sources.readers.avro import AVRO, is_avro
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_cells import MISSING_WORDS, CellRules
 from streaml1.sources.readers.csv_schema import delimiter_of
+from streaml1.sources.readers.file_lists import is_many, list_files
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.readers.formats import line_parser
-from streaml1.sources.readers.many_files import ManyFiles, Part, is_many, list_files
+from streaml1.sources.readers.many_files import ManyFiles, Part
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.remote import path_of
 from streaml1.sources.readers.signatures import foreign_file, split_suffix

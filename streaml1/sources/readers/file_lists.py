@@ -1,0 +1,169 @@
+"""The files that a list, a pattern or a directory stands for."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from streaml1.sources.readers.opening import require_readable
+from streaml1.sources.readers.remote import is_remote, is_remote_pattern, list_remote
+from streaml1.sources.source import SOURCES, SourceError, shown
+
+__all__ = ["is_many", "list_files", "warn_of_partitions"]
+
+logger = logging.getLogger("streaml1")
+
+
+def is_many(spec: object) -> bool:
+    """Return whether a source is a list of files, a directory or a pattern.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.file_lists import is_many
+    >>> is_many(["a.csv", "b.csv"]), is_many("part-*.csv"), is_many("a.csv")
+    (True, True, False)
+    """
+    if isinstance(spec, list | tuple):
+        return bool(spec) and all(isinstance(name, str | Path) for name in spec)
+    if not isinstance(spec, str | Path) or not str(spec) or _is_registered(spec):
+        return False
+    if is_remote(spec):
+        return is_remote_pattern(str(spec))
+    try:
+        return os.path.isdir(spec) or _is_pattern(str(spec))
+    except ValueError:  # a name with a NUL
+        return False
+
+
+def _is_registered(spec: object) -> bool:
+    """Return whether a name is that of a source that is not a file."""
+    return isinstance(spec, str) and spec.partition(":")[0] in SOURCES
+
+
+def _is_pattern(name: str) -> bool:
+    """Return whether a name is a pattern; a file that exists is none, whatever its name."""
+    return glob.has_magic(name) and not os.path.lexists(name)
+
+
+def list_files(spec: str | Path | Sequence[str | Path]) -> list[str]:
+    """Return the files of a list, a directory or a pattern, in the order in which they are read.
+
+    A list keeps its order. The files of a directory and the matches of a pattern are sorted by
+    name, byte by byte. Hidden files, names that begin with ``_`` and checksums (``.crc``) are left
+    out, unless they are listed or the pattern says so.
+
+    Parameters
+    ----------
+    spec
+        The names of files, directories or patterns, or one of them.
+
+    Raises
+    ------
+    SourceError
+        If there is no such file, or a name cannot be combined with others.
+    """
+    files: list[str] = []
+    for given in spec if isinstance(spec, list | tuple) else [spec]:
+        if str(given) == "-" or _is_registered(given):
+            shown = "standard input" if str(given) == "-" else given
+            raise SourceError(f"several sources must be files, got {shown}; read it alone")
+        files += _expanded(str(given))
+    real = [os.path.realpath(name) for name in files]
+    if len(set(real)) < len(real):
+        twice = next(name for k, name in enumerate(files) if real[k] in real[:k])
+        raise SourceError(
+            f"{twice} is listed twice: list each file once, and use --passes to read them again"
+        )
+    return files
+
+
+def _expanded(name: str) -> list[str]:
+    """Return the files that a name stands for."""
+    if is_remote(name):
+        return _remote_files(name) if is_remote_pattern(name) else [name]
+    if not _is_pattern(name):
+        require_readable(name, directory=True)
+        return _files_in(name) if os.path.isdir(name) else [name]
+    pattern = os.path.basename(name)
+    matches = [
+        match
+        for match in glob.glob(name, recursive=True)
+        if pattern[:1] == "_" or pattern.endswith(".crc") or _may_be_data(os.path.basename(match))
+    ]
+    if not matches:
+        raise SourceError(f"no file matches {shown(name)}: check the pattern and the directory")
+    files: list[str] = []
+    for match in sorted(matches, key=os.fsencode):
+        files += _files_in(match) if os.path.isdir(match) else [match]
+    return files
+
+
+def _remote_files(name: str) -> list[str]:
+    """Return the files of a directory, or of those that match a pattern, sorted by name."""
+    pattern = name.rpartition("/")[2]
+    files = [
+        file
+        for file in list_remote(name)
+        if pattern[:1] == "_" or pattern.endswith(".crc") or _may_be_data(file.rpartition("/")[2])
+    ]
+    if not files:
+        raise SourceError(f"no file matches {name!r}: check the pattern and the directory")
+    return sorted(files, key=os.fsencode)
+
+
+def _may_be_data(entry: str) -> bool:
+    """Return whether a file of a directory holds examples, to judge by its name."""
+    return not entry.startswith((".", "_")) and not entry.endswith(".crc")
+
+
+def _files_in(directory: str) -> list[str]:
+    """Return the files of a directory, sorted by name.
+
+    Raises
+    ------
+    SourceError
+        If there are none, or it contains directories, which would be left out silently.
+    """
+    try:
+        entries = sorted(filter(_may_be_data, os.listdir(directory)), key=os.fsencode)
+    except OSError as error:
+        raise SourceError(f"{directory} cannot be read: {error.strerror or error}") from None
+    files = [os.path.join(directory, entry) for entry in entries]
+    for path in files:
+        if os.path.isdir(path):
+            raise SourceError(
+                f"{directory} contains the directory {os.path.basename(path)}: use a pattern such "
+                f"as {os.path.join(directory, '*', '*')!r} to read the files in it"
+            )
+    if not files:
+        raise SourceError(
+            f"{directory} is a directory without a file to read; hidden files, names that begin "
+            "with _, and .crc files are left out"
+        )
+    return files
+
+
+def warn_of_partitions(name: str, files: Sequence[str]) -> None:
+    """Warn of columns that only names of directories hold, such as ``site=news/part-0.parquet``.
+
+    Parameters
+    ----------
+    name
+        The source.
+    files
+        Its files.
+    """
+    parts = dict.fromkeys(part for file in files for part in file.split("/")[:-1])
+    values: dict[str, list[str]] = {}
+    for part in parts:
+        if "=" in part[1:]:
+            values.setdefault(part.partition("=")[0], []).append(part)
+    columns = [column for column, found in values.items() if len(found) > 1]
+    if columns:
+        logger.warning(
+            "%s: names of directories hold values of %s, such as %s, which are not read: add them "
+            "to the files if the model needs them", name, ", ".join(columns), values[columns[0]][0],
+        )  # fmt: skip
