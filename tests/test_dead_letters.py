@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1.cli import cli
 from streaml1.sources import SourceError
-from streaml1.sources.kafka.producer import TopicWriter, as_topic, create_topic, output_topic
+from streaml1.sources.kafka.output_topics import create_topic, output_topic
+from streaml1.sources.kafka.producer import TopicWriter, as_topic
 from streaml1.training import Batch, Rejected, predictions, progressive
 from streaml1.training.bad_share import MIN_EXAMPLES, WINDOW, BadShare, TooManyBad
 from streaml1.training.checkpoint import Checkpoints

@@ -18,13 +18,9 @@ from kafka import errors
 
 from streaml1.sources import SourceError
 from streaml1.sources.kafka import producer
-from streaml1.sources.kafka.producer import (
-    TopicWriter,
-    as_topic,
-    create_topic,
-    output_topic,
-    write_error,
-)
+from streaml1.sources.kafka.output_topics import create_topic, output_topic
+from streaml1.sources.kafka.producer import TopicWriter, as_topic, write_error
+from streaml1.sources.kafka.stop_deadline import StopDeadline
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import Unavailable
 from tests.broker import Broker
@@ -171,7 +167,7 @@ def test_stop_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a stop each wait has a fresh deadline until one wait makes no progress."""
     time_now, stopped = [100.0], [False]
     monkeypatch.setattr(producer.time, "monotonic", lambda: time_now[0])
-    deadline = producer.StopDeadline()
+    deadline = StopDeadline()
     deadline.set_stop(lambda: stopped[0])
 
     def is_exhausted_after(seconds: float) -> bool:

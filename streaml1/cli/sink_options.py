@@ -174,7 +174,7 @@ def _topics(
 
 
 def _require_apart(option: str, topic: Topic, taken: dict[str, Topic]) -> None:
-    from streaml1.sources.kafka.producer import is_same_topic
+    from streaml1.sources.kafka.output_topics import is_same_topic
 
     for used_by, used in taken.items():
         if is_same_topic(topic, used):
@@ -183,7 +183,7 @@ def _require_apart(option: str, topic: Topic, taken: dict[str, Topic]) -> None:
 
 def _topic(examples: Any, option: str, name: str, kafka: dict[str, Any] | None) -> Topic:
     """Return the topic that an option gives by name or URL."""
-    from streaml1.sources.kafka.producer import output_topic
+    from streaml1.sources.kafka.output_topics import output_topic
     from streaml1.sources.kafka.topic import Topic
 
     read = getattr(examples, "topic", None)

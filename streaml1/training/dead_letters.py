@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from streaml1.sources.kafka.producer import Header, TopicWriter, as_topic, output_topic
+from streaml1.sources.kafka.output_topics import output_topic
+from streaml1.sources.kafka.producer import Header, TopicWriter, as_topic
 from streaml1.sources.kafka.records import Origin
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError

@@ -26,7 +26,7 @@ from streaml1.models.merging import require_mergeable
 from streaml1.models.pipelines import snapshot
 from streaml1.sources import SourceOptions
 from streaml1.sources.kafka.group_member import GroupMember
-from streaml1.sources.kafka.producer import output_topic
+from streaml1.sources.kafka.output_topics import output_topic
 from streaml1.sources.kafka.topic import StopCheck
 from streaml1.sources.source import Unavailable
 from streaml1.training.config import RunConfig, require_positive, run_config, run_parameters

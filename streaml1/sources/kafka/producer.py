@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from streaml1.sources.kafka.confluent import ConfluentProducer
+from streaml1.sources.kafka.output_topics import create_topic
 from streaml1.sources.kafka.security import CONFLUENT
+from streaml1.sources.kafka.stop_deadline import STOP_SECONDS, StopDeadline
 from streaml1.sources.kafka.topic import STOPPED_SECONDS, Topic, error_text
-from streaml1.sources.source import Lost, SourceError, Unavailable, shown
+from streaml1.sources.source import Lost, SourceError, Unavailable
 
 if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata
 
-__all__ = [
-    "Header",
-    "StopDeadline",
-    "TopicWriter",
-    "as_topic",
-    "create_topic",
-    "is_same_topic",
-    "output_topic",
-    "topic_exists",
-    "write_error",
-]
+__all__ = ["Header", "TopicWriter", "as_topic", "topic_exists", "write_error"]
 
 Header = tuple[str, bytes]
 
@@ -46,9 +37,6 @@ MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES = 20_000, 2**25
 DELIVERY_SECONDS, REQUEST_SECONDS = 120.0, 30.0
 """Timeout of a record, and of one request: transient faults of the brokers are waited out."""
 
-STOP_SECONDS = 3.0
-"""After a stop, records are given up once no broker has taken any for this long."""
-
 STOP_CHECK_SECONDS = 0.1
 """Interval of checks for a stop while waiting for records."""
 
@@ -56,49 +44,6 @@ CLOSE_SECONDS = 5.0
 
 REFRESH_SECONDS = 2.0
 """Timeout of the metadata refresh that shows whether the topic still exists."""
-
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-class StopDeadline:
-    """Limit on waits for brokers after a stop: `STOP_SECONDS` without progress.
-
-    Each wait has its own `STOP_SECONDS`, until one has passed in vain. After that all waits end at
-    once, unless the brokers make progress again.
-    """
-
-    def __init__(self) -> None:
-        self._stopped: Callable[[], bool] = lambda: False
-        self._since: float | None = None  # time of the stop, or of the last progress after it
-        self._exhausted = False
-
-    def set_stop(self, stopped: Callable[[], bool]) -> None:
-        """Set the function that returns whether the run has been stopped."""
-        self._stopped = stopped
-
-    def start_wait(self) -> None:
-        """Start a new wait."""
-        if not self._exhausted:
-            self.on_progress()
-
-    def on_progress(self) -> None:
-        """Record that a broker has taken something."""
-        self._exhausted = False
-        if self._since is not None:
-            self._since = time.monotonic()
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the run has been stopped."""
-        return self._since is not None or self._stopped()
-
-    def is_exhausted(self) -> bool:
-        """Return whether the run was stopped, and `STOP_SECONDS` have passed without progress."""
-        if self._since is None and self._stopped():
-            self._since = time.monotonic()
-        if self._since is not None and time.monotonic() - self._since >= STOP_SECONDS:
-            self._exhausted = True
-        return self._exhausted
 
 
 class _Pending(NamedTuple):
@@ -439,41 +384,6 @@ def as_topic(topic: str | Topic) -> Topic:
     return Topic(topic) if isinstance(topic, str) else topic
 
 
-def output_topic(source: Topic, name: str) -> Topic:
-    """Return a topic to write to, given by its URL, or by its name at the brokers of `source`.
-
-    Raises
-    ------
-    SourceError
-        If the name is invalid, or the topic is `source` itself.
-
-    Examples
-    --------
-    >>> from streaml1.sources.kafka.producer import output_topic
-    >>> from streaml1.sources.kafka.topic import Topic
-    >>> output_topic(Topic("kafka://localhost:9092/clicks"), "clicks.dlq").url
-    'kafka://localhost:9092/clicks.dlq'
-    """
-    topic = Topic(name, source.security) if name.startswith("kafka:") else source.sibling(name)
-    _require_valid_name(topic)
-    if is_same_topic(topic, source):
-        raise SourceError(f"{topic.url} is the topic that is read; write to another one")
-    return topic
-
-
-def is_same_topic(a: Topic, b: Topic) -> bool:
-    """Return whether two topics have the same name and a broker in common."""
-    return a.name == b.name and not set(a.brokers).isdisjoint(b.brokers)
-
-
-def _require_valid_name(topic: Topic) -> None:
-    if not _NAME.fullmatch(topic.name) or topic.name in (".", ".."):
-        raise SourceError(
-            f"{shown(topic.name)} is not a valid topic name: use up to 249 letters, digits, dots, "
-            "underscores and dashes"
-        )
-
-
 def topic_exists(topic: Topic) -> bool:
     """Return whether a topic exists.
 
@@ -490,40 +400,6 @@ def topic_exists(topic: Topic) -> bool:
             return topic.name in admin.list_topics()
     except Exception as error:
         raise write_error(topic, error) from None
-
-
-def create_topic(topic: Topic, configs: Mapping[str, str], partitions: int = -1) -> None:
-    """Create a topic, unless another client has created it meanwhile.
-
-    Parameters
-    ----------
-    topic
-        The topic.
-    configs
-        Topic configuration; the brokers' defaults apply to the rest.
-    partitions
-        Number of partitions; -1 is the brokers' default.
-
-    Raises
-    ------
-    SourceError
-        If the name is invalid, or the brokers do not create the topic.
-    """
-    from kafka.admin import KafkaAdminClient
-    from kafka.errors import TopicAlreadyExistsError
-
-    _require_valid_name(topic)
-    requested = {topic.name: {"num_partitions": partitions, "configs": dict(configs)}}
-    try:
-        with closing(KafkaAdminClient(**topic.client_options())) as admin:
-            with contextlib.suppress(TopicAlreadyExistsError):
-                admin.create_topics(requested)
-            admin.wait_for_topics([topic.name])
-    except Exception as error:
-        raise SourceError(
-            f"{topic.url}: topic {topic.name} does not exist and cannot be created "
-            f"({error_text(error)}); create it first"
-        ) from None
 
 
 def write_error(topic: Topic, error: Exception, key: str | None = None) -> SourceError:

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
+from streaml1.sources.kafka.output_topics import create_topic
 from streaml1.sources.kafka.producer import (
     DELIVERY_SECONDS,
     Header,
     TopicWriter,
     as_topic,
-    create_topic,
     topic_exists,
     write_error,
 )
