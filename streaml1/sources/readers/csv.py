@@ -194,13 +194,6 @@ class CsvParser:
         self._report_repeated()
         return parsed
 
-    def parse_line(self, record: bytes) -> tuple[dict[Any, Any], str | None, float]:
-        """Return features, label and weight of a record."""
-        assert self._columns is not None
-        for _, cells in self.records(TextLines(record)):
-            return self._columns.example(cells)
-        raise AssertionError("no record")
-
     def records(self, lines: TextLines) -> Records:
         """Return the records of some lines."""
         return Records(lines, self.delimiter)
@@ -223,9 +216,11 @@ class CsvParser:
         reading: _Reading
         if not COMPILED or n >= MAX_CHUNK or not n:
             text = self._retained + new.tobytes()
-            reading = _PythonReading(self, columns, text, self._number, at_end)
+            reading = _PythonReading(columns, self._on_skipped, text, self._number, at_end)
         else:
-            reading = _KernelReading(self, columns, self._retained, chunk, self._number, at_end)
+            reading = _KernelReading(
+                columns, self._on_skipped, self._retained, chunk, self._number, at_end
+            )
         reading.offset, reading.line = begin
         parsed = reading.parse()
         self._retained = reading.rest()
@@ -299,8 +294,8 @@ class CsvParser:
             names, roles, self.require_label, self._rules, skips_header, self.delimiter
         )
 
-    def count_repeated(self, line: int, skipped: SkippedRecord) -> None:
-        """Count a header that was skipped; `line` is its line."""
+    def _on_skipped(self, line: int, skipped: SkippedRecord) -> None:
+        """Warn of the first header that is skipped, and count them; `line` is its line."""
         if not isinstance(skipped, RepeatedHeader):
             return
         self._n_repeated += 1
@@ -317,6 +312,10 @@ class CsvParser:
         if kind not in self._warned:
             self._warned.add(kind)
             logger.warning("%s", sentence)
+
+
+OnSkipped = Callable[[int, SkippedRecord], None]
+"""Gets the line of a record that is neither an example nor invalid, and what it is."""
 
 
 class _Begin(NamedTuple):
@@ -345,10 +344,10 @@ class _PythonReading:
     """Parse a chunk by Python alone, up to an incomplete record."""
 
     def __init__(
-        self, parser: CsvParser, columns: Columns, text: bytes, number: int, at_end: bool
+        self, columns: Columns, on_skipped: OnSkipped, text: bytes, number: int, at_end: bool
     ) -> None:
         self.offset = self.line = 0
-        self._parser, self._columns = parser, columns
+        self._columns, self._on_skipped = columns, on_skipped
         self._text = text
         self._number = number
         self._at_end = at_end
@@ -365,7 +364,7 @@ class _PythonReading:
         positions: list[tuple[int, int, int]] = []
         lines = TextLines(self._text, self.offset, self._number + self.line, self._at_end)
         try:
-            for number, record in self._parser.records(lines):
+            for number, record in self._columns.records(lines):
                 first = number - self._number - 1
                 try:
                     examples.append(self._columns.example(record))
@@ -373,7 +372,7 @@ class _PythonReading:
                         ids.append(self._columns.id_of(record))
                     positions.append((first, lines.offset, lines.number - self._number))
                 except SkippedRecord as skipped:
-                    self._parser.count_repeated(number, skipped)
+                    self._on_skipped(number, skipped)
                 except ValueError as error:
                     faults.append((first, str(error)))
                 self.offset, self.line = lines.offset, lines.number - self._number
@@ -434,11 +433,11 @@ class _KernelReading:
     """Parse a chunk by the kernel, which stops at irregular records for Python to read them."""
 
     def __init__(
-        self, parser: CsvParser, columns: Columns, retained: bytes, chunk: Chunk, number: int,
+        self, columns: Columns, on_skipped: OnSkipped, retained: bytes, chunk: Chunk, number: int,
         at_end: bool,
     ) -> None:  # fmt: skip
         self.offset = self.line = 0
-        self._parser, self._columns = parser, columns
+        self._columns, self._on_skipped = columns, on_skipped
         self._number = number
         self._at_end = at_end
         new = chunk.text
@@ -480,8 +479,8 @@ class _KernelReading:
         start = a.buffer.ctypes.data + PAD
         first_name = self._names_offset + len(self._columns.name_bytes)
         status = csv.parse_records(
-            np.uint64(start), np.uint64(start + self._n), np.uint64(ord(self._parser.delimiter)),
-            POWERS, self._parser.require_label, utf8,
+            np.uint64(start), np.uint64(start + self._n), np.uint64(ord(self._columns.delimiter)),
+            POWERS, self._columns.require_label, utf8,
             self._columns.kernel_columns(self._names_offset), self._columns.words, a.positions,
             a.kinds, a.hashes, a.values, np.uint64(start + first_name),
             np.uint64(start + len(a.buffer) - PAD), a.spans, a.labels, a.w, a.indptr, a.lines,
@@ -497,12 +496,12 @@ class _KernelReading:
         first_number = self._number + int(state[csv.STATE_LINE])
         lines = TextLines(self._raw, begin, first_number, self._at_end)
         try:
-            for number, record in self._parser.records(lines):
+            for number, record in self._columns.records(lines):
                 line = number - self._number - 1
                 try:
                     x, y, w = self._columns.example(record)
                 except SkippedRecord as skipped:
-                    self._parser.count_repeated(number, skipped)
+                    self._on_skipped(number, skipped)
                 except ValueError as error:
                     irregular.faults.append((line, str(error)))
                 else:
@@ -529,7 +528,7 @@ class _KernelReading:
         w, lines, ends, lines_after = a.w[:n], a.lines[:n], a.ends[:n], a.lines_after[:n]
         x = NamedRows(
             a.hashes[:k], a.values[:k], a.indptr[: n + 1], a.buffer[PAD:], a.spans[:k], self._text,
-            a.begins[:n], ends, self._parser.parse_line, self._columns.header,
+            a.begins[:n], ends, self._columns.parse_line, self._columns.header,
             values_checked=not state[csv.STATE_HAS_LARGE],
             distinct_names=self._columns.distinct_names,
         )  # fmt: skip
@@ -552,7 +551,7 @@ class _KernelReading:
         raw = self._text.tobytes() if self._raw is None else self._raw
         ids: list[int | str | None] = []
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            _, record = next(iter(self._parser.records(TextLines(raw[begin:end]))))
+            _, record = next(iter(self._columns.records(TextLines(raw[begin:end]))))
             assert isinstance(record, list)
             ids.append(self._columns.id_of(record))
         return ids

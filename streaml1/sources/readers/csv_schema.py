@@ -201,6 +201,8 @@ class Columns:
 
     Attributes
     ----------
+    delimiter, require_label
+        As given.
     distinct_names : bool
         Whether no record can have the same feature name twice.
     name_bytes : ndarray
@@ -222,7 +224,7 @@ class Columns:
         skips_header: bool = True,
         delimiter: str = ",",
     ) -> None:
-        self._delimiter = delimiter
+        self.delimiter = delimiter
         self._rules = rules or CellRules()
         self._width = len(header)
         self._target, self._weight = roles.target, roles.weight
@@ -233,7 +235,7 @@ class Columns:
             for position, column in enumerate(header)
             if position not in special
         ]
-        self._require_label = require_label
+        self.require_label = require_label
         self._skips_header = skips_header
         self.header = header
         # A column of numbers "a=b" has the name of the category b in the column "a".
@@ -264,7 +266,7 @@ class Columns:
         self.words = self._rules.kernel_words()
         if self._skips_header:
             # The first byte of the name, of its opening quote, or of a byte order mark.
-            first = self.header[0].encode()[:1] or self._delimiter.encode()
+            first = self.header[0].encode()[:1] or self.delimiter.encode()
             self.words[csv_cells.WORDS_HEADER], _ = csv_cells.word_filter([first, b'"', b"\xef"])
 
     def kernel_columns(self, names_offset: int) -> NDArray[np.uint64]:
@@ -278,6 +280,16 @@ class Columns:
         columns = self._kernel_columns.copy()
         columns[1] += np.uint64(names_offset)
         return columns
+
+    def records(self, lines: TextLines) -> Records:
+        """Return the records of some lines."""
+        return Records(lines, self.delimiter)
+
+    def parse_line(self, text: bytes) -> tuple[dict[Any, Any], str | None, float]:
+        """Return features, label and weight of the text of one valid record."""
+        for _, record in self.records(TextLines(text)):
+            return self.example(record)
+        raise AssertionError("no record")
 
     def example(self, record: list[str] | ValueError) -> tuple[dict[Any, Any], str | None, float]:
         """Return features, label and weight of a record.
@@ -293,7 +305,7 @@ class Columns:
             raise record
         if self._skips_header and len(record) == self._width and self._is_header(record):
             raise RepeatedHeader
-        if self._require_label and is_blank(record):
+        if self.require_label and is_blank(record):
             raise BlankRecord
         if len(record) != self._width:
             raise ValueError(wrong_width(record, self._width))
@@ -321,7 +333,7 @@ class Columns:
             if reason := _rule(record):
                 raise ValueError(reason) from None
             option = shlex.quote(column)
-            marks = None if self._rules.is_localized else number_marks(cell, self._delimiter)
+            marks = None if self._rules.is_localized else number_marks(cell, self.delimiter)
             given = " ".join(f"--{name} {shlex.quote(m)}" for name, m in (marks or {}).items())
             raise ValueError(
                 f"column {column!r}: {shown(cell)} {error}: leave missing values empty or list "
@@ -343,7 +355,7 @@ class Columns:
             return None
         cell = record[self._target]
         y = self._rules.label(cell)
-        if y is None and self._require_label:
+        if y is None and self.require_label:
             column = self.header[self._target]
             found = f"is {shown(cell.strip())}" if cell.strip() else "is empty"
             raise ValueError(f"the label is missing: column {column!r} {found}")
