@@ -288,7 +288,7 @@ def _command(
     source: str, options: dict[str, Any], sample: CsvSample, target: ColumnSummary | None
 ) -> str:
     """Return a command that learns from the file, quoted for a shell."""
-    from streaml1.sources.readers.csv_cells import MISSING_WORDS
+    from streaml1.features.number_texts import MISSING_WORDS
     from streaml1.sources.readers.csv_header import list_of
 
     columns = [column for column in sample.columns if column is not target]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1.core.option_fields import document_options, option_names, parameter_entries
+from streaml1.features.number_texts import MISSING_WORDS
 from streaml1.sources.arrow.databases import DuckdbRows
 from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, arrow_format
 from streaml1.sources.kafka.csv_records import CsvRecords
@@ -15,7 +16,7 @@ from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.readers.avro import AVRO, is_avro
 from streaml1.sources.readers.csv import CsvParser
-from streaml1.sources.readers.csv_cells import MISSING_WORDS, CellRules
+from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_schema import delimiter_of
 from streaml1.sources.readers.file_lists import is_many, list_files
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles

@@ -16,29 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaml1.features.number_texts import BOOLEANS, MISSING_WORDS, without_unit
 from streaml1.sources.source import SourceError, read_number, read_weight, shown
 from streaml1.text import csv_cells
 
-__all__ = ["BOOLEANS", "MISSING_WORDS", "CellRules", "number_marks"]
-
-MISSING_WORDS = ("NaN", "nan", "NULL", "null", "None", "N/A", "NA", r"\N", "?")
-"""Words that stand for a missing value unless others are given; an empty cell always does."""
-
-BOOLEANS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
-"""Words that are numbers in columns of numbers."""
+__all__ = ["CellRules", "number_marks"]
 
 _GROUPED = re.compile(
     r"[+-]?(?!0[,.])[0-9]{1,3}(?P<group>[,.'’ \u00a0\u202f])[0-9]{3}(?:(?P=group)[0-9]{3})*"
     r"(?:(?P<mark>(?!(?P=group))[.,])[0-9]+)?"
 )
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
-
-_CURRENCIES = "$€£¥₹"
-_UNIT = re.compile(
-    rf"(?P<sign>[+-]?)(?:[{_CURRENCIES}]\s*(?P<amount>.+)|(?P<share>.+?)\s*[%{_CURRENCIES}])",
-    re.DOTALL,
-)
-"""A number with a currency before it, or a currency or a percent sign after it."""
 
 _QUOTING = re.compile('["\r\n]')
 
@@ -168,7 +156,7 @@ class CellRules:
         ValueError
             If a mark is where it cannot be.
         """
-        text = _without_unit(cell.strip())
+        text = without_unit(cell.strip())
         if not self.is_localized:
             return text
         if self.thousands is not None and self.thousands in text:
@@ -227,18 +215,6 @@ class CellRules:
         return words
 
 
-def _without_unit(text: str) -> str:
-    """Return the text of a number without its percent sign or currency.
-
-    Examples
-    --------
-    >>> _without_unit("12.5 %"), _without_unit("-$1,200"), _without_unit("word")
-    ('12.5', '-1,200', 'word')
-    """
-    found = _UNIT.fullmatch(text)
-    return text if found is None else found["sign"] + (found["amount"] or found["share"])
-
-
 def number_marks(cell: str, delimiter: str = ",") -> dict[str, str] | None:
     """Return the marks with which a text would be a number, as options; None if there are none.
 
@@ -251,7 +227,7 @@ def number_marks(cell: str, delimiter: str = ",") -> dict[str, str] | None:
     >>> number_marks("1.234,5"), number_marks("2,5"), number_marks("1,234,567"), number_marks("a,b")
     ({'decimal': ',', 'thousands': '.'}, {'decimal': ','}, {'thousands': ','}, None)
     """
-    text = _without_unit(cell.strip())
+    text = without_unit(cell.strip())
     grouped = _GROUPED.fullmatch(text)
     if grouped is None or (delimiter == ";" and text.count(",") == 1 and grouped["mark"] is None):
         return {"decimal": ","} if _DECIMAL_COMMA.fullmatch(text) else None

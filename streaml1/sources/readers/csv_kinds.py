@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from streaml1.sources.readers.csv_cells import BOOLEANS, CellRules, number_marks
+from streaml1.features.number_texts import BOOLEANS
+from streaml1.sources.readers.csv_cells import CellRules, number_marks
 
 __all__ = [
     "KINDS", "ColumnSummary", "guess_marks", "guess_target", "is_missing_number",
