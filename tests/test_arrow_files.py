@@ -190,6 +190,32 @@ def test_unreadable_columns_are_rejected(
         open_source(tmp_path / "a.parquet", **roles)
 
 
+def test_numbers_in_text_columns(tmp_path: Path) -> None:
+    texts = ["12", "-0.5", None, "NULL", "3%", "word", " 1e3"]
+    rows = pa.table({"y": [1.0] * 7, "n": texts, "c": pa.array(texts).dictionary_encode(),
+                     "d": pa.array([1.5] * 7), "s": texts})  # fmt: skip
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    roles: Any = {"target": "y", "numeric": ["n", "c", "d"]}
+    source, refused = open_source(tmp_path / "a.parquet", **roles), []
+    found = [
+        {name: v for name, v in x.items() if v is not None}
+        for block in source.blocks(3, lambda *fault: refused.append(fault[:2]))
+        for x in block.x
+    ]
+    assert [(x.get("n"), x.get("c")) for x in found] == [
+        (12, 12), (-0.5, -0.5), (None, None), (None, None), (3, 3), (1000, 1000)
+    ]  # fmt: skip
+    assert all(x["d"] == 1.5 for x in found) and "s" in found[0] or "s=12" in found[0]
+    place = f"{tmp_path / 'a.parquet'}:6"
+    assert refused == [(place, "feature 'n': 'word' is not a number; leave it out of --numeric")]
+    assert source.identity()["numeric"] == ["c", "d", "n"]
+    model = ElasticNetClassifier(lr=0.1)
+    streaml1.progressive(model, rows.to_pandas()[:5], **roles)  # a frame
+    assert {"n", "c", "d", "s=12"} <= model.weights.keys()
+    with pytest.raises(SourceError, match="no column 'm'"):
+        open_source(tmp_path / "a.parquet", target="y", numeric=["m"])
+
+
 def test_text_columns(tmp_path: Path) -> None:
     rows = pa.table({"m": ["cheap pills", "hello there", None], "y": [1, 0, 1]})
     parquet.write_table(rows, tmp_path / "a.parquet")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from streaml1 import ElasticNetClassifier
+from streaml1 import ElasticNetClassifier, load
 from streaml1.sources import SourceError
 from streaml1.sources.readers.csv_cells import number_marks
 from streaml1.training import progressive
@@ -335,13 +335,19 @@ def test_numbers_as_text_are_reported() -> None:
     ]
     write_lines("a.jsonl", rows)
     sentence = (
-        "numbers as text are categories: price.N,count; to learn them as numbers, convert them, as "
-        "with jq -c '.price.N |= tonumber'\n"
+        "numbers as text are categories: price.N,count; to learn them as numbers, use --numeric "
+        "price.N,count\n"
     )
     learn = ["learn", "a.jsonl", "--target", "click"]
     assert f"\n{sentence}\n" in run("inspect", "a.jsonl").stdout
     assert run(*learn).stderr == f"streaml1: a.jsonl: {sentence}"
     assert "price.N,count" not in run(*learn, "--ignore", "price.N,count").stderr
+    command = suggested("a.jsonl")
+    assert command[command.index("--numeric") + 1] == "price.N,count"
+    learnt = run(*learn, "--numeric", "price.N,count", "--save", "a.model")
+    assert "price.N,count" not in learnt.stderr
+    names = set(load("a.model").weights)
+    assert {"price.N", "count", "zip=00007"} <= names and not {"count=7", "price.N=0.1"} & names
     write_lines("a.jsonl", [{**row, "price": 1, "count": 1} for row in rows])
     assert run(*learn).stderr == "" and "as text" not in run("inspect", "a.jsonl").stdout
 

@@ -131,6 +131,14 @@ def test_python_values() -> None:
     assert record.y == 1 and type(record.y) is int
 
 
+def test_numbers_in_text() -> None:
+    """Records of Avro and Protobuf are such dicts; `--numeric` covers what is inside."""
+    row = {"y": 1, "n": "12.5", "u": {"a": np.str_("7"), "b": True}, "s": ("1", "NULL"), "t": "3"}
+    record = read_record(row, MemberRoles("y", numeric=frozenset("nus")))
+    assert record is not None
+    assert record.x == {"n": 12.5, "u.a": 7.0, "u.b": True, "s.0": 1.0, "t": "3"}
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [

@@ -243,6 +243,17 @@ def test_columns_of_numbers_with_some_words_are_no_categories() -> None:
     assert "a.csv:2: column 'n': 'w0' is not a number" in result.stderr
 
 
+def test_columns_of_numbers_can_be_named() -> None:
+    Path("a.csv").write_text("click,site,n\n" + "1,s1,w0\n" * 9 + "0,s2,3\n")
+    command = ["learn", "a.csv", "--target", "click"]
+    assert "categories: site, n;" in run(*command).stderr
+    result = run(*command, "--numeric", "n", code=65)
+    assert "a.csv: categories: site;" in result.stderr
+    assert "a.csv:2: column 'n': 'w0' is not a number" in result.stderr
+    result = run(*command, "--numeric", "m", code=2)
+    assert "a.csv has no column 'm'" in result.stderr
+
+
 def test_given_categories_are_the_only_ones() -> None:
     Path("a.csv").write_text(CLICKS)
     for given in ("", "ad"):

@@ -157,6 +157,19 @@ FLAT = '{"y": 1, "w": 2, "user": {"y": 0, "id": "v7", "a": 5}, "b": [1, {"c": 3}
             JsonRoles("y", categorical=frozenset("abc")),
             ({"a": "1.50", "b": "-0", "c": "1e2"}, 1, 1),
         ),
+        (
+            '{"y": 1, "a": "12.50", "b": {"c": "7", "d": "e"}, "v": ["1", " 2%", "NULL", 3]}',
+            JsonRoles("y", numeric=frozenset({"a", "b.c", "v"})),
+            ({"a": 12.5, "b.c": 7, "b.d": "e", "v.0": 1, "v.1": 2, "v.3": 3}, 1, 1),
+        ),
+        (
+            '{"y": 1, "a": 2.50, "b": true, "c": "", "d": "-$3", "e": null}',
+            JsonRoles("y", numeric=frozenset("abcde")), ({"a": 2.5, "b": True, "d": -3}, 1, 1),
+        ),
+        (
+            '{"x": {"a": "5", "b": "6", "c": "NA"}, "y": 1}',
+            JsonRoles(numeric=frozenset("ac")), ({"a": 5, "b": "6", "c": None}, 1, 1),
+        ),
         (f'{{"y": 1, "a": {10**20 + 1}}}', JsonRoles("y"), ({"a": 10**20 + 1}, 1, 1)),
         (" ", JsonRoles("y"), None),
     ],
@@ -194,6 +207,11 @@ def test_roles_of_members(line: str, roles: JsonRoles, parsed: Any) -> None:
         ('{"y": 1, "a": NaN}', JsonRoles("y"), "NaN is not JSON: write null for a missing value"),
         ('{"y": 1, "a": ' + 64 * "[" + 64 * "]" + "}", JsonRoles("y"), "more than 64 levels deep"),
         ('{"y": ' + 9999 * "[" + 9999 * "]" + "}", JsonRoles("y"), "more than 64 levels deep"),
+        (
+            '{"y": 1, "a": {"b": "5 apples"}}',
+            JsonRoles("y", numeric=frozenset("a")),
+            "feature 'a.b': '5 apples' is not a number; leave it out of --numeric",
+        ),
         ('{"y": 1}', JsonRoles("y", at="p.q"), "nothing at 'p.q': its members are: y"),
         ('{"p": [1]}', JsonRoles("y", at="p"), "[1] at 'p' is not an object of features"),
         ("[1]", JsonRoles("y"), "[1] is not an example: it must be an object of features"),
@@ -209,6 +227,13 @@ def test_invalid_flat_lines(line: str, roles: JsonRoles, reason: str) -> None:
 def test_a_member_has_one_role() -> None:
     with pytest.raises(SourceError, match="'a' can have only one role, got target and ignored"):
         JsonRoles("a", ignore=frozenset("a"))
+    with pytest.raises(SourceError, match="'a' can have only one role, got categorical and num"):
+        JsonRoles("y", categorical=frozenset("a"), numeric=frozenset("a"))
+
+
+def test_checkpoints_know_the_roles_that_are_given() -> None:
+    assert "numeric" not in JsonRoles("y").identity
+    assert JsonRoles("y", numeric=frozenset("ba")).identity["numeric"] == ["a", "b"]
 
 
 def test_nesting_up_to_the_limit() -> None:

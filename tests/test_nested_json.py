@@ -96,7 +96,7 @@ def lines_of(rows: list[dict[str, Any]]) -> bytes:
 names = st.sampled_from(["a", "b", "y", "x", "id", "a.b", "0", "", "é", "long_name_of_a_member"])
 scalars = st.one_of(
     st.sampled_from([None, True, False, 0, 1, -1.5, 1e300, 2**70]),
-    st.sampled_from(["", "s", "a=b", "é", 'q"\\', ",}"]),
+    st.sampled_from(["", "s", "a=b", "é", 'q"\\', ",}", "12", "0", "-1.5", "3%", "NULL", "1e300"]),
     st.integers(-1000, 1000), st.floats(-1e6, 1e6), st.text(max_size=12),
 )  # fmt: skip
 values = st.recursive(
@@ -130,9 +130,11 @@ def roles(draw: Any) -> JsonRoles:
     rest = [name for name in free if name != target]
     weight = rest.pop() if draw(st.integers(0, 7)) == 0 else None
     id = rest.pop() if draw(st.integers(0, 3)) == 0 else None
-    n, m = draw(st.integers(0, 2)), draw(st.integers(0, 2))
-    ignore, categorical = frozenset(rest[:n]), frozenset(rest[n : n + m])
-    return JsonRoles(target, weight, id, ignore, categorical)
+    sizes = [draw(st.integers(0, 2)) for _ in range(3)]
+    ignore, categorical, numeric = (
+        frozenset(rest[sum(sizes[:k]) : sum(sizes[: k + 1])]) for k in range(3)
+    )
+    return JsonRoles(target, weight, id, ignore, categorical, numeric=numeric)
 
 
 @given(st.lists(lines(), min_size=1, max_size=8), roles(), st.booleans())

@@ -322,8 +322,15 @@ FLAT_ROLES = {
         "w",
         categorical=frozenset({"a", "c=d", "site", "né", *(f"w{k}" for k in range(9))}),
     ),
+    "flat-numbers": JsonRoles(
+        "y", id="id", categorical=frozenset({"a"}), numeric=frozenset({"price", "user.n", "w7"})
+    ),
     "flat-no-roles": JsonRoles(),
 }
+NUMBER_TEXTS = [
+    *("12", "-0.5", "1e3", "7", "31", "0", "-0", "1e60", "", " 7", "12%", "$3.50", "NULL", "true"),
+    *("1,234", "word", "1_0", "1e999", "0.000000000000001234567890123", "é"),
+]
 
 
 LABELS = ["1", "0", "-1", "true", "false", '"spam"', '"é"', "null", "0.5", "-0", '""', "[1]"]
@@ -341,6 +348,9 @@ def flat_json_line(random: Random, roles: JsonRoles) -> bytes:
     optional += [("user", '{"y": 1, "age": 3}'), ("tags", '["p", "q", "p"]'), ("vec", "[1, 0.5]")]
     optional += [("user.age", "4"), ("x", '{"a": 1}'), ("x", "3"), ("b", '{"a": [0]}')]
     members += [random.choice(optional) for _ in range(random.choice([0, 0, 0, 1, 2]))]
+    if "price" in roles.numeric:
+        price, n = (json.dumps(text) for text in random.choices(NUMBER_TEXTS, k=2))
+        members += random.choice([[("price", price)], [("user", f'{{"n": {n}}}')], []])
     random.shuffle(members)
     end = random.choice(["", "", " ", "\r", " \r", "\t"])
     return f"{random.choice(['', '', '', ' '])}{joined_members(members, random)}{end}".encode()

@@ -19,8 +19,8 @@ SINGLE = "Options of single learners"
 SECTIONS = {
     "Merging": ("target_model", "probe", "base"),
     "Source and format": (
-        "format", "target", "categorical", "weight", "ignore", "id", "at", "delimiter", "missing",
-        "header", "column_names", "positive", "decimal", "thousands", "limit", "seed",
+        "format", "target", "categorical", "numeric", "weight", "ignore", "id", "at", "delimiter",
+        "missing", "header", "column_names", "positive", "decimal", "thousands", "limit", "seed",
     ),
     "Passes and held-out data": ("passes", "holdout"),
     "Invalid examples": ("bad", "most_bad", "dead_letters"),

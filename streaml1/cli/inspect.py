@@ -243,6 +243,7 @@ def _json_command(
         if column is not target and column.name not in (options.get("weight"), options.get("id"))
     ]
     by_kind = {
+        "--numeric": [c.name for c in others if c.is_quoted],
         "--text": [c.name for c in others if c.kind == "text"],
         "--ignore": [c.name for c in others if c.kind in ignored],
     }

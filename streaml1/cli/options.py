@@ -149,8 +149,10 @@ _columns = together(
                  help="Label: a column of CSV, by name or by number from 0, or a member of flat "
                  "JSON lines, such as clicked or user.clicked."),
     click.option("--categorical", metavar="NAME,...", multiple=True, callback=split_names,
-                 help="CSV: categorical columns; all others are numeric. JSON: members whose "
-                 "numbers are categories, too.  [default: CSV columns with words]"),
+                 help="Columns or members to read as categories.  [default: CSV columns with "
+                 "words]"),
+    click.option("--numeric", metavar="NAME,...", multiple=True, callback=split_names,
+                 help="Columns or members whose text is a number."),
     click.option("--weight", metavar="NAME", help="Column or member of sample weights."),
     click.option("--ignore", metavar="NAME,...", multiple=True, callback=split_names,
                  help="Columns or members to ignore."),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 from math import isfinite
 from typing import Any, NamedTuple
 
+from streaml1.features.number_texts import read_number_text
 from streaml1.features.positive_label import is_positive
 from streaml1.features.raw_labels import shown
 
@@ -16,6 +19,7 @@ __all__ = [
     "FlatMembers",
     "Found",
     "MemberRoles",
+    "Reading",
     "RoleMembers",
     "array_of_objects",
     "check_feature",
@@ -40,6 +44,17 @@ class DuplicateNames(list[tuple[str, Any]]):
     """The members of an object in which a name occurs twice."""
 
 
+class Reading(Enum):
+    """How the values of a member are read."""
+
+    AS_IS = 0
+    """Numbers as numbers, texts as categories."""
+    CATEGORY = 1
+    """Numbers, too, as categories."""
+    NUMBER = 2
+    """Texts, too, as numbers."""
+
+
 @dataclass(frozen=True)
 class MemberRoles:
     """The members of flat examples that are not plain features, each a name or a path of names.
@@ -56,6 +71,8 @@ class MemberRoles:
         Path of the object that holds the example, in an envelope.
     positive
         The label that is 1; any other label is then 0.
+    numeric
+        Members whose texts are numbers, as `streaml1.features.number_texts` reads them.
 
     Raises
     ------
@@ -70,6 +87,7 @@ class MemberRoles:
     categorical: frozenset[str] = frozenset()
     at: str | None = None
     positive: str | None = None
+    numeric: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         roles = self._named()
@@ -84,12 +102,21 @@ class MemberRoles:
         single = (("target", self.target), ("weight", self.weight), ("id", self.id))
         roles = [(name, role) for role, name in single if name is not None]
         roles += [(name, "ignored") for name in sorted(self.ignore)]
-        return roles + [(name, "categorical") for name in sorted(self.categorical)]
+        roles += [(name, "categorical") for name in sorted(self.categorical)]
+        return roles + [(name, "numeric") for name in sorted(self.numeric)]
 
     @property
     def named(self) -> bool:
         """Whether any member has a role."""
         return bool(self._named())
+
+    @cached_property
+    def readings(self) -> dict[str, Reading]:
+        """How the values of members are read that are not read as they are."""
+        return {
+            **dict.fromkeys(self.categorical, Reading.CATEGORY),
+            **dict.fromkeys(self.numeric, Reading.NUMBER),
+        }
 
     def label(self, y: Any) -> Any:
         """Return a label as it is learnt."""
@@ -275,65 +302,80 @@ class FlatMembers:
 
     Parameters
     ----------
-    ignored, categorical
-        Paths, see `MemberRoles`.
+    roles
+        The members that are not plain features.
     taken
         What is not a feature, see `RoleMembers`.
     """
 
-    def __init__(
-        self,
-        ignored: Container[str],
-        categorical: Container[str],
-        taken: set[tuple[int, str | int]],
-    ) -> None:
+    def __init__(self, roles: MemberRoles, taken: set[tuple[int, str | int]]) -> None:
         self.x: dict[Any, Any] = {}
-        self._ignored = ignored
-        self._categorical = categorical
+        self._ignored = roles.ignore
+        self._readings = roles.readings
         self._taken = taken
 
     def _opened(self, value: Any) -> Any:
         """Return a value with objects as dicts, arrays as lists, and None for an absent one."""
         return value
 
-    def _leaf(self, value: Any, category: bool) -> Any:
-        """Return the value of a feature: a number, or a string for a category."""
+    def _leaf(self, value: Any, reading: Reading) -> Any:
+        """Return the value of a feature that is no `Reading.NUMBER`: a string for a category."""
         raise NotImplementedError
 
-    def add_object(self, value: Mapping[str, Any], prefix: str, depth: int, category: bool) -> None:
+    def _feature(self, name: str, value: Any, reading: Reading) -> Any:
+        """Return the value of a feature: a number, a category's string, or None if it is absent."""
+        if reading is not Reading.NUMBER or not isinstance(value, str):
+            return self._leaf(value, reading)
+        value = self._leaf(value, Reading.AS_IS)
+        if not isinstance(value, str):  # a number that is kept as its text
+            return value
+        try:
+            return read_number_text(value)
+        except ValueError as error:
+            raise ValueError(f"feature {shown(name)}: {error}; leave it out of --numeric") from None
+
+    def add_members(self, value: Mapping[str, Any]) -> None:
+        """Add the members of an object."""
+        self._add_object(value, "", 0, Reading.AS_IS)
+
+    def _add_object(
+        self, value: Mapping[str, Any], prefix: str, depth: int, reading: Reading
+    ) -> None:
         """Add the members of an object whose path and a dot are `prefix`."""
         for key, v in value.items():
             if (id(value), key) not in self._taken:
-                self._add(f"{prefix}{key}" if prefix else key, v, depth, category)
+                self._add(f"{prefix}{key}" if prefix else key, v, depth, reading)
 
-    def _add(self, name: str, value: Any, depth: int, category: bool) -> None:
+    def _add(self, name: str, value: Any, depth: int, reading: Reading) -> None:
         if name in self._ignored:
             return
-        category = category or name in self._categorical
+        reading = self._readings.get(name, reading)
         value = self._opened(value)
         if isinstance(value, dict | list):
             if depth + 1 >= MAX_DEPTH:
                 raise ValueError(f"values are nested more than {MAX_DEPTH} levels deep")
             reject_duplicates(value)
             if isinstance(value, dict):
-                self.add_object(value, f"{name}.", depth + 1, category)
+                self._add_object(value, f"{name}.", depth + 1, reading)
             else:
-                self._add_array(value, name, depth + 1, category)
+                self._add_array(value, name, depth + 1, reading)
         elif value is not None:
-            self._put(name, self._leaf(value, category))
+            value = self._feature(name, value, reading)
+            if value is not None:
+                self._put(name, value)
 
-    def _add_array(self, array: list[Any], name: str, depth: int, category: bool) -> None:
+    def _add_array(self, array: list[Any], name: str, depth: int, reading: Reading) -> None:
         for index, v in enumerate(array):
             v = self._opened(v)
             if (id(array), index) in self._taken or v is None:
                 continue
-            if category:
-                v = self._leaf(v, True)
-            if type(v) is str:
+            if reading is Reading.CATEGORY:
+                v = self._leaf(v, reading)
+            if type(v) is str and reading is not Reading.NUMBER:
                 counted = f"{name}={v}"
                 self.x[counted] = self.x.get(counted, 0.0) + 1.0
             else:
-                self._add(f"{name}.{index}", v, depth, category)
+                self._add(f"{name}.{index}", v, depth, reading)
 
     def _put(self, name: str, value: Any) -> None:
         if type(value) is not str and not _is_finite(value):

@@ -18,6 +18,7 @@ from streaml1.features.batch import category_text
 from streaml1.features.flat_members import (
     FlatMembers,
     MemberRoles,
+    Reading,
     find_roles,
     select_object,
 )
@@ -83,7 +84,7 @@ def read_record(
 
 def _read_plain(row: Mapping[Any, Any], roles: MemberRoles) -> Record | None:
     """Read a dict of numbers and strings, with all members that roles name; None otherwise."""
-    if roles.categorical or not PLAIN.issuperset(map(type, row.values())):
+    if roles.readings or not PLAIN.issuperset(map(type, row.values())):
         return None
     x = dict(row)
     try:
@@ -101,8 +102,8 @@ def _read_plain(row: Mapping[Any, Any], roles: MemberRoles) -> Record | None:
 
 def _read_nested(row: Mapping[Any, Any], roles: MemberRoles, require_label: bool) -> Record:
     found = find_roles(row, roles, require_label)
-    flat = _PythonMembers(roles.ignore, roles.categorical, found.taken)
-    flat.add_object(row, "", 0, False)
+    flat = _PythonMembers(roles, found.taken)
+    flat.add_members(row)
     y = found.label
     if is_missing(y):
         if require_label:
@@ -134,8 +135,8 @@ class _PythonMembers(FlatMembers):
             return list(value)
         return None if is_missing(value) else value
 
-    def _leaf(self, value: Any, category: bool) -> Any:
-        if category and not isinstance(value, str | dict | list):
+    def _leaf(self, value: Any, reading: Reading) -> Any:
+        if reading is Reading.CATEGORY and not isinstance(value, str | dict | list):
             if isinstance(value, bool):
                 return "true" if value else "false"
             return category_text(value)

@@ -261,7 +261,7 @@ def json_roles(options: SourceOptions) -> JsonRoles:
     """Return the roles of the members of flat JSON lines."""
     return JsonRoles(
         options.target, options.weight, options.id, frozenset(options.ignore),
-        frozenset(options.categorical), options.at, options.positive,
+        frozenset(options.categorical), options.at, options.positive, frozenset(options.numeric),
     )  # fmt: skip
 
 
@@ -373,7 +373,8 @@ def _open_duckdb(name: str, options: SourceOptions) -> DuckdbRows:
 
 def _table_roles(options: SourceOptions) -> dict[str, Any]:
     """Return the options of `TableReader`."""
-    names = ("target", "categorical", "weight", "require_label", "ignore", "positive", "id")
+    names = ("target", "categorical", "weight", "require_label", "ignore", "positive", "id",
+             "numeric")  # fmt: skip
     return {name: getattr(options, name) for name in names}
 
 
@@ -383,7 +384,7 @@ def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> Cs
     return CsvParser(
         name, options.target, list(options.categorical), options.weight, options.require_label,
         list(options.ignore), csv_delimiter(name, options), texts, cell_rules(options),
-        options.header, options.column_names, options.id,
+        options.header, options.column_names, options.id, list(options.numeric),
     )  # fmt: skip
 
 

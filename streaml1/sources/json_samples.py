@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -93,10 +94,10 @@ def quoted_numbers(columns: Sequence[ColumnSummary]) -> str:
     names = [column.name for column in columns if column.is_quoted]
     if not names:
         return ""
-    path = ".".join(part if part.isidentifier() else f'"{part}"' for part in names[0].split("."))
+    listed = list_of(names)
     return (
-        f"numbers as text are categories: {list_of(names)}; to learn them as numbers, convert "
-        f"them, as with jq -c '.{path} |= tonumber'"
+        f"numbers as text are categories: {listed}; to learn them as numbers, use --numeric "
+        f"{shlex.quote(listed)}"
     )
 
 

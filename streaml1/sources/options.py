@@ -61,6 +61,12 @@ class SourceOptions:
         "are categories, as strings always are.",
         convert=_column_names,
     )
+    numeric: Iterable[str] = option(
+        (),
+        "JSON, Avro, tables: members or columns whose text is a number, as exports write large "
+        "integers and decimals. CSV: columns of numbers, whatever words the first rows hold.",
+        convert=_column_names,
+    )
     weight: str | None = option(None, "Column (CSV) or member (JSON) of the sample weight.")
     ignore: Iterable[str] = option(
         (), "Columns (CSV) or members (JSON) to skip.", convert=_column_names
@@ -170,7 +176,8 @@ class SourceOptions:
     @property
     def columns(self) -> list[str]:
         """Names of all columns or members that the options mention."""
-        listed = (self.target, self.weight, self.id, *self.categorical, *self.ignore, self.at)
+        lists = (*self.categorical, *self.numeric, *self.ignore)
+        listed = (self.target, self.weight, self.id, *lists, self.at)
         return [name for name in listed if name is not None]
 
 

@@ -1,4 +1,4 @@
-"""Members of flat JSON lines that are not plain features: label, weight, id, ignored, categories.
+"""Members of flat JSON lines that are not plain features: label, weight, id, ignored and others.
 
 The kernel `streaml1.text.jsonl.parse_lines` reads all members of a flat line as features. The
 functions here recognize those with a role by the hashes of their keys, and take them out.
@@ -15,15 +15,18 @@ from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hash
 from streaml1.core.jit import inlined
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import load_u8, loadu_u64, loadu_u64x8, store_u64, store_u64x8
 from streaml1.text.byte_names import copy_bytes, copy_short_bytes, murmur_at
-from streaml1.text.numbers import FALSE, NULL, NUMBER, STRING, TRUE
+from streaml1.text.feature_spans import MAX_VALUE
+from streaml1.text.numbers import FALSE, NULL, NUMBER, STRING, TRUE, parse_json_scalar
 
 __all__ = [
     "CATEGORY",
     "ID",
     "IGNORED",
     "LABEL",
+    "NUMERIC",
     "N_ROLES",
     "WEIGHT",
     "apply_roles",
@@ -32,12 +35,13 @@ __all__ = [
     "role_table",
 ]
 
-LABEL, WEIGHT, ID, IGNORED, CATEGORY = range(1, 6)
-N_ROLES = 6
+LABEL, WEIGHT, ID, IGNORED, CATEGORY, NUMERIC = range(1, 7)
+N_ROLES = 7
 """How many roles there are, with 0 for none."""
 
 _ZERO, _ONE, _TWO, _EIGHT, _SIXTY_FOUR = map(np.uint64, (0, 1, 2, 8, 64))
-_LABEL, _WEIGHT, _ID, _CATEGORY = map(np.uint64, (LABEL, WEIGHT, ID, CATEGORY))
+_LABEL, _WEIGHT, _ID, _IGNORED = map(np.uint64, (LABEL, WEIGHT, ID, IGNORED))
+_CATEGORY, _NUMERIC = map(np.uint64, (CATEGORY, NUMERIC))
 _ROLE_BITS, _ROLE_MASK = map(np.uint64, (8, 2**8 - 1))
 _OFFSET_BITS, _LENGTH_MASK = map(np.uint64, (32, 2**32 - 1))
 _EQUALS, _SMALL_N, _SMALL_T, _SMALL_F = map(np.uint64, b"=ntf")
@@ -94,22 +98,22 @@ def find_roles(keys: Any, count: Any, roles: Any, found: Any) -> Any:
         keys makes a search longer than there are roles.
     found
         Receives ``index << 8 | role`` in ascending order: in the first row of those that are not
-        features, in the second row of the categories.
+        features, in the second row of the categories and numbers.
 
     Returns
     -------
     How many entries were written to each row.
     """
-    n_removed, n_categories = _ZERO, _ZERO
+    n_removed, n_kept = _ZERO, _ZERO
     for j in range(count):
         role = role_of(loadu_u64(keys + _EIGHT * j), roles)
-        if role == _CATEGORY:
-            found[1, n_categories] = j << _ROLE_BITS | role
-            n_categories += _ONE
+        if role > _IGNORED:
+            found[1, n_kept] = j << _ROLE_BITS | role
+            n_kept += _ONE
         elif role != _ZERO:
             found[0, n_removed] = j << _ROLE_BITS | role
             n_removed += _ONE
-    return n_removed, n_categories
+    return n_removed, n_kept
 
 
 @inlined
@@ -121,6 +125,55 @@ def _move_down(out_pos: Any, n: Any) -> None:
         out_pos += _SIXTY_FOUR
 
 
+class _Converted(NamedTuple):
+    """What `_join_category` and `_split_number` report."""
+
+    valid: Any
+    name_pos: Any
+    """Where the next name goes."""
+
+
+@inlined
+def _join_category(
+    start: Any, j: Any, name_pos: Any, names_end: Any, hashes: Any, values: Any, spans: Any,
+    value_spans: Any,
+) -> Any:  # fmt: skip
+    """Make the j-th feature, a number or bool, the category ``key=text``. Returns `_Converted`."""
+    begin, size = start + (value_spans[j] >> _OFFSET_BITS), value_spans[j] & _LENGTH_MASK
+    name = start + (spans[j] >> _OFFSET_BITS)
+    name_end = name + (spans[j] & _LENGTH_MASK)
+    fits = name_pos + (name_end - name) + size + _SLACK <= names_end
+    if fits and load_u8(begin) != _SMALL_N:  # null stays 0, which is absent
+        joined = name_pos
+        name_pos = copy_bytes(name, name_end, name_pos)
+        store_u64(name_pos, _EQUALS)
+        name_pos = copy_short_bytes(begin, begin + size, name_pos + _ONE)
+        spans[j] = ((joined - start) << _OFFSET_BITS) | (name_pos - joined)
+        hashes[j] = murmur_at(joined, name_pos)
+        values[j] = 1.0
+    return _Converted(fits, name_pos)
+
+
+@inlined
+def _split_number(start: Any, powers: Any, j: Any, hashes: Any, values: Any, spans: Any) -> Any:
+    """Make the j-th feature, the category ``key=text``, a number; return whether the text is one.
+
+    Python reads other texts than JSON's numbers.
+    """
+    name = start + (spans[j] >> _OFFSET_BITS)
+    end = name + (spans[j] & _LENGTH_MASK)
+    equals = name
+    while load_u8(equals) != _EQUALS:  # no key with a role contains one
+        equals += _ONE
+    scalar = parse_json_scalar(equals + _ONE, end, powers)
+    is_number = scalar.kind == NUMBER and abs(scalar.value) < MAX_VALUE
+    if is_number:
+        spans[j] = ((name - start) << _OFFSET_BITS) | (equals - name)
+        hashes[j] = murmur_at(name, equals)
+        values[j] = scalar.value
+    return is_number
+
+
 class _Applied(NamedTuple):
     """The row of a flat line after its roles are applied."""
 
@@ -129,6 +182,10 @@ class _Applied(NamedTuple):
     name_pos: Any
     """Where the next name goes."""
     valid: Any
+    has_zero: Any
+    """Whether a text is the number zero."""
+    has_large: Any
+    """Whether a text is a number that reaches the limit that models accept."""
     label_kind: Any
     label_begin: Any
     label_end: Any
@@ -142,35 +199,36 @@ class _Applied(NamedTuple):
 
 @inlined
 def apply_roles(
-    start: Any, first: Any, k: Any, name_pos: Any, names_end: Any, hashes: Any, values: Any,
-    spans: Any, value_spans: Any, role_sizes: Any, found: Any, n_removed: Any, n_categories: Any,
+    start: Any, powers: Any, first: Any, k: Any, name_pos: Any, names_end: Any, hashes: Any,
+    values: Any, spans: Any, value_spans: Any, role_sizes: Any, found: Any, n_removed: Any,
+    n_kept: Any,
 ) -> Any:  # fmt: skip
     """Take label, weight and id of a line from its features, and remove these and ignored ones.
 
     The names of the features from `first` to k are hashed, and their values are read. Numbers and
-    bools that are categories become the feature `key=text`. Returns an `_Applied`.
+    bools that are categories become the feature `key=text`, and texts that are numbers the feature
+    `key`. Returns an `_Applied`.
     """
     valid: Any = True
+    has_zero: Any = False
+    has_large: Any = False
     label_kind, id_kind, label, weight = NULL, NULL, np.nan, 1.0
     label_begin, label_end, id_begin, id_end = start, start, start, start
     has_weight: Any = role_sizes[WEIGHT] == _ZERO
-    for r in range(n_categories):
+    for r in range(n_kept):
         j = first + (found[1, r] >> _ROLE_BITS)
-        span = value_spans[j]
-        if span != _ZERO:  # not a string
-            begin, size = start + (span >> _OFFSET_BITS), span & _LENGTH_MASK
-            name = start + (spans[j] >> _OFFSET_BITS)
-            name_end = name + (spans[j] & _LENGTH_MASK)
-            if name_pos + (name_end - name) + size + _SLACK > names_end:
-                valid = False
-            elif load_u8(begin) != _SMALL_N:  # null stays 0, which is absent
-                joined = name_pos
-                name_pos = copy_bytes(name, name_end, name_pos)
-                store_u64(name_pos, _EQUALS)
-                name_pos = copy_short_bytes(begin, begin + size, name_pos + _ONE)
-                spans[j] = ((joined - start) << _OFFSET_BITS) | (name_pos - joined)
-                hashes[j] = murmur_at(joined, name_pos)
-                values[j] = 1.0
+        is_text = value_spans[j] == _ZERO
+        if (found[1, r] & _ROLE_MASK) == _CATEGORY:
+            if not is_text:
+                joined = _join_category(
+                    start, j, name_pos, names_end, hashes, values, spans, value_spans
+                )
+                valid &= joined.valid
+                name_pos = joined.name_pos
+        elif is_text:
+            valid &= _split_number(start, powers, j, hashes, values, spans)
+            has_zero |= values[j] == 0.0
+            has_large |= not abs(values[j]) < VALUE_LIMIT
     fits: Any = k + _EIGHT <= np.uint64(len(hashes))
     # Invariant: the features behind the r-th removed one have moved to their places; those before
     # it are unchanged.
@@ -215,6 +273,6 @@ def apply_roles(
                 )  # fmt: skip
         k -= _ONE
     return _Applied(
-        k, name_pos, valid and has_weight, label_kind, label_begin, label_end, label, weight,
-        id_kind, id_begin, id_end,
+        k, name_pos, valid and has_weight, has_zero, has_large, label_kind, label_begin, label_end,
+        label, weight, id_kind, id_begin, id_end,
     )  # fmt: skip

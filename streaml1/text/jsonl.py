@@ -164,7 +164,7 @@ def _parse(
     keys = np.uint64(key_hashes.ctypes.data)
     paths = keys + _EIGHT * (_TWO * MAX_KEYS + MAX_OTHER_MEMBERS)
     previous_keys, previous_sizes = keys + _EIGHT * MAX_KEYS, (_ZERO, _ZERO)
-    n_removed, n_categories = _ZERO, _ZERO  # of the previous keys
+    n_removed, n_kept = _ZERO, _ZERO  # of the previous keys
     i, n, pos, name_pos = _ZERO, _ZERO, start, write_one(names)
     indptr[0] = 0
     # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
@@ -278,12 +278,14 @@ def _parse(
             if valid:
                 if flat:
                     if not same_keys:
-                        n_removed, n_categories = find_roles(keys, count, roles, found_roles)
+                        n_removed, n_kept = find_roles(keys, count, roles, found_roles)
                     applied = apply_roles(
-                        start, first_feature, k, name_pos, names_end, hashes, values, spans,
-                        value_spans, role_sizes, found_roles, n_removed, n_categories,
+                        start, powers, first_feature, k, name_pos, names_end, hashes, values,
+                        spans, value_spans, role_sizes, found_roles, n_removed, n_kept,
                     )  # fmt: skip
                     k, name_pos, valid = applied.k, applied.name_pos, applied.valid
+                    has_zero |= applied.has_zero
+                    has_large |= applied.has_large
                     label_kind, label, weight = applied.label_kind, applied.label, applied.weight
                     label_begin, label_end = applied.label_begin, applied.label_end
                     id_kind, id_begin, id_end = applied.id_kind, applied.id_begin, applied.id_end

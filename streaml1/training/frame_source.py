@@ -76,7 +76,7 @@ class TableRows:
         return TableReader(
             self._name, schema, _name(o.target), map(_name, o.categorical), _name(o.weight),
             o.require_label, map(_name, o.ignore), map(_name, o.text or ()), o.positive,
-            _name(o.id),
+            _name(o.id), map(_name, o.numeric),
         )  # fmt: skip
 
 

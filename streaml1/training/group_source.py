@@ -30,7 +30,7 @@ ACCEPTS = ("every", "bad", "on_drift")
 """Options of `RunConfig` that runs over partitions take."""
 
 SOURCE_ACCEPTS = (
-    *("format", "target", "weight", "ignore", "categorical", "id", "at", "positive"),
+    *("format", "target", "weight", "ignore", "categorical", "numeric", "id", "at", "positive"),
     *("start", "group", "kafka", "schema", "schema_registry"),
     *CSV_OPTIONS,
 )

@@ -15,6 +15,7 @@ from streaml1.core.types import Floats
 from streaml1.features.arrow_frames import is_index, is_text, table_dicts, table_rows
 from streaml1.features.batch import category_text
 from streaml1.features.label_texts import LabelTexts
+from streaml1.features.number_texts import read_number_text
 from streaml1.features.positive_label import positive_labels
 from streaml1.sources.extras import importing
 from streaml1.sources.lazy_ids import LazyIds
@@ -72,6 +73,8 @@ class TableReader:
         The label that is 1; any other label is then 0.
     id
         The column of the id.
+    numeric
+        The columns whose text is a number, see `streaml1.features.number_texts`.
 
     Raises
     ------
@@ -91,6 +94,7 @@ class TableReader:
         text: Iterable[str] = (),
         positive: str | None = None,
         id: str | None = None,
+        numeric: Iterable[str] = (),
     ) -> None:
         from pyarrow import types
 
@@ -101,7 +105,7 @@ class TableReader:
         reject_duplicates(name, header)
         ignored = tuple(dict.fromkeys(ignore))
         categorical = tuple(dict.fromkeys([*categorical, *text]))
-        requested = RequestedRoles(target, weight, categorical, (), ignored, id)
+        requested = RequestedRoles(target, weight, categorical, (), ignored, id, tuple(numeric))
         roles = requested.resolve(header, name, require_label)
         self._target = None if roles.target is None else header[roles.target]
         self._weight = None if roles.weight is None else header[roles.weight]
@@ -113,16 +117,19 @@ class TableReader:
             for position, column in enumerate(header)
             if position not in others and not is_index(column)
         ]
+        requested_numbers = [header[position] for position in sorted(roles.numeric)]
         # Categories may be numbers, as those of pandas.
         self._categorical += [
             column
             for column in self._features
-            if _is_dictionary(schema.field(column).type) and column not in self._categorical
+            if _is_dictionary(schema.field(column).type)
+            and column not in (*self._categorical, *requested_numbers)
         ]
+        self._number_texts = [c for c in requested_numbers if _holds_text(schema.field(c).type)]
         self._decimals = [c for c in self._features if _is_decimal(schema.field(c).type)]
         self._require_readable({column: schema.field(column).type for column in self._features})
         self.kinds = {
-            column: "text" if column in self._categorical or is_text(kind) else "numbers"
+            column: "text" if self._holds_words(column, kind) else "numbers"
             for column in self._features
             if not types.is_null(kind := schema.field(column).type)
         }
@@ -132,7 +139,11 @@ class TableReader:
             "target": target, "weight": weight, "categorical": sorted(categorical),
             "ignore": sorted(ignored), **({} if positive is None else {"positive": positive}),
             **({} if id is None else {"id": id}),
+            **({"numeric": sorted(requested.numeric)} if requested.numeric else {}),
         }  # fmt: skip
+
+    def _holds_words(self, column: str, kind: Any) -> bool:
+        return column in self._categorical or (is_text(kind) and column not in self._number_texts)
 
     def _require_readable(self, kinds: dict[str, Any]) -> None:
         """Raise SourceError for all columns that are neither numbers nor text, by their types."""
@@ -155,7 +166,7 @@ class TableReader:
             raise SourceError(f"{self.name}: {'; '.join(clauses)}")
 
     def blocks(self, table: Any, first: int, reject: Reject) -> Iterator[Block]:
-        """Yield the rows of a table: one block, unless some have an invalid weight.
+        """Yield the rows of a table: one block, unless some are invalid.
 
         Parameters
         ----------
@@ -164,25 +175,29 @@ class TableReader:
         first
             How many rows of the source are before them.
         reject
-            Called for each row with an invalid weight, once the rows before it are delivered.
+            Called for each invalid row, once the rows before it are delivered.
         """
         n = len(table)
         features = table.select(self._features)
         for column in self._decimals:
             k = self._features.index(column)
             features = features.set_column(k, column, table[column].cast("float64"))
+        faults: dict[int, str] = {}
+        for column in self._number_texts:
+            numbers = _numbers(column, table[column], faults)
+            features = features.set_column(self._features.index(column), column, numbers)
         x: Any = table_rows(features, self._categorical) if COMPILED else None
         if x is None:
             x = table_dicts(features, self._categorical)
         y = [None] * n if self._target is None else self._labels(table)
         w: Floats | None = None
-        faults: dict[int, str] = {}
         if self._weight is not None:
-            w, faults = _weights(table[self._weight])
+            w, invalid = _weights(table[self._weight])
+            faults |= invalid
         ids = None if self._id is None else _ids(table[self._id])
         lines = range(first + 1, first + n + 1)
         lo = 0
-        for hi in (*faults, n):
+        for hi in (*sorted(faults), n):
             if hi > lo:
                 own = None if w is None else w[lo:hi]
                 named = None if ids is None else ids[lo:hi]
@@ -305,6 +320,26 @@ def _weights(column: Any) -> tuple[Floats, dict[int, str]]:
         except ValueError as error:
             faults[row] = str(error)
     return weights, faults
+
+
+def _numbers(name: str, column: Any, faults: dict[int, str]) -> Any:
+    """Return the numbers that a column of text spells; `faults` gets the rows of other texts."""
+    import pyarrow
+
+    numbers: list[float | None] = []
+    for row, text in enumerate(column.to_pylist()):
+        number = None
+        try:
+            number = None if text is None else read_number_text(text)
+        except ValueError as error:
+            faults.setdefault(row, f"feature {name!r}: {error}; leave it out of --numeric")
+        numbers.append(number)
+    return pyarrow.array(numbers, pyarrow.float64())
+
+
+def _holds_text(kind: Any) -> bool:
+    """Return whether values of an Arrow type are text, or categories that are."""
+    return is_text(kind.value_type if _is_dictionary(kind) else kind)
 
 
 def _is_decimal(kind: Any) -> bool:

@@ -99,6 +99,8 @@ class CsvParser:
         The names of the columns of a file without a header. By default their numbers from 0.
     id
         The column of the id, which is not a feature. An empty cell is None.
+    numeric
+        Columns that hold numbers. All columns without a role do; these must exist.
     """
 
     compiled = COMPILED
@@ -117,12 +119,15 @@ class CsvParser:
         header: bool | None = None,
         column_names: Iterable[str] | None = None,
         id: str | None = None,
+        numeric: Iterable[str] = (),
     ) -> None:
         self.name = name
         self._rules = rules or CellRules()
         ngrams, categorical = tuple(dict.fromkeys(text)), tuple(dict.fromkeys(categorical))
         ignored = tuple(dict.fromkeys(ignore))
-        self._requested = RequestedRoles(target, weight, categorical, ngrams, ignored, id)
+        self._requested = RequestedRoles(
+            target, weight, categorical, ngrams, ignored, id, tuple(numeric)
+        )
         self.texts: tuple[str, ...] | None = tuple(dict.fromkeys([*categorical, *ngrams]))
         self.require_label = require_label
         self._given_names = None if column_names is None else list(column_names)

@@ -49,13 +49,14 @@ class DelimiterError(SourceError):
 
 
 class Roles(NamedTuple):
-    """The positions of the columns with a role; all others hold numbers."""
+    """The positions of the columns with a role; all others hold what their types say."""
 
     target: int | None = None
     weight: int | None = None
     text: frozenset[int] = frozenset()
     ignored: frozenset[int] = frozenset()
     id: int | None = None
+    numeric: frozenset[int] = frozenset()
 
 
 class RequestedRoles(NamedTuple):
@@ -71,6 +72,8 @@ class RequestedRoles(NamedTuple):
         The columns to ignore.
     id
         The column of the id, or None.
+    numeric
+        The columns that hold numbers, even as text.
     """
 
     target: str | None = None
@@ -79,6 +82,7 @@ class RequestedRoles(NamedTuple):
     ngrams: Sequence[str] = ()
     ignored: Sequence[str] = ()
     id: str | None = None
+    numeric: Sequence[str] = ()
 
     def _listed(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of role and column; a column of text may have been requested twice."""
@@ -88,6 +92,7 @@ class RequestedRoles(NamedTuple):
         more = (column for column in self.categorical if column not in self.ngrams)
         yield from (("categorical", column) for column in more)
         yield from (("ignored", column) for column in self.ignored)
+        yield from (("numeric", column) for column in self.numeric)
 
     def resolve(self, header: Sequence[str], name: str, require_target: bool = False) -> Roles:
         """Return the positions of the columns.
@@ -112,8 +117,10 @@ class RequestedRoles(NamedTuple):
         Examples
         --------
         >>> from streaml1.sources.readers.csv_header import RequestedRoles
-        >>> RequestedRoles("click", categorical=["2"]).resolve(["click", "n", "site"], "a.csv")
-        Roles(target=0, weight=None, text=frozenset({2}), ignored=frozenset(), id=None)
+        >>> requested = RequestedRoles("click", categorical=["2"])
+        >>> roles = requested.resolve(["click", "n", "site"], "a.csv")
+        >>> roles.target, roles.text
+        (0, frozenset({2}))
         """
         listed = [(role, column, self._positions(header, role, column))
                   for role, column in self._listed()]  # fmt: skip
@@ -150,11 +157,12 @@ class RequestedRoles(NamedTuple):
             clauses = [f"{name}{first}", *(clause.removeprefix(":").strip() for clause in rest)]
             raise SourceError("; ".join([*clauses, list_columns(header)]))
         found = {role: {p for r, _, positions in listed if r == role for p in positions}
-                 for role in ("target", "weight", "text", "categorical", "id")}  # fmt: skip
+                 for role in ("target", "weight", "text", "categorical", "id", "numeric")
+                 }  # fmt: skip
         return Roles(
             next(iter(found["target"]), None), next(iter(found["weight"]), None),
             frozenset(found["text"] | found["categorical"]), frozenset(ignored),
-            next(iter(found["id"]), None),
+            next(iter(found["id"]), None), frozenset(found["numeric"]),
         )  # fmt: skip
 
     def _positions(self, header: Sequence[str], role: str, column: str) -> list[int]:

@@ -29,6 +29,7 @@ from streaml1.features.flat_members import (
     DuplicateNames,
     FlatMembers,
     MemberRoles,
+    Reading,
     find_roles,
     reject_duplicates,
     select_object,
@@ -49,7 +50,7 @@ from streaml1.sources.readers.jsonl import (
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import jsonl
-from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, WEIGHT
+from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, NUMERIC, WEIGHT
 from streaml1.text.parsed_rows import NamedRows
 
 __all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "flatten_members", "parse_flat"]
@@ -82,20 +83,25 @@ class JsonRoles(MemberRoles):
     def codes(self) -> dict[str, int]:
         """The role of each member as the kernel takes it."""
         code = {
-            "target": LABEL, "weight": WEIGHT, "id": ID, "ignored": IGNORED, "categorical": CATEGORY
+            "target": LABEL, "weight": WEIGHT, "id": ID, "ignored": IGNORED,
+            "categorical": CATEGORY, "numeric": NUMERIC,
         }  # fmt: skip
         return {name: code[role] for name, role in self._named()}
 
     @property
     def identity(self) -> dict[str, Any]:
         """The roles as JSON values; a checkpoint resumes only with the same ones."""
-        positive = {} if self.positive is None else {"positive": self.positive}
+        later: dict[str, Any] = {}  # what older checkpoints lack
+        if self.positive is not None:
+            later["positive"] = self.positive
+        if self.numeric:
+            later["numeric"] = sorted(self.numeric)
         if not self.named and self.at is None:
-            return positive
+            return later
         return {
             "target": self.target, "weight": self.weight, "id": self.id,
             "ignore": sorted(self.ignore), "categorical": sorted(self.categorical), "at": self.at,
-            **positive,
+            **later,
         }  # fmt: skip
 
 
@@ -232,8 +238,8 @@ def _read_line(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> J
 
 def _read_flat(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> JsonExample:
     found = find_roles(line, roles, require_label)
-    flattened = _JsonMembers(roles.ignore, roles.categorical, found.taken)
-    flattened.add_object(line, "", 0, False)
+    flattened = _JsonMembers(roles, found.taken)
+    flattened.add_members(line)
     w = 1.0 if roles.weight is None else read_weight(_plain_tree(found.weight))
     label = roles.label(_label(_plain_tree(found.label), roles.target))
     return _example(flattened.x, label, w, found.id and _plain(found.id.value))
@@ -281,11 +287,8 @@ def _read_with_x(line: dict[str, Any], roles: JsonRoles, require_label: bool) ->
     line = {name: _plain(value) for name, value in line.items()}
     x = line["x"]
     pairs = x if isinstance(x, DuplicateNames) else list(x.items())
-    pairs = [
-        (name, _spelling(value) if name in roles.categorical else _plain(value))
-        for name, value in pairs
-        if name not in roles.ignore
-    ]
+    members = _JsonMembers(roles, set())
+    pairs = [(name, members.member(name, v)) for name, v in pairs if name not in roles.ignore]
     line["x"] = dict(pairs) if isinstance(x, dict) else DuplicateNames(pairs)
     features, y = read_features(line), roles.label(read_label(line, require_label))
     w = read_weight(line.get("w" if roles.weight is None else roles.weight, 1.0))
@@ -326,8 +329,12 @@ def _select(line: dict[str, Any], path: str) -> dict[str, Any] | None:
 class _JsonMembers(FlatMembers):
     """The features of a decoded line."""
 
-    def _leaf(self, value: Any, category: bool) -> Any:
-        return _spelling(value) if category else _plain(value)
+    def member(self, name: str, value: Any) -> Any:
+        """Return the value of a member that is not opened."""
+        return self._feature(name, value, self._readings.get(name, Reading.AS_IS))
+
+    def _leaf(self, value: Any, reading: Reading) -> Any:
+        return _spelling(value) if reading is Reading.CATEGORY else _plain(value)
 
 
 def flatten_members(members: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -344,8 +351,8 @@ def flatten_members(members: Mapping[Any, Any]) -> dict[Any, Any]:
     >>> flatten_members({"user": {"os": "mac"}, "tags": ["a"], "v": [2, 0.5]})
     {'user.os': 'mac', 'tags=a': 1.0, 'v.0': 2, 'v.1': 0.5}
     """
-    flattened = _JsonMembers((), (), set())
-    flattened.add_object(members, "", 0, False)
+    flattened = _JsonMembers(NO_ROLES, set())
+    flattened.add_members(members)
     return flattened.x
 
 
@@ -388,8 +395,14 @@ class FlatJsonParser(JsonParser):
         parse = partial(parse_flat, roles=roles)
         super().__init__(require_label, what, parse, roles.codes, name)
         self.roles = roles.identity
-        # The kernel cannot open an envelope, and the empty name has no hash.
-        self.compiled = COMPILED and roles.at is None and "" not in roles.codes
+        # The kernel cannot open an envelope, the empty name has no hash, and the text of a number
+        # begins after the first equals sign of `key=text`.
+        self.compiled = (
+            COMPILED
+            and roles.at is None
+            and "" not in roles.codes
+            and not any("=" in name for name in roles.numeric)
+        )
 
     def _uses_kernel(self, chunk: Chunk) -> bool:
         """Return whether the kernel parses a chunk; choose its form by the first line."""
