@@ -188,14 +188,14 @@ class BatchLearner(WeightedState):
         """Convert a plain batch to rows of slots, adding unseen names."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
-            return self._of_texts(rows, batch.texts, self._intern_texts)
+            return self._rows_of_texts(rows, batch.texts, self._intern_texts)
         if names is not None:
             used = np.zeros(len(names), bool)
             used[rows.ids] = True
             chosen = [names[k] for k in np.flatnonzero(used)]
             slots = np.full(len(names), MISSING, np.uint32)
             slots[used] = self._intern_all(chosen)
-            return self._apart(rows._replace(ids=slots[rows.ids]), slots[used])
+            return self._merge_shared_slots(rows._replace(ids=slots[rows.ids]), slots[used])
         if isinstance(self.vocabulary, IntVocabulary):
             needed = batch.below
             if needed is None:
@@ -217,7 +217,7 @@ class BatchLearner(WeightedState):
             new_ids = rows.ids[unknown]
             self._intern_all(sorted_unique(new_ids).tolist())
             slots[unknown] = self.vocabulary.find_ints(new_ids)
-        return self._apart(rows._replace(ids=slots), slots[:0])
+        return self._merge_shared_slots(rows._replace(ids=slots), slots[:0])
 
     # Rows with crossed features
 
@@ -260,4 +260,4 @@ class BatchLearner(WeightedState):
             return slots[batch.rows.ids]
 
         plain, crossed = self._intern_crossed(crossing.hashes, crossing.factors, intern_plain)
-        return self._both(batch, plain, crossing, crossed)
+        return self._append_crossed(batch, plain, crossing, crossed)

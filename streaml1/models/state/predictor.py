@@ -47,12 +47,17 @@ from streaml1.optim.update_rule import unknown_slot
 
 __all__ = ["MAX_DICT_FEATURES", "MIN_SLOTS", "Predictor", "is_copied"]
 
-MIN_SLOTS = 1024  # slots
-MAX_DICT_FEATURES = (
-    2**18
-)  # features of a dict, crossed ones among them, that buffers are allocated for
-RATES_FROM = loop.ONLINE.fields["rates_from"][1] // 8  # type: ignore[index]  # place in the clock
-LENGTH = 256  # initial capacity of the buffers for a dict, in features
+MIN_SLOTS = 1024
+"""Initial number of slots."""
+
+MAX_DICT_FEATURES = 2**18
+"""Features of a dict, crossed ones among them, that buffers are allocated for."""
+
+LENGTH = 256
+"""Initial capacity of the buffers for a dict, in features."""
+
+_RATES_FROM = loop.ONLINE.fields["rates_from"][1] // 8  # type: ignore[index]
+"""Position of the field in `Predictor.clock`."""
 
 
 def is_copied(x: Mapping[Hashable, Any]) -> bool:
@@ -153,7 +158,7 @@ class Predictor(RowSlots):
     @property
     def rate_step(self) -> int:
         """Number of examples learnt since the schedule of the learning rate last started."""
-        return self.clock[0] - self.clock[RATES_FROM]
+        return self.clock[0] - self.clock[_RATES_FROM]
 
     @property
     def intercept(self) -> float:
@@ -312,17 +317,14 @@ class Predictor(RowSlots):
 
     def _check_examples(self, xs: Sequence[Any], learns: bool) -> None:
         """Raise BadExample for the first example that is invalid, n-grams and crosses included."""
+        adds_names = learns and not isinstance(self.vocabulary, HashedVocabulary)
         for row, x in enumerate(xs):
             try:
                 if not isinstance(x, Mapping):
                     batch_of([x])
                 plain = numeric_features(x if self.ngrams is None else self.ngrams.expand(x))
                 if self.interactions is not None:
-                    for name in (
-                        plain
-                        if learns and not isinstance(self.vocabulary, HashedVocabulary)
-                        else ()
-                    ):
+                    for name in plain if adds_names else ():
                         self.interactions.require_plain(name)
                     self.interactions.crossed_features(plain)
             except BadExample as bad:
@@ -347,7 +349,7 @@ class Predictor(RowSlots):
         """Return `margins` of a batch without an offset."""
         if self.interactions is not None:
             return self._crossed_margins(self.interactions, batch, out, stride)
-        return self._margins(self._placed(checked(batch)), out, stride)
+        return self._margins(self._known_rows(checked(batch)), out, stride)
 
     def _margins(self, rows: Rows, out: int, stride: int) -> Any:
         a = np.empty(rows.n)
@@ -365,7 +367,7 @@ class Predictor(RowSlots):
         a = [np.empty(0)]
         for lo, hi in whole.chunks():
             try:
-                rows = self._found(crosses, whole.slice(lo, hi))
+                rows = self._known_crossed_rows(crosses, whole.slice(lo, hi))
             except BadExample as bad:
                 raise BadExample(bad.reason, lo + bad.row) from None
             a.append(self._margins(rows, out + stride * lo if stride else out, stride))
