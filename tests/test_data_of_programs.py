@@ -206,6 +206,8 @@ def test_a_first_part_without_rows_decides_nothing() -> None:
         ("$1,234.5", {"thousands": ","}),
         ("-1.234,50 €", {"decimal": ",", "thousands": "."}),
         ("12,5 %", {"decimal": ","}),
+        ("(1,234.50)", {"thousands": ","}),
+        ("1.234,50-", {"decimal": ",", "thousands": "."}),
         ("12.5%", None),
         ("", None),
     ],
@@ -218,13 +220,19 @@ def test_marks_of_numbers(cell: str, marks: dict[str, str] | None) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "number"),
-    [("12.5%", 12.5), ("-3 %", -3.0), ("$0.99", 0.99), ("-€ 5", -5.0), ("7 ₹", 7.0), ("$-2", -2.0)],
-)
+    [("12.5%", 12.5), ("-3 %", -3.0), ("$0.99", 0.99), ("-€ 5", -5.0), ("7 ₹", 7.0), ("$-2", -2.0),
+     ("(873.49)", -873.49), ("( 5 )", -5.0), ("($0.99)", -0.99), ("$(7)", -7.0), ("(8 %)", -8.0),
+     ("873.49-", -873.49)],
+)  # fmt: skip
 def test_units_of_numbers(cell: str, number: float) -> None:
     assert CellRules().number(cell) == number
 
 
-@pytest.mark.parametrize("cell", ["%", "$", "5%%", "$5%", "-$-5", "$ a", "a%", "$nan", "5 $ 5"])
+@pytest.mark.parametrize(
+    "cell",
+    ["%", "$", "5%%", "$5%", "-$-5", "$ a", "a%", "$nan", "5 $ 5", "()", "(a)", "(-5)", "-(5)",
+     "((5))", "(5", "2-", "2026-", "-5.00-", "18-24", "a.50-"],
+)  # fmt: skip
 def test_units_without_a_number(cell: str) -> None:
     assert not CellRules().is_number(cell)
 
@@ -255,6 +263,14 @@ def test_inspect_finds_how_numbers_are_written(
     assert command[2 : 2 + len(options)] == options
     expected = run(*suggested("plain.csv"), "--save", "m").stdout
     assert run(*command, "--save", "m").stdout.splitlines()[3:] == expected.splitlines()[3:]
+
+
+def test_negative_amounts_of_accounting_are_numbers() -> None:
+    FRAME.assign(price=-FRAME.price).to_csv("plain.csv", index=False)
+    FRAME.assign(price=FRAME.price.map("({:,.2f})".format)).to_csv("a.csv", index=False)
+    run("learn", "plain.csv", "--target", "click", "--save", "plain.model")
+    run("learn", "a.csv", "--target", "click", "--thousands", ",", "--save", "m")
+    assert weights_in("m") == weights_in("plain.model")
 
 
 def test_the_error_of_a_number_names_its_marks() -> None:
