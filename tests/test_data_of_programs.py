@@ -273,6 +273,43 @@ def test_negative_amounts_of_accounting_are_numbers() -> None:
     assert weights_in("m") == weights_in("plain.model")
 
 
+def _grouped(price: float) -> str:
+    return f"{int(price):,}".replace(",", ".")
+
+
+@pytest.mark.parametrize(
+    ("write", "hint"),
+    [
+        (lambda price: f"{price:,.2f}", "holds numbers such as '1,994.25': to read them, use "
+                                        "--thousands ,"),
+        (lambda price: str(price).replace(".", ","), "holds numbers such as '0,25': to read them, "
+                                                     "use --decimal ,"),
+        (_grouped, "holds '1.994' beside whole numbers below 1,000: if its point separates "
+                   "thousands, use --decimal , --thousands ."),
+        (lambda price: f"{price / 1000:.3f}", None),
+        (lambda price: f"{price:.2f}", None),
+    ],
+)  # fmt: skip
+def test_learn_and_inspect_name_the_marks_of_numbers(write: Any, hint: str | None) -> None:
+    FRAME.assign(price=FRAME.price.map(write)).to_csv("a.csv", index=False)
+    learnt = run("learn", "a.csv", "--target", "click")
+    assert ("column 'price'" in learnt.stderr) == (hint is not None)
+    if hint is not None:
+        assert f"a.csv: column 'price' {hint}\n" in learnt.stderr
+        options = shlex.split(hint.partition(", use ")[2])
+        assert "column 'price'" not in run("learn", "a.csv", "--target", "click", *options).stderr
+    shown = run("inspect", "a.csv").stdout
+    assert ("column 'price'" in shown) == (write is _grouped)
+
+
+def test_numbers_that_are_written_in_two_ways() -> None:
+    mixed = FRAME.assign(price=FRAME.price.map(lambda price: str(price).replace(".", ",")))
+    mixed.assign(n=FRAME.n / 4).to_csv("a.csv", index=False)
+    sentence = "holds numbers such as '0,25', where 'n' has decimal points: write both alike"
+    assert sentence in run("inspect", "a.csv").stdout
+    assert sentence in run("learn", "a.csv", "--target", "click").stderr
+
+
 def test_the_error_of_a_number_names_its_marks() -> None:
     Path("a.csv").write_text('n,y\n"1,234.5",1\n')
     message = error_of("learn", "a.csv", "--target", "y", "--categorical", "", code=65)

@@ -72,9 +72,11 @@ def with_categories(
     categories = [column for column in columns if column.holds_text]
     if model is not None:
         _report_other_kinds(name, columns, model)
+    if categories:
+        report_problem(f"{name}: {_kinds(columns)}", "columns")
+    _report_marks(name, columns, reading)
     if not categories:
         return reading
-    report_problem(f"{name}: {_kinds(columns)}", "columns")
     return replace(reading, categorical=[column.name for column in categories])
 
 
@@ -96,6 +98,17 @@ def _report_quoted(name: str, reading: SourceOptions) -> None:
     columns = [] if sample is None else sample.columns
     if sentence := quoted_numbers([column for column in columns if column.name not in roles]):
         report_problem(f"{name}: {sentence}", "columns")
+
+
+def _report_marks(name: str, columns: Sequence[ColumnSummary], reading: SourceOptions) -> None:
+    """Report numbers that are read in another way than they are written."""
+    from streaml1.sources import csv_delimiter
+    from streaml1.sources.readers.csv_kinds import describe_marks
+
+    if reading.decimal is None and reading.thousands is None:
+        sentence = describe_marks(columns, csv_delimiter(name, reading))
+        if sentence:
+            report_problem(f"{name}: {sentence}", "columns")
 
 
 def _report_other_kinds(name: str, columns: Sequence[ColumnSummary], model: Any) -> None:

@@ -78,7 +78,7 @@ def _first_file(source: str) -> str:
 
 def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
     from streaml1.sources import cell_rules, csv_delimiter
-    from streaml1.sources.readers.csv_kinds import guess_marks, guess_target
+    from streaml1.sources.readers.csv_kinds import describe_marks, guess_marks, guess_target
     from streaml1.sources.readers.opening import require_readable
     from streaml1.sources.samples import guess_delimiter, sample_csv, sample_text
 
@@ -102,12 +102,15 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
     if sample.fault is not None and not sample.n_rows:
         raise CommandError(f"no record can be read: {sample.fault}")
     shown = {"delimiter": delimiter} if delimiter != usual else {}
+    hint = ""
     if reading.decimal is None and reading.thousands is None:
         marks = guess_marks(sample.columns, delimiter)
         localized = replace(reading, decimal=marks.get("decimal"), thousands=marks.get("thousands"))
         other = sampled(cell_rules(localized)) if marks else sample
         if _n_numbers(other) > _n_numbers(sample):
             sample, shown = other, shown | marks
+        else:
+            hint = describe_marks(sample.columns, delimiter)
     columns = sample.columns
     by_name = {str(column.position): column for column in columns}
     by_name |= {column.name: column for column in columns}
@@ -116,7 +119,7 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
     elif (target := by_name.get(reading.target)) is None:
         raise CommandError(f"{source} has no column {reading.target!r}")
     click.echo(_table(columns, target))
-    click.echo(f"\n{_summary(sample)}\n")
+    click.echo(f"\n{_summary(sample)}\n" + (f"{hint}\n" if hint else ""))
     click.echo(_command(source, options | shown, sample, target))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from streaml1.features.number_texts import BOOLEANS
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
 
 __all__ = [
-    "KINDS", "ColumnSummary", "guess_marks", "guess_target", "is_missing_number",
-    "summarize_columns",
+    "KINDS", "ColumnSummary", "describe_marks", "guess_marks", "guess_target",
+    "is_missing_number", "summarize_columns",
 ]  # fmt: skip
 
 KINDS = {
@@ -52,6 +53,15 @@ TARGETS = (
     "converted", "conversion", "is_fraud", "isfraud", "fraud", "spam", "is_spam", "churn",
 )  # fmt: skip
 """Names of label columns, the most likely ones first."""
+
+MAX_TRIED = 20
+"""Values that are tried as numbers first."""
+
+MIN_GROUPED = 5
+"""Different numbers such as 1.234 from which their points may separate thousands."""
+
+_GROUPED_BY_POINTS = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
+_SMALL = re.compile(r"[+-]?(0|[1-9][0-9]{0,2})")
 
 _CODE = re.compile(r"0[0-9]+")
 """Digits that are a code, such as a postal code: a number does not begin with zeros."""
@@ -212,19 +222,96 @@ def guess_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> dict[
     marks: dict[str, str] = {}
     has_groups = False
     for column in columns:
-        found = {cell: number_marks(cell, delimiter) for cell in column.values}
-        n_numbers = sum(n for cell, n in column.values.items() if found[cell] or _is_plain(cell))
-        n_missing = sum(
-            n for cell, n in column.values.items() if _MISSING_IN_NUMBERS.fullmatch(cell)
-        )
-        n_present = column.values.total() - n_missing
-        if any(found.values()) and n_numbers >= MIN_NUMBERS * n_present:
-            for cell, cell_marks in found.items():
-                marks |= cell_marks or {}
-                has_groups |= bool(cell_marks) and cell.count(",") > 1
+        found = _marks_in(column, delimiter)
+        for cell_marks in found.values():
+            marks |= cell_marks
+        has_groups |= any(cell.count(",") > 1 for cell in found)
     if marks.get("thousands") == marks.get("decimal"):  # 1,234,567 has no decimal comma
         marks.pop("decimal" if has_groups else "thousands", None)
     return marks
+
+
+def _marks_in(column: ColumnSummary, delimiter: str) -> dict[str, dict[str, str]]:
+    """Return the values with other marks of a column of numbers, and these; else nothing."""
+    cells = [*column.values]
+    if not any(number_marks(cell, delimiter) or _is_plain(cell) for cell in cells[:MAX_TRIED]):
+        return {}  # categories and texts: a look at all of them takes longer than reading them
+    found = {cell: number_marks(cell, delimiter) for cell in cells}
+    n_numbers = sum(n for cell, n in column.values.items() if found[cell] or _is_plain(cell))
+    n_missing = sum(n for cell, n in column.values.items() if _MISSING_IN_NUMBERS.fullmatch(cell))
+    if n_numbers < MIN_NUMBERS * (column.values.total() - n_missing):
+        return {}
+    return {cell: marks for cell, marks in found.items() if marks}
+
+
+def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> str:
+    """Return a sentence about numbers that are read in another way than they are written; or "".
+
+    Parameters
+    ----------
+    columns
+        Summaries by the usual rules.
+    delimiter
+        The character between cells.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_cells import CellRules
+    >>> from streaml1.sources.readers.csv_kinds import describe_marks, summarize_columns
+    >>> rows = [["1,613.66"], ["24,100.50"], ["12.25"]]
+    >>> describe_marks(summarize_columns(["amount"], rows, CellRules()))
+    "column 'amount' holds numbers such as '1,613.66': to read them, use --thousands ,"
+    """
+    numbers = [column for column in columns if not column.holds_text and column.kind != "empty"]
+    pointed = next((column.name for column in numbers if _has_point(column)), None)
+    marks = guess_marks([column for column in columns if column.holds_text], delimiter)
+    if marks:
+        name, value = next(
+            (column.name, value)
+            for column in columns
+            if column.holds_text
+            for value in _marks_in(column, delimiter)
+        )
+        what = f"column {name!r} holds numbers such as {value!r}"
+        if marks.get("decimal") == "," and pointed is not None:
+            return f"{what}, where {pointed!r} has decimal points: write both alike"
+        return f"{what}: to read them, use {_options(marks)}"
+    for column in numbers:
+        if _has_groups(column):
+            value = next(value for value in column.values if "." in value)
+            remedy = "remove it"
+            if pointed is None:
+                remedy = f"use {_options({'decimal': ',', 'thousands': '.'})}"
+            return (
+                f"column {column.name!r} holds {value!r} beside whole numbers below 1,000: if its "
+                f"point separates thousands, {remedy}"
+            )
+    return ""
+
+
+def _options(marks: dict[str, str]) -> str:
+    return " ".join(f"--{name} {shlex.quote(mark)}" for name, mark in marks.items())
+
+
+def _has_groups(column: ColumnSummary) -> bool:
+    """Return whether the points in a column of numbers are more likely marks of thousands.
+
+    Numbers without one are then smaller than 1,000, and there are some: decimals would not all have
+    three digits.
+    """
+    pointed = [cell for cell in column.values if "." in cell]
+    whole = [cell for cell in column.values if cell not in pointed]
+    return (
+        len(pointed) >= MIN_GROUPED
+        and len(whole) > 0
+        and all(_GROUPED_BY_POINTS.fullmatch(cell) for cell in pointed)
+        and all(_SMALL.fullmatch(cell) for cell in whole)
+    )
+
+
+def _has_point(column: ColumnSummary) -> bool:
+    """Return whether points are decimal marks in a column of numbers."""
+    return any("." in cell for cell in column.values) and not _has_groups(column)
 
 
 def is_missing_number(cell: str) -> bool:
