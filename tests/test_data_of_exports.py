@@ -192,6 +192,20 @@ def test_delimiters_at_the_ends_of_lines() -> None:
     assert message.endswith("remove the delimiter at their ends, as with sed -E 's/,$//'")
 
 
+def test_empty_columns_beside_a_table_are_ignored() -> None:
+    Path("a.csv").write_text(CSV)
+    expected = run("learn", "a.csv", *LEARN).stdout
+    for n, what in ((1, "a column"), (3, "3 columns")):
+        Path("a.csv").write_text(CSV.replace("\n", "," * n + "\n"))
+        learnt = run("learn", "a.csv", *LEARN)
+        assert f"a.csv:1: {what} without a name and values: ignored, as with --ignore ''" in (
+            learnt.stderr
+        )
+        assert learnt.stdout.splitlines()[3:] == expected.splitlines()[3:]
+    Path("a.csv").write_text(CSV.replace("\n", ",\n", 1).replace("\n", ",x\n").replace(",,x", ","))
+    assert "column 5 has no name" in error_of("learn", "a.csv", *LEARN)
+
+
 def test_a_title_that_contains_another_delimiter() -> None:
     Path("a.csv").write_text("|1x3 Cross validator\n" + CSV)
     for command in (["learn", "a.csv", *LEARN], ["inspect", "a.csv"]):

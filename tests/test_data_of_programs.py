@@ -436,6 +436,15 @@ def test_places_and_checkpoints_after_the_line_of_the_delimiter() -> None:
         ("# exported\n" + CSV,
          "a.csv:1: the line has 1 cell ('# exported'), but those below have 4: remove the lines "
          "above the names of the columns"),
+        ("Report of 2025\n\nMade on,Monday\n\n" + CSV,
+         "a.csv:1: the line has 1 cell ('Report of 2025'), but those below have 4: remove the "
+         "lines above the names of the columns"),
+        ("Made on,Monday\n" + CSV,
+         "a.csv:1: the line has 2 cells ('Made on'), but those below have 4: remove the "
+         "lines above the names of the columns"),
+        ("page,,numbers,\n" + CSV,
+         "a.csv:1: the line names 2 of 4 columns, but one below has words for each (site, price, "
+         "n, ...): if these are the names, remove the lines above them"),
         ("Report of 2025,,,\n" + CSV,
          "a.csv:1: all cells of the line but one are empty ('Report of 2025'): remove the lines "
          "above the names of the columns"),
@@ -458,6 +467,12 @@ def test_places_and_checkpoints_after_the_line_of_the_delimiter() -> None:
 def test_files_that_are_no_table(text: str, message: str) -> None:
     Path("a.csv").write_text(text, newline="")
     assert error_of("learn", "a.csv", "--target", "click", "--categorical", "") == message
+
+
+@pytest.mark.parametrize("title", ["Report of 2025,,,", "page,,numbers,", "Report\n\nMade on,Monday"])
+def test_inspect_rejects_titles(title: str) -> None:
+    Path("a.csv").write_text(f"{title}\n{CSV}")
+    assert "remove the lines above" in error_of("inspect", "a.csv")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])

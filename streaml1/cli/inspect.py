@@ -101,6 +101,8 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
     sample = sampled(cell_rules(reading))
     if sample.fault is not None and not sample.n_rows:
         raise CommandError(f"no record can be read: {sample.fault}")
+    if sample.title:
+        raise CommandError(sample.title)
     shown = {"delimiter": delimiter} if delimiter != usual else {}
     hint = ""
     if reading.decimal is None and reading.thousands is None:

@@ -15,6 +15,7 @@ from streaml1.sources.readers.csv_header import (
     check_blanks,
     check_is_header,
     check_width,
+    describe_title,
     is_rule,
 )
 from streaml1.sources.readers.csv_kinds import (
@@ -127,6 +128,9 @@ class CsvSample(NamedTuple):
         Whether these are all records.
     fault
         Where the first invalid record is, and why it is invalid; None if all are valid.
+    title
+        Where the first line is, and why it is a title above the names of the columns; "" if it is
+        none.
     """
 
     columns: list[ColumnSummary]
@@ -135,6 +139,7 @@ class CsvSample(NamedTuple):
     has_header: bool
     is_whole: bool
     fault: str | None = None
+    title: str = ""
 
 
 def sample_csv(
@@ -219,7 +224,9 @@ def sample_csv(
         whole = [row for row in whole if row not in odd]
         columns = summarize_columns(first, whole, rules)
     fault = "{}:{}: {}".format(name, *min(faults)) if faults else None
-    return CsvSample(columns, len(whole), len(faults), header, is_whole, fault)
+    title = describe_title(first, rows) if header else ""
+    title = f"{name}:{places[0]}: {title}" if title else ""
+    return CsvSample(columns, len(whole), len(faults), header, is_whole, fault, title)
 
 
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]], target: str | None) -> bool:

@@ -22,7 +22,7 @@ from streaml1.sources.readers.csv_header import (
     RequestedRoles,
     check_is_header,
     check_width,
-    find_row_numbers,
+    find_unnamed,
 )
 from streaml1.sources.readers.csv_schema import (
     Columns,
@@ -161,7 +161,7 @@ class CsvParser:
             raise SourceError(
                 f"{self.name}: CSV records have no header: name their columns by --columns"
             )
-        self._set_columns(self._given_names, None)
+        self._set_columns(self._given_names, False)
         assert self._columns is not None
         return self._columns
 
@@ -246,7 +246,7 @@ class CsvParser:
                 raise SourceError(
                     f"{place}: the file has {len(header)} columns, --columns has {len(names)} names"
                 )
-            self._set_columns(names, None)
+            self._set_columns(names, False)
             return start
         rows = self._rows_below(records, at_end)
         if rows is None:
@@ -254,11 +254,10 @@ class CsvParser:
         check_width(header, rows, place, self.delimiter)
         if self._has_header is None:
             check_is_header(header, rows, self._requested.target, place)
-        row_numbers = find_row_numbers(header, rows, self._requested.ignored, place)
-        if row_numbers is not None:
-            self._warn("nameless", f"{place}: the first column has no name and numbers the rows: "
-                                   "it is ignored, as with --ignore ''")  # fmt: skip
-        self._set_columns(header, row_numbers)
+        unnamed = find_unnamed(header, rows, self._requested.ignored, place)
+        if unnamed is not None:
+            self._warn("nameless", f"{place}: {unnamed}: ignored, as with --ignore ''")
+        self._set_columns(header, unnamed is not None)
         return begin
 
     def _rows_below(self, records: Iterator[Any], at_end: bool) -> list[list[str]] | None:
@@ -271,9 +270,9 @@ class CsvParser:
             return rows or None
         return rows
 
-    def _set_columns(self, names: list[str], row_numbers: int | None) -> None:
+    def _set_columns(self, names: list[str], ignores_unnamed: bool) -> None:
         requested = self._requested
-        if row_numbers is not None:
+        if ignores_unnamed:
             requested = requested._replace(ignored=[*requested.ignored, ""])
         roles = requested.resolve(names, self.name, self.require_label)
         if self.on_header is not None:

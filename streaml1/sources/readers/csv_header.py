@@ -11,14 +11,14 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import NamedTuple
 
 from streaml1.sources.source import SourceError, read_number, shown
 
 __all__ = [
     "DelimiterError", "RequestedRoles", "Roles", "check_blanks", "check_is_header", "check_width",
-    "find_row_numbers", "is_rule", "list_columns", "list_of", "other_delimiter",
+    "describe_title", "find_unnamed", "is_rule", "list_columns", "list_of", "other_delimiter",
 ]  # fmt: skip
 
 OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'", "\x01": r"'\x01'"}
@@ -28,6 +28,9 @@ _RULE = re.compile(r"[-=+|: ,]*(--|==)[-=+|: ,]*")
 
 MAX_LISTED = 20
 """Columns that an error lists."""
+
+MAX_ABOVE = 5
+"""Lines below the first one that are looked at for the names of the columns."""
 
 
 class DelimiterError(SourceError):
@@ -279,6 +282,9 @@ def check_width(
             f"{place}: the line is a rule of a printed table ({shown(header[0])}): export the "
             "table as CSV, as with psql --csv or mysql --batch"
         )
+    # A title may have more lines than one, of a cell or two each.
+    below = list(dropwhile(lambda row: len(row) <= max(2, len(header)), rows))
+    rows = below if len({len(row) for row in rows}) > 1 else rows
     widths = {len(row) for row in rows}
     if len(rows) < 2 or len(widths) > 1 or widths <= {*range(len(header) + 1)}:
         return
@@ -287,12 +293,12 @@ def check_width(
         other = other_delimiter(header)
         if other is not None and all(other in "".join(row) for row in rows):
             return  # the error about the delimiter is about the file
+    if len(header) == 1 or width > len(header) + 1:
+        cells = f"{len(header)} cell{'s' * (len(header) > 1)}"
         raise SourceError(
-            f"{place}: the line has 1 cell ({shown(header[0])}), but those below have {width}: "
+            f"{place}: the line has {cells} ({shown(header[0])}), but those below have {width}: "
             "remove the lines above the names of the columns"
         )
-    if width > len(header) + 1:
-        return
     if any(row[-1].strip() for row in rows):
         remedy = (
             "if the first ones are row names of R, export without them (row.names = FALSE); "
@@ -374,10 +380,12 @@ def _is_plain_number(text: str) -> bool:
     return True
 
 
-def find_row_numbers(
+def find_unnamed(
     header: Sequence[str], rows: Sequence[Sequence[str]], ignored: Sequence[str], place: str
-) -> int | None:
-    """Return the position of a column without a name that numbers the rows, if there is one.
+) -> str | None:
+    """Return what the columns without a name are if they are to be ignored, or None.
+
+    They are the numbers of the rows, or empty as those that spreadsheets write beside a table.
 
     Raises
     ------
@@ -388,14 +396,55 @@ def find_row_numbers(
     if not nameless or "" in ignored:
         return None
     if nameless == [0] and all(row and row[0].isascii() and row[0].isdecimal() for row in rows[:1]):
-        return 0
-    if len(nameless) == len(header) - 1 > 1:
-        [title] = [name for name in header if name]
-        raise SourceError(
-            f"{place}: all cells of the line but one are empty ({shown(title)}): remove the lines "
-            "above the names of the columns"
-        )
-    raise SourceError(
-        f"{place}: column {nameless[-1] + 1} has no name: name it, or ignore it with "
+        return "the first column has no name and numbers the rows"
+    whole = [row for row in rows if len(row) == len(header)]
+    are_empty = bool(whole) and not any(row[k].strip() for row in whole for k in nameless)
+    if are_empty and len(nameless) < len(header) - 1:
+        n = len(nameless)
+        return f"{'a column' if n == 1 else f'{n} columns'} without a name and values"
+    problem = describe_title(header, rows) or (
+        f"column {nameless[-1] + 1} has no name: name it, or ignore it with "
         f"--ignore {shlex.quote('')}"
     )
+    raise SourceError(f"{place}: {problem}")
+
+
+def describe_title(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return why a first line is not the header but above it; "" if it may be the header.
+
+    Parameters
+    ----------
+    header
+        The cells of the line.
+    rows
+        Records that follow it.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_header import describe_title
+    >>> describe_title(["user", "", "", "y"], [["id", "age", "city", "y"], ["7", "31", "a", "1"]])
+    'the line names 2 of 4 columns, but one below has words for each (id, age, city, ...)...'
+    """
+    names = [name for name in header if name.strip()]
+    if len(names) == 1 and len(header) > 2:
+        return (
+            f"all cells of the line but one are empty ({shown(names[0])}): remove the lines above "
+            "the names of the columns"
+        )
+    if len(header) - len(names) < 2:
+        return ""
+    for k, row in enumerate(rows[:MAX_ABOVE]):
+        has_numbers = any(_is_plain_number(cell) for other in rows[k + 1 :] for cell in other)
+        if len(row) == len(header) and _may_be_names(row) and has_numbers:
+            return (
+                f"the line names {len(names)} of {len(header)} columns, but one below has words "
+                f"for each ({', '.join(row[:3])}, ...): if these are the names, remove the lines "
+                "above them"
+            )
+    return ""
+
+
+def _may_be_names(row: Sequence[str]) -> bool:
+    """Return whether all cells are different words."""
+    words = {cell.strip() for cell in row}
+    return "" not in words and len(words) == len(row) and not any(map(_is_plain_number, words))
