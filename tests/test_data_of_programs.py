@@ -469,7 +469,9 @@ def test_files_that_are_no_table(text: str, message: str) -> None:
     assert error_of("learn", "a.csv", "--target", "click", "--categorical", "") == message
 
 
-@pytest.mark.parametrize("title", ["Report of 2025,,,", "page,,numbers,", "Report\n\nMade on,Monday"])
+@pytest.mark.parametrize(
+    "title", ["Report of 2025,,,", "page,,numbers,", "Report\n\nMade on,Monday"]
+)
 def test_inspect_rejects_titles(title: str) -> None:
     Path("a.csv").write_text(f"{title}\n{CSV}")
     assert "remove the lines above" in error_of("inspect", "a.csv")

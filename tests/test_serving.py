@@ -26,7 +26,14 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.serving import ModelStore, Service, app
-from streaml1.serving.bodies import RequestError, examples_of, flatten, json_of, kind_of
+from streaml1.serving.bodies import (
+    RequestError,
+    examples_of,
+    flatten,
+    json_of,
+    kind_of,
+    roles_of,
+)
 from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.model_source import open_source
 from streaml1.serving.openapi import description
@@ -145,6 +152,74 @@ def test_kernels_answer_bodies_of_many_lines_with_the_same_bits(
     broken = post(service, "/predict", b"\n".join([body, b"{", b"|:"]), kind)
     assert broken.status == 400 and b"line 41" in broken.body
     assert post(service, "/predict", b"[\n" + b"{},\n" * 9 + b"]", kind).status == 400
+
+
+READ_AS: dict[str, Any] = {
+    "categorical": frozenset(["hour", "user.zip"]),
+    "numeric": frozenset(["price", "user.n"]),
+}
+
+
+def as_learnt(rng: random.Random) -> dict[str, Any]:
+    """Return an example with numbers that are categories and texts that are numbers."""
+    return {
+        "hour": rng.choice([7, 9.50, True, None]),
+        "price": rng.choice(["12.50", 3, "", "4%"]),
+        "user": {"zip": rng.choice([94110, "94110"]), "n": [rng.choice(["1", "2"])]},
+    }
+
+
+@pytest.mark.parametrize("has_roles", [True, False])
+def test_members_are_read_as_the_model_has_learnt_them(tmp_path: Path, has_roles: bool) -> None:
+    rng, model = random.Random(1), streaml1.ElasticNetClassifier(lr=0.5)
+    roles = JsonRoles(**READ_AS)
+
+    def read(x: dict[str, Any]) -> dict[str, Any]:
+        parsed = parse_flat(json.dumps(x), roles, require_label=False)
+        assert parsed is not None
+        return parsed[0]
+
+    for _ in range(60):
+        model.learn_one(read(as_learnt(rng)), rng.random() < 0.5)
+    assert {"hour=7", "hour=9.5", "hour=true", "price", "user.zip=94110", "user.n.0"} <= {
+        *model.weights
+    }
+    frozen, examples = model.freeze(), [as_learnt(rng) for _ in range(20)]
+    expected = [frozen.predict_proba_one(read(x))[True] for x in examples]
+    service = service_of(tmp_path, model, roles=roles_of(**READ_AS) if has_roles else None)
+    lines = b"\n".join(json.dumps(x).encode() for x in examples)
+    for _ in range(2):  # in Python, then by kernels
+        one = [json.loads(post(service, "/predict", x).body)["p"] for x in examples]
+        many = json.loads(post(service, "/predict", examples).body)["predictions"]
+        answers = post(service, "/predict", lines, "application/x-ndjson").body.splitlines()
+        ranked = json.loads(post(service, "/rank", {"items": examples}).body)["ranking"]
+        scores = {entry["item"]: entry["score"] for entry in ranked}
+        found = (
+            one,
+            [answer["p"] for answer in many],
+            [json.loads(answer)["p"] for answer in answers],
+            [scores[k] for k in range(20)],
+        )
+        assert [numbers == expected for numbers in found] == 4 * [has_roles]
+        wait_for_kernels(service)
+
+
+def test_members_that_cannot_be_read_as_learnt_are_rejected(tmp_path: Path) -> None:
+    service = service_of(tmp_path, trained(), roles=roles_of(**READ_AS))
+    for body, reason in (
+        (b'{"price": "cheap"}', "feature 'price': 'cheap' is not a number"),
+        (b'[{"price": "cheap"}]', "feature 'price': 'cheap' is not a number"),
+        (b'{"price": 1, "price": 2}', "the name 'price' occurs twice in an object"),
+        (b'{"price": }', "the body is invalid: not JSON"),
+        (b"[" * 500, "the body is invalid"),
+        (b'{"a": ' * 20_000, "nested too deeply"),
+        (b'{"a": "\xff"}', "the body is invalid"),
+    ):
+        refused = post(service, "/predict", body)
+        assert refused.status == 400 and reason in json.loads(refused.body)["error"]
+    with pytest.raises(SourceError, match="can have only one role"):
+        roles_of(["a"], ["a"])
+    assert roles_of([], []) is None
 
 
 INSERTED = [

@@ -9,6 +9,7 @@ import click
 
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import logged, report_problem
+from streaml1.cli.options import split_names
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
 
@@ -22,7 +23,16 @@ SECONDS = click.FloatRange(min=0.0, min_open=True)
 
 
 @cli.command(
-    basics=("listen", "workers", "max_age", "to", "kafka_properties", "log"),
+    basics=(
+        "listen",
+        "workers",
+        "max_age",
+        "categorical",
+        "numeric",
+        "to",
+        "kafka_properties",
+        "log",
+    ),
     epilog="Example: streaml1 serve clicks.model --listen 8500",
 )
 @click.argument("models", nargs=-1, required=True, metavar="[NAME=]MODEL...")
@@ -80,6 +90,20 @@ SECONDS = click.FloatRange(min=0.0, min_open=True)
     help="Maximum number of connections of a process.",
 )
 @click.option(
+    "--categorical",
+    metavar="NAME,...",
+    multiple=True,
+    callback=split_names,
+    help="Members of JSON objects to read as categories, as learn did.",
+)
+@click.option(
+    "--numeric",
+    metavar="NAME,...",
+    multiple=True,
+    callback=split_names,
+    help="Members of JSON objects whose text is a number, as for learn.",
+)
+@click.option(
     "--to",
     metavar="TOPIC",
     help="Offer /learn and /label, which write labelled "
@@ -109,6 +133,7 @@ def serve(
         raise CommandError(
             "serve needs httptools and uvloop; install them with pip install 'streaml1[serve]'"
         ) from None
+    from streaml1.serving.bodies import roles_of
     from streaml1.serving.model_source import open_source
     from streaml1.serving.server import ServerConfig
     from streaml1.serving.server import serve as run
@@ -128,6 +153,7 @@ def serve(
         check_seconds=options["check_every"],
         to=options["to"],
         security=kafka,
+        roles=roles_of(options["categorical"], options["numeric"]),
     )
     with logged(verbose=True):  # each new version is reported
         number = run(sources, config, _announce)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
+from streaml1.serving.bodies import roles_of
 from streaml1.serving.model_source import open_source
 from streaml1.serving.model_store import CHECK_SECONDS, ModelStore
 from streaml1.serving.service import Limits, Request, Response, Service
@@ -24,6 +25,8 @@ def app(
     max_age: float | None = None,
     limits: Limits = Limits(),  # noqa: B008  (immutable)
     check_seconds: float = CHECK_SECONDS,
+    categorical: Iterable[str] = (),
+    numeric: Iterable[str] = (),
 ) -> Callable[[Message, Receive, Send], Awaitable[None]]:
     """Return an ASGI application that serves models.
 
@@ -40,6 +43,9 @@ def app(
         Limits of requests.
     check_seconds
         Interval of checks for a new version.
+    categorical, numeric
+        Members of JSON objects whose numbers are categories, and whose texts are numbers, as the
+        options of the run that learnt the models.
 
     Raises
     ------
@@ -64,7 +70,7 @@ def app(
             f"{type(sources).__name__}"
         )
     store = ModelStore({name: open_source(str(place)) for name, place in places.items()})
-    service = Service(store, limits, max_age)
+    service = Service(store, limits, max_age, roles=roles_of(categorical, numeric))
     is_watching = False
 
     async def application(scope: Message, receive: Receive, send: Send) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
+
+if TYPE_CHECKING:
+    from streaml1.sources.readers.flat_json import JsonRoles
 
 __all__ = [
     "FORMATS",
@@ -17,6 +20,7 @@ __all__ = [
     "flatten",
     "json_of",
     "kind_of",
+    "roles_of",
 ]
 
 Features = Mapping[Hashable, Any]
@@ -45,29 +49,58 @@ class Body(NamedTuple):
     form: str
 
 
-Reader = Callable[[bytes, Sequence[str]], Body]
+Reader = Callable[[bytes, Sequence[str], "JsonRoles | None"], Body]
 
 
-def json_of(body: bytes) -> Any:
-    """Return the JSON value of a body.
+def roles_of(categorical: Iterable[str], numeric: Iterable[str]) -> JsonRoles | None:
+    """Return how members of JSON objects are read; None if all are read as they are.
+
+    Raises
+    ------
+    SourceError
+        If a name is in both.
+    """
+    categories, numbers = frozenset(categorical), frozenset(numeric)
+    if not categories and not numbers:
+        return None
+    from streaml1.sources.readers.flat_json import JsonRoles
+
+    return JsonRoles(categorical=categories, numeric=numbers)
+
+
+def json_of(body: bytes, roles: JsonRoles | None = None) -> Any:
+    """Return the JSON value of a body; with `roles`, one that they can be applied to.
 
     Raises
     ------
     RequestError
         If it is not JSON.
     """
+    if roles is not None:
+        return _spelled(body)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestError(400, f"the body is not valid JSON: {error}") from None
 
 
-def flatten(value: Any) -> dict[Hashable, Any]:
+def _spelled(body: bytes) -> Any:
+    from streaml1.sources.readers.flat_json import decode_members
+
+    try:
+        return decode_members(body.decode())
+    except RecursionError:
+        raise RequestError(400, "the body is JSON that is nested too deeply") from None
+    except ValueError as error:
+        raise RequestError(400, f"the body is invalid: {error}") from None
+
+
+def flatten(value: Any, roles: JsonRoles | None = None) -> dict[Hashable, Any]:
     """Return the features of a JSON object.
 
     Names are those of flat JSON lines (see `streaml1.sources.readers.flat_json`), so that a model
     learnt from a file knows them. Strings are categories, numbers and booleans values, null is
-    absent.
+    absent, unless `roles` say otherwise.
 
     Raises
     ------
@@ -84,12 +117,12 @@ def flatten(value: Any) -> dict[Hashable, Any]:
     members: dict[Hashable, Any] = value
     if isinstance(value.get("x"), dict):  # as in files: a label and an id may be beside it
         members = value["x"]
-    if {dict, list}.isdisjoint(map(type, members.values())):
+    if roles is None and {dict, list}.isdisjoint(map(type, members.values())):
         return members
-    from streaml1.sources.readers.flat_json import flatten_members
+    from streaml1.sources.readers.flat_json import NO_ROLES, flatten_members
 
     try:
-        return flatten_members(members)
+        return flatten_members(members, NO_ROLES if roles is None else roles)
     except ValueError as error:
         raise RequestError(400, str(error)) from None
 
@@ -99,37 +132,37 @@ def _kind(value: Any) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _of_json(body: bytes, texts: Sequence[str] = ()) -> Body:
+def _of_json(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | None = None) -> Body:
     try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        value = json_of(body, roles)
+    except RequestError:
         if b"\n" not in body.strip():
-            json_of(body)
-        return _of_json_lines(body)
+            raise
+        return _of_json_lines(body, texts, roles)
     # With as few brackets no object or array is inside of an example: `flatten` would find nothing.
-    if type(value) is dict and body.find(b"{", 1) < 0 and body.find(b"[") < 0:
+    if roles is None and type(value) is dict and body.find(b"{", 1) < 0 and body.find(b"[") < 0:
         return Body([value], "one")
     items, form = (value, "many") if isinstance(value, list) else ([value], "one")
     is_flat = body.count(b"{") == len(items) and body.count(b"[") == (form == "many")
-    if is_flat and set(map(type, items)) == {dict}:
+    if roles is None and is_flat and set(map(type, items)) == {dict}:
         return Body(items, form)
-    return Body([flatten(item) for item in items], form)
+    return Body([flatten(item, roles) for item in items], form)
 
 
-def _of_json_lines(body: bytes, texts: Sequence[str] = ()) -> Body:
+def _of_json_lines(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | None = None) -> Body:
     examples = []
     for number, line in enumerate(body.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            examples.append(flatten(json_of(line)))
+            examples.append(flatten(json_of(line, roles), roles))
         except RequestError as error:
             raise RequestError(error.status, f"line {number}: {error.reason}") from None
     return Body(examples, "lines")
 
 
 def _of_lines(parse: Callable[[str, Sequence[str]], Any]) -> Reader:
-    def read(body: bytes, texts: Sequence[str]) -> Body:
+    def read(body: bytes, texts: Sequence[str], roles: JsonRoles | None) -> Body:
         examples = []
         for number, line in enumerate(body.decode("utf-8", "surrogateescape").split("\n"), 1):
             if not line.strip():
@@ -175,7 +208,9 @@ def kind_of(content_type: str) -> str:
     return "application/json" if is_default else kind
 
 
-def examples_of(body: bytes, kind: str, texts: Sequence[str] = ()) -> Body:
+def examples_of(
+    body: bytes, kind: str, texts: Sequence[str] = (), roles: JsonRoles | None = None
+) -> Body:
     """Return the examples of a body.
 
     Parameters
@@ -184,6 +219,8 @@ def examples_of(body: bytes, kind: str, texts: Sequence[str] = ()) -> Body:
         The body, and its content type as `kind_of` returns it.
     texts
         Names that the model reads as raw text.
+    roles
+        How members of JSON objects are read, see `roles_of`.
 
     Raises
     ------
@@ -192,7 +229,7 @@ def examples_of(body: bytes, kind: str, texts: Sequence[str] = ()) -> Body:
     """
     if kind not in FORMATS:
         raise RequestError(415, f"the content type must be one of {', '.join(FORMATS)}, got {kind}")
-    found = FORMATS[kind](body, texts)
+    found = FORMATS[kind](body, texts, roles)
     if not found.examples:
         raise RequestError(400, "the body holds no example")
     return found

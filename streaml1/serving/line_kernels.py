@@ -17,6 +17,7 @@ from streaml1.core.types import Floats
 from streaml1.sources.source import SourceError
 
 if TYPE_CHECKING:
+    from streaml1.sources.readers.flat_json import JsonRoles
     from streaml1.sources.readers.parsed_lines import LineParser
 
 __all__ = ["LineKernels"]
@@ -40,9 +41,16 @@ _NEWLINE, _SPACE, _COMMA, _OPENING_BRACE, _CLOSING_BRACE = b"\n ,{}"
 
 
 class LineKernels:
-    """Parsers of lines, once they are loaded."""
+    """Parsers of lines, once they are loaded.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    roles
+        How members of JSON objects are read, see `bodies.roles_of`.
+    """
+
+    def __init__(self, roles: JsonRoles | None = None) -> None:
+        self._roles = roles
         self._parsers: dict[tuple[str, tuple[str, ...]], LineParser] = {}
         self._loading: threading.Thread | None = None
         self._is_loaded = False
@@ -103,7 +111,7 @@ class LineKernels:
             key = (kind, tuple(texts))
             parser = self._parsers.get(key)
             if parser is None:
-                parser = self._parsers[key] = _new_parser(kind, key[1])
+                parser = self._parsers[key] = _new_parser(kind, key[1], self._roles)
             rows = parser.read_features(body)
             return None if rows is None else predict(rows)
         except SourceError:  # such as one array: Python says what is wrong
@@ -144,7 +152,9 @@ def _has_many_lines(body: bytes) -> bool:
     return True
 
 
-def _new_parser(kind: str, texts: tuple[str, ...]) -> LineParser:
+def _new_parser(kind: str, texts: tuple[str, ...], roles: JsonRoles | None) -> LineParser:
+    from streaml1.sources.readers.flat_json import NO_ROLES
     from streaml1.sources.readers.formats import line_parser
 
-    return line_parser(kind, require_label=False, texts=texts)
+    roles = NO_ROLES if roles is None else roles
+    return line_parser(kind, require_label=False, texts=texts, roles=roles)

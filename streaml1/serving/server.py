@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaml1.core import exit_codes as exits
 from streaml1.serving.example_log import ExampleLog
@@ -18,6 +18,9 @@ from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.model_source import ModelSource
 from streaml1.serving.model_store import CHECK_SECONDS, ModelStore
 from streaml1.serving.service import Limits, Service
+
+if TYPE_CHECKING:
+    from streaml1.sources.readers.flat_json import JsonRoles
 
 __all__ = ["ServerConfig", "ServerError", "serve"]
 
@@ -52,6 +55,8 @@ class ServerConfig:
         Topic that ``/learn`` and ``/label`` write to, or None.
     security
         How to connect to Kafka.
+    roles
+        How members of JSON objects are read, see `bodies.roles_of`.
     """
 
     host: str = "127.0.0.1"
@@ -64,6 +69,7 @@ class ServerConfig:
     check_seconds: float = CHECK_SECONDS
     to: str | None = None
     security: Any = None
+    roles: JsonRoles | None = None
 
 
 def serve(
@@ -192,7 +198,7 @@ def _fork(
 def _run_worker(store: ModelStore, config: ServerConfig, listening: socket.socket) -> int:
     """Serve in this process until a signal; return its number."""
     log = None if config.to is None else ExampleLog(config.to, config.security)
-    service = Service(store, config.limits, config.max_age, log)
+    service = Service(store, config.limits, config.max_age, log, config.roles)
     connections = Connections(service, config.connections, config.timeouts)
     store.start(config.check_seconds)
     try:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -29,6 +29,9 @@ from streaml1.serving.metrics import ServiceMetrics
 from streaml1.serving.model_store import ModelStore
 from streaml1.serving.openapi import description
 from streaml1.serving.served_model import Answer, ServedModel, json_bytes
+
+if TYPE_CHECKING:
+    from streaml1.sources.readers.flat_json import JsonRoles
 
 __all__ = ["Limits", "Request", "Response", "Service"]
 
@@ -108,6 +111,8 @@ class Service:
         Age of a model in seconds from which ``/readyz`` reports it; None: any age is right.
     log
         Where ``/learn`` and ``/label`` write; None if they are not offered.
+    roles
+        How members of JSON objects are read, see `bodies.roles_of`.
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class Service:
         limits: Limits = Limits(),  # noqa: B008  (immutable)
         max_age: float | None = None,
         log: ExampleLog | None = None,
+        roles: JsonRoles | None = None,
     ) -> None:
         self.store = store
         self.limits = limits
@@ -123,7 +129,8 @@ class Service:
         self.is_draining = False
         self._max_age = max_age
         self._log = log
-        self._line_kernels = LineKernels()
+        self._roles = roles
+        self._line_kernels = LineKernels(roles)
         self._routes: dict[str, dict[str, Handler]] = {
             "/predict": {"POST": self._predict},
             "/rank": {"POST": self._rank},
@@ -202,7 +209,7 @@ class Service:
             if numbers is not None:
                 form = "many" if kind == ARRAYS else "lines"
                 return self._response_of_numbers(model, numbers, form)
-        body = examples_of(request.body, kind, model.texts)
+        body = examples_of(request.body, kind, model.texts, self._roles)
         if "explain" in options or model.number is None:
             self._require_few(len(body.examples))
             return self._response(model, body, self._answers(model, body, options))
@@ -274,15 +281,16 @@ class Service:
 
     def _rank(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
-        body = json_of(request.body)
+        roles = self._roles
+        body = json_of(request.body, roles)
         if not isinstance(body, dict) or not isinstance(body.get("items"), list):
             raise RequestError(400, 'the body must be {"shared": {...}, "items": [{...}, ...]}')
-        shared = flatten({} if body.get("shared") is None else body["shared"])
+        shared = flatten({} if body.get("shared") is None else body["shared"], roles)
         self._require_few(len(body["items"]))
         scores = []
         for row, item in enumerate(body["items"]):
             try:
-                scores.append(model.score({**shared, **flatten(item)}))
+                scores.append(model.score({**shared, **flatten(item, roles)}))
             except BadExample as error:
                 raise RequestError(400, f"item {row}: {error.reason}") from None
             except ValueError as error:

@@ -53,7 +53,14 @@ from streaml1.text import jsonl
 from streaml1.text.json_roles import CATEGORY, ID, IGNORED, LABEL, NUMERIC, WEIGHT
 from streaml1.text.parsed_rows import NamedRows
 
-__all__ = ["NO_ROLES", "FlatJsonParser", "JsonRoles", "flatten_members", "parse_flat"]
+__all__ = [
+    "NO_ROLES",
+    "FlatJsonParser",
+    "JsonRoles",
+    "decode_members",
+    "flatten_members",
+    "parse_flat",
+]
 
 MANY_IRREGULAR = 8
 """If one line in this many is irregular, those of the next chunk may have objects inside."""
@@ -337,8 +344,28 @@ class _JsonMembers(FlatMembers):
         return _spelling(value) if reading is Reading.CATEGORY else _plain(value)
 
 
-def flatten_members(members: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the features of an object that JSON holds, no member of which has a role.
+def decode_members(text: str) -> Any:
+    """Return the value that a JSON text holds, whose numbers keep their spelling as categories.
+
+    Raises
+    ------
+    ValueError
+        If the text is not JSON, or an object has a name twice.
+    """
+    value = decode_strict(text, _decode_spelled)
+    reject_duplicates(value)
+    return value
+
+
+def flatten_members(members: Mapping[Any, Any], roles: JsonRoles = NO_ROLES) -> dict[Any, Any]:
+    """Return the features of an object that JSON holds.
+
+    Parameters
+    ----------
+    members
+        The members. If `roles` has categories, `decode_members` has decoded them.
+    roles
+        How members are read. None of them is a label, a weight or an id.
 
     Raises
     ------
@@ -351,7 +378,7 @@ def flatten_members(members: Mapping[Any, Any]) -> dict[Any, Any]:
     >>> flatten_members({"user": {"os": "mac"}, "tags": ["a"], "v": [2, 0.5]})
     {'user.os': 'mac', 'tags=a': 1.0, 'v.0': 2, 'v.1': 0.5}
     """
-    flattened = _JsonMembers(NO_ROLES, set())
+    flattened = _JsonMembers(roles, set())
     flattened.add_members(members)
     return flattened.x
 
