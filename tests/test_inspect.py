@@ -193,7 +193,7 @@ def test_command_follows_from_the_labels(labels: str, options: str) -> None:
     [
         (["a.csv"], "a.csv is empty: a CSV file begins with the names of its columns"),
         (["b.csv"], "b.csv: there is no such file"),
-        (["kafka://localhost:1/t"], "inspect applies to files, not to kafka://localhost:1/t"),
+        (["a.svm", "--from", "latest"], "start, end, partition, group and broker options apply to"),
         (["a.svm"], "a.svm has no example (1 rejected): a.svm:1: label: 'x' is not a number"),
     ],
 )

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.options import csv_options, opened, reading_options
+from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.options import (
+    csv_options,
+    opened,
+    reading_options,
+    schema_options,
+    start_options,
+)
 from streaml1.cli.program import CommandError, cli
 from streaml1.core.text_table import TableColumn, printable, render_table
 
@@ -36,24 +43,34 @@ BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
 YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", ">50k")
 
 
-@cli.command(epilog="Example: streaml1 inspect clicks.csv")
+@cli.command(
+    basics=(
+        *("format", "target", "at", "delimiter", "missing", "header", "column_names", "positive"),
+        *("decimal", "thousands", "schema_registry", "schema", "start"),
+    ),
+    epilog="Example: streaml1 inspect clicks.csv",
+)
 @click.argument("source")
 @csv_options
+@schema_options
+@start_options
+@kafka_options
 def inspect(source: str, **options: Any) -> None:
     """Show the columns of SOURCE and a command that learns from it.
 
-    SOURCE is a file of CSV, TSV, flat JSON lines, Parquet or Arrow, or a table of DuckDB, of which
-    the first 1,000 examples are read; of a directory or a pattern, those of the first file. Other
-    files have no columns: their features and labels are counted.
+    SOURCE is a file of CSV, TSV, flat JSON lines, Parquet or Arrow, a table of DuckDB, or a Kafka
+    topic, of which the first 1,000 examples are read; of a directory or a pattern, those of the
+    first file. Other formats have no columns: their features and labels are counted.
     """
-    from streaml1.sources import format_of
+    from streaml1.sources import format_of, reject_topic_options
     from streaml1.sources.arrow.files import ARROW, PARQUET
 
     kind = format_of(source, options["format"])
     if kind == "duckdb":
         return _inspect_duckdb(source, options)
     if kind == "kafka":
-        raise CommandError(f"inspect applies to files, not to {source}")
+        return _inspect_topic(source, options)
+    reject_topic_options(source, reading_options(options))
     file = _first_file(source)
     if kind == "csv":
         _inspect_csv(source, file, options)
@@ -78,7 +95,7 @@ def _first_file(source: str) -> str:
 
 def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
     from streaml1.sources import cell_rules, csv_delimiter
-    from streaml1.sources.readers.csv_kinds import describe_marks, guess_marks, guess_target
+    from streaml1.sources.readers.csv_kinds import describe_marks, guess_marks
     from streaml1.sources.readers.opening import require_readable
     from streaml1.sources.samples import guess_delimiter, sample_csv, sample_text
 
@@ -113,16 +130,22 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
             sample, shown = other, shown | marks
         else:
             hint = describe_marks(sample.columns, delimiter)
+    _show_csv(source, options | shown, sample, hint)
+
+
+def _show_csv(source: str, options: dict[str, Any], sample: CsvSample, hint: str = "") -> None:
+    from streaml1.sources.readers.csv_kinds import guess_target
+
     columns = sample.columns
     by_name = {str(column.position): column for column in columns}
     by_name |= {column.name: column for column in columns}
-    if reading.target is None:
+    if (name := options["target"]) is None:
         target = guess_target(columns)
-    elif (target := by_name.get(reading.target)) is None:
-        raise CommandError(f"{source} has no column {reading.target!r}")
+    elif (target := by_name.get(name)) is None:
+        raise CommandError(f"{source} has no column {name!r}")
     click.echo(_table(columns, target))
     click.echo(f"\n{_summary(sample)}\n" + (f"{hint}\n" if hint else ""))
-    click.echo(_command(source, options | shown, sample, target))
+    click.echo(_command(source, options, sample, target))
 
 
 def _n_numbers(sample: CsvSample) -> int:
@@ -172,8 +195,39 @@ def _sample_json(source: str, options: dict[str, Any]) -> JsonSample | None:
     return sample_json(text, options.get("at"))
 
 
+def _inspect_topic(source: str, options: dict[str, Any]) -> None:
+    from streaml1.sources import cell_rules, csv_delimiter, open_source
+    from streaml1.sources.json_samples import sample_json
+    from streaml1.sources.kafka.topic_samples import sample_topic
+    from streaml1.sources.kafka.topic_source import KafkaSource
+    from streaml1.sources.samples import N_SAMPLED, sample_csv
+
+    options["until_end"] = True
+    reading = replace(reading_options(options), require_label=False)
+    topic = open_source(source, reading)
+    assert isinstance(topic, KafkaSource)
+    lines = sample_topic(topic, N_SAMPLED)
+    if not lines:
+        raise CommandError(f"{source} has no records with a value")
+    text = b"\n".join([*lines, b""])
+    if (options["format"] or "").lower() in ("csv", "tsv"):
+        names = list(reading.column_names or ())
+        sample = sample_csv(
+            source, text, len(lines) < N_SAMPLED, csv_delimiter(source, reading),
+            cell_rules(reading), False, names, reading.target,
+        )  # fmt: skip
+        _show_csv(source, options, sample)
+    elif lines[0].lstrip().startswith(b"{") and (found := sample_json(text, options["at"])):
+        _show_json(source, source, options, found)
+    else:
+        _inspect_examples(source, options)
+
+
 def _inspect_json(source: str, file: str, options: dict[str, Any]) -> None:
-    sample = _sample_json(file, options)
+    _show_json(source, file, options, _sample_json(file, options))
+
+
+def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSample | None) -> None:
     if sample is None or not sample.n_rows:
         fault = "" if sample is None or sample.fault is None else f": {sample.fault}"
         raise CommandError(f"{file} has no JSON object in its first lines{fault}")
@@ -236,9 +290,9 @@ def _json_command(
     from streaml1.sources.readers.csv_header import list_of
 
     words = ["streaml1", "learn", source]
-    for name in ("format", "at", "positive", "weight", "id"):
+    for name in ("format", "schema_registry", "schema", "at", "positive", "weight", "id"):
         if options.get(name) is not None:
-            words += [f"--{name}", options[name]]
+            words += [f"--{name.replace('_', '-')}", options[name]]
     words += ["--target", what if target is None else target.name]
     if target is not None:
         words += _label_options(target, options)

@@ -32,9 +32,11 @@ __all__ = [
     "reading_of",
     "reading_options",
     "report_options",
+    "schema_options",
     "source_argument",
     "source_options",
     "split_names",
+    "start_options",
     "together",
 ]
 
@@ -180,7 +182,7 @@ _columns = together(
     click.option("--thousands", metavar="CHARACTER",
                  help="CSV: character between groups of digits, such as the comma in 1,234.5."),
 )  # fmt: skip
-_order = together(
+schema_options = together(
     click.option("--schema-registry", metavar="URL",
                  help="Kafka: registry of the schemas of records that begin with a schema id: "
                  "Avro, Protobuf or JSON. Credentials come from STREAML1_REGISTRY_USER and "
@@ -188,14 +190,12 @@ _order = together(
     click.option("--schema", type=click.Path(dir_okay=False), metavar="FILE",
                  help="Kafka: schema of all records, instead of a registry: .avsc for --format "
                  "avro, the output of protoc --descriptor_set_out for --format protobuf."),
-    click.option("--seed", type=int,
-                 help="Seed of the order of examples in stdlib and data:...  [default: 0]"),
+)  # fmt: skip
+start_options = together(
     click.option("--from", "start", metavar="WHERE",
                  help="Kafka: where to start: earliest, latest, a time such as "
                  "2026-01-31T06:00Z, or checkpoint. An existing checkpoint takes precedence.  "
                  "[default: earliest]"),
-    click.option("--until-end", is_flag=True,
-                 help="Kafka: stop at the current end of the topic instead of waiting for more."),
     click.option("--partitions", metavar="N,...", callback=_numbers,
                  help="Kafka: read these partitions only."),
 )  # fmt: skip
@@ -265,7 +265,13 @@ def source_options(passes: bool = False, dead_letters: bool = False) -> Decorato
         click.option("--most-bad", type=Finite(0, 1), metavar="SHARE",
                      help="End the run if more than this share of the last 1,000 examples is "
                      f"rejected.  [default: {MAX_BAD_SHARE}]"),
-        _order,
+        schema_options,
+        click.option("--seed", type=int,
+                     help="Seed of the order of examples in stdlib and data:...  [default: 0]"),
+        start_options,
+        click.option("--until-end", is_flag=True,
+                     help="Kafka: stop at the current end of the topic instead of waiting for "
+                     "more."),
     )  # fmt: skip
 
 

@@ -150,7 +150,7 @@ def open_source(
     _check_seed(name, prefix, options)
     if name.startswith("kafka:"):
         return _open_topic(name, options)
-    _reject_topic_options(name, options)
+    reject_topic_options(name, options)
     if prefix == "duckdb":
         return _open_duckdb(name, options)
     if prefix in SOURCES:
@@ -173,7 +173,8 @@ def _check_seed(name: str, prefix: str, options: SourceOptions) -> None:
         )
 
 
-def _reject_topic_options(name: str, options: SourceOptions) -> None:
+def reject_topic_options(name: str, options: SourceOptions) -> None:
+    """Raise SourceError if options are given that apply to topics only."""
     given = (options.start, options.partitions, options.group, options.labels, options.kafka)
     if options.schema is not None or options.schema_registry is not None:
         raise SourceError(
@@ -280,7 +281,7 @@ def _open_files(spec: str | Path | Sequence[str | Path], options: SourceOptions)
     is_list = isinstance(spec, list | tuple)
     name = f"{files[0]} and {len(files) - 1:,} more" if is_list else str(spec)
     _check_seed(name, "", options)
-    _reject_topic_options(name, options)
+    reject_topic_options(name, options)
     kinds = {file: _file_format(file, options.format).name for file in files}
     for file, kind in kinds.items():
         if kind == "rows":

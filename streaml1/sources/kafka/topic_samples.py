@@ -1,0 +1,38 @@
+"""The first records of a topic, to look at before it is read."""
+
+from __future__ import annotations
+
+from streaml1.sources.kafka.records import KafkaBlock
+from streaml1.sources.kafka.topic_source import KafkaSource
+
+__all__ = ["sample_topic"]
+
+
+def sample_topic(source: KafkaSource, n: int) -> list[bytes]:
+    """Return the first examples of a topic as the lines that its parser reads.
+
+    Records of Avro and Protobuf are JSON lines. Records without a value are left out.
+
+    Parameters
+    ----------
+    source
+        The topic, which is read to its end at most.
+    n
+        How many lines are enough.
+
+    Raises
+    ------
+    SourceError
+        If the topic cannot be read.
+    """
+    lines: list[bytes] = []
+    sources = None
+    blocks = source.blocks(n, lambda *fault: None)
+    for block in blocks:
+        assert isinstance(block, KafkaBlock)
+        if block.source is not None and block.source is not sources:
+            sources = block.source
+            lines += (line for line in sources.text.split(b"\n") if line.strip())
+        if len(lines) >= n:
+            break
+    return lines[:n]
