@@ -486,7 +486,8 @@ def test_utf_16_with_and_without_a_mark(name: str, encoding: str) -> None:
     target = ["--target", "click"] if name in ("a.csv", "a.jsonl") else []
     for command in (["learn", name, *target], ["inspect", name]):
         assert error_of(*command) == (
-            f"{name} is encoded in UTF-16, not text; convert it to UTF-8 first, as with iconv"
+            f"{name} is encoded in UTF-16, not text; convert it to UTF-8 first, as with iconv "
+            "-f UTF-16 -t UTF-8"
         )
 
 
@@ -574,6 +575,34 @@ def test_names_of_files() -> None:
     assert error_of("learn", "a.xlsx").startswith("a.xlsx is a zip archive (or an Excel workbook)")
     Path("a.txt").write_text("1 1:2\n")
     assert error_of("learn", "a.txt").startswith("cannot infer the format of a.txt")
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("site\tclick", "--format tsv --target COLUMN"),
+        ("site,click", "--format csv --target COLUMN"),
+        ("site|click", "--format csv --delimiter '|' --target COLUMN"),
+        ("-1 3:0.5 7:1 # x", "--format svmlight"),
+        ("1 2.0 'tag |site a b", "--format vw"),
+        ("| a b", "--format vw"),
+        ('{"site": "a", "y": 1}', "--format jsonl"),
+    ],
+)
+def test_the_first_line_of_a_file_without_a_known_suffix(line: str, options: str) -> None:
+    Path("a.txt").write_text(f"{line}\n")
+    message = error_of("learn", "a.txt")
+    assert message.endswith(f"; run streaml1 learn a.txt {options}")
+    Path("a.txt").write_text("word\n")
+    assert error_of("learn", "a.txt").endswith("csv, tsv or avro")
+
+
+def test_the_label_may_be_missing_in_some_rows() -> None:
+    words = FRAME.click.map({0: "stayed", 1: "churned"}).where(FRAME.index % 9 > 0)
+    FRAME.assign(click=words).rename(columns={"click": "status"}).to_csv("a.csv", index=False)
+    command = suggested("a.csv")
+    assert command[2:6] == ["--target", "status", "--positive", "churned"]
+    assert "examples          53" in run(*command).stdout
 
 
 # Values of dicts

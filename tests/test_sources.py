@@ -24,6 +24,8 @@ from streaml1.sources.readers import opening
 from streaml1.sources.readers import text_file as text
 from streaml1.sources.readers.svmlight import _read_features, _read_features_fast
 
+ICONV = ", as with iconv -f WINDOWS-1252 -t UTF-8 if Excel wrote it"
+
 Rows = list[tuple[dict[Any, Any], Any, float]]
 
 
@@ -170,7 +172,10 @@ def test_undecodable_lines_are_rejected_and_reading_continues(write, ending, con
         == [line for line in range(1, bad_line + 2) if line != bad_line][ending == "csv" :]
     )
     assert rejected == [
-        (f"a.{ending}:{bad_line}", "byte 0xff at column 3 is not UTF-8: convert the file to UTF-8")
+        (
+            f"a.{ending}:{bad_line}",
+            "byte 0xff at column 3 is not UTF-8: convert the file to UTF-8" + ICONV,
+        )
     ]
 
 
@@ -794,7 +799,7 @@ def test_undecodable_line_in_a_csv_cell_rejects_the_record(write):
     rejected = Refused()
     assert lines_of(source, rejected) == [5]
     assert rejected == [
-        ("a.csv:2", "byte 0xff at column 1 is not UTF-8: convert the file to UTF-8")
+        ("a.csv:2", "byte 0xff at column 1 is not UTF-8: convert the file to UTF-8" + ICONV)
     ]
 
 

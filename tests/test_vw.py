@@ -99,7 +99,10 @@ def test_file_with_invalid_lines(tmp_path: Path):
     rejected = Refused()
     assert lines_of(open_source(path), rejected) == [1, 3, 7]
     assert [place.rpartition(":")[2] for place, _ in rejected] == ["5", "6"]
-    assert rejected[0][1] == "byte 0xff at column 5 is not UTF-8: convert the file to UTF-8"
+    assert rejected[0][1] == (
+        "byte 0xff at column 5 is not UTF-8: convert the file to UTF-8, as with iconv "
+        "-f WINDOWS-1252 -t UTF-8 if Excel wrote it"
+    )
     rows = rows_of(open_source(path), reject=rejected)
     assert rows[:2] == [({"a^b": 1.0}, 1.0, 1.0), ({"a^c": 2.0}, 0.0, 2.0)]
 

@@ -40,7 +40,8 @@ USUAL_MISSING = 0.02
 
 REGRESSION = ["--task", "regression"]
 BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
-YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", ">50k")
+YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", "churn",
+       "churned", "converted", ">50k")  # fmt: skip
 
 
 @cli.command(

@@ -234,7 +234,8 @@ def _corrected(ctx: click.Context, error: Exception) -> str:
     if not missing or "--" in command:
         return ""
     is_targeted = any(arg.partition("=")[0] == "--target" for arg in command)
-    unnamed = command[0] == "learn" and not is_targeted
+    has_columns = not {"svmlight", "vw", "jsonl"} & {*missing}
+    unnamed = command[0] == "learn" and has_columns and not is_targeted
     return f"; run {shlex.join([PROGRAM, *command, *(['--target', 'COLUMN'] if unnamed else [])])}"
 
 

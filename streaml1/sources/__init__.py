@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.many_files import ManyFiles, Part
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.remote import path_of
-from streaml1.sources.readers.signatures import foreign_file, split_suffix
+from streaml1.sources.readers.signatures import foreign_file, likely_format, split_suffix
 from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.river_datasets import RiverSet
 from streaml1.sources.row_cache.row_file import RowsFile
@@ -428,4 +429,8 @@ def _file_format(name: str, format: str | None) -> _FileFormat:
         raise SourceError(f"standard input has no file name to infer the format from; {remedy}")
     if (foreign := foreign_file(name)) is not None:
         raise SourceError(f"{name} is {foreign.what}, not {foreign.expected}; {foreign.remedy}")
-    raise SourceError(f"cannot infer the format of {name} from its name; {remedy}")
+    likely = likely_format(path)
+    looks = f" (its first line looks like {shlex.join(likely)})" if likely else ""
+    error = SourceError(f"cannot infer the format of {name} from its name; {remedy}{looks}")
+    error.missing_options = likely
+    raise error

@@ -64,9 +64,16 @@ def require_count(number: Any, what: str) -> int:
 
 
 class SourceError(ValueError):
-    """A source cannot be read, or not any further; the text is one sentence."""
+    """A source cannot be read, or not any further; the text is one sentence.
+
+    Attributes
+    ----------
+    missing_options
+        Options that a command probably lacks.
+    """
 
     exit_code = exits.USAGE_ERROR
+    missing_options: tuple[str, ...] = ()
 
 
 class Unavailable(SourceError):

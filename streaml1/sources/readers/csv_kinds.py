@@ -66,6 +66,9 @@ _SMALL = re.compile(r"[+-]?(0|[1-9][0-9]{0,2})")
 _CODE = re.compile(r"0[0-9]+")
 """Digits that are a code, such as a postal code: a number does not begin with zeros."""
 
+MAX_UNLABELLED = 0.5
+"""Share of missing values from which a column of another name is not the label."""
+
 _DATE = re.compile(
     r"(\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}([./-])\d{1,2}\2\d{4})"
     r"([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -327,6 +330,7 @@ def guess_target(columns: Sequence[ColumnSummary]) -> ColumnSummary | None:
     """Return the column that is most likely the label, or None.
 
     It has a usual name, or else is the first or the last column, or the only one, with two values.
+    Some labels of the last column may be missing.
     """
     by_name = {column.name.strip().lower(): column for column in reversed(columns)}
     for name in TARGETS:
@@ -334,4 +338,9 @@ def guess_target(columns: Sequence[ColumnSummary]) -> ColumnSummary | None:
             return by_name[name]
     binary = [column for column in columns if len(column.values) == 2 and not column.missing]
     ends = [column for column in (*columns[:1], *columns[-1:]) if column in binary]
-    return ends[0] if ends else binary[0] if len(binary) == 1 else None
+    if ends:
+        return ends[0]
+    last = columns[-1] if columns else None
+    if last is not None and len(last.values) == 2 and last.missing < MAX_UNLABELLED:
+        return last
+    return binary[0] if len(binary) == 1 else None

@@ -200,7 +200,10 @@ def decode_line(line: bytes, what: str = "file") -> str:
         return line.decode()
     except UnicodeDecodeError as error:
         byte = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
-        raise ValueError(f"{byte} is not UTF-8: convert the {what} to UTF-8") from None
+        command = ", as with iconv -f WINDOWS-1252 -t UTF-8 if Excel wrote it"
+        raise ValueError(
+            f"{byte} is not UTF-8: convert the {what} to UTF-8{command * (what == 'file')}"
+        ) from None
 
 
 class BytesLineParser:

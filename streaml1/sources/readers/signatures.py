@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from typing import NamedTuple
 
 __all__ = [
@@ -12,6 +14,8 @@ __all__ = [
     "codec_of",
     "foreign_file",
     "foreign_type",
+    "format_of_line",
+    "likely_format",
     "may_be_compressed",
     "split_suffix",
 ]
@@ -41,6 +45,21 @@ HEAD_SIZE = 512
 """Bytes that suffice to tell the type of a file; that of a tar archive is near the end of them."""
 
 
+_LINES = [
+    ("jsonl", re.compile(rb'\s*\{\s*"')),
+    ("svmlight", re.compile(rb"[-+0-9.eE]+( +[0-9]+:[-+0-9.eE]+)+\s*(#|$)")),
+    ("vw", re.compile(rb"([-+0-9.eE]+( [0-9.]+)*)?( ?'[^ |]*)? ?\|[^ |]*( |$)")),
+]
+"""What a line of each format begins with."""
+
+_DELIMITERS = {
+    b",": ("--format", "csv"),
+    b"\t": ("--format", "tsv"),
+    b";": ("--format", "csv", "--delimiter", ";"),
+    b"|": ("--format", "csv", "--delimiter", "|"),
+}
+
+
 class ForeignType(NamedTuple):
     """A type of files that have none of the formats here."""
 
@@ -58,7 +77,7 @@ _EXPORT = "export it as CSV or JSON lines first"
 _COLUMNS = "read it as a data frame in Python, or export it as CSV"
 _ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
 _AVRO = "read it with --format avro"
-_DECODE = "convert it to UTF-8 first, as with iconv"
+_DECODE = "convert it to UTF-8 first, as with iconv -f UTF-16 -t UTF-8"
 _MODEL = "give it to --load, and name a file of examples"
 _ROWS = "export the rows as CSV, as with psql --csv or mysql --batch"
 
@@ -92,7 +111,7 @@ _FOREIGN = [
     ),
     ForeignType("a NumPy file", "load it in Python", b"\x93NUMPY"),
     *(ForeignType("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
-    ForeignType("encoded in UTF-32", _DECODE, b"\xff\xfe\x00\x00"),
+    ForeignType("encoded in UTF-32", _DECODE.replace("16", "32"), b"\xff\xfe\x00\x00"),
     ForeignType("encoded in UTF-16", _DECODE, b"\xff\xfe"),
     ForeignType("encoded in UTF-16", _DECODE, b"\xfe\xff"),
 ]
@@ -178,6 +197,34 @@ def foreign_file(path: str) -> ForeignType | None:
             return foreign_type(file.read(HEAD_SIZE))
     except OSError:
         return None
+
+
+def likely_format(path: str) -> tuple[str, ...]:
+    """Return the options that the first line of a text file looks like; nothing if it is unclear.
+
+    Names such as clicks.txt say nothing about the format.
+    """
+    if not os.path.isfile(path):  # reading from a pipe would take its bytes away
+        return ()
+    with suppress(OSError), open(path, "rb") as file:
+        return format_of_line(file.read(HEAD_SIZE).lstrip().partition(b"\n")[0])
+    return ()
+
+
+def format_of_line(line: bytes) -> tuple[str, ...]:
+    """Return the options of the format that a line looks like.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.signatures import format_of_line
+    >>> format_of_line(b"user;age;label"), format_of_line(b"1 3:0.5 7:1")
+    (('--format', 'csv', '--delimiter', ';'), ('--format', 'svmlight'))
+    """
+    for kind, pattern in _LINES:
+        if pattern.match(line):
+            return "--format", kind
+    delimiter = max(_DELIMITERS, key=lambda delimiter: line.count(delimiter))
+    return _DELIMITERS[delimiter] if delimiter in line else ()
 
 
 def split_suffix(name: str) -> tuple[str, str | None]:
