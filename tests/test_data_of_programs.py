@@ -597,6 +597,27 @@ def test_the_first_line_of_a_file_without_a_known_suffix(line: str, options: str
     assert error_of("learn", "a.txt").endswith("csv, tsv or avro")
 
 
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (["stayed", "churned"], None),
+        (["stayed", "stayed"], None),  # the positive label may be rare
+        (["stayed", "churned", "Total"], "labels other than 'churned' are read as False: 'stayed', "
+                                         "'Total'"),
+        (["1", "2"], "none of the first labels is 'churned', so all are False: '1', '2'"),
+        ([str(k) for k in range(10)], "none of the first labels is 'churned', so all are False: "
+         "'0', '1', '2', '3', '4', '5', '6', '7' and 2 more"),
+    ],
+)  # fmt: skip
+def test_labels_that_positive_reads_as_false(labels: list[str], sentence: str | None) -> None:
+    words = [labels[k % len(labels)] for k in range(N)]
+    FRAME.assign(click=words).to_csv("a.csv", index=False)
+    for target in ("click", "3"):
+        stderr = run("learn", "a.csv", "--target", target, "--positive", "churned").stderr
+        assert ("a.csv: column 'click': " in stderr) == (sentence is not None)
+        assert sentence is None or f"a.csv: column 'click': {sentence}\n" in stderr
+
+
 def test_the_label_may_be_missing_in_some_rows() -> None:
     words = FRAME.click.map({0: "stayed", 1: "churned"}).where(FRAME.index % 9 > 0)
     FRAME.assign(click=words).rename(columns={"click": "status"}).to_csv("a.csv", index=False)

@@ -55,6 +55,7 @@ def with_categories(
 
     if _is_given("categorical"):
         return replace(reading, categorical=[name for name in reading.categorical if name])
+    every: list[ColumnSummary] = []
     columns: list[ColumnSummary] = []
     for name in list_files(source) if is_many(source) else [str(source)]:
         is_file = is_remote(name) or Path(name).is_file()
@@ -64,9 +65,10 @@ def with_categories(
         if kind != "csv":
             return reading
         try:
-            columns = _features(name, reading)
+            every = _columns(name, reading)
         except SourceError:  # the reader reports it, with all other problems of the file
             return reading
+        columns = _features(every, reading)
         if any(column.kind != "empty" for column in columns):
             break
     categories = [column for column in columns if column.holds_text]
@@ -75,6 +77,7 @@ def with_categories(
     if categories:
         report_problem(f"{name}: {_kinds(columns)}", "columns")
     _report_marks(name, columns, reading)
+    _report_labels(name, every, reading)
     if not categories:
         return reading
     return replace(reading, categorical=[column.name for column in categories])
@@ -109,6 +112,27 @@ def _report_marks(name: str, columns: Sequence[ColumnSummary], reading: SourceOp
         sentence = describe_marks(columns, csv_delimiter(name, reading))
         if sentence:
             report_problem(f"{name}: {sentence}", "columns")
+
+
+def _report_labels(name: str, columns: Sequence[ColumnSummary], reading: SourceOptions) -> None:
+    """Report labels that --positive reads as False although this may not be meant."""
+    if reading.positive is None or not reading.require_label:
+        return
+    positive = reading.positive.strip()
+    for column in columns:
+        if reading.target not in (column.name, str(column.position)):
+            continue
+        others = [label for label in column.values if label != positive]
+        if len(others) < 2:  # another label than the positive one, which may be rare
+            return
+        listed = ", ".join(repr(printable(label)) for label in others[:MAX_LISTED])
+        listed += f" and {len(others) - MAX_LISTED:,} more" * (len(others) > MAX_LISTED)
+        if positive in column.values:
+            sentence = f"labels other than {positive!r} are read as False: {listed}"
+        else:
+            sentence = f"none of the first labels is {positive!r}, so all are False: {listed}"
+        report_problem(f"{name}: column {column.name!r}: {sentence}", "columns")
+        return
 
 
 def _report_other_kinds(name: str, columns: Sequence[ColumnSummary], model: Any) -> None:
@@ -163,8 +187,8 @@ def _is_given(option: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def _features(name: str, reading: SourceOptions) -> list[ColumnSummary]:
-    """Return the columns that have no role yet."""
+def _columns(name: str, reading: SourceOptions) -> list[ColumnSummary]:
+    """Return the columns of a file."""
     from streaml1.sources import cell_rules, csv_delimiter
     from streaml1.sources.readers.csv_header import DelimiterError, other_delimiter
     from streaml1.sources.samples import sample_csv, sample_text
@@ -177,6 +201,11 @@ def _features(name: str, reading: SourceOptions) -> list[ColumnSummary]:
     ).columns  # fmt: skip
     if delimiter := other_delimiter([column.name for column in columns]):
         raise DelimiterError(name, delimiter, columns[0].name)
+    return columns
+
+
+def _features(columns: Sequence[ColumnSummary], reading: SourceOptions) -> list[ColumnSummary]:
+    """Return the columns that have no role yet."""
     names = {column.name for column in columns}
     roles = {*reading.columns, *(reading.text or ())}
 
