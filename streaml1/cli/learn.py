@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -211,19 +211,11 @@ def learn(
             source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
             every=every, bad=bad, metrics=metrics, stalled=stalled, options=options, alone=alone,
         )  # fmt: skip
-    if options["group"] is not None and checkpoint is None:
-        raise CommandError("--group requires --checkpoint")
-    if checkpoint is not None:
-        require_one_model(checkpoint)
-    require_text(options, resumes=checkpoint is not None or load is not None)
-    require_needed()
-    text = texts_of(source, options, first, checkpoint)
-    examples: Any = opened(source, options, events=late is not None, text=text)
-    require_prefixes(source, options["format"], options["cross"])
+    examples = _open_source(source, options, first, checkpoint, late)
     require_holdout(holdout, late is not None)
     pages = page_places(page)
-    outputs = {"--save": save, "--report": report, "--plot": plot, "--page": pages.file}
-    require_outputs(source, outputs, load, directory=checkpoint)
+    files = _Files(save, checkpoint, report, plot, pages.file)
+    require_outputs(source, files.by_option(), load, directory=checkpoint)
     require_no_conflict(regret, {
         "--checkpoint": checkpoint is not None, "--passes": passes > 1, "--holdout": bool(holdout),
         "--label-within": late is not None,
@@ -252,6 +244,7 @@ def learn(
         missed: Unfinished | None = None
         checks = DataChecks()
         recent = None if save is None or late is not None else RecentExamples()
+        more = [observer for observer in (recent, regret_of) if observer is not None]
         try:
             done = progressive(
                 learner,
@@ -266,13 +259,7 @@ def learn(
                     on_start=screen.start,
                     stop=lambda: signals.number,
                     checkpoint=store,
-                    observers=[
-                        *watchers,
-                        *sinks,
-                        checks,
-                        *([] if recent is None else [recent]),
-                        *([] if regret_of is None else [regret_of]),
-                    ],
+                    observers=[*watchers, *sinks, checks, *more],
                     label_within=None if late is None else late.within,
                     waiting=1 if late is None else late.max_pending,
                     unanswered="drop" if late is None else late.unanswered,
@@ -282,7 +269,6 @@ def learn(
         except Unfinished as error:
             done, missed = error.report, error  # the files can still be written
         log.log_end(done, signals.number)
-        waits = bool(done.numbers.get("asked"))
         if done.examples:
             write_all(learner, done, save, report, plot)
             if shown is not None and pages.file is not None:
@@ -291,23 +277,83 @@ def learn(
     if store is not None and not done.examples and store.latest() is None:
         saved = None  # ended before the broker returned the first offset
     if signals.number:
-        files = (save, report, plot, pages.file) if done.examples else ()
-        written = [str(path) for path in (*files, saved) if path is not None]
-        end_early(signals, done, written, missed)
+        end_early(signals, done, files._replace(checkpoint=saved).written(done), missed)
     if done.examples:
         _report(done, learner, top, checkpoint, checks.sizes)
         if regret_of is not None:
             click.echo("\n" + regret_of.regret(done.title).table())
         if save is not None and recent is not None:
             _compare_saved(learner, save, recent, done.examples)
-        _list_files({"model: ": save, "checkpoint: ": checkpoint, "report: ": report, "": plot,
-                     "page: ": pages.file})  # fmt: skip
-    elif waits:
+        files.print()
+    elif done.numbers.get("asked"):  # examples wait for their labels
         _report(done, learner, 0, checkpoint)
     else:
         # An empty topic is not an error for a scheduled job.
         allowed = options["until_end"] and hasattr(examples, "topic")
         _report_no_examples(examples.name, done, saved, allowed)
+
+
+class _Files(NamedTuple):
+    """What a run writes: files, and the directory of checkpoints."""
+
+    save: Path | None
+    checkpoint: Path | None
+    report: Path | None
+    plot: Path | None
+    page: Path | None
+
+    def by_option(self) -> dict[str, Path | None]:
+        """Return the files by the options that name them."""
+        return {
+            "--save": self.save, "--report": self.report, "--plot": self.plot, "--page": self.page,
+        }  # fmt: skip
+
+    def written(self, done: Report) -> list[str]:
+        """Return what a run has written; without an example the checkpoint alone."""
+        files = (*self.by_option().values(), self.checkpoint)
+        return [str(path) for path in files[0 if done.examples else -1 :] if path is not None]
+
+    def print(self) -> None:
+        """Print the paths, each after its prefix."""
+        prefixes = ("model: ", "checkpoint: ", "report: ", "", "page: ")
+        for prefix, path in zip(prefixes, self, strict=True):
+            if path is not None:
+                click.echo(f"{prefix}{path}")
+
+
+def _open_source(
+    source: str | list[str],
+    options: dict[str, Any],
+    first: Callable[[], Any] | None,
+    checkpoint: Path | None,
+    late: DelayedLabels | None,
+) -> Any:
+    """Open the source of a run of one model.
+
+    Parameters
+    ----------
+    source, options, checkpoint
+        As given.
+    first
+        Loads the model of --load; None without one.
+    late
+        The options of delayed labels, if they are used.
+
+    Raises
+    ------
+    CommandError
+        If options contradict each other.
+    """
+    if options["group"] is not None and checkpoint is None:
+        raise CommandError("--group requires --checkpoint")
+    if checkpoint is not None:
+        require_one_model(checkpoint)
+    require_text(options, resumes=checkpoint is not None or first is not None)
+    require_needed()
+    text = texts_of(source, options, first, checkpoint)
+    examples = opened(source, options, events=late is not None, text=text)
+    require_prefixes(source, options["format"], options["cross"])
+    return examples
 
 
 def _learner(
@@ -391,13 +437,6 @@ def _compare_saved(learner: Any, path: Path, recent: RecentExamples, n_examples:
             f"{path} predicts {compared.saved / compared.run:.2f} times what the run predicted for "
             "the same examples: check it with streaml1 evaluate on later data before it is used"
         )
-
-
-def _list_files(files: dict[str, Path | None]) -> None:
-    """Print the paths of the files that were written, each after its prefix."""
-    for prefix, path in files.items():
-        if path is not None:
-            click.echo(f"{prefix}{path}")
 
 
 def _report_no_examples(source: str, done: Report, saved: Path | None, allowed: bool) -> None:

@@ -54,9 +54,9 @@ class ModelState(BatchLearner):
         Upper bound on the absolute derivative of the loss.
     hash_bits
         Number of bits that names are hashed to; None keeps a vocabulary.
-    crosses
+    interactions
         Interactions of features, or None.
-    words
+    ngrams
         Text features, or None.
     offset
         Name of the feature that holds the offset of an example, or None.
@@ -72,8 +72,8 @@ class ModelState(BatchLearner):
         intercept_lr: float,
         clip_gradient: float,
         hash_bits: int | None = None,
-        crosses: Interactions | None = None,
-        words: NGrams | None = None,
+        interactions: Interactions | None = None,
+        ngrams: NGrams | None = None,
         offset: Hashable | None = None,
     ) -> None:
         record = np.zeros(1, loop.ONLINE)
@@ -81,7 +81,7 @@ class ModelState(BatchLearner):
         record[0] = (*start, loss_parameter, positive_weight, 0, 0.0)
         names = IntVocabulary() if hash_bits is None else HashedVocabulary(hash_bits)
         size = predictor.MIN_SLOTS if hash_bits is None else 1 << hash_bits
-        super().__init__(rule.grow(size), record, names, crosses, words, offset)
+        super().__init__(rule.grow(size), record, names, interactions, ngrams, offset)
 
     # One example
 
