@@ -360,8 +360,22 @@ def test_numbers_as_text_are_reported() -> None:
     assert command[command.index("--numeric") + 1] == "price.N,count"
     learnt = run(*learn, "--numeric", "price.N,count", "--save", "a.model")
     assert "price.N,count" not in learnt.stderr
+    predict = ["predict", "a.model", "a.jsonl", "--ignore", "click"]
+    assert run(*predict).stderr == (
+        "streaml1: a.jsonl: the model has learnt numbers from price.N, count, where this file has "
+        "words: use --numeric price.N,count\n"
+    )
+    assert run(*predict, "--numeric", "price.N,count").stderr == ""
+    assert "learnt numbers from price.N" in run(*learn, "--load", "a.model").stderr
     names = set(load("a.model").weights)
     assert {"price.N", "count", "zip=00007"} <= names and not {"count=7", "price.N=0.1"} & names
+    run(*learn, "--save", "a.model")
+    write_lines("a.jsonl", [{**row, "hour": int(row["hour"])} for row in rows])
+    for command in (predict, [*learn, "--load", "a.model"], ["evaluate", "a.model", *learn[1:]]):
+        assert run(*command).stderr.startswith(
+            "streaml1: a.jsonl: the model has learnt categories from hour, where this file has "
+            "numbers: use --categorical hour\n"
+        )
     write_lines("a.jsonl", [{**row, "price": 1, "count": 1} for row in rows])
     assert run(*learn).stderr == "" and "as text" not in run("inspect", "a.jsonl").stdout
 

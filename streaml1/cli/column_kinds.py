@@ -60,8 +60,8 @@ def with_categories(
     for name in list_files(source) if is_many(source) else [str(source)]:
         is_file = is_remote(name) or Path(name).is_file()
         kind = format_of(name, reading.format) if is_file else ""
-        if kind == "jsonl" and reading.target is not None:
-            _report_quoted(name, reading)
+        if kind == "jsonl" and (reading.target is not None or model is not None):
+            _report_members(name, reading, model)
         if kind != "csv":
             return reading
         try:
@@ -83,10 +83,13 @@ def with_categories(
     return replace(reading, categorical=[column.name for column in categories])
 
 
-def _report_quoted(name: str, reading: SourceOptions) -> None:
-    """Report members of flat JSON lines that hold numbers as text, unless they have a role."""
+def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
+    """Report members of flat JSON lines without a role that hold numbers as text.
+
+    Of those that the model knows, only members that it has learnt as another kind are reported.
+    """
     from streaml1.sources import SourceError
-    from streaml1.sources.json_samples import quoted_numbers, sample_json
+    from streaml1.sources.json_samples import ARRAY, quoted_numbers, sample_json
     from streaml1.sources.samples import sample_text
 
     try:
@@ -94,12 +97,15 @@ def _report_quoted(name: str, reading: SourceOptions) -> None:
     except SourceError:  # the reader reports it
         return
     text = b"\n".join(lines)
-    if not _QUOTED.search(text):  # a sample takes a fraction of the start of a short run
-        return
+    if model is None and not _QUOTED.search(text):
+        return  # a sample takes a fraction of the start of a short run
     sample = sample_json(text, reading.at)
     roles = {*reading.columns, *(reading.text or ())}
     columns = [] if sample is None else sample.columns
-    if sentence := quoted_numbers([column for column in columns if column.name not in roles]):
+    columns = [column for column in columns if column.name not in roles and column.kind != ARRAY]
+    if model is not None:
+        _report_other_kinds(name, columns, model, is_json=True)
+    elif sentence := quoted_numbers(columns):
         report_problem(f"{name}: {sentence}", "columns")
 
 
@@ -135,8 +141,12 @@ def _report_labels(name: str, columns: Sequence[ColumnSummary], reading: SourceO
         return
 
 
-def _report_other_kinds(name: str, columns: Sequence[ColumnSummary], model: Any) -> None:
+def _report_other_kinds(
+    name: str, columns: Sequence[ColumnSummary], model: Any, is_json: bool = False
+) -> None:
     """Report columns of words that the model has learnt as numbers, and the reverse."""
+    from streaml1.sources.readers.csv_header import list_of
+
     values = {
         column.name: [
             f"{column.name}={value}" for value, _ in column.values.most_common(MAX_VALUES)
@@ -153,16 +163,18 @@ def _report_other_kinds(name: str, columns: Sequence[ColumnSummary], model: Any)
         if not column.holds_text and column.name not in known and known & {*values[column.name]}
     ]
     if texts:
+        remedy = "give the options that learn had, such as --thousands, --decimal or --missing"
+        if is_json:
+            remedy = f"use --numeric {shlex.quote(list_of(column.name for column in texts))}"
         report_problem(
             f"{name}: the model has learnt numbers from {_listed(texts)}, where this file has "
-            "words: give the options that learn had, such as --thousands, --decimal or --missing",
+            f"words: {remedy}",
             "columns",
         )
     if numbers:
-        from streaml1.sources.readers.csv_header import list_of
-
-        known_words = [c.name for c in columns if c.holds_text and c not in texts]
-        listed = list_of([*known_words, *(column.name for column in numbers)])
+        # In JSON texts are categories anyway.
+        words = [c.name for c in columns if c.holds_text and c not in texts and not is_json]
+        listed = list_of([*words, *(column.name for column in numbers)])
         report_problem(
             f"{name}: the model has learnt categories from {_listed(numbers)}, where this file has "
             f"numbers: use --categorical {shlex.quote(listed)}",

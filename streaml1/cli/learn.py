@@ -351,7 +351,9 @@ def _open_source(
     require_text(options, resumes=checkpoint is not None or first is not None)
     require_needed()
     text = texts_of(source, options, first, checkpoint)
-    examples = opened(source, options, events=late is not None, text=text)
+    resumes = checkpoint is not None and checkpoint.exists()
+    model = None if first is None or resumes else first()
+    examples = opened(source, options, events=late is not None, text=text, model=model)
     require_prefixes(source, options["format"], options["cross"])
     return examples
 

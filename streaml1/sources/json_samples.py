@@ -152,8 +152,8 @@ def _as_member(column: ColumnSummary, values: list[Any]) -> ColumnSummary:
     are_words = any(isinstance(value, str) for value in present)
     if are_words and column.kind in ("number", "boolean"):
         is_quoted = column.kind == "number" and _are_amounts(column, len(present))
-        return replace(column, kind="category", words=(), is_category=True, is_quoted=is_quoted)
-    return column
+        column = replace(column, kind="category", words=(), is_category=True, is_quoted=is_quoted)
+    return replace(column, holds_text=are_words)
 
 
 def _are_amounts(column: ColumnSummary, n: int) -> bool:

@@ -98,7 +98,8 @@ class ColumnSummary:
     is_category
         Whether the column is of use as a category: it repeats words, even if only one.
     holds_text
-        Whether fewer than half of the values are numbers, not counting `words`.
+        Whether fewer than half of the values are numbers, not counting `words`; in JSON and in
+        tables, whether any value is text.
     is_quoted
         Whether the values are numbers as text, which are categories in JSON and in tables.
     """
