@@ -170,7 +170,7 @@ def test_methods_of_models(name: str) -> None:
     assert all(hasattr(cls, method) for method in methods)
     assert list(inspect.signature(cls.learn_one).parameters) == ["self", "x", "y", "w"]
     parameters = inspect.signature(cls.learn_many).parameters
-    options = ["target", "weight", "ignore", "categorical", "positive"]
+    options = ["target", "weight", "ignore", "categorical", "positive", "numeric"]
     assert list(parameters) == ["self", "X", "y", "w", *options]
     assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in options)
     assert list(inspect.signature(cls.progressive_many).parameters) == ["self", "X", "y", "w"]

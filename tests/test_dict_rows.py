@@ -139,6 +139,21 @@ def test_numbers_in_text() -> None:
     assert record.x == {"n": 12.5, "u.a": 7.0, "u.b": True, "s.0": 1.0, "t": "3"}
 
 
+def test_batches_of_numbers_in_text() -> None:
+    rows = [{"click": k % 2, "n": f"{k / 2}", "m": k} for k in range(9)]
+    expected = _model()
+    expected.learn_many([{"n": k / 2, "m": k} for k in range(9)], [k % 2 for k in range(9)])
+    for X in (rows, pd.DataFrame(rows), pl.DataFrame(rows)):
+        model = _model()
+        model.learn_many(X, target="click", numeric=["n", "m"])
+        assert model.weights == expected.weights
+        with pytest.raises(BadExample, match="'n': 'x' is not a number") as error:
+            refused = pd.DataFrame([*rows, {**rows[0], "n": "x"}])
+            model.learn_many(refused if X is not rows else refused.to_dict("records"),
+                             target="click", numeric="n")  # fmt: skip
+        assert error.value.row == 9 and model.weights == expected.weights
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [

@@ -202,6 +202,7 @@ class OnlineModel(SharedParameters, base.Base):
         ignore: Iterable[str] = (),
         categorical: Iterable[str] = (),
         positive: str | None = None,
+        numeric: Iterable[str] = (),
     ) -> None:
         """Learn the rows of X in order; if one is invalid, learn none.
 
@@ -227,6 +228,8 @@ class OnlineModel(SharedParameters, base.Base):
             Columns or members whose numbers are categories, as strings always are.
         positive
             The label that is 1, such as ``"yes"``; any other label is then 0.
+        numeric
+            Columns or members whose texts are numbers, such as ``"12.50"``.
 
         Raises
         ------
@@ -246,7 +249,7 @@ class OnlineModel(SharedParameters, base.Base):
         >>> sorted(model.weights)
         ['site=mail', 'site=news']
         """
-        options = TargetOptions(target, weight, ignore, categorical, positive)
+        options = TargetOptions(target, weight, ignore, categorical, positive, numeric)
         rows = labelled_rows(X, y, w, options, self._read_label)
         self._learn_rows(rows)
         self._y_name = getattr(y, "name", None) if target is None else target

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from streaml1.core.rows import BadExample, shown
 from streaml1.features.arrow_frames import as_frame, is_stream
 from streaml1.features.batch import category_text, column_values, is_frame, is_matrix, to_narwhals
 from streaml1.features.flat_members import MemberRoles
+from streaml1.features.number_texts import read_number_text
 from streaml1.features.positive_label import positive_labels
 from streaml1.features.raw_labels import number_label, read_weight
 from streaml1.features.records import read_record
@@ -30,15 +32,16 @@ class TargetOptions(NamedTuple):
     ignore: Iterable[str] = ()
     categorical: Iterable[str] = ()
     positive: str | None = None
+    numeric: Iterable[str] = ()
 
     def roles(self) -> MemberRoles:
         """Return the roles; a single name may be given without a list."""
-        ignore, categorical = (
+        ignore, categorical, numeric = (
             frozenset([names] if isinstance(names, str) else names)
-            for names in (self.ignore, self.categorical)
+            for names in (self.ignore, self.categorical, self.numeric)
         )
         return MemberRoles(
-            self.target, self.weight, None, ignore, categorical, positive=self.positive
+            self.target, self.weight, None, ignore, categorical, None, self.positive, numeric
         )
 
 
@@ -166,7 +169,7 @@ def _of_frames(X: Any, roles: MemberRoles) -> LabelledRows:
     import narwhals as nw
 
     frame = to_narwhals(as_frame(X))
-    named = (roles.target, roles.weight, *sorted(roles.ignore), *sorted(roles.categorical))
+    named = (roles.target, roles.weight, *sorted(roles.ignore), *sorted(roles.readings))
     for name in named:
         if name is not None and name not in frame.columns:
             raise ValueError(_no_column(name, frame.columns))
@@ -181,7 +184,20 @@ def _of_frames(X: Any, roles: MemberRoles) -> LabelledRows:
         ]
         column = nw.new_series(name, texts, nw.String, backend=frame.implementation)
         features = features.with_columns(column)
+    for name in sorted(roles.numeric):
+        numbers = _each(partial(_number, name), column_values(frame.get_column(name)))
+        column = nw.new_series(name, numbers, nw.Float64, backend=frame.implementation)
+        features = features.with_columns(column)
     return LabelledRows(features.to_native(), y, w)
+
+
+def _number(name: str, value: Any) -> float | None:
+    if not isinstance(value, str):
+        return None if value is None else float(value)
+    try:
+        return read_number_text(value)
+    except ValueError as error:
+        raise ValueError(f"feature {name!r}: {error}; leave it out of numeric") from None
 
 
 def _labels(column: Any, positive: str | None) -> Any:
