@@ -555,7 +555,7 @@ class LaneMixture:
             if self.loss == "poisson":
                 y = self._count_event(y, a)
             else:
-                y = self._count_target(y - offset) + offset
+                y = self._count_target(y - offset, a) + offset
         a, averages = a + offset, np.clip(averages, low, high) + offset
         margins, inside = margins + offset, clipped + offset
         if self.loss == "logistic":
@@ -626,16 +626,18 @@ class LaneMixture:
         self.weight_sum += counted
         return counted / (self.weight_sum / self.n) if self.weight_sum else 0.0
 
-    def _count_target(self, y: float) -> float:
-        counted = robust(abs(y - self.base), self.targets, self.deviation_sum)
+    def _count_target(self, y: float, a: float) -> float:
+        deviation = abs(y - self.base)
+        if self.targets and self.deviation_sum:
+            limit = 10.0 * self.deviation_sum / self.targets
+            y = float(np.clip(y, min(self.base, a) - limit, max(self.base, a) + limit))
+        self.deviation_sum += robust(deviation, self.targets, self.deviation_sum)
         self.targets += 1
-        self.deviation_sum += counted
-        y = self.base + math.copysign(counted, y - self.base)
         self.smallest, self.largest = min(self.smallest, y), max(self.largest, y)
         slack = 0.5 * (self.largest - self.smallest)
         self.low, self.high = self.smallest - slack, self.largest + slack
         if self.intercept_lr > 0.0:
-            self.base += math.copysign(counted, y - self.base) / self.targets
+            self.base += (y - self.base) / self.targets
         return y
 
     def _count_event(self, y: float, a: float) -> float:

@@ -284,6 +284,17 @@ def test_outlier_among_targets_is_bounded(loss: str, max_share: float) -> None:
     assert np.abs(p - y)[1_000:].mean() < max_share * deviation
 
 
+@pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
+def test_large_targets_that_can_be_predicted_are_learnt(loss: str) -> None:
+    """Targets of 1,000 among targets of about 1 are no outliers if a feature goes with them."""
+    noise = np.random.default_rng(1).normal(size=4_000)
+    xs = [{"large" if i % 20 == 19 else "small": 1.0} for i in range(4_000)]
+    model = ElasticNetRegressor(loss=loss)
+    model.learn_many(xs, [1_000.0 * ("large" in x) + e for x, e in zip(xs, noise, strict=True)])
+    assert 600.0 < model.predict_one({"large": 1.0}) < 1_400.0
+    assert abs(model.predict_one({"small": 1.0})) < 10.0
+
+
 def test_recovers_from_a_change_of_the_labels() -> None:
     X, y = linear_stream("logistic")
     y[4_000:] = ~y[4_000:]

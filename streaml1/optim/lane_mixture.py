@@ -59,8 +59,8 @@ averages, the stream drifts and averages lag: it is then the mean of the current
 
 **Robustness.** Means of norms, sample weights, sizes of features and deviations of targets count an outlier
 for at most ten times the mean before it. A sample weight counts relative to their mean. A target counts for at
-most ten mean deviations from the mean; with the Poisson loss, for at most ten times the largest of the mean, the
-prediction and 1. If a column is multiplied by a power of two, all lanes but lane 0 give
+most ten mean deviations beyond the mean and the prediction, whichever is nearer to it; with the Poisson loss, for at most
+ten times the largest of the mean, the prediction and 1. If a column is multiplied by a power of two, all lanes but lane 0 give
 the same bits.
 
 **Forgetting.** With l1 > 0, a slot outside of the support is cleared once the features that are new since
@@ -450,7 +450,7 @@ class LaneMixture(RuleState, LaneMixtureState):
             margins = clipped
             if c.loss != losses.POISSON:  # a function of a - y
                 y, offset = y - offset, 0.0
-                y = count_target(c, y, o.intercept_lr) if w > 0.0 else y
+                y = count_target(c, y, a, o.intercept_lr) if w > 0.0 else y
             elif w > 0.0:
                 y = count_poisson_target(c, y, a, offset, o.intercept_lr)
         elif c.loss == losses.LOGISTIC:

@@ -102,21 +102,25 @@ def count_label(c: Any, y: float, w: float) -> None:
 
 
 @inlined
-def count_target(c: Any, y: float, intercept_lr: float) -> float:
-    """Count a target; return it, but an outlier as ten mean deviations from the mean."""
-    deviation = y - c.centre
-    size = counted(abs(deviation), c.targets, c.deviations)
+def count_target(c: Any, y: float, a: float, intercept_lr: float) -> float:
+    """Count a target; return it, clipped to ten mean deviations beyond the mean and `a`.
+
+    The margin `a` is what was predicted: large targets that are expected are no outliers.
+    """
+    deviation = abs(y - c.centre)
+    if c.targets > 0 and c.deviations > 0.0:
+        limit = MAX_JUMP * (c.deviations / c.targets)
+        y = min(max(y, min(c.centre, a) - limit), max(c.centre, a) + limit)
+        deviation = min(deviation, limit)
     c.targets += 1
-    c.deviations += size
-    deviation = math.copysign(size, deviation)
-    y = c.centre + deviation
+    c.deviations += deviation
     c.smallest = min(c.smallest, y)
     c.largest = max(c.largest, y)
     margin = 0.5 * (c.largest - c.smallest)
     c.low = c.smallest - margin
     c.high = c.largest + margin
     if intercept_lr > 0.0:
-        c.centre += deviation / c.targets
+        c.centre += (y - c.centre) / c.targets
     return y
 
 
