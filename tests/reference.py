@@ -562,7 +562,8 @@ class LaneMixture:
             self.positives += w * (y > 0.0)
             self.negatives += w * (y <= 0.0)
             odds = math.log(self.positives / self.negatives)
-            self.low, self.high = min(odds - 2.0, -5.0), max(odds + 2.0, 5.0)
+            bound = max(5.0, math.log((self.n + 1.0) / (self.risk + 1.0)) + 3.0)
+            self.low, self.high = min(odds - 2.0, -bound), max(odds + 2.0, bound)
         self.unit = self._unit()
         if self.loss == "poisson":
             slope = derivative

@@ -302,6 +302,14 @@ def test_recovers_from_a_change_of_the_labels() -> None:
     assert losses[5_000:].mean() < 1.25 * losses[1_000:4_000].mean()
 
 
+def test_confidence_grows_where_labels_are_easy_to_predict() -> None:
+    """A fixed bound of the margins of 5 is a loss of 0.0067 at least."""
+    xs, y = [{"yes": 1.0}, {"no": 1.0}] * 5_000, np.tile([True, False], 5_000)
+    p = make("logistic").progressive_many(xs, y)
+    losses = -np.log(np.where(y, p, 1.0 - p))
+    assert losses[-1_000:].mean() < 5e-4
+
+
 @pytest.mark.parametrize("drifts", [False, True])
 def test_frozen_model_equals_the_published_twin(drifts: bool) -> None:
     X, y, signed, w = kit.data_of("logistic", 1_500)

@@ -32,8 +32,8 @@ The penalty of t examples is one threshold on a sum of gradients, as in dual ave
 for features that are absent.
 
 **Mixture.** Margins are clipped: for regression to the range of the targets and half of it beyond, for
-classification to ±5, and for the logistic loss to 2 beyond the logarithm of the odds of the labels, if that is
-more. The prediction is
+classification to ±5. For the logistic loss the range reaches at least 2 beyond the logarithm of the odds of the labels, and at
+least 3 beyond that of one over the mean loss: where labels are easy to predict, confidence pays. The prediction is
 the mean of two mixtures of them (see `lane_table`): fixed share, and a regression on the margins.
 
 **Units.** Rates are multiplied by the unit of margins over that of derivatives. For the absolute, Huber and

@@ -65,7 +65,7 @@ CLOCK = np.dtype(
     align=True,
 )
 
-MAX_MARGIN, MAX_LIFT = 5.0, 2.0
+MAX_MARGIN, MAX_LIFT, MAX_CONFIDENCE = 5.0, 2.0, 3.0
 MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
 MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
 MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
@@ -91,14 +91,19 @@ def relative_weight(c: Any, w: float) -> float:
 
 @inlined
 def count_label(c: Any, y: float, w: float) -> None:
-    """Count a label; margins may lie beyond the logarithm of the odds by `MAX_LIFT`."""
+    """Count a label; set the range of margins.
+
+    They may lie beyond the logarithm of the odds by `MAX_LIFT`, and by `MAX_CONFIDENCE` beyond that
+    of one over the mean loss: where labels are easy to predict, confidence pays.
+    """
     if y > 0.0:
         c.positives += w
     else:
         c.negatives += w
     odds = math.log((c.positives + 0.5) / (c.negatives + 0.5))
-    c.low = min(odds - MAX_LIFT, -MAX_MARGIN)
-    c.high = max(odds + MAX_LIFT, MAX_MARGIN)
+    margin = max(math.log((c.n + 1.0) / (c.risk + 1.0)) + MAX_CONFIDENCE, MAX_MARGIN)
+    c.low = min(odds - MAX_LIFT, -margin)
+    c.high = max(odds + MAX_LIFT, margin)
 
 
 @inlined
