@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +47,7 @@ Callback = Callable[[Record, Any], object]
 """Called with each record and the current weights; a true result stops the run."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Solution:
     """The result of a solver.
 
@@ -69,6 +69,13 @@ class Solution:
         Whether the gap is within the tolerance.
     classes : tuple
         The labels of the rows of `weights`; empty for losses with a single margin.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streaml1.solvers import scd
+    >>> scd(np.array([[1.0, 0.0], [-1.0, 0.5]]), np.array([True, False]), l1=0.1)
+    <Solution: objective 0.325083, gap ..., converged; 1 of 2 weights are not zero>
     """
 
     weights: Weights
@@ -76,9 +83,17 @@ class Solution:
     objective: float
     dual: float
     gap: float
-    trace: list[Record] = field(repr=False)
+    trace: list[Record]
     converged: bool
     classes: tuple[Any, ...] = ()
+
+    def __repr__(self) -> str:
+        n_nonzero = np.count_nonzero(self.weights)
+        state = "converged" if self.converged else "not converged"
+        return (
+            f"<Solution: objective {self.objective:.6g}, gap {self.gap:.1e}, {state}; "
+            f"{n_nonzero:,} of {np.size(self.weights):,} weights are not zero>"
+        )
 
 
 class Trace:
