@@ -222,7 +222,7 @@ def test_marks_of_numbers(cell: str, marks: dict[str, str] | None) -> None:
     ("cell", "number"),
     [("12.5%", 12.5), ("-3 %", -3.0), ("$0.99", 0.99), ("-€ 5", -5.0), ("7 ₹", 7.0), ("$-2", -2.0),
      ("(873.49)", -873.49), ("( 5 )", -5.0), ("($0.99)", -0.99), ("$(7)", -7.0), ("(8 %)", -8.0),
-     ("873.49-", -873.49)],
+     ("873.49-", -873.49), ("EUR 5", 5.0), ("-5 CHF", -5.0), ("(USD 7)", -7.0)],
 )  # fmt: skip
 def test_units_of_numbers(cell: str, number: float) -> None:
     assert CellRules().number(cell) == number
@@ -231,7 +231,8 @@ def test_units_of_numbers(cell: str, number: float) -> None:
 @pytest.mark.parametrize(
     "cell",
     ["%", "$", "5%%", "$5%", "-$-5", "$ a", "a%", "$nan", "5 $ 5", "()", "(a)", "(-5)", "-(5)",
-     "((5))", "(5", "2-", "2026-", "-5.00-", "18-24", "a.50-"],
+     "((5))", "(5", "2-", "2026-", "-5.00-", "18-24", "a.50-",
+     "EUR", "5EU", "EURO 5"],
 )  # fmt: skip
 def test_units_without_a_number(cell: str) -> None:
     assert not CellRules().is_number(cell)
@@ -616,6 +617,22 @@ def test_labels_that_positive_reads_as_false(labels: list[str], sentence: str | 
         stderr = run("learn", "a.csv", "--target", target, "--positive", "churned").stderr
         assert ("a.csv: column 'click': " in stderr) == (sentence is not None)
         assert sentence is None or f"a.csv: column 'click': {sentence}\n" in stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "what"),
+    [
+        ("a.csv", lambda name: FRAME.drop(columns="click").to_csv(name), "column"),
+        ("a.jsonl", lambda name: FRAME.drop(columns="click").to_json(
+            name, orient="records", lines=True), "member"),
+        ("a.parquet", lambda name: FRAME.drop(columns="click").to_parquet(name), "column"),
+    ],
+)  # fmt: skip
+def test_no_column_is_clearly_the_label(name: str, write: Any, what: str) -> None:
+    write(name)
+    sentence = f"no {what} is clearly the label: name it, as in streaml1 inspect {name} --target"
+    assert f"{sentence} {what.upper()}\n" in run("inspect", name).stdout
+    assert sentence not in run("inspect", name, "--target", "site").stdout
 
 
 def test_the_label_may_be_missing_in_some_rows() -> None:

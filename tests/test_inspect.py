@@ -45,6 +45,12 @@ def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["31.01.2026", "1.2.2026"], "time-like"),
         (["1/31/2026 6:00 PM", "2/1/2026 11:30 AM"], "time-like"),
         (["2026/01/31", "2026/02/01 06:00"], "time-like"),
+        (["31.01.26", "01.02.26"], "time-like"),
+        (["1/31/26", "2/1/26 11:30"], "time-like"),
+        (["31-Jan-2026", "01-Feb-26"], "time-like"),
+        (["Jan 31, 2026", "September 1, 2026"], "time-like"),
+        (["1.10.26", "1.9.3"], "category"),
+        (["Mars 10, 2026", "Jan"], "category"),
         (["31.01-2026", "1.2.2026"], "category"),
         (["20260131", "20261301"], "number"),
         ([f"the {k}th line of text" for k in range(30)], "text"),
@@ -61,6 +67,11 @@ def test_rare_words_in_a_column_of_numbers_may_be_missing_values() -> None:
     cells = [*map(str, range(30)), "-", "-"]
     (column,) = summarize_columns(["a"], [[cell] for cell in cells], CellRules())
     assert (column.kind, column.words, column.missing) == ("id-like", ("-",), 2 / 32)
+    cells = [str(k / 7) for k in range(20)] + ["-"] * 20
+    (column,) = summarize_columns(["a"], [[cell] for cell in cells], CellRules())
+    assert (column.kind, column.words, column.missing) == ("number", ("-",), 0.5)
+    (column,) = summarize_columns(["a"], [[cell] for cell in [*cells, "-"]], CellRules())
+    assert (column.kind, column.words) == ("category", ())
     cells = ["1", "2", "-"]  # a third is not rare
     (column,) = summarize_columns(["a"], [[cell] for cell in cells], CellRules())
     assert (column.kind, column.words) == ("category", ())

@@ -815,7 +815,10 @@ def test_unclosed_csv_quote(write):
     ("line", "reason"),
     [
         ("1,x,1", "the line has 3 cells, the header has 4"),
-        ("1", "the line has 1 cell, the header has 4"),
+        (
+            "1",
+            "the line has 1 cell, the header has 4: remove it if it is a comment or a footer",
+        ),
         ("1,x,1,1,1", "the line has 5 cells, the header has 4"),
         ('1,"x"y,1,1', "not CSV: ',' expected after '\"'"),
         ("red,x,1,1", "column 'a': 'red' is not a number"),

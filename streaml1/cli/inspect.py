@@ -41,7 +41,7 @@ USUAL_MISSING = 0.02
 REGRESSION = ["--task", "regression"]
 BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
 YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", "churn",
-       "churned", "converted", ">50k")  # fmt: skip
+       "churned", "converted", ">50k", "ja", "oui", "si", "sí", "sim")  # fmt: skip
 
 
 @cli.command(
@@ -146,7 +146,15 @@ def _show_csv(source: str, options: dict[str, Any], sample: CsvSample, hint: str
         raise CommandError(f"{source} has no column {name!r}")
     click.echo(_table(columns, target))
     click.echo(f"\n{_summary(sample)}\n" + (f"{hint}\n" if hint else ""))
+    _echo_no_label(source, target, "column")
     click.echo(_command(source, options, sample, target))
+
+
+def _echo_no_label(source: str, target: ColumnSummary | None, what: str) -> None:
+    """Print what to do if no column is clearly the label."""
+    if target is None:
+        command = f"streaml1 inspect {shlex.quote(source)} --target {what.upper()}"
+        click.echo(f"no {what} is clearly the label: name it, as in {command}\n")
 
 
 def _n_numbers(sample: CsvSample) -> int:
@@ -175,6 +183,7 @@ def _show_table(source: str, options: dict[str, Any], sample: ArrowSample) -> No
     click.echo(_table(sample.columns, target))
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} columns")
     _echo_quoted(sample.columns, target)
+    _echo_no_label(source, target, "column")
     ignored = ("id-like", "time-like", NESTED)
     click.echo(_json_command(source, options, sample.columns, target, ignored, "COLUMN"))
 
@@ -242,6 +251,7 @@ def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSamp
     invalid = _invalid(sample.n_invalid, sample.fault)
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}")
     _echo_quoted(sample.columns, target)
+    _echo_no_label(source, target, "member")
     click.echo(_json_command(source, options, sample.columns, target))
 
 

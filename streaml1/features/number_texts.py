@@ -14,15 +14,16 @@ MISSING_WORDS = ("NaN", "nan", "NULL", "null", "None", "N/A", "NA", r"\N", "?")
 BOOLEANS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 """Words that are numbers where numbers are expected."""
 
-_CURRENCIES = "$€£¥₹"
+_CURRENCY = "(?:[$€£¥₹]|EUR|USD|GBP|CHF|JPY|CNY|INR)"
 _UNIT = re.compile(
-    rf"(?P<sign>[+-]?)(?:[{_CURRENCIES}]\s*(?P<amount>.+)|(?P<share>.+?)\s*[%{_CURRENCIES}])",
+    rf"(?P<sign>[+-]?)(?:{_CURRENCY}\s*(?P<amount>.+)|(?P<share>.+?)\s*(?:%|{_CURRENCY}))",
     re.DOTALL,
 )
 """A number with a currency before it, or a currency or a percent sign after it."""
 
 _NEGATIVE = re.compile(
-    rf"(?P<currency>[{_CURRENCIES}]?)\s*\((?P<inside>[^-+()]+)\)|(?P<amount>[^-+()]*[.,][0-9][0-9])-"
+    rf"(?P<currency>{_CURRENCY}?)\s*\((?P<inside>[^-+()]+)\)"
+    r"|(?P<amount>[^-+()]*[.,][0-9][0-9])-"
 )
 """A negative number of accounting: in parentheses, or an amount before its sign, as SAP writes it.
 

@@ -41,6 +41,12 @@ MIN_NUMBERS = 0.9
 MAX_WORDS = 3
 """Words of a column of numbers that may stand for a missing value."""
 
+MIN_MEASURED = 20
+"""Different numbers from which more words may stand for missing values."""
+
+MAX_WORDS_IN_MEASURED = 0.5
+"""Their share of such a column."""
+
 _MISSING_IN_NUMBERS = re.compile(
     r"<NA>|NaT|n/a|-nan|-NaN|-?1\.#(QNAN|IND)"  # pandas and C
     r"|\.[A-Z_]?"  # SAS and Stata
@@ -69,11 +75,14 @@ _CODE = re.compile(r"0[0-9]+")
 MAX_UNLABELLED = 0.5
 """Share of missing values from which a column of another name is not the label."""
 
+_MONTH = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _DATE = re.compile(
-    r"(\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}([./-])\d{1,2}\2\d{4})"
+    r"(\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}([./-])\d{1,2}\2\d{4}"
+    r"|\d{2}\.\d{2}\.\d{2}|\d{1,2}/\d{1,2}/\d{2}"
+    rf"|\d{{1,2}}[- ]{_MONTH}[- ]\d{{2}}(\d\d)?|{_MONTH} \d{{1,2}},? \d{{4}})"
     r"([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d{2}:?\d{2})?)?"
 )
-"""Dates of ISO 8601, and such as 31.01.2026 and 1/31/2026, with a time of day or without."""
+"""Dates such as 2026-01-31, 31.01.26, 1/31/2026 and 31-Jan-2026, with a time of day or without."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +158,9 @@ def _summarize(name: str, position: int, cells: list[str], rules: CellRules) -> 
     words = [cell for cell in values if _number(cell, rules) is None]
     unknown = [word for word in words if not is_missing_number(word)]
     n_unknown = sum(values[word] for word in unknown)
-    is_rare = n_unknown <= (1 - MIN_NUMBERS) * len(present) and len(unknown) <= MAX_WORDS
+    are_measured = len(values) - len(words) >= MIN_MEASURED
+    max_share = MAX_WORDS_IN_MEASURED if are_measured else 1 - MIN_NUMBERS
+    is_rare = n_unknown <= max_share * len(present) and len(unknown) <= MAX_WORDS
     is_rare &= len(words) <= max(MAX_WORDS, len(values) - len(words))
     if words and is_rare and len(words) < len(values):
         present = [cell for cell in present if cell not in words]

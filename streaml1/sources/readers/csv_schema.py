@@ -390,7 +390,8 @@ def is_blank(record: Sequence[str] | ValueError) -> bool:
 
 def wrong_width(record: Sequence[str], width: int) -> str:
     """Return the error for a record that has more or fewer cells than the header."""
-    return _rule(record) or f"the line has {_cells(len(record))}, the header has {width}"
+    remedy = ": remove it if it is a comment or a footer" if len(record) == 1 < width else ""
+    return _rule(record) or f"the line has {_cells(len(record))}, the header has {width}{remedy}"
 
 
 def _rule(record: Sequence[str]) -> str:
