@@ -107,11 +107,13 @@ def test_formats_agree() -> None:
     ("source", "message"),
     [
         ("a.svm", "--positive applies to CSV and JSON lines only, not to a.svm (svmlight)"),
+        ("a.rows", "not to a.rows (rows): give it to streaml1 convert"),
         ("river:Phishing", "apply to files only, not to river:Phishing"),
     ],
 )
 def test_other_formats_reject_it(source: str, message: str) -> None:
     Path("a.svm").write_text("1 1:1\n")
+    Path("a.rows").touch()
     with pytest.raises(SourceError) as caught:
         open_source(source, SourceOptions(positive="1"))
     assert message in str(caught.value)

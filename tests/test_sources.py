@@ -1090,8 +1090,16 @@ def test_binary_labels(y, label):
 @pytest.mark.parametrize(
     ("y", "reason"),
     [
-        (2.0, "^invalid label 2: recode files with labels 1/2 to 0/1 or -1/1$"),
-        ("2", "^invalid label '2': recode files with labels 1/2 to 0/1 or -1/1$"),
+        (
+            2.0,
+            "^invalid label 2: recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 "
+            r"\(CSV and JSON\)$",
+        ),
+        (
+            "2",
+            "^invalid label '2': recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 "
+            r"\(CSV and JSON\)$",
+        ),
         (
             0.5,
             "^invalid label 0.5: it must be 0 or 1, -1 or 1, or true or false; use --task",

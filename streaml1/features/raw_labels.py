@@ -96,7 +96,7 @@ def binary_label(y: Any) -> bool:
     >>> binary_label(2.0)
     Traceback (most recent call last):
     ...
-    ValueError: invalid label 2: recode files with labels 1/2 to 0/1 or -1/1
+    ValueError: invalid label 2: recode files with labels 1/2 to 0/1 or -1/1, or use --positive ...
     """
     try:
         return _BINARY[y]
@@ -125,7 +125,7 @@ def binary_label(y: Any) -> bool:
         "labels"
     )
     if equals_itself(value) and value == 2:
-        rule = "recode files with labels 1/2 to 0/1 or -1/1"
+        rule = "recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 (CSV and JSON)"
     raise ValueError(f"invalid label {shown(y)}: {rule}")
 
 

@@ -340,7 +340,10 @@ def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOpt
             f"column options (such as {option}) apply to CSV files only, not to {name} ({kind})"
         )
     if options.positive is not None and kind not in ROLE_FORMATS:
-        raise SourceError(f"--positive applies to CSV and JSON lines only, not to {name} ({kind})")
+        remedy = ": give it to streaml1 convert" if kind == "rows" else ""
+        raise SourceError(
+            f"--positive applies to CSV and JSON lines only, not to {name} ({kind}){remedy}"
+        )
     if options.at is not None and kind not in JSON_FORMATS:
         raise SourceError(f"--at applies to JSON lines and Avro only, not to {name} ({kind})")
     if given is not None and options.events:
