@@ -24,7 +24,7 @@ from streaml1.core.simd import (
     sub,
     to_bits,
 )
-from streaml1.core.types import Floats, Ints, Values
+from streaml1.core.types import Floats, Ids, Ints, UInts, Values
 
 __all__ = [
     "MAX_IDS",
@@ -102,9 +102,9 @@ class BadExample(ValueError):
 class Rows(NamedTuple):
     """Rows in CSR form: row i has the entries `indptr[i]` to `indptr[i + 1] - 1`."""
 
-    ids: Any  # uint32, shape (nnz,)
-    values: Any  # float64, shape (nnz,)
-    indptr: Any  # uint64, shape (n + 1,)
+    ids: Ids
+    values: Values
+    indptr: Any  # uint64, shape (n + 1,); stubs of numpy take its differences for time deltas
 
     @property
     def n(self) -> int:
@@ -276,9 +276,9 @@ def scalar_or_column(column: Values) -> Values:
     return column[:1] if column.strides == (0,) else column
 
 
-def row_of_entry(rows: Rows, k: int) -> int:
+def row_of_entry(indptr: UInts, k: int) -> int:
     """Return the index of the row that has the k-th entry."""
-    return int(np.searchsorted(rows.indptr, np.uint64(k), side="right")) - 1
+    return int(np.searchsorted(indptr, np.uint64(k), side="right")) - 1
 
 
 @kernel

@@ -137,11 +137,11 @@ def _from_ints(X: IntRows) -> Batch:
 
 
 def _from_texts(X: NamedRows) -> Batch:
-    hashes, values, indptr = X.csr()
+    _, values, indptr = X.csr()
     if not (X.plain or X.values_checked or are_valid_values(values)):
         return _from_dicts(X)
     rows_of = indptr.view(np.uint64)  # int64, never negative
-    return Batch(Rows(hashes[:0], own(values, np.float64), rows_of), None, None, X)
+    return Batch(Rows(np.empty(0, np.uint32), own(values, np.float64), rows_of), None, None, X)
 
 
 def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:

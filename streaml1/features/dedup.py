@@ -68,7 +68,9 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int, valued: boo
 def _first_bad(rows: Rows) -> tuple[float, Rows, int]:
     """Return the row of the first invalid value (infinity if none), the rows, and its position."""
     wrong = np.flatnonzero(~(np.abs(rows.values) < VALUE_LIMIT))
-    return (row_of_entry(rows, wrong[0]), rows, int(wrong[0])) if len(wrong) else (np.inf, rows, -1)
+    if not len(wrong):
+        return np.inf, rows, -1
+    return row_of_entry(rows.indptr, wrong[0]), rows, int(wrong[0])
 
 
 def _raise_for(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) -> None:

@@ -93,7 +93,7 @@ def _require_numbers(batch: Batch, name: Hashable) -> None:
             entry = np.flatnonzero(batch.rows.ids == position)[0]
             text = shown(given.removeprefix(prefix))
             reason = f"the offset {shown(name)} must be a number, got {text}"
-            raise BadExample(reason, row_of_entry(batch.rows, entry))
+            raise BadExample(reason, row_of_entry(batch.rows.indptr, entry))
 
 
 def _rejection(batch: Batch, name: Hashable, offsets: Floats, row: int) -> BadExample:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.rows import VALUE_LIMIT, BadExample, Rows, check_value, row_of_entry, validity
+from streaml1.core.rows import VALUE_LIMIT, BadExample, check_value, row_of_entry, validity
 from streaml1.core.simd import borrowed
 from streaml1.core.types import Hashes, Ids, Ints, UInts, Values
 from streaml1.features.interactions.kernels import FACTOR_BITS, NO_FACTOR, crossed, grouped
@@ -170,7 +170,7 @@ def cross_rows(crosses: Interactions, selection: Selection) -> CrossedRows:
 def _raise_too_large(crossing: CrossedRows, selection: Selection) -> None:
     """Raise BadExample for the first product that is too large."""
     k = int(np.flatnonzero(~(np.abs(crossing.values) < VALUE_LIMIT))[0])
-    row = row_of_entry(Rows(None, None, crossing.indptr), k)
+    row = row_of_entry(crossing.indptr, k)
     try:
         check_value(JOINT.join(_factor_names(crossing, selection, k)), float(crossing.values[k]))
     except BadExample as bad:

@@ -299,13 +299,14 @@ def require_plain(crosses: Interactions, batch: Batch) -> None:
             _, _, indptr = texts.csr()
             names = texts.feature_names(np.arange(int(indptr[-1])))
             entries = [k for k, name in enumerate(names) if JOINT in name]
-            suspects = [(row_of_entry(batch.rows, k), names[k]) for k in entries]
+            suspects = [(row_of_entry(batch.rows.indptr, k), names[k]) for k in entries]
     else:
         vocabulary = batch.names or []
         ids = [k for k, name in enumerate(vocabulary) if isinstance(name, str) and JOINT in name]
         entries = np.flatnonzero(np.isin(batch.rows.ids, np.array(ids, np.uint32))).tolist()
         suspects = [
-            (row_of_entry(batch.rows, k), vocabulary[int(batch.rows.ids[k])]) for k in entries
+            (row_of_entry(batch.rows.indptr, k), vocabulary[int(batch.rows.ids[k])])
+            for k in entries
         ]
     for row, name in suspects:
         try:

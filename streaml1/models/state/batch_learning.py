@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from streaml1.core.rows import (
     scalar_or_column,
     sorted_unique,
 )
+from streaml1.core.types import Floats, Ids
 from streaml1.features.batch import Batch, checked
 from streaml1.features.interactions import (
     Interactions,
@@ -44,10 +45,10 @@ class Steps(NamedTuple):
     Columns may be of `constant_column`.
     """
 
-    y: Any
-    w: Any
-    offset: Any
-    eta: Any
+    y: Floats
+    w: Floats
+    offset: Floats
+    eta: Floats
 
     def slice(self, lo: int, hi: int) -> Self:
         """Return those of consecutive rows."""
@@ -59,12 +60,12 @@ class Steps(NamedTuple):
 class BatchLearner(WeightedState):
     """A state that learns batches."""
 
-    def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
+    def margins(self, batch: Batch, out: int, stride: int = 0) -> Floats:
         """Margin of each row; with `out`, its response (see `loop.margins`)."""
         with self.exclusive():
             return super().margins(batch, out, stride)
 
-    def progressive(self, batch: Batch, y: Any, w: Any, eta: Any, k: int = 1) -> Any:
+    def progressive(self, batch: Batch, y: Floats, w: Floats, eta: Floats, k: int = 1) -> Floats:
         """Predict each row, then learn it. On an error, nothing is learnt.
 
         Returns
@@ -76,7 +77,7 @@ class BatchLearner(WeightedState):
             batch, offset = self._split(batch)
             return self._progressive(batch, Steps(y, w, offset, eta), np.zeros(len(y) * k))
 
-    def _progressive(self, batch: Batch, steps: Steps, p: Any) -> Any:
+    def _progressive(self, batch: Batch, steps: Steps, p: Floats) -> Floats:
         if self.interactions is not None:
             self._learn_crossed(self.interactions, checked(batch), steps, p)
             return p
@@ -111,7 +112,7 @@ class BatchLearner(WeightedState):
             return width <= int(self.rule.size)
         return isinstance(self.vocabulary, IntVocabulary) and width <= INTS
 
-    def _learn_rows(self, rows: Rows, steps: Steps, p: Any, i: int = 0, d: int = 0) -> int:
+    def _learn_rows(self, rows: Rows, steps: Steps, p: Floats, i: int = 0, d: int = 0) -> int:
         """Learn rows from the i-th; return n, or the first row that needs conversion."""
         y, w, offset, eta = steps.y, *map(scalar_or_column, steps[1:])
         while True:
@@ -129,7 +130,7 @@ class BatchLearner(WeightedState):
             else:
                 return int(i)
 
-    def _learn_block(self, batch: Batch, i: int, steps: Steps, p: Any) -> int:
+    def _learn_block(self, batch: Batch, i: int, steps: Steps, p: Floats) -> int:
         """Convert and learn a block of rows from the i-th; return the row after it."""
         j = min(i + self._rows_at_once(), batch.n)
         indptr = batch.rows.indptr[i : j + 1]
@@ -148,7 +149,7 @@ class BatchLearner(WeightedState):
         max_nonzero = int(self.online[0].most)
         return min(max(max_nonzero // 64, 16), SLOW_BLOCK) if max_nonzero else SLOW_BLOCK
 
-    def _reserve_columns(self, ids: Any, width: int) -> None:
+    def _reserve_columns(self, ids: Ids, width: int) -> None:
         """Allocate slots for all columns of a large matrix at once, if they are dense enough."""
         n = len(ids)
         if width > n:
@@ -172,7 +173,9 @@ class BatchLearner(WeightedState):
         new = np.flatnonzero(~self.rule.seen_mask()[rows.ids])
         first = np.sort(np.unique(rows.ids[new], return_index=True)[1])
         if len(first) > remaining:
-            raise self._too_many_features(row_of_entry(rows, int(new[first[int(remaining)]])))
+            raise self._too_many_features(
+                row_of_entry(rows.indptr, int(new[first[int(remaining)]]))
+            )
 
     def _too_many_features(self, row: int) -> BadExample:
         limit = features_left(self.rule) + np.count_nonzero(self.rule.seen_mask())
@@ -221,7 +224,7 @@ class BatchLearner(WeightedState):
 
     # Rows with crossed features
 
-    def _learn_crossed(self, crosses: Interactions, batch: Batch, steps: Steps, p: Any) -> None:
+    def _learn_crossed(self, crosses: Interactions, batch: Batch, steps: Steps, p: Floats) -> None:
         """Learn rows with crossed features, in chunks if there are many."""
         if not isinstance(self.vocabulary, HashedVocabulary):
             require_plain(crosses, batch)
@@ -250,7 +253,7 @@ class BatchLearner(WeightedState):
         batch, crossing = selection.batch, cross_rows(crosses, selection)
         texts, names = batch.texts, batch.names or []
 
-        def intern_plain() -> Any:
+        def intern_plain() -> Ids:
             if texts is not None:
                 return self._intern_texts(texts)
             used = np.zeros(len(names), bool)

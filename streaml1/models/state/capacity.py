@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class GrowableState(LockedState):
 
     # Slots of names
 
-    def _intern_all(self, names: list[Hashable]) -> Any:
+    def _intern_all(self, names: list[Hashable]) -> Ids:
         """Return the slots of names, adding unseen ones to the vocabulary and the rule."""
         if isinstance(self.vocabulary, IntVocabulary):
             slots = self.vocabulary.find_all(names)
@@ -61,7 +61,7 @@ class GrowableState(LockedState):
             if self.vocabulary.entries is not entries:
                 self._context = None
 
-    def _intern_texts(self, texts: NamedRows) -> Any:
+    def _intern_texts(self, texts: NamedRows) -> Ids:
         """Return the slots of names given as bytes, adding unseen ones as `_intern_all` does."""
         hashes, _, _ = texts.csr()
         if isinstance(self.vocabulary, HashedVocabulary):
@@ -87,7 +87,7 @@ class GrowableState(LockedState):
                     pos = 0
         return slots
 
-    def _intern_irregular(self, texts: NamedRows) -> Any:
+    def _intern_irregular(self, texts: NamedRows) -> Ids:
         """Intern names of which some may equal an irregular name (neither str nor int)."""
         while True:
             names = self.vocabulary
@@ -102,7 +102,7 @@ class GrowableState(LockedState):
 
     def _intern_crossed(
         self, hashes: Hashes, factors: InteractionFactors, intern_plain: Callable[[], Ids]
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Ids, Ids]:
         """Return the slots of plain names, from `intern_plain`, and of crossed features."""
         while True:
             plain, names = intern_plain(), self.vocabulary

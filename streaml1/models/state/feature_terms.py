@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.rows import numeric_features
-from streaml1.core.types import Bools, Floats
+from streaml1.core.types import Bools, Floats, Ids
 from streaml1.features.batch import batch_of, checked, is_frame, is_matrix
 from streaml1.features.interactions import find_crossed, hashes_of
 from streaml1.features.vocabulary import MISSING, HashedVocabulary, InternedVocabulary
@@ -22,7 +22,7 @@ from streaml1.optim.update_rule import published_view, unknown_slot, without_int
 
 __all__ = ["FeatureTerms", "examples_of", "explained", "known_features", "terms_of"]
 
-Alone: TypeAlias = Callable[[Predictor, Any, Floats], Floats]
+Alone: TypeAlias = Callable[[Predictor, Ids, Floats], Floats]
 """A function that returns the k margins of examples with one feature each: slots and values."""
 
 
@@ -140,7 +140,7 @@ def _terms_of_features(
 
 def _features_of(
     predictor: Predictor, examples: Sequence[dict[Hashable, float]]
-) -> tuple[list[Hashable], Floats, Any, list[int]]:
+) -> tuple[list[Hashable], Floats, Ids, list[int]]:
     """Return the names, values and slots of all features, and their number in each example."""
     crosses = predictor.interactions
     names: list[Hashable] = []
@@ -167,7 +167,7 @@ def _features_of(
     return names, np.array(values, np.float64), slots, counts
 
 
-def _known(predictor: Predictor, slots: Any) -> Bools:
+def _known(predictor: Predictor, slots: Ids) -> Bools:
     """Return which features the model has learnt, or a feature that shares their slot."""
     has_slot = slots < predictor.rule.size
     if isinstance(predictor.vocabulary, InternedVocabulary):
@@ -185,7 +185,7 @@ def known_features(state: Predictor, X: Any) -> Bools:
 
 
 def _contributions(
-    predictor: Predictor, slots: Any, values: Floats, row_of: Any, alone: Alone
+    predictor: Predictor, slots: Ids, values: Floats, row_of: Any, alone: Alone
 ) -> Floats:
     """Return what `alone` returns for each feature: its margins, without the intercept.
 
@@ -211,7 +211,7 @@ def _contributions(
     return whole * shares[:, None]
 
 
-def _label_margins_alone(predictor: Predictor, slots: Any, values: Floats) -> Floats:
+def _label_margins_alone(predictor: Predictor, slots: Ids, values: Floats) -> Floats:
     """Return the margins of each label for examples with one feature each, shape (n, k)."""
     has_slot = slots < predictor.rule.size
     ids = np.where(has_slot, slots, np.uint32(0))
@@ -219,7 +219,7 @@ def _label_margins_alone(predictor: Predictor, slots: Any, values: Floats) -> Fl
     return margins
 
 
-def _margins_alone(predictor: Predictor, slots: Any, values: Floats) -> Floats:
+def _margins_alone(predictor: Predictor, slots: Ids, values: Floats) -> Floats:
     """Return the margins of examples with one feature each, shape (n, 1)."""
     rule, online = without_intercept(predictor.rule, predictor._record)
     ids, values = predictor._mask_unknown(slots, values)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import (
@@ -18,7 +19,7 @@ from streaml1.core.rows import (
     max_id,
     numeric_features,
 )
-from streaml1.core.types import Floats
+from streaml1.core.types import Floats, Ids, Values
 from streaml1.features import dict_reader
 from streaml1.features.arrow_frames import frame_rows
 from streaml1.features.batch import Batch, batch_of, checked
@@ -89,7 +90,7 @@ class Predictor(RowSlots):
     def __init__(
         self,
         rule: Any,
-        record: Any,
+        record: NDArray[np.void],
         vocabulary: AnyVocabulary,
         interactions: Interactions | None = None,
         ngrams: NGrams | None = None,
@@ -106,12 +107,12 @@ class Predictor(RowSlots):
         self._set_record(record)
         self._context: dict_reader.KernelContext | None = None
 
-    def _set_record(self, record: Any) -> None:
+    def _set_record(self, record: NDArray[np.void]) -> None:
         self.online = record.view(np.recarray)
         # Compiled kernels learn the type of a plain array at an eighth of the cost.
         self._record = record.view(np.ndarray) if COMPILED else self.online
         # The fields as a memoryview: read at a fifth of the cost of an array's.
-        self.clock = memoryview(record.view(np.int64))
+        self.clock = memoryview(record.view(np.int64))  # type: ignore[arg-type]
 
     # Copies, without zero weights
 
@@ -249,7 +250,7 @@ class Predictor(RowSlots):
         ids, values = self._mask_unknown(ids, values)
         return loop.predict_row(self.rule, self._record, ids, values, len(ids), out)
 
-    def _mask_unknown(self, ids: Any, values: Any) -> tuple[Any, Any]:
+    def _mask_unknown(self, ids: Ids, values: Values) -> tuple[Ids, Values]:
         """Replace slots beyond the rule's size by the slot for unknown features, or by value 0.
 
         Zero entries keep their positions, because the summation order depends on positions.
@@ -265,7 +266,7 @@ class Predictor(RowSlots):
             ids[unknown], values[unknown] = 0, 0.0
         return ids, values
 
-    def _row(self, names: list[Hashable], values: Any, slots: Any) -> Any:
+    def _row(self, names: list[Hashable], values: Values, slots: Ids) -> tuple[Ids, Values]:
         """Return distinct slots and their summed values: hashed names may share a slot."""
         known = slots[slots != MISSING].tolist()
         if len(set(known)) == len(known):
@@ -330,7 +331,7 @@ class Predictor(RowSlots):
             except BadExample as bad:
                 raise BadExample(bad.reason, row) from None
 
-    def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
+    def margins(self, batch: Batch, out: int, stride: int = 0) -> Floats:
         """Margin of each row; with `out`, its response (see `loop.predict_rows`)."""
         if self.offset is None:
             return self._margins_of(batch, out, stride)
@@ -345,13 +346,13 @@ class Predictor(RowSlots):
             return batch, constant_column(0.0, batch.n)
         return split_batch(batch, self.offset)
 
-    def _margins_of(self, batch: Batch, out: int, stride: int) -> Any:
+    def _margins_of(self, batch: Batch, out: int, stride: int) -> Floats:
         """Return `margins` of a batch without an offset."""
         if self.interactions is not None:
             return self._crossed_margins(self.interactions, batch, out, stride)
         return self._margins(self._known_rows(checked(batch)), out, stride)
 
-    def _margins(self, rows: Rows, out: int, stride: int) -> Any:
+    def _margins(self, rows: Rows, out: int, stride: int) -> Floats:
         a = np.empty(rows.n)
         if len(rows.ids) and max_id(rows.ids) >= self.rule.size:
             ids, values = self._mask_unknown(rows.ids, rows.values)
@@ -361,7 +362,9 @@ class Predictor(RowSlots):
         )
         return a
 
-    def _crossed_margins(self, crosses: Interactions, batch: Batch, out: int, stride: int) -> Any:
+    def _crossed_margins(
+        self, crosses: Interactions, batch: Batch, out: int, stride: int
+    ) -> Floats:
         """Return the margins of rows with crossed features."""
         whole = select_factors(crosses, checked(batch))
         a = [np.empty(0)]
