@@ -52,19 +52,9 @@ class KernelContext:
     """
 
     __slots__ = (
-        *(
-            "_retained",
-            "_known",
-            "_valid",
-            "address",
-            "buffer",
-            "learn",
-            "learns",
-            "length",
-            "nbytes",
-        ),
-        *("packed", "predict", "slots"),
-    )
+        "_known", "_retained", "_valid", "address", "buffer", "learn", "learns", "length", "nbytes",
+        "packed", "predict", "slots",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -85,21 +75,7 @@ class KernelContext:
         self.buffer = memoryview(buffer[length : 4 * length]).cast("B")  # type: ignore[arg-type]
         self.slots = memoryview(buffer[:length]).cast("B").cast("I")  # type: ignore[arg-type]
         self.packed: Kernels | None = None
-        context = np.zeros(fields.RULE_ARRAYS + 2 * len(rule), np.uint64)
-        context[fields.VALID] = 1
-        context[fields.LENGTH] = length
-        context[fields.KEY] = PROCESS_KEY
-        for k, name in enumerate(_BUFFERS):
-            context[getattr(fields, name)] = _address(buffer) + 8 * k * length
-        context[fields.SCRATCH] = _address(buffer) + 8 * len(_BUFFERS) * length
-        context[fields.BYTES] = context[fields.SCRATCH] + np.uint64(8 * _SCRATCH)
-        context[fields.RECORD] = _address(online)
-        context[fields.SIZE] = rule.size
-        unknown = unknown_slot(rule)
-        context[fields.UNKNOWN_HAS_WEIGHT] = unknown is not None
-        if unknown is None:
-            unknown = 0 if rule.size else MISSING
-        context[fields.UNKNOWN] = unknown
+        context = _new_context(buffer, length, rule, online)
         retained: list[Any] = [context, buffer, online, rule]
         self._known: list[Any] | None = None
         if ngrams is not None and not isinstance(vocabulary, IntVocabulary):
@@ -107,41 +83,19 @@ class KernelContext:
         if ngrams is not None and isinstance(vocabulary, InternedVocabulary):
             self._known = vocabulary.keys
             retained += _bytes(context, vocabulary, length)
-            context[fields.COUNTS], context[fields.KNOWN_KEYS] = (
-                _address(vocabulary.counts),
-                id(vocabulary.keys),
-            )
-            retained += [vocabulary.counts, vocabulary.keys]
+            retained += _known_names(context, vocabulary)
         elif isinstance(vocabulary, InternedVocabulary):
-            vocabulary.materialize()
-            context[fields.ENTRIES] = _address(vocabulary.entries)
-            context[fields.N_ENTRIES] = len(vocabulary.entries)
-            context[fields.COUNTS] = _address(vocabulary.counts)
-            context[fields.KNOWN_KEYS], context[fields.KNOWN_TEXTS] = (
-                id(vocabulary.keys),
-                id(vocabulary.category_values),
-            )
-            context[fields.HASH_MASK] = keys.HASH
-            context[fields.MASK] = keys.SEED
-            retained += [
-                vocabulary.entries,
-                vocabulary.counts,
-                vocabulary.keys,
-                vocabulary.category_values,
-            ]
+            retained += _hash_table(context, vocabulary)
+            retained += _known_names(context, vocabulary)
         elif isinstance(vocabulary, HashedVocabulary):
             context[fields.MASK] = vocabulary.mask
         if interactions is not None:
             retained += _cross(context, interactions, vocabulary, length)
-        context[fields.DICT : fields.RULE_ARRAYS] = [id(o) for o in fields.TYPES_READ]
-        context[fields.RULE_ARRAYS :] = [
-            number for array in rule for number in (_address(array), len(array))
-        ]
         self._retained = retained
         self.nbytes = int(buffer.nbytes + context.nbytes + 8 * int(context[fields.N_MARKS]))
         self.nbytes += 8 * length * _TEXT_WORDS if ngrams is not None else 0
         self.nbytes += 8 * CACHE_SIZE if interactions is not None else 0
-        self._valid = memoryview(context)  # type: ignore[arg-type]
+        self._valid = memoryview(context)
         self.address = _address(context)
 
     @property
@@ -181,6 +135,48 @@ class KernelContext:
         self._valid[0] = 1
 
 
+def _new_context(buffer: Any, length: int, rule: Any, online: Any) -> Any:
+    """Return a context of a rule without a vocabulary; `buffer` holds the buffers of a dict."""
+    context = np.zeros(fields.RULE_ARRAYS + 2 * len(rule), np.uint64)
+    context[fields.VALID] = 1
+    context[fields.LENGTH] = length
+    context[fields.KEY] = PROCESS_KEY
+    for k, name in enumerate(_BUFFERS):
+        context[getattr(fields, name)] = _address(buffer) + 8 * k * length
+    context[fields.SCRATCH] = _address(buffer) + 8 * len(_BUFFERS) * length
+    context[fields.BYTES] = context[fields.SCRATCH] + np.uint64(8 * _SCRATCH)
+    context[fields.RECORD] = _address(online)
+    context[fields.SIZE] = rule.size
+    unknown = unknown_slot(rule)
+    context[fields.UNKNOWN_HAS_WEIGHT] = unknown is not None
+    if unknown is None:
+        unknown = 0 if rule.size else MISSING
+    context[fields.UNKNOWN] = unknown
+    context[fields.DICT : fields.RULE_ARRAYS] = [id(o) for o in fields.TYPES_READ]
+    context[fields.RULE_ARRAYS :] = [
+        number for array in rule for number in (_address(array), len(array))
+    ]
+    return context
+
+
+def _hash_table(context: Any, vocabulary: InternedVocabulary) -> list[Any]:
+    """Add the fields for names known as Python objects; return the objects to keep alive."""
+    vocabulary.materialize()
+    context[fields.ENTRIES] = _address(vocabulary.entries)
+    context[fields.N_ENTRIES] = len(vocabulary.entries)
+    context[fields.KNOWN_TEXTS] = id(vocabulary.category_values)
+    context[fields.HASH_MASK] = keys.HASH
+    context[fields.MASK] = keys.SEED
+    return [vocabulary.entries, vocabulary.category_values]
+
+
+def _known_names(context: Any, vocabulary: InternedVocabulary) -> list[Any]:
+    """Add the fields for the names by slot; return the objects to keep alive."""
+    context[fields.COUNTS] = _address(vocabulary.counts)
+    context[fields.KNOWN_KEYS] = id(vocabulary.keys)
+    return [vocabulary.counts, vocabulary.keys]
+
+
 def _cross(context: Any, interactions: Interactions, vocabulary: Any, length: int) -> list[Any]:
     """Add the fields for crossed features; return the objects to keep alive."""
     n_members = length * interactions.max_prefixes_per_name
@@ -191,10 +187,8 @@ def _cross(context: Any, interactions: Interactions, vocabulary: Any, length: in
     context[fields.STARTS] = _address(buffer) + 8 * len(_FACTOR_BUFFERS) * length
     context[fields.MEMBERS] = context[fields.STARTS] + np.uint64(8 * n_starts)
     context[fields.N_MEMBERS] = n_members
-    context[fields.PLAN], context[fields.N_PLAN] = (
-        _address(interactions.plan),
-        len(interactions.plan),
-    )
+    context[fields.PLAN] = _address(interactions.plan)
+    context[fields.N_PLAN] = len(interactions.plan)
     cache = np.zeros(CACHE_SIZE, np.uint64)
     context[fields.FACTOR_CACHE] = _address(cache)
     retained = [buffer, cache, interactions.plan]
@@ -218,16 +212,11 @@ def _products(context: Any, products: Any) -> list[Any]:
         fields.INDEX_COUNT: numbers.count, fields.ARENA_HASHES: arena.hashes,
         fields.ENDS: arena.ends, fields.ARENA: arena.bytes, fields.ARENA_COUNT: arena.count,
     }  # fmt: skip
-    for field, array in arrays.items():
-        context[field] = _address(array)
-    context[fields.N_CROSSED], context[fields.N_PRODUCTS] = (
-        len(hash_table.entries),
-        len(products.slots),
-    )
-    context[fields.N_NUMBERS], context[fields.N_ARENA_HASHES] = (
-        len(numbers.entries),
-        len(arena.hashes),
-    )
+    _write_addresses(context, arrays)
+    context[fields.N_CROSSED] = len(hash_table.entries)
+    context[fields.N_PRODUCTS] = len(products.slots)
+    context[fields.N_NUMBERS] = len(numbers.entries)
+    context[fields.N_ARENA_HASHES] = len(arena.hashes)
     context[fields.N_ARENA] = len(arena.bytes) - PADDING
     return list(arrays.values())
 
@@ -247,8 +236,7 @@ def _texts(context: Any, ngrams: NGrams, length: int) -> list[Any]:
         fields.BEGINS: begins, fields.NAMES: name_bytes, fields.SPANS: spans,
         fields.REPEAT_TABLE: repeat_table,
     }  # fmt: skip
-    for field, array in arrays.items():
-        context[field] = _address(array)
+    _write_addresses(context, arrays)
     context[fields.N_TEXT_PREFIXES], context[fields.MAX_NGRAM] = len(addresses), ngrams.ngrams
     context[fields.N_CLEAN], context[fields.N_NAMES] = len(clean) - BLOCK, len(name_bytes)
     context[fields.N_REPEAT_TABLE] = len(repeat_table)
@@ -266,15 +254,18 @@ def _bytes(context: Any, vocabulary: InternedVocabulary, length: int) -> list[An
         fields.ENDS: arena.ends, fields.ARENA: arena.bytes, fields.ARENA_COUNT: arena.count,
         fields.NAME_KEYS: NAME_KEYS,
     }  # fmt: skip
-    for field, array in arrays.items():
-        context[field] = _address(array)
-    context[fields.N_ENTRIES], context[fields.N_ARENA_HASHES] = (
-        len(index.entries),
-        len(arena.hashes),
-    )
+    _write_addresses(context, arrays)
+    context[fields.N_ENTRIES] = len(index.entries)
+    context[fields.N_ARENA_HASHES] = len(arena.hashes)
     context[fields.N_ARENA], context[fields.N_KNOWN] = len(arena.bytes), len(vocabulary.keys)
     return list(arrays.values())
 
 
 def _address(a: Any) -> int:
     return int(a.ctypes.data)
+
+
+def _write_addresses(context: Any, arrays: dict[int, Any]) -> None:
+    """Write the address of each array to its field."""
+    for field, array in arrays.items():
+        context[field] = _address(array)
