@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hash
 from streaml1.core.rows import is_missing
@@ -161,12 +162,12 @@ def sampled_entries(x: Any, lo: int, hi: int, size: int) -> Entries:
         # A copy: a view would keep the arrays of a whole chunk.
         kind = np.uint64 if keys.dtype == np.uint64 else np.int64
         return Entries(keys.astype(kind, copy=True), np.abs(values))
+    if isinstance(x, np.ndarray):
+        last = min(hi, lo + max(1, size // max(1, x.shape[1])))
+        part = np.asarray(x[lo:last], np.float64)
+        rows, columns = np.nonzero(part)
+        return Entries(columns.astype(np.int64), np.abs(part[rows, columns]))
     if is_matrix(x):
-        if isinstance(x, np.ndarray):
-            last = min(hi, lo + max(1, size // max(1, x.shape[1])))
-            part = np.asarray(x[lo:last], np.float64)
-            rows, columns = np.nonzero(part)
-            return Entries(columns.astype(np.int64), np.abs(part[rows, columns]))
         last = _last_row(x.indptr, lo, hi, size)
         begin, end = int(x.indptr[lo]), int(x.indptr[last])
         sizes = np.abs(np.asarray(x.data[begin:end], np.float64))
@@ -232,49 +233,61 @@ def largest_size(x: Any, lo: int, hi: int, limit: float) -> list[LargeValue]:
     Without such values, which is usual, it reads arrays once and returns nothing.
     """
     if hasattr(x, "csr"):
-        begin, end = int(x.indptr[lo]), int(x.indptr[hi])
-        positions = _beyond(x.values[begin:end], limit)
-        if not len(positions):
-            return []
-        part = x[lo:hi]
-        keys, values, indptr = part.csr()
-        chosen = _largest_of_each(keys[positions], np.abs(values[positions]))
-        positions = positions[chosen]
-        names = (
-            part.feature_names(positions)
-            if hasattr(part, "feature_names")
-            else keys[positions].tolist()
-        )
-        return _located(lo, indptr, positions, names, keys[positions], values[positions])
+        return _large_in_parsed_rows(x, lo, hi, limit)
     if isinstance(x, np.ndarray):
-        values = np.asarray(x[lo:hi], np.float64)
-        positions = _beyond(values.ravel(), limit)
-        if not len(positions):
-            return []
-        columns = positions % values.shape[1]
-        flat = values.ravel()
-        chosen = _largest_of_each(columns, np.abs(flat[positions]))
-        positions, columns = positions[chosen], columns[chosen]
-        indptr = np.arange(len(values) + 1) * values.shape[1]
-        return _located(lo, indptr, positions, columns.tolist(), columns, flat[positions])
+        return _large_in_array(np.asarray(x[lo:hi], np.float64), lo, limit)
     if is_matrix(x):
-        begin, end = int(x.indptr[lo]), int(x.indptr[hi])
-        values, columns = x.data[begin:end], x.indices[begin:end]
-        positions = _beyond(values, limit)
-        if not len(positions):
-            return []
-        positions = positions[_largest_of_each(columns[positions], np.abs(values[positions]))]
-        indptr, keys = x.indptr[lo : hi + 1] - begin, columns[positions]
-        return _located(lo, indptr, positions, keys.tolist(), keys, values[positions])
+        return _large_in_sparse(x, lo, hi, limit)
     if is_frame(x):
-        found = []
-        for name, column in numbers_of(x, lo, hi):
-            positions = _beyond(column, limit)
-            if len(positions):
-                row = int(positions[np.argmax(np.abs(column[positions]))])
-                found.append(LargeValue(lo + row, name, (name,), abs(float(column[row]))))
-        return found
+        return _large_in_frame(x, lo, hi, limit)
     return _large_in_dicts(x[lo:hi], lo, limit)
+
+
+def _large_in_parsed_rows(x: Any, lo: int, hi: int, limit: float) -> list[LargeValue]:
+    begin, end = int(x.indptr[lo]), int(x.indptr[hi])
+    positions = _beyond(x.values[begin:end], limit)
+    if not len(positions):
+        return []
+    part = x[lo:hi]
+    keys, values, indptr = part.csr()
+    positions = positions[_largest_of_each(keys[positions], np.abs(values[positions]))]
+    names = keys[positions].tolist()
+    if hasattr(part, "feature_names"):
+        names = part.feature_names(positions)
+    return _located(lo, indptr, positions, names, keys[positions], values[positions])
+
+
+def _large_in_array(x: NDArray[np.float64], lo: int, limit: float) -> list[LargeValue]:
+    values = x.ravel()
+    positions = _beyond(values, limit)
+    if not len(positions):
+        return []
+    columns = positions % x.shape[1]
+    chosen = _largest_of_each(columns, np.abs(values[positions]))
+    positions, columns = positions[chosen], columns[chosen]
+    indptr = np.arange(len(x) + 1) * x.shape[1]
+    return _located(lo, indptr, positions, columns.tolist(), columns, values[positions])
+
+
+def _large_in_sparse(x: Any, lo: int, hi: int, limit: float) -> list[LargeValue]:
+    begin, end = int(x.indptr[lo]), int(x.indptr[hi])
+    values, columns = x.data[begin:end], x.indices[begin:end]
+    positions = _beyond(values, limit)
+    if not len(positions):
+        return []
+    positions = positions[_largest_of_each(columns[positions], np.abs(values[positions]))]
+    indptr, keys = x.indptr[lo : hi + 1] - begin, columns[positions]
+    return _located(lo, indptr, positions, keys.tolist(), keys, values[positions])
+
+
+def _large_in_frame(x: Any, lo: int, hi: int, limit: float) -> list[LargeValue]:
+    found = []
+    for name, column in numbers_of(x, lo, hi):
+        positions = _beyond(column, limit)
+        if len(positions):
+            row = int(positions[np.argmax(np.abs(column[positions]))])
+            found.append(LargeValue(lo + row, name, (name,), abs(float(column[row]))))
+    return found
 
 
 def _beyond(values: Any, limit: float) -> Any:
