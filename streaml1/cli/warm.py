@@ -122,7 +122,7 @@ def _parse() -> None:
 
 def _reclaim_slots(model: Any) -> None:
     """Run what happens when the vocabulary is full."""
-    engine = model._engine
+    engine = model._state
     with engine.exclusive():
         engine._release_zeros(engine.rule.live_mask(), engine.rule.size)
 
@@ -149,8 +149,8 @@ def _exercise(kind: Any, settings: list[dict[str, Any]]) -> None:
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)
-        model._engine.rule.reserve(1)  # as when memory grows
-        model._engine.rule.live_mask()
+        model._state.rule.reserve(1)  # as when memory grows
+        model._state.rule.live_mask()
 
 
 def _hashed(kind: type, **params: Any) -> list[dict[str, Any]]:

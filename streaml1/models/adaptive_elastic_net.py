@@ -16,7 +16,7 @@ __all__ = ["AdaptiveElasticNetClassifier", "AdaptiveElasticNetRegressor"]
 class _AdaptiveElasticNet(AdaptiveElasticNetParameters, OnlineModel):
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        clock = self._engine.rule.clock[0]
+        clock = self._state.rule.clock[0]
         clock.lr, clock.delta = float(self.lr), float(self.delta)
         clock.l1, clock.l2 = float(self.l1), float(self.l2)
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from river import base
 
 from streaml1.core.rows import VALUE_LIMIT, shown
-from streaml1.core.types import Bools, Floats, RowsLike
+from streaml1.core.types import Floats, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.interactions import interactions_of
 from streaml1.features.labels import (
@@ -32,6 +32,7 @@ from streaml1.features.vocabulary.crossed_name import cross_hash
 from streaml1.models import serialization
 from streaml1.models.comparator import ComparatorSpec
 from streaml1.models.explain import debug_text, explain_row, explain_rows
+from streaml1.models.frame_outputs import frame_like, series_like
 from streaml1.models.frozen import Frozen
 from streaml1.models.hyperparameters import (
     ClassifierParameters,
@@ -48,7 +49,7 @@ from streaml1.models.targets import LabelledRows, ReadLabel, TargetOptions, labe
 from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import REGRESSION, loss_parameter
 
-__all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count", "series_like"]
+__all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count"]
 
 
 class OnlineModel(SharedParameters, base.Base):
@@ -102,13 +103,13 @@ class OnlineModel(SharedParameters, base.Base):
         return {param.name for param in params if not param.fixed}
 
     def _parameter_changed(self) -> None:
-        o = self._engine.online[0]
+        o = self._state.online[0]
         o.intercept_lr = float(self.intercept_lr)
         o.clip_gradient = float(self.clip_gradient)
         o.loss = CODES[self.loss]
         o.loss_parameter = loss_parameter(self, self.loss)
         o.positive_weight = float(getattr(self, "positive_weight", 1.0))
-        self._engine.set_max_nonzero(int(self.max_features or 0))
+        self._state.set_max_nonzero(int(self.max_features or 0))
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:
         """Change parameters, effective from the next step; either all of them or none.
@@ -279,10 +280,9 @@ class OnlineModel(SharedParameters, base.Base):
         batch = self._state.batch(X, learns=True)
         n = batch.n
         labels = self._labels(y, n)
-        w = weights(w, n)
         engine = self._state
         eta = rates_of_steps(self.lr, self.schedule, engine.rate_step, n)
-        return engine.progressive(batch, labels, w, eta)
+        return engine.progressive(batch, labels, weights(w, n), eta)
 
     def reset_rates(self) -> None:
         """Start the learning rates anew, as at the first example; weights stay.
@@ -612,11 +612,7 @@ class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifi
         p = self._margins(X, True)
         if not is_frame(X):
             return np.stack([1.0 - p, p], axis=1)
-        from river.utils import dataframe
-
-        native: Any = X
-        columns = {False: 1.0 - p, True: p}
-        return dataframe.to_native_frame(columns, like=dataframe.into_frame(native))
+        return frame_like(X, {False: 1.0 - p, True: p})
 
     def predict_many(self, X: RowsLike) -> Any:
         """Return whether the margin of each row is above zero.
@@ -658,13 +654,3 @@ def require_count(k: int) -> None:
     """Raise ValueError if a number of weights is negative."""
     if k < 0:
         raise ValueError(f"k must be >= 0, got {k}")
-
-
-def series_like(X: RowsLike, predictions: Floats | Bools, name: str | None) -> Any:
-    """Return predictions as a series of the library of X, or unchanged if X is not a frame."""
-    if not is_frame(X):
-        return predictions
-    from river.utils import dataframe
-
-    native: Any = X
-    return dataframe.to_native_series(predictions, name=name, like=dataframe.into_frame(native))

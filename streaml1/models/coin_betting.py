@@ -20,10 +20,10 @@ class _CoinBetting(CoinBettingParameters, OnlineModel):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        clock = self._engine.rule.clock[0]
+        clock = self._state.rule.clock[0]
         clock.wealth, clock.l1 = float(self.wealth), float(self.l1)
         if clock.l1 < clock.l1_now:  # weights within the old threshold may exceed the new one
-            self._engine.recount()
+            self._state.recount()
 
     def _rule(self) -> Any:
         return CoinBetting.start(0, float(self.wealth), float(self.l1))

@@ -16,7 +16,7 @@ __all__ = ["EGClassifier", "EGRegressor"]
 class _EG(EGParameters, OnlineModel):
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        self._engine.rule.clock[0].R = float(self.radius)
+        self._state.rule.clock[0].R = float(self.radius)
 
     def _rule(self) -> Any:
         return EG.start(0, float(self.radius), int(self.n_features), self.nonnegative)

@@ -38,20 +38,20 @@ class _ElasticNet(ElasticNetParameters, OnlineModel):
 
     @property
     def _is_scaled(self) -> bool:
-        return isinstance(self._engine.rule, LaneMixture)
+        return isinstance(self._state.rule, LaneMixture)
 
     def _parameter_changed(self) -> None:
-        auto = isinstance(self._engine.rule, LaneMixture)
-        if auto and self._engine.online[0].loss != CODES[self.loss]:
+        auto = isinstance(self._state.rule, LaneMixture)
+        if auto and self._state.online[0].loss != CODES[self.loss]:
             raise ValueError('loss cannot change with lr="auto"; clone the model instead')
         super()._parameter_changed()
         if auto != (self.lr == AUTO):
             raise ValueError('lr cannot change to or from "auto"; clone the model instead')
-        clock = self._engine.rule.clock[0]
+        clock = self._state.rule.clock[0]
         clock.l1, clock.l2 = float(self.l1), float(self.l2)
         clock.sgd = self.update == "sgd"
         if self.average:
-            self._engine.rule.mean[0].budget = int(self.budget)
+            self._state.rule.mean[0].budget = int(self.budget)
         elif self.stamps == "explicit":
             clock.budget = int(self.budget)
 

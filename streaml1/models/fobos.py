@@ -17,7 +17,7 @@ __all__ = ["FOBOSClassifier", "FOBOSRegressor"]
 class _FOBOS(FOBOSParameters, OnlineModel):
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        self._engine.rule.clock[0].strength = float(self.strength)
+        self._state.rule.clock[0].strength = float(self.strength)
 
     def _rule(self) -> Any:
         rule: Any = FobosL2 if self.norm == "l2" else FobosLinf

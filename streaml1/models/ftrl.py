@@ -30,15 +30,15 @@ class _FTRL(FTRLParameters, OnlineModel):
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
         alpha = self._rate()
-        if self._is_scaled != isinstance(self._engine.rule, ScaledFTRL):
+        if self._is_scaled != isinstance(self._state.rule, ScaledFTRL):
             raise ValueError(
                 'alpha cannot change to or from "auto" unless scaled=True; clone the model instead'
             )
-        clock = self._engine.rule.clock[0]
+        clock = self._state.rule.clock[0]
         clock.alpha, clock.beta = alpha, float(self.beta)
         clock.l1, clock.l2 = float(self.l1), float(self.l2)
         if clock.l1 < clock.l1_now:  # weights within the old threshold may exceed the new one
-            self._engine.recount()
+            self._state.recount()
 
     def _rule(self) -> Any:
         rule = ScaledFTRL if self._is_scaled else FTRL

@@ -19,7 +19,7 @@ INDEXES: dict[str, Any] = {"wheel": L1Ball, "tree": L1BallTree}
 class _L1Ball(L1BallParameters, OnlineModel):
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        self._engine.rule.set_radius(float(self.radius))
+        self._state.rule.set_radius(float(self.radius))
 
     def _rule(self) -> Any:
         return INDEXES[self.index].start(0, float(self.radius), self.nonnegative)

@@ -160,7 +160,10 @@ class Parameterized:
 
 
 class EngineSlot:
-    """Descriptor of a model's state: state that is assigned adopts the model's parameters."""
+    """Descriptor of a model's state: state that is assigned adopts the model's parameters.
+
+    Learners read it as `_state`, which has a type.
+    """
 
     def __get__(self, model: Any, owner: type | None = None) -> Any:
         return self if model is None else model.__dict__.get("_engine")

@@ -36,7 +36,7 @@ class PegasosClassifier(PegasosParameters, OnlineClassifier):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        clock = self._engine.rule.clock[0]
+        clock = self._state.rule.clock[0]
         clock.l2, clock.project = float(self.l2), self._ball()
 
     def _rule(self) -> Any:

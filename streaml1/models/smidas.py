@@ -23,7 +23,7 @@ class _SMIDAS(SMIDASParameters, OnlineModel):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        rule = self._engine.rule
+        rule = self._state.rule
         rule.clock[0].l1 = float(self.l1)
         if rule.norm[0].p != self._power:  # a clone that adopts state made with another p
             rule.set_p(self._power)

@@ -13,11 +13,12 @@ from river import base
 from streaml1.core.types import Floats, Ints, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.labels import require_mapping, weights
-from streaml1.models.base import OnlineModel, require_count, series_like
+from streaml1.models.base import OnlineModel, require_count
 from streaml1.models.class_labels import Classes, as_label
 from streaml1.models.comparator import ComparatorSpec, weights_in_l1_ball
 from streaml1.models.explain import explain_label_rows, explain_labels
 from streaml1.models.explanation import Explanation
+from streaml1.models.frame_outputs import frame_like, series_like
 from streaml1.models.frozen import FrozenClasses
 from streaml1.models.hyperparameters import SoftmaxParameters
 from streaml1.models.output_buffer import predict_outputs, predict_outputs_of
@@ -72,7 +73,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
 
     @property
     def _is_scaled(self) -> bool:
-        return isinstance(self._engine.rule, ScaledSoftmax)
+        return isinstance(self._state.rule, ScaledSoftmax)
 
     @property
     def _mutable_attributes(self) -> set[str]:
@@ -83,7 +84,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         super()._parameter_changed()
         if self._is_scaled != (self.lr == AUTO):
             raise ValueError('lr cannot change to or from "auto"; clone the model instead')
-        rule = self._engine.rule
+        rule = self._state.rule
         if self.penalty == "ball":
             self._require_no_l2()
             rule.set_radius(float(self.radius))
@@ -220,10 +221,10 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         batch = self._state.batch(X, learns=True)
         n = batch.n
         with self._adding_labels():
-            labels, w = self._labels(y, n), weights(w, n)
+            labels, sample_weights = self._labels(y, n), weights(w, n)
             engine, k = self._state, len(self._classes) if predict else 1
             eta = rates_of_steps(self.lr, self.schedule, engine.rate_step, n)
-            return engine.progressive(batch, labels, w, eta, k).reshape(n, k)
+            return engine.progressive(batch, labels, sample_weights, eta, k).reshape(n, k)
 
     # Predicting
 
@@ -261,12 +262,9 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         _, p = predict_outputs_of(self._state, X)
         if not is_frame(X):
             return p
-        from river.utils import dataframe
-
         names = self._classes.labels[: p.shape[1]]
         columns = {name: p[:, k].copy() for k, name in enumerate(names)}
-        native: Any = X
-        frame: Any = dataframe.to_native_frame(columns, like=dataframe.into_frame(native))
+        frame = frame_like(X, columns)
         if frame.shape[1] != len(columns):  # column names are strings
             raise ValueError(
                 f"two of the labels {names!r} are the same as column names; pass a list of dicts"

@@ -18,7 +18,7 @@ __all__ = ["TruncatedGradientClassifier", "TruncatedGradientRegressor"]
 class _TruncatedGradient(TruncatedGradientParameters, OnlineModel):
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        clock = self._engine.rule.clock[0]
+        clock = self._state.rule.clock[0]
         clock.gravity, clock.period = float(self.gravity), int(self.period)
         clock.threshold = float(self.threshold)
 

@@ -32,7 +32,7 @@ class RDAClassifier(RDAParameters, OnlineClassifier):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        self._engine.rule.clock[0].l1 = float(self.l1)
+        self._state.rule.clock[0].l1 = float(self.l1)
 
     def _rule(self) -> Any:
         rule = new_state(RDA, 0)

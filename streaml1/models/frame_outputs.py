@@ -1,0 +1,29 @@
+"""Predictions in the type of their input: frames and series of its library."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from streaml1.core.types import Bools, Floats, RowsLike
+from streaml1.features.batch import is_frame
+
+__all__ = ["frame_like", "series_like"]
+
+
+def series_like(X: RowsLike, predictions: Floats | Bools, name: str | None) -> Any:
+    """Return predictions as a series of the library of X, or unchanged if X is not a frame."""
+    if not is_frame(X):
+        return predictions
+    from river.utils import dataframe
+
+    native: Any = X
+    return dataframe.to_native_series(predictions, name=name, like=dataframe.into_frame(native))
+
+
+def frame_like(X: RowsLike, columns: Mapping[Hashable, Floats]) -> Any:
+    """Return columns as a frame of the library of X, which is a frame."""
+    from river.utils import dataframe
+
+    native: Any = X
+    return dataframe.to_native_frame(columns, like=dataframe.into_frame(native))
