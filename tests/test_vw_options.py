@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1.cli import cli
+from streaml1.cli.program import OTHER_COMMANDS, OTHER_OPTIONS
 from streaml1.cli.vw_options import REMEDIES, remedy_of
 
 
@@ -151,6 +152,9 @@ def test_other_options_have_none() -> None:
         ("a.svm", "a.svm is not a command: use streaml1 inspect a.svm, or streaml1 learn a.svm;"),
         ("'my clicks.csv' --target y", "learn 'my clicks.csv'; see streaml1 --help"),
         ("lern a.svm", "No such command 'lern' (did you mean learn?); see streaml1 --help"),
+        ("learn a.csv --label y", "No such option '--label' (did you mean --target?); see"),
+        ("predict m a.csv --epochs 2", "No such option '--epochs'; see streaml1 predict --help"),
+        ("train a.csv", "No such command 'train' (did you mean learn?); see streaml1 --help"),
         ("learn a.svm --qiet", "No such option '--qiet'; see streaml1 learn --help"),
         ("learn a.svm --zzzzz", "No such option '--zzzzz'; see streaml1 learn --help"),
         (
@@ -163,3 +167,9 @@ def test_other_options_have_none() -> None:
 )
 def test_mistyped_names(line: str, message: str) -> None:
     assert message in error_of(line)
+
+
+def test_names_of_other_programs_lead_to_existing_ones() -> None:
+    known = {name for param in cli.commands["learn"].params for name in param.opts}
+    assert {*OTHER_OPTIONS.values()} <= known and not {*OTHER_OPTIONS} & known
+    assert {*OTHER_COMMANDS.values()} <= {*cli.commands} and not {*OTHER_COMMANDS} & {*cli.commands}

@@ -193,6 +193,25 @@ class Program(click.Group):
             raise CommandError(f"{error}{_corrected(ctx, error)}", code) from None
 
 
+OTHER_COMMANDS = {
+    "train": "learn", "fit": "learn", "score": "predict", "test": "evaluate", "tune": "sweep",
+    "describe": "inspect", "head": "inspect", "info": "show",
+}  # fmt: skip
+"""Commands of other programs, and those that they are called here."""
+
+OTHER_OPTIONS = {
+    "--label": "--target", "--label-column": "--target", "--y": "--target", "--sep": "--delimiter",
+    "--separator": "--delimiter", "--epochs": "--passes", "--n-epochs": "--passes",
+    "--iterations": "--passes", "--learning-rate": "--lr", "--eta": "--lr", "--out": "--save",
+    "--output": "--save", "--model-out": "--save", "--id-column": "--id", "--drop": "--ignore",
+    "--exclude": "--ignore", "--categories": "--categorical", "--na-values": "--missing",
+    "--n-jobs": "--workers", "--jobs": "--workers", "--threads": "--workers",
+    "--test-size": "--holdout", "--validation": "--holdout", "--nrows": "--limit",
+    "--head": "--limit", "--max-rows": "--limit", "--names": "--columns",
+}  # fmt: skip
+"""Likewise options, which are proposed if the command has them."""
+
+
 def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     """Return the message of an error; for an unknown name with the most similar known one."""
     if isinstance(error, click.NoSuchOption):
@@ -201,13 +220,18 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
             remedy = _kept_by_model(error)
         if remedy is not None:
             return remedy
-    similar = getattr(error, "possibilities", None)
-    if not similar:
-        return error.format_message().rstrip(".")
     name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
+    similar = getattr(error, "possibilities", None) or ()
     by_name = {known.lstrip("-"): known for known in similar}  # all begin with dashes
-    nearest = get_close_matches(name.lstrip("-"), by_name, n=1)
-    hint = f" (did you mean {by_name[nearest[0]]}?)" if nearest else ""
+    nearest = [by_name[found] for found in get_close_matches(name.lstrip("-"), by_name, n=1)]
+    if not isinstance(error, click.NoSuchOption):
+        usual = OTHER_COMMANDS.get(name)
+    elif (usual := OTHER_OPTIONS.get(name)) not in _known_options(error.ctx):
+        usual = None
+    meant = [usual] if usual is not None else nearest
+    if not meant and not similar:
+        return error.format_message().rstrip(".")
+    hint = f" (did you mean {meant[0]}?)" if meant else ""
     return f"{error.message.rstrip('.')}{hint}"
 
 
