@@ -287,6 +287,12 @@ def _grouped(price: float) -> str:
                                                      "use --decimal ,"),
         (_grouped, "holds '1.994' beside whole numbers below 1,000: if its point separates "
                    "thousands, use --decimal , --thousands ."),
+        (lambda price: f"{price} kg", "holds numbers with a unit, such as '0.25 kg': to read them "
+                                      "as numbers, remove 'kg'"),
+        (lambda price: f"{price}kg", "holds numbers with a unit, such as '0.25kg': to read them "
+                                     "as numbers, remove 'kg'"),
+        (lambda price: f"{int(price)}A", None),
+        (lambda price: f"{int(price) % 2} rooms", None),
         (lambda price: f"{price / 1000:.3f}", None),
         (lambda price: f"{price:.2f}", None),
     ],
@@ -298,9 +304,11 @@ def test_learn_and_inspect_name_the_marks_of_numbers(write: Any, hint: str | Non
     if hint is not None:
         assert f"a.csv: column 'price' {hint}\n" in learnt.stderr
         options = shlex.split(hint.partition(", use ")[2])
+    if hint is not None and options:
         assert "column 'price'" not in run("learn", "a.csv", "--target", "click", *options).stderr
     shown = run("inspect", "a.csv").stdout
-    assert ("column 'price'" in shown) == (write is _grouped)
+    is_shown = hint is not None and (write is _grouped or "unit" in hint)
+    assert ("column 'price'" in shown) == is_shown
 
 
 def test_numbers_that_are_written_in_two_ways() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from streaml1.features.number_texts import BOOLEANS
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
@@ -68,6 +69,9 @@ MIN_GROUPED = 5
 
 _GROUPED_BY_POINTS = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 _SMALL = re.compile(r"[+-]?(0|[1-9][0-9]{0,2})")
+
+_WITH_UNIT = re.compile(r"([+-]?[0-9]+(?:[.,][0-9]+)* |[+-]?[0-9]+[.,][0-9]+)([^\W\d_][^\s]*)")
+"""A number with a unit, after a blank unless it has decimals."""
 
 _CODE = re.compile(r"0[0-9]+")
 """Digits that are a code, such as a postal code: a number does not begin with zeros."""
@@ -301,7 +305,30 @@ def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> st
                 f"column {column.name!r} holds {value!r} beside whole numbers below 1,000: if its "
                 f"point separates thousands, {remedy}"
             )
+    for column in columns:
+        if column.holds_text and (unit := _unit_of(column)):
+            return (
+                f"column {column.name!r} holds numbers with a unit, such as "
+                f"{next(iter(column.values))!r}: to read them as numbers, remove {unit!r}"
+            )
     return ""
+
+
+def _unit_of(column: ColumnSummary) -> str | None:
+    """Return the word after most numbers of a column, or None; ``7A`` and ``8A`` are codes."""
+    if len(column.values) < MIN_MEASURED:
+        return None
+    first = list(islice(column.values, MAX_TRIED))
+    found = Counter(match[2] for cell in first if (match := _WITH_UNIT.fullmatch(cell)))
+    if not found:
+        return None
+    [(unit, _)] = found.most_common(1)
+    n_alike = sum(
+        n
+        for cell, n in column.values.items()
+        if (match := _WITH_UNIT.fullmatch(cell)) and match[2] == unit
+    )
+    return unit if n_alike >= MIN_NUMBERS * column.values.total() else None
 
 
 def _options(marks: dict[str, str]) -> str:
