@@ -432,6 +432,10 @@ class LaneMixture:
         self.n = self.targets = self.fresh = self.retained = 0
         self.weight_sum = self.norm_sum = self.scaled_norm_sum = self.deviation_sum = 0.0
         self.risk = self.average_risk = self.square_sum = 0.0
+        self.stale_risk = self.slow_risk = self.lane_risk = 0.0
+        # The weights of the mixture and of lane 1 as of the snapshot, for features touched since.
+        self.stale, self.snapshot = np.zeros((2, d)), 0
+        self.stale_share, self.stale_bias = np.zeros(8), np.zeros(8)
         self.offset = self.exposure = 0.0  # of the next row; sum of exp(offset)
         self.positives = self.negatives = 0.5
         self.smallest = self.largest = intercept_init
@@ -508,15 +512,33 @@ class LaneMixture:
         return prediction(self.loss, self.margin(x) + self.offset)
 
     @property
-    def drifts(self) -> bool:
-        return bool(self.risk < 0.85 * self.average_risk)
+    def choice(self) -> str:
+        """What is published: what would have predicted best since the snapshots."""
+        age = max(1.0, self.slow_risk / self.lane_risk) if self.lane_risk else 1.0
+        risks = {
+            "averages": self.average_risk * age,
+            "mixture": self.stale_risk,
+            "slow": self.slow_risk,
+        }
+        return min(risks, key=risks.__getitem__)
 
     def published(self, x: Vector) -> float:
         """Return the margin of the frozen model."""
         _, z, largest = self.scaled(x)
         margins, averages = self.lanes(x, z, largest, self.coin_weights())
-        served = margins[[1, 2, 7]] if self.drifts else averages
+        if self.choice == "mixture":
+            return self.combined(margins)
+        served = margins[[1]] if self.choice == "slow" else averages
         return float(np.clip(served, self.low, self.high).mean())
+
+    def snapshot_weights(self, bets: Matrix) -> Matrix:
+        """Return the weights of x as of the snapshot: of the mixture, and of lane 1."""
+        seen = self.counts > 0.0
+        unit = np.divide(self.counts, self.sizes, out=np.zeros(self.d), where=seen)
+        bet = np.divide(unit, self.largest_z, out=np.zeros(self.d), where=seen)
+        of_x = np.vstack([self.nets[0], self.nets[1:] * unit, bets[:, :-1] * bet])
+        now = np.array([self.stale_share @ of_x, of_x[1]])
+        return np.where(self.touched < self.snapshot, now, self.stale)
 
     @property
     def w(self) -> Vector:
@@ -526,16 +548,21 @@ class LaneMixture:
         unit[seen] = self.counts[seen] / self.sizes[seen]
         bet[seen] = unit[seen] / self.largest_z[seen]
         bets = self.coin_weights()
-        if self.drifts:
-            coin = bets[3, :-1]
-            return np.asarray((self.nets[1] * unit + self.nets[2] * unit + coin * bet) / 3.0)
+        if self.choice == "slow":
+            return np.asarray(self.nets[1] * unit)
+        if self.choice == "mixture":
+            lanes = np.vstack([self.nets[0] * seen, self.nets[1:] * unit, bets[:, :-1] * bet])
+            return np.asarray((self.share + self.coefficient) @ lanes / 2.0)
         average = self.averaged(bets)
         return np.asarray((average[0] * unit + average[1] * bet) / 2.0)
 
     @property
     def b(self) -> float:
-        if self.drifts:
-            return float(self.intercepts(self.coin_weights())[[1, 2, 7]].mean()) + self.base
+        lanes = self.intercepts(self.coin_weights()) + self.base
+        if self.choice == "mixture":
+            return float((self.share + self.coefficient) @ lanes / 2.0)
+        if self.choice == "slow":
+            return float(lanes[1])
         return float(self.average_bias[[2, 6]].mean()) + self.base
 
     def learn(self, x: Vector, y: float, w: float) -> float:
@@ -546,6 +573,11 @@ class LaneMixture:
         margins, averages = self.lanes(x, z, largest_z, bets)
         clipped = np.clip(margins, self.low, self.high)
         margin = a = self.combined(margins)
+        stale = self.snapshot_weights(bets)
+        clipped_x = z * (self.sizes + size) / (self.counts + 1.0)
+        late = stale @ (clipped_x * self.supported) + np.array(
+            [self.stale_share @ (self.stale_bias + self.base), self.stale_bias[1] + self.base]
+        )
         average_now = np.array([self.nets[2], bets[2, :-1]])
         intercepts = self.intercepts(bets)
         w = self._relative(w)
@@ -557,6 +589,7 @@ class LaneMixture:
             else:
                 y = self._count_target(y - offset, a) + offset
         a, averages = a + offset, np.clip(averages, low, high) + offset
+        late = np.clip(late, low, high) + offset
         margins, inside = margins + offset, clipped + offset
         if self.loss == "logistic":
             self.positives += w * (y > 0.0)
@@ -576,7 +609,10 @@ class LaneMixture:
         smallest = value(math.log(max(y, 1e-300)), y) if self.loss == "poisson" else 0.0
         self.risk += (value(a, y) - smallest) * w
         average = float(averages.mean())
-        self.average_risk += (value(average, y) - smallest) * w
+        self.average_risk += (value(average, y) - smallest) * w * self.n
+        self.stale_risk += (value(float(late[0]), y) - smallest) * w * self.n
+        self.slow_risk += (value(float(late[1]), y) - smallest) * w * self.n
+        self.lane_risk += (value(float(inside[1]), y) - smallest) * w * self.n
         temperature = 2.0 * self.risk / self.n if self.regression else 1.0
         if temperature > 0.0:
             loss = np.array([value(m, y) for m in inside])
@@ -598,6 +634,7 @@ class LaneMixture:
         change = (average_now - self.average)[:, touched] * share
         self.average[:, touched] += change
         self.average[:, touched & (self.counts == 0.0)] = 0.0
+        self.stale[:, touched] = stale[:, touched]
         self.touched[touched] = t
         window = 1.0 + min(t, max(1.0, 0.25 * t))
         self.average_bias = self.average_bias + (intercepts - self.average_bias) / window
@@ -617,6 +654,10 @@ class LaneMixture:
         self.counts[touched] += 1.0
         self.sizes += size
         self.largest_z = largest_z
+        if self.n >= self.snapshot + max(1, self.snapshot // 4):
+            self.snapshot = self.n
+            self.stale_share = (self.share + self.coefficient) / 2.0
+            self.stale_bias = self.intercepts(self.coin_weights())
         if self.l1 > 0.0 and self.fresh >= max(self.min_fresh, self.retained):
             self._forget()
         return margin
@@ -684,7 +725,7 @@ class LaneMixture:
         gone = (self.counts > 0.0) & ~self.supported
         for array in (self.counts, self.sizes, self.largest_z, self.touched):
             array[gone] = 0.0
-        for table in (self.nets, self.average, self.Z, self.G, self.R):
+        for table in (self.nets, self.average, self.stale, self.Z, self.G, self.R):
             table[:, : self.d][:, gone] = 0.0
         self.retained = int(np.sum(self.counts > 0.0))
         self.fresh = 0

@@ -272,8 +272,9 @@ class ElasticNetParameters(LearningRateParameters, AveragingParameters):
         'With "auto" there is none to choose: four elastic nets at rates of their own and four '
         "coin-betting learners are mixed by their losses. All but one of them see each value in "
         "units of the mean size of its feature. `weights`, `freeze` and saved models predict with "
-        "averaged weights, or with slowly moving ones if the stream drifts. With `average` or "
-        'explicit stamps, which need a single net, "auto" is 0.1.',
+        "averaged weights, the mixture, or slowly moving weights, whichever would have predicted "
+        "best had it been saved earlier. With `average` or explicit stamps, which need a single "
+        'net, "auto" is 0.1.',
     )
     intercept_lr: float = parameter(
         default=0.01,

@@ -53,9 +53,18 @@ the loss is a function of a - y, the target is y less the offset instead. For th
 logarithm of the sum of targets over that of exp(offset).
 
 **Published model.** The mixture predicts the next example. `weights`, and a rule after `publish`, are for
-examples of the next day: the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps,
-which removes the noise of the last ones. If the loss of the mixture is less than 0.85 times that of these
-averages, the stream drifts and averages lag: it is then the mean of the current lanes 1, 2 and 7.
+examples of the next day, and one of three:
+
+- the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps, which removes the noise of
+  the last ones;
+- the mixture as it is, where it is still improving and averages lag;
+- lane 1, which has the smallest rate, where the stream drifts and the others follow the last examples.
+
+The loss of the next example cannot tell the last two apart, since drift favours what follows it. So the mixture and
+lane 1 are judged by their weights at a snapshot, which is renewed when a quarter more examples have been learnt: what
+they would have predicted, had they been published then. Averages are judged by their weights now, and their loss is
+multiplied by that of lane 1 as of the snapshot over that of lane 1 now, if that is more. The smallest sum of losses decides; a loss counts in
+proportion to the number of its example. A snapshot copies nothing: a weight is noted when it is changed for the first time after it.
 
 **Robustness.** Means of norms, sample weights, sizes of features and deviations of targets count an outlier
 for at most ten times the mean before it. A sample weight counts relative to their mean. A target counts for at
@@ -105,13 +114,17 @@ from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, Scr
 from streaml1.optim.structures.feature_scales import add_size, scaled
 from streaml1.optim.structures.joined_lanes import divide_coins, joined_lanes
 from streaml1.optim.structures.lane_clock import (
+    AVERAGES,
     CLOCK,
-    DRIFT,
     MAX_MARGIN,
+    MIXTURE,
+    SLOW_LANE,
+    best_published,
     count_label,
     count_norms,
     count_poisson_target,
     count_target,
+    is_snapshot_due,
     rate_scale,
     rate_unit,
     relative_weight,
@@ -124,16 +137,19 @@ from streaml1.optim.structures.lane_slots import (
     FORGOTTEN,
     LINE,
     SLOT_BYTES,
-    SLOW_COIN,
+    SLOW_NET,
+    STALE_MIXTURE,
+    STALE_SLOW,
     STRIDE,
     SUPPORT,
     SUPPORT_LANE,
     WIDTH,
     averaged_weight,
-    lane_pair,
     lane_values,
     lane_weight,
+    lanes_of,
     slot_weights,
+    stale_weight,
     window,
 )
 from streaml1.optim.structures.lane_table import (
@@ -147,7 +163,6 @@ from streaml1.optim.structures.lane_table import (
     BIAS_WEALTH,
     COEFFICIENT,
     COIN,
-    CURRENT,
     DENOMINATOR,
     GRADIENT,
     INTERCEPT,
@@ -160,6 +175,9 @@ from streaml1.optim.structures.lane_table import (
     SCALE,
     SCALED,
     SHARE,
+    SLOW,
+    STALE_BIAS,
+    STALE_COEFFICIENT,
     UNIT,
     WEALTH,
     A,
@@ -170,6 +188,7 @@ from streaml1.optim.structures.lane_table import (
     learn_coefficients,
     learn_shares,
     load_row,
+    mixture_weights,
     store_row,
     values_of,
 )
@@ -191,6 +210,7 @@ MAX_SHRINKAGE, MIN_STEPS = 64.0, 256.0  # see `elastic_net`
 MIN_FRESH = 2**16  # features before slots are looked through for those to forget
 OF_LABELS, OF_VALUES = 7.0, 30.0  # rate of an intercept over `intercept_lr`
 TINY = 5e-324
+RISKS = ("average_risk", "stale_risk", "slow_risk", "lane_risk")
 
 
 @inlined
@@ -216,13 +236,13 @@ def _complete(table: Any, c: Any, margins: Any) -> Any:
 
 @inlined
 def _served_margin(table: Any, c: Any, margins: Any, averages: Any) -> float:
-    """Return the margin of what is published, given those of all lanes and of the averages.
-
-    On a stream that drifts, averages lag behind.
-    """
-    if c.risk < DRIFT * c.average_risk:
-        return hsum(mul(_clip(margins, c.low, c.high), load_row(table, CURRENT)))
-    return _averaged_margin(table, c, averages)
+    """Return the margin of what is published, given those of all lanes and of the averages."""
+    if c.published == AVERAGES:
+        return _averaged_margin(table, c, averages)
+    margins = _clip(margins, c.low, c.high)
+    if c.published == MIXTURE:
+        return combine(table, c, margins)
+    return hsum(mul(margins, load_row(table, SLOW)))
 
 
 @inlined
@@ -233,17 +253,38 @@ def _averaged_margin(table: Any, c: Any, averages: Any) -> float:
 
 
 @inlined
-def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) -> tuple[Any, Any]:
-    """Return the margins of a row without intercepts: over P, and by the averaged weights.
+def _stale_margins(table: Any, c: Any) -> tuple[float, float]:
+    """Return the margins of the mixture and of the slow lane as of the snapshot."""
+    bias = add(load_row(table, STALE_BIAS), splat(c.centre))
+    mixture = table[AVERAGE_MARGIN] + hsum(mul(bias, load_row(table, STALE_COEFFICIENT)))
+    slow = table[AVERAGE_MARGIN + SLOW_NET] + table[STALE_BIAS + SLOW_NET] + c.centre
+    return min(max(mixture, c.low), c.high), min(max(slow, c.low), c.high)
 
-    With `saves`, it leaves in the scratch array, for each non-zero, the weights of eight lanes, two
-    averaged weights, z, z / s, the sum of sizes and s after it; and the squared norms in the clock.
+
+@inlined
+def _take_snapshot(rule: Any) -> None:
+    """Note the weights of the lanes in the mixture and their intercepts."""
+    c, table = rule.clock[0], rule.table
+    store_row(table, STALE_COEFFICIENT, mixture_weights(table))
+    store_row(table, STALE_BIAS, load_row(table, INTERCEPT))
+    c.snapshot = c.n
+
+
+@inlined
+def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) -> tuple[Any, Any]:
+    """Return the margins of a row without intercepts: over P, and by other weights.
+
+    The latter are the averaged weights and, with `saves`, those as of the snapshot. With `saves` it
+    leaves in the scratch array, for each non-zero, the weights of eight lanes, z, z / s, the sum of
+    sizes and s after it, two averaged weights and two as of the snapshot; and the squared norms in
+    the clock.
     """
     c, slots, table = rule.clock[0], rule.slots, rule.table
     base, out = np.uint64(slots.ctypes.data), np.uint64(rule.scratch.ctypes.data)
     threshold, t = table[A + SUPPORT_LANE], float(c.n)
     distance = prefetch_distance(ids, hi)
     margins, net_margin, coin_margin = splat(0.0), 0.0, 0.0
+    stale_margin, slow_margin, snapshot = 0.0, 0.0, float(c.snapshot)
     square, scaled_square = 0.0, 0.0
     for k in range(lo, hi):
         ahead = np.uint64(ids[k + distance]) * STRIDE
@@ -267,6 +308,15 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         net_margin += net * z * supported
         coin_margin += coin * bet * supported
         if saves:
+            stale, slow = slots[i + STALE_MIXTURE], slots[i + STALE_SLOW]
+            if slots[i + THREE] < snapshot:  # not touched since
+                unit = n / max(slots[i + ONE], MIN_SIZE)
+                scaled_bet = unit / slots[i + TWO] if slots[i + TWO] > 0.0 else 0.0
+                stale = stale_weight(table, w, unit, scaled_bet)
+                slow = lanes[SLOW_NET] * table[P + SLOW_NET] * unit
+            clipped = z * (total / (n + 1.0))
+            stale_margin += stale * clipped * supported
+            slow_margin += slow * clipped * supported
             square += x * x
             scaled_square += z * z
             store_f64x8(out, w)
@@ -277,11 +327,13 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
             rule.scratch[saved + THREE] = s
             rule.scratch[saved + FOUR] = net
             rule.scratch[saved + FOUR + ONE] = coin
+            rule.scratch[saved + FOUR + TWO] = stale
+            rule.scratch[saved + FOUR + THREE] = slow
             out += SAVED_BYTES
     if saves:
         c.square = square
         c.scaled_square = scaled_square
-    return margins, lane_pair(net_margin, coin_margin)
+    return margins, lanes_of(stale_margin, slow_margin, net_margin, coin_margin)
 
 
 @inlined
@@ -374,6 +426,7 @@ def _refresh(rule: Any) -> None:
     store_row(table, DENOMINATOR, add(largest, l2))
     store_row(table, OVER_LARGEST, div(splat(1.0), largest))
     store_row(table, INTERCEPT, _intercepts(table))
+    c.published = best_published(c)
 
 
 @inlined
@@ -395,8 +448,11 @@ def _forget(rule: Any) -> None:
 
 
 @kernel
-def _refresh_table(rule: Any) -> None:
+def _refresh_joined(rule: Any) -> None:
+    """Refresh the table after models were joined, whose last step has touched all slots."""
     _refresh(rule)
+    _take_snapshot(rule)
+    rule.clock[0].snapshot += 1
 
 
 @kernel
@@ -407,11 +463,7 @@ def _fill_weights(rule: Any, w: Any) -> None:
 
 
 class LaneMixtureState(NamedTuple):
-    """Slots of 24 floats, what `margin` saves, the table of the lanes, and shared scalars.
-
-    A slot is three lines: n, sum of |x|, s, 0, G of four coins; u of four elastic nets, Z of four
-    coins; four zeros, R of four coins.
-    """
+    """Slots of 24 floats, what `margin` saves, the table of the lanes, and shared scalars."""
 
     slots: Annotated[Floats, PerSlot(np.float64, width=WIDTH, dropped=FORGOTTEN)]
     scratch: Annotated[Floats, Scratch(np.float64)]
@@ -444,6 +496,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         a = combine(table, c, clipped)
         p = losses.output(c.loss, a + offset, parameter)
         average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
+        stale, slow = _stale_margins(table, c)
         regression = losses.is_regression(c.loss)
         w = relative_weight(c, w)
         if regression:
@@ -465,7 +518,12 @@ class LaneMixture(RuleState, LaneMixtureState):
         _update_scales(self, o.intercept_lr)
         least = losses.poisson_minimum(y) if c.loss == losses.POISSON else 0.0
         c.risk += (losses.value(c.loss, a + offset, y, parameter) - least) * w
-        c.average_risk += (losses.value(c.loss, average + offset, y, parameter) - least) * w
+        later = w * c.n
+        c.average_risk += (losses.value(c.loss, average + offset, y, parameter) - least) * later
+        c.stale_risk += (losses.value(c.loss, stale + offset, y, parameter) - least) * later
+        c.slow_risk += (losses.value(c.loss, slow + offset, y, parameter) - least) * later
+        lane = hsum(mul(clipped, load_row(table, SLOW))) + offset
+        c.lane_risk += (losses.value(c.loss, lane, y, parameter) - least) * later
         temperature = 2.0 * c.risk / c.n if regression else 1.0
         if temperature > 0.0:
             values = values_of(add(clipped, splat(offset)), y, c.loss, parameter)
@@ -504,6 +562,8 @@ class LaneMixture(RuleState, LaneMixtureState):
             known = 1.0 if n > 0.0 else 0.0
             slots[i + AVERAGE_NET] = known * scratch[saved + FOUR]
             slots[i + AVERAGE_COIN] = known * scratch[saved + FOUR + ONE]
+            slots[i + STALE_MIXTURE] = scratch[saved + FOUR + TWO]
+            slots[i + STALE_SLOW] = scratch[saved + FOUR + THREE]
             c.fresh += n == 0.0
             saved_at += SAVED_BYTES
 
@@ -512,6 +572,8 @@ class LaneMixture(RuleState, LaneMixtureState):
         if c.l1 != 0.0 or c.l2 != 0.0:
             _apply_penalties(self, eta)
         _refresh(self)
+        if is_snapshot_due(c):
+            _take_snapshot(self)
         if c.l1 > 0.0 and c.fresh >= max(MIN_FRESH, c.retained):
             _forget(self)
 
@@ -551,10 +613,14 @@ class LaneMixture(RuleState, LaneMixtureState):
         unit = slots[i] / max(slots[i + ONE], MIN_SIZE)
         bet = unit / slots[i + TWO]
         net = lane_weight(table, slots, i, AVERAGED_NET)
-        if c.risk < DRIFT * c.average_risk:
-            slow = lane_weight(table, slots, i, ONE)
-            coin = lane_weight(table, slots, i, SLOW_COIN)
-            w = ((slow + net) * unit + coin * bet) / 3.0
+        if c.published == SLOW_LANE:
+            w = lane_weight(table, slots, i, SLOW_NET) * unit
+        elif c.published == MIXTURE:
+            w = 0.0
+            for k in range(np.uint64(0), LANE):
+                of_z = unit if k < FOUR else bet
+                share = 0.5 * (table[SHARE + k] + table[COEFFICIENT + k])
+                w += share * lane_weight(table, slots, i, k) * (of_z if k > 0 else 1.0)
         else:
             coin = lane_weight(table, slots, i, SUPPORT_LANE)
             net = averaged_weight(slots, i, AVERAGE_NET, net, float(c.n))
@@ -575,10 +641,16 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def intercept(self, online: Records) -> float:
         """Return the intercept of what is published."""
-        c, table = self.clock[0], self.table.reshape(ROWS, LANES)
-        drifts = c.risk < DRIFT * c.average_risk
-        lanes, bias = (CURRENT, INTERCEPT) if drifts else (AVERAGED, AVERAGE_BIAS)
-        return float(c.centre + table[int(lanes) // LANES] @ table[int(bias) // LANES])
+        c = self.clock[0]
+
+        def row(offset: Any) -> Floats:
+            return self.table[int(offset) : int(offset) + LANES]
+
+        if c.published == AVERAGES:
+            return float(row(AVERAGED) @ (row(AVERAGE_BIAS) + c.centre))
+        mixture = 0.5 * (row(SHARE) + row(COEFFICIENT))
+        lanes = mixture if c.published == MIXTURE else row(SLOW)
+        return float(lanes @ (row(INTERCEPT) + c.centre))
 
     def live_mask(self) -> Bools:
         slots = self.slots.reshape(-1, WIDTH)
@@ -589,7 +661,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         return live
 
     def publish(self) -> None:
-        """Predict with averaged weights from now on, or with slow lanes if the stream drifts."""
+        """Predict from now on with what is published."""
         self.clock[0].serving = 1
 
     def published_view(self) -> LaneMixture:
@@ -644,7 +716,7 @@ class LaneMixture(RuleState, LaneMixtureState):
                 clock=self.clock.copy(),
             )
             rule.slots[:], rule.table[:], rule.clock[0] = slots.ravel(), table.ravel(), clock
-            _refresh_table(rule)
+            _refresh_joined(rule)
             yield name, rule
 
     def reserve(self, nnz: int) -> LaneMixture:
@@ -661,9 +733,19 @@ class LaneMixture(RuleState, LaneMixtureState):
         )
         for name in CLOCK.names or ():
             ensure(math.isfinite(c[name]), f"{name} is not finite")
-        for name in ("sample_weights", "norms", "scaled_norms", "deviations", "risk", "squares"):
+        for name in (
+            "sample_weights",
+            "norms",
+            "scaled_norms",
+            "deviations",
+            "risk",
+            "squares",
+            *RISKS,
+        ):
             ensure(0.0 <= c[name] < math.inf, f"the sum of {name} is out of range")
         ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
+        ensure(0 <= c.snapshot <= c.n + 1, "the snapshot is out of range")
+        ensure(c.published in (AVERAGES, MIXTURE, SLOW_LANE), "no such model is published")
         ensure(c.low <= c.high and c.smallest <= c.largest, "a range is empty")
         ensure(c.fresh >= 0 and c.retained >= 0, "a number of features is negative")
         rows = {row: table[int(row) // LANES] for row in (P, A, SHARE, LARGEST, BIAS_WEALTH)}
@@ -719,6 +801,6 @@ class LaneMixture(RuleState, LaneMixtureState):
         table[int(OVER_LARGEST) // LANES] = 1.0 / table[int(LARGEST) // LANES]
         table[int(RAW) // LANES, 0] = 1.0
         table[int(SCALED) // LANES, 1:4] = 1.0
-        table[int(CURRENT) // LANES, [1, 2, 7]] = 1.0 / 3.0
+        table[int(SLOW) // LANES, int(SLOW_NET)] = 1.0
         table[int(AVERAGED) // LANES, [2, 6]] = 0.5
         return rule

@@ -73,7 +73,7 @@ PLAIN, AVERAGED_LANE, SUPPORT_LANE = 0, 2, 6
 MAX_SCALE = 1e100
 SUMS = (
     *("n", "sample_weights", "norms", "scaled_norms", "targets", "positives", "negatives"),
-    *("deviations", "risk", "average_risk", "squares"),
+    *("deviations", "risk", "average_risk", "stale_risk", "slow_risk", "lane_risk", "squares"),
 )
 LANE_CANDIDATES = {
     "sum": ("sum", "sum"),

@@ -15,14 +15,18 @@ from streaml1.optim import losses
 
 __all__ = [
     "CLOCK",
-    "DRIFT",
+    "AVERAGES",
     "MAX_MARGIN",
+    "MIXTURE",
     "MIN_EXPOSURE",
+    "SLOW_LANE",
+    "best_published",
     "count_label",
     "count_norms",
     "count_target",
     "count_poisson_target",
     "counted",
+    "is_snapshot_due",
     "rate_scale",
     "rate_unit",
     "relative_weight",
@@ -47,7 +51,15 @@ CLOCK = np.dtype(
         ("negatives", "f8"),
         ("deviations", "f8"),  # robust sum of |y - centre|; Poisson loss: of y
         ("risk", "f8"),  # sum of the losses of the mixture
-        ("average_risk", "f8"),  # sum of the losses of the averaged learners
+        # Sums of the losses of what may be published, each times the number of its step: of
+        # averaged weights; of the mixture and of the slow lane as of the snapshot; of the slow lane
+        # as it is.
+        ("average_risk", "f8"),
+        ("stale_risk", "f8"),
+        ("slow_risk", "f8"),
+        ("lane_risk", "f8"),
+        ("snapshot", "i8"),  # examples learnt before the snapshot
+        ("published", "i8"),  # `AVERAGES`, `MIXTURE` or `SLOW_LANE`
         ("squares", "f8"),  # sum of the squares of the clipped margins
         ("low", "f8"),  # range that margins are clipped to
         ("high", "f8"),
@@ -70,7 +82,7 @@ MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
 MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
 MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
 MIN_EXPOSURE = 1e-100  # where rounding has left none
-DRIFT = 0.85  # of the loss of averaged learners: where the mixture is better, the stream drifts
+AVERAGES, MIXTURE, SLOW_LANE = range(3)  # what is published
 
 
 @inlined
@@ -87,6 +99,25 @@ def relative_weight(c: Any, w: float) -> float:
     c.sample_weights += size
     mean = c.sample_weights / c.n
     return size / mean if mean > 0.0 else 0.0
+
+
+@inlined
+def is_snapshot_due(c: Any) -> bool:
+    """Return whether the snapshot is older than a fifth of the stream."""
+    return bool(c.n >= c.snapshot + max(1, c.snapshot // 4))
+
+
+@inlined
+def best_published(c: Any) -> int:
+    """Return which candidate would have predicted best, had it been frozen at each snapshot.
+
+    How much worse averages become by their age is taken from the slow lane.
+    """
+    age = c.slow_risk / c.lane_risk if c.slow_risk > c.lane_risk > 0.0 else 1.0
+    average_risk = c.average_risk * age
+    if c.stale_risk < average_risk and c.stale_risk <= c.slow_risk:
+        return MIXTURE
+    return SLOW_LANE if c.slow_risk < average_risk else AVERAGES
 
 
 @inlined

@@ -6,7 +6,9 @@ A slot is three lines of eight floats:
 |---|---|---|---|---|---|
 | 0 | n, rows that had the feature | sum of its sizes | s, the largest \|z\| | step of the last touch | G of four coins |
 | 1 | u of the elastic nets 0 to 3 | | | | Z of four coins |
-| 2 | averaged weight of lane 2 | that of lane 6 | 0 | 0 | R of four coins |
+| 2 | averaged weight of lane 2 | that of lane 6 | weight of the mixture as of the snapshot | that of lane 1 | R of four coins |
+
+The two weights as of the snapshot, of x, hold only if the feature was touched since: else they are those of now.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from streaml1.core.jit import LANES, inlined
 from streaml1.core.simd import (
     add,
     div,
+    hsum,
     load_f64x8,
     mul,
     splat,
@@ -30,6 +33,7 @@ from streaml1.optim.structures.lane_table import (
     OVER_LARGEST,
     RAW,
     SCALED,
+    STALE_COEFFICIENT,
     UNIT,
     A,
     P,
@@ -45,17 +49,20 @@ __all__ = [
     "LINE",
     "MIN_WINDOW",
     "SLOT_BYTES",
-    "SLOW_COIN",
+    "SLOW_NET",
+    "STALE_MIXTURE",
+    "STALE_SLOW",
     "STRIDE",
     "SUPPORT",
     "SUPPORT_LANE",
     "WIDTH",
     "WINDOW",
     "averaged_weight",
-    "lane_pair",
     "lane_values",
     "lane_weight",
+    "lanes_of",
     "slot_weights",
+    "stale_weight",
     "window",
 ]
 
@@ -64,8 +71,9 @@ WIDTH = 24  # floats of a slot
 STRIDE = np.uint64(WIDTH)
 SLOT_BYTES, LINE = np.uint64(8 * WIDTH), np.uint64(64)
 SUPPORT = np.uint64(14)  # of a slot: the Z of lane 6
-SUPPORT_LANE, AVERAGED_NET, SLOW_COIN = np.uint64(6), np.uint64(2), np.uint64(7)
+SUPPORT_LANE, AVERAGED_NET, SLOW_NET = np.uint64(6), np.uint64(2), np.uint64(1)
 AVERAGE_NET, AVERAGE_COIN = np.uint64(16), np.uint64(17)  # of a slot: those of lanes 2 and 6
+STALE_MIXTURE, STALE_SLOW = np.uint64(18), np.uint64(19)  # of a slot, as of the snapshot
 FORGOTTEN = -0.0  # n of a slot that was seen and holds nothing
 WINDOW, MIN_WINDOW = 0.25, 1.0  # steps of averages: relative to those so far; and at least
 
@@ -85,11 +93,13 @@ def lane_values(table: Any, x: float, z: float, bet: float) -> Any:
 
 
 @inlined
-def lane_pair(second: float, sixth: float) -> Any:
-    """Return an f64x8 of lanes 2 and 6, the other lanes being 0."""
+def lanes_of(zeroth: float, first: float, second: float, sixth: float) -> Any:
+    """Return an f64x8 of lanes 0, 1, 2 and 6, the other lanes being 0."""
     lanes = stack_buffer()
     for k in range(LANE):
         lanes[k] = 0.0
+    lanes[0] = zeroth
+    lanes[1] = first
     lanes[AVERAGED_NET] = second
     lanes[SUPPORT_LANE] = sixth
     return load_f64x8(np.uint64(lanes.ctypes.data))
@@ -113,6 +123,16 @@ def lane_weight(table: Any, slots: Any, i: Any, k: Any) -> float:
         return float(raw * table[P + k])
     stake = table[UNIT + k] + slots[i + TWO * LANE + k] * table[OVER_LARGEST + k]
     return float(raw * (stake / (table[DENOMINATOR + k] + slots[i + k])))
+
+
+@inlined
+def stale_weight(table: Any, w: Any, unit: float, bet: float) -> float:
+    """Return the weight of x in the mixture as of the snapshot; w are those over P of all lanes.
+
+    A value x is unit x in elastic nets but lane 0, and bet x in coins.
+    """
+    of_lanes = mul(mul(w, load_row(table, P)), lane_values(table, 1.0, unit, bet))
+    return float(hsum(mul(of_lanes, load_row(table, STALE_COEFFICIENT))))
 
 
 @inlined

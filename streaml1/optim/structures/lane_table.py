@@ -41,7 +41,6 @@ __all__ = [
     "BIAS_WEALTH",
     "COEFFICIENT",
     "COIN",
-    "CURRENT",
     "DENOMINATOR",
     "GRADIENT",
     "INTERCEPT",
@@ -55,6 +54,9 @@ __all__ = [
     "SCALE",
     "SCALED",
     "SHARE",
+    "SLOW",
+    "STALE_BIAS",
+    "STALE_COEFFICIENT",
     "UNIT",
     "WEALTH",
     "abs_f64x8",
@@ -66,6 +68,7 @@ __all__ = [
     "learn_shares",
     "load_row",
     "lowest_of",
+    "mixture_weights",
     "store_row",
     "values_of",
 ]
@@ -92,15 +95,19 @@ __all__ = [
     GRADIENT,  # derivatives of the loss of the current row
     SCALE,  # factor of the rates of this step
     AVERAGE_BIAS,  # the averaged intercept of each lane
-    AVERAGE_MARGIN,  # margins of the current row by averaged weights, without the intercept
-    CURRENT,  # constant: what is served of the current weights
+    STALE_COEFFICIENT,  # the weights of the lanes in the mixture as of the snapshot
+    STALE_BIAS,  # the intercept of each lane as of the snapshot
+    # Margins of the current row without the intercept: by averaged weights in the lanes that have
+    # them; of the mixture and of the slow lane as of the snapshot in lanes 0 and 1.
+    AVERAGE_MARGIN,
+    SLOW,  # constant: 1 for the slow lane, else 0
     AVERAGED,  # constant: what is served of the averaged weights
     RAW,  # constant: 1 where a lane sees values as they are, else 0
     SCALED,  # constant: 1 where an elastic net sees scaled values, else 0
     BETS,  # constant: 1 where a lane bets coins, else 0
     COIN,  # constant: -1 where a lane bets coins, else 1, for `select_negative`
-) = (np.uint64(LANES * row) for row in range(26))
-ROWS = 26
+) = (np.uint64(LANES * row) for row in range(28))
+ROWS = 28
 
 LANE = np.uint64(LANES)
 FIXED_SHARE = 1e-3
@@ -136,6 +143,12 @@ def lowest_of(a: Any) -> float:
     for k in range(np.uint64(1), LANE):
         lowest = min(lowest, lanes[k])
     return float(lowest)
+
+
+@inlined
+def mixture_weights(table: Any) -> Any:
+    """Return the weights of the lanes in the mean of both mixtures."""
+    return mul(add(load_row(table, SHARE), load_row(table, COEFFICIENT)), splat(0.5))
 
 
 @inlined
