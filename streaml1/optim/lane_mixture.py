@@ -276,8 +276,7 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
 
     The latter are the averaged weights and, with `saves`, those as of the snapshot. With `saves` it
     leaves in the scratch array, for each non-zero, the weights of eight lanes, z, z / s, the sum of
-    sizes and s after it, two averaged weights and two as of the snapshot; and the squared norms in
-    the clock.
+    sizes and s after it and two averaged weights; and the squared norms in the clock.
     """
     c, slots, table = rule.clock[0], rule.slots, rule.table
     base, out = np.uint64(slots.ctypes.data), np.uint64(rule.scratch.ctypes.data)
@@ -308,15 +307,13 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         net_margin += net * z * supported
         coin_margin += coin * bet * supported
         if saves:
-            stale, slow = slots[i + STALE_MIXTURE], slots[i + STALE_SLOW]
-            if slots[i + THREE] < snapshot:  # not touched since
+            if slots[i + THREE] < snapshot and n > 0.0:  # not touched since
                 unit = n / max(slots[i + ONE], MIN_SIZE)
-                scaled_bet = unit / slots[i + TWO] if slots[i + TWO] > 0.0 else 0.0
-                stale = stale_weight(table, w, unit, scaled_bet)
-                slow = lanes[SLOW_NET] * table[P + SLOW_NET] * unit
-            clipped = z * (total / (n + 1.0))
-            stale_margin += stale * clipped * supported
-            slow_margin += slow * clipped * supported
+                slots[i + STALE_MIXTURE] = stale_weight(table, w, unit, unit / slots[i + TWO])
+                slots[i + STALE_SLOW] = lanes[SLOW_NET] * table[P + SLOW_NET] * unit
+            clipped = z * (total / (n + 1.0)) * supported
+            stale_margin += slots[i + STALE_MIXTURE] * clipped
+            slow_margin += slots[i + STALE_SLOW] * clipped
             square += x * x
             scaled_square += z * z
             store_f64x8(out, w)
@@ -327,8 +324,6 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
             rule.scratch[saved + THREE] = s
             rule.scratch[saved + FOUR] = net
             rule.scratch[saved + FOUR + ONE] = coin
-            rule.scratch[saved + FOUR + TWO] = stale
-            rule.scratch[saved + FOUR + THREE] = slow
             out += SAVED_BYTES
     if saves:
         c.square = square
@@ -562,8 +557,6 @@ class LaneMixture(RuleState, LaneMixtureState):
             known = 1.0 if n > 0.0 else 0.0
             slots[i + AVERAGE_NET] = known * scratch[saved + FOUR]
             slots[i + AVERAGE_COIN] = known * scratch[saved + FOUR + ONE]
-            slots[i + STALE_MIXTURE] = scratch[saved + FOUR + TWO]
-            slots[i + STALE_SLOW] = scratch[saved + FOUR + THREE]
             c.fresh += n == 0.0
             saved_at += SAVED_BYTES
 
