@@ -889,3 +889,29 @@ def test_names_may_pack_up_to_a_ratio(packed: int) -> None:
     limit = 2**20 + 64 * packed
     assert not _is_packed_too_well(limit, packed)
     assert _is_packed_too_well(limit + 1, packed)
+
+
+@pytest.mark.parametrize("name", ["default_classifier", "default_regressor"])
+def test_models_without_snapshots_are_read(name: str) -> None:
+    """Files of `lr="auto"` from before the published model was chosen by snapshots."""
+    expected = json.loads((FIXTURES / f"{name}.json").read_text())
+    model = load(FIXTURES / f"{name}.streaml1")
+    is_classifier = isinstance(model, ElasticNetClassifier)
+
+    def predicted(learner: Any) -> list[str]:
+        rows = expected["rows"]
+        values = (
+            [learner.predict_proba_one(x)[True] for x in rows]
+            if is_classifier
+            else [learner.predict_one(x) for x in rows]
+        )
+        return [float(value).hex() for value in values]
+
+    assert predicted(model) == expected["next"]
+    if is_classifier:  # the regressor published its current weights, since its stream drifted
+        assert predicted(model.freeze()) == expected["frozen"]
+    for k in range(50):  # snapshots are taken from now on
+        model.learn_one(expected["rows"][k % 10], k % 3 == 0)
+    assert model._state.rule.clock[0]["stale_risk"] > 0.0
+    restored = pickle.loads(pickle.dumps(model))
+    assert predicted(restored) == predicted(model)

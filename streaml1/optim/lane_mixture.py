@@ -129,6 +129,7 @@ from streaml1.optim.structures.lane_clock import (
     rate_unit,
     relative_weight,
 )
+from streaml1.optim.structures.lane_layouts import upgraded
 from streaml1.optim.structures.lane_momentum import SHARD_CANDIDATES, add_momentum
 from streaml1.optim.structures.lane_slots import (
     AVERAGE_COIN,
@@ -546,8 +547,9 @@ class LaneMixture(RuleState, LaneMixtureState):
             elastic = add(elastic, copysign(threshold, elastic))
             bet = sub(load_f64x8(address + LINE), move)
             store_f64x8(address + LINE, select_negative(coin, bet, elastic))
-            wealth = sub(mul(load_f64x8(address + TWO * LINE), bets), mul(mul(w, move), bets))
-            store_f64x8(address + TWO * LINE, lane_max(wealth, splat(0.0)))
+            line = load_f64x8(address + TWO * LINE)  # the wealth of coins, and other weights
+            wealth = lane_max(sub(line, mul(w, move)), splat(0.0))
+            store_f64x8(address + TWO * LINE, select_negative(coin, wealth, line))
             n = slots[i]
             store_f64x8(address, add(load_f64x8(address), mul(abs_f64x8(move), bets)))
             slots[i] = n + 1.0
@@ -714,6 +716,10 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def reserve(self, nnz: int) -> LaneMixture:
         return self._replace(scratch=scratch_for(nnz * SCRATCH_WIDTH, self.scratch))
+
+    @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> LaneMixture:
+        return super().from_state_dict(d, slots, upgraded(arrays))
 
     def check(self) -> None:
         super().check()
