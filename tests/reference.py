@@ -520,6 +520,8 @@ class LaneMixture:
             "mixture": self.stale_risk,
             "slow": self.slow_risk,
         }
+        if self.intercept_lr == 0.0 and self.base != 0.0:
+            del risks["mixture"]
         return min(risks, key=risks.__getitem__)
 
     def published(self, x: Vector) -> float:

@@ -57,7 +57,7 @@ examples of the next day, and one of three:
 
 - the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps, which removes the noise of
   the last ones;
-- the mixture as it is, where it is still improving and averages lag;
+- the mixture as it is, where it is still improving and averages lag, unless the intercept is a constant other than 0;
 - lane 1, which has the smallest rate, where the stream drifts and the others follow the last examples.
 
 The loss of the next example cannot tell the last two apart, since drift favours what follows it. So the mixture and

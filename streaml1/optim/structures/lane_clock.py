@@ -111,11 +111,13 @@ def is_snapshot_due(c: Any) -> bool:
 def best_published(c: Any) -> int:
     """Return which candidate would have predicted best, had it been frozen at each snapshot.
 
-    How much worse averages become by their age is taken from the slow lane.
+    How much worse averages become by their age is taken from the slow lane. The mixture scales the
+    intercepts of its lanes, so it is no candidate if there is a constant one.
     """
     age = c.slow_risk / c.lane_risk if c.slow_risk > c.lane_risk > 0.0 else 1.0
     average_risk = c.average_risk * age
-    if c.stale_risk < average_risk and c.stale_risk <= c.slow_risk:
+    may_scale = c.slope > 0.0 or c.centre == 0.0
+    if may_scale and c.stale_risk < average_risk and c.stale_risk <= c.slow_risk:
         return MIXTURE
     return SLOW_LANE if c.slow_risk < average_risk else AVERAGES
 
