@@ -86,7 +86,7 @@ def with_categories(
 def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
     """Report members of flat JSON lines without a role that hold numbers as text.
 
-    Of those that the model knows, only members that it has learnt as another kind are reported.
+    With a model, report the members that it has learnt as another kind instead.
     """
     from streaml1.sources import SourceError
     from streaml1.sources.json_samples import ARRAY, quoted_numbers, sample_json

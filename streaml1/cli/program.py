@@ -197,7 +197,7 @@ OTHER_COMMANDS = {
     "train": "learn", "fit": "learn", "score": "predict", "test": "evaluate", "tune": "sweep",
     "describe": "inspect", "head": "inspect", "info": "show",
 }  # fmt: skip
-"""Commands of other programs, and those that they are called here."""
+"""Commands of other programs, and what they are called here."""
 
 OTHER_OPTIONS = {
     "--label": "--target", "--label-column": "--target", "--y": "--target", "--sep": "--delimiter",

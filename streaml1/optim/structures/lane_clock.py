@@ -112,7 +112,7 @@ def best_published(c: Any) -> int:
     """Return which candidate would have predicted best, had it been frozen at each snapshot.
 
     How much worse averages become by their age is taken from the slow lane. The mixture scales the
-    intercepts of its lanes, so it is no candidate if there is a constant one.
+    intercepts of its lanes, so it is left out if the intercept is a constant.
     """
     age = c.slow_risk / c.lane_risk if c.slow_risk > c.lane_risk > 0.0 else 1.0
     average_risk = c.average_risk * age
