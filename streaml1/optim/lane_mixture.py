@@ -237,7 +237,7 @@ def _complete(table: Any, c: Any, margins: Any) -> Any:
 
 @inlined
 def _served_margin(table: Any, c: Any, margins: Any, averages: Any) -> float:
-    """Return the margin of what is published, given those of all lanes and of the averages."""
+    """Return the margin of the published model, given those of all lanes and of the averages."""
     if c.published == AVERAGES:
         return _averaged_margin(table, c, averages)
     margins = _clip(margins, c.low, c.high)
@@ -656,7 +656,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         return live
 
     def publish(self) -> None:
-        """Predict from now on with what is published."""
+        """Predict with the published model from now on."""
         self.clock[0].serving = 1
 
     def published_view(self) -> LaneMixture:

@@ -16,7 +16,7 @@ NUMBER = {"type": "number"}
 VERSIONED = {"model": {"type": "string"}, "version": {"type": "string"}}
 PROBLEMS = {
     400: "The request is invalid.",
-    404: "There is no model of this name.",
+    404: "No model has this name.",
     413: "The body, or the number of its examples, exceeds a limit.",
     415: "The content type is unknown.",
     501: "The server lacks a package.",

@@ -1,7 +1,7 @@
 """Conversion of batches to rows of slots.
 
 Methods whose names begin with `_known` leave the vocabulary as it is, as predictions do.
-`batch_learning` has those that add names.
+The methods that add names are in `batch_learning`.
 """
 
 from __future__ import annotations

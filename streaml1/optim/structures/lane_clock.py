@@ -82,7 +82,7 @@ MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
 MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
 MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
 MIN_EXPOSURE = 1e-100  # where rounding has left none
-AVERAGES, MIXTURE, SLOW_LANE = range(3)  # what is published
+AVERAGES, MIXTURE, SLOW_LANE = range(3)  # candidates for the published model
 
 
 @inlined
@@ -143,7 +143,7 @@ def count_label(c: Any, y: float, w: float) -> None:
 def count_target(c: Any, y: float, a: float, intercept_lr: float) -> float:
     """Count a target; return it, clipped to ten mean deviations beyond the mean and `a`.
 
-    The margin `a` is what was predicted: large targets that are expected are no outliers.
+    The margin `a` is the prediction: large targets that are expected do not count as outliers.
     """
     deviation = abs(y - c.centre)
     if c.targets > 0 and c.deviations > 0.0:
