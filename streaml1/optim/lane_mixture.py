@@ -89,18 +89,13 @@ import numpy as np
 
 from streaml1.core.jit import LANES, inlined, kernel
 from streaml1.core.prefetch import prefetch_distance, prefetch_rows
-from streaml1.core.rows import ensure
 from streaml1.core.simd import (
     add,
-    any_negative,
     copysign,
     div,
-    hsum,
     lane_max,
-    lane_min,
     load_f64x8,
     mul,
-    neg,
     prefetch_early,
     select_negative,
     splat,
@@ -110,26 +105,32 @@ from streaml1.core.simd import (
 )
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_scales import add_size, scaled
 from streaml1.optim.structures.joined_lanes import divide_coins, joined_lanes
+from streaml1.optim.structures.lane_checks import check_lanes
 from streaml1.optim.structures.lane_clock import (
     AVERAGES,
     CLOCK,
     MAX_MARGIN,
     MIXTURE,
     SLOW_LANE,
-    best_published,
     count_label,
-    count_norms,
     count_poisson_target,
     count_target,
     is_snapshot_due,
-    rate_scale,
     rate_unit,
     relative_weight,
 )
 from streaml1.optim.structures.lane_layouts import upgraded
+from streaml1.optim.structures.lane_margins import (
+    candidate_margins,
+    clip,
+    complete,
+    count_risks,
+    published_margin,
+    take_snapshot,
+)
 from streaml1.optim.structures.lane_momentum import SHARD_CANDIDATES, add_momentum
 from streaml1.optim.structures.lane_slots import (
     AVERAGE_COIN,
@@ -151,7 +152,13 @@ from streaml1.optim.structures.lane_slots import (
     lanes_of,
     slot_weights,
     stale_weight,
-    window,
+)
+from streaml1.optim.structures.lane_steps import (
+    average_intercepts,
+    refresh,
+    step_intercepts,
+    step_penalties,
+    update_scales,
 )
 from streaml1.optim.structures.lane_table import (
     A_LOW,
@@ -159,9 +166,6 @@ from streaml1.optim.structures.lane_table import (
     AVERAGE_MARGIN,
     AVERAGED,
     BETS,
-    BIAS,
-    BIAS_GRADIENTS,
-    BIAS_WEALTH,
     COEFFICIENT,
     COIN,
     DENOMINATOR,
@@ -177,8 +181,6 @@ from streaml1.optim.structures.lane_table import (
     SCALED,
     SHARE,
     SLOW,
-    STALE_BIAS,
-    STALE_COEFFICIENT,
     UNIT,
     WEALTH,
     A,
@@ -189,7 +191,6 @@ from streaml1.optim.structures.lane_table import (
     learn_coefficients,
     learn_shares,
     load_row,
-    mixture_weights,
     store_row,
     values_of,
 )
@@ -205,70 +206,9 @@ SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
 SAVED_BYTES = np.uint64(8 * SCRATCH_WIDTH)
 
 MIN_LARGEST = 1e-100  # instead of 0, which must not divide
-MIN_P = 1e-150
 MIN_SIZE = 1e-300  # sum of sizes, whose reciprocal must be finite
-MAX_SHRINKAGE, MIN_STEPS = 64.0, 256.0  # see `elastic_net`
 MIN_FRESH = 2**16  # features before slots are looked through for those to forget
-OF_LABELS, OF_VALUES = 7.0, 30.0  # rate of an intercept over `intercept_lr`
 TINY = 5e-324
-RISKS = ("average_risk", "stale_risk", "slow_risk", "lane_risk")
-
-
-@inlined
-def _clip(a: Any, low: float, high: float) -> Any:
-    return lane_min(lane_max(a, splat(low)), splat(high))
-
-
-@inlined
-def _average_intercepts(table: Any, t: float) -> None:
-    """Count the intercepts of step t in their averages."""
-    share = 1.0 / (1.0 + min(t, window(t)))
-    before = load_row(table, AVERAGE_BIAS)
-    change = mul(sub(load_row(table, INTERCEPT), before), splat(share))
-    store_row(table, AVERAGE_BIAS, add(before, change))
-
-
-@inlined
-def _complete(table: Any, c: Any, margins: Any) -> Any:
-    """Return the margins of all lanes, given those over P without the intercepts."""
-    intercepts = add(load_row(table, INTERCEPT), splat(c.centre))
-    return add(mul(margins, load_row(table, P)), intercepts)
-
-
-@inlined
-def _served_margin(table: Any, c: Any, margins: Any, averages: Any) -> float:
-    """Return the margin of the published model, given those of all lanes and of the averages."""
-    if c.published == AVERAGES:
-        return _averaged_margin(table, c, averages)
-    margins = _clip(margins, c.low, c.high)
-    if c.published == MIXTURE:
-        return combine(table, c, margins)
-    return hsum(mul(margins, load_row(table, SLOW)))
-
-
-@inlined
-def _averaged_margin(table: Any, c: Any, averages: Any) -> float:
-    margins = add(averages, add(load_row(table, AVERAGE_BIAS), splat(c.centre)))
-    margins = _clip(margins, c.low, c.high)
-    return hsum(mul(margins, load_row(table, AVERAGED)))
-
-
-@inlined
-def _stale_margins(table: Any, c: Any) -> tuple[float, float]:
-    """Return the margins of the mixture and of the slow lane as of the snapshot."""
-    bias = add(load_row(table, STALE_BIAS), splat(c.centre))
-    mixture = table[AVERAGE_MARGIN] + hsum(mul(bias, load_row(table, STALE_COEFFICIENT)))
-    slow = table[AVERAGE_MARGIN + SLOW_NET] + table[STALE_BIAS + SLOW_NET] + c.centre
-    return min(max(mixture, c.low), c.high), min(max(slow, c.low), c.high)
-
-
-@inlined
-def _take_snapshot(rule: Any) -> None:
-    """Note the weights of the lanes in the mixture and their intercepts."""
-    c, table = rule.clock[0], rule.table
-    store_row(table, STALE_COEFFICIENT, mixture_weights(table))
-    store_row(table, STALE_BIAS, load_row(table, INTERCEPT))
-    c.snapshot = c.n
 
 
 @inlined
@@ -333,99 +273,6 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
 
 
 @inlined
-def _intercepts(table: Any) -> Any:
-    """Return the intercept of each lane, over the centre."""
-    stake = add(
-        load_row(table, UNIT), mul(load_row(table, BIAS_WEALTH), load_row(table, OVER_LARGEST))
-    )
-    denominator = add(load_row(table, LARGEST), load_row(table, BIAS_GRADIENTS))
-    return mul(load_row(table, BIAS), div(stake, denominator))
-
-
-@inlined
-def _step_intercepts(rule: Any, step: float) -> None:
-    """Move the intercepts: those of coins bet on the value 1."""
-    c, table = rule.clock[0], rule.table
-    g, coin, bets = load_row(table, GRADIENT), load_row(table, COIN), load_row(table, BETS)
-    betting = splat(1.0 if c.slope > 0.0 else 0.0)
-    move = mul(g, select_negative(coin, betting, mul(load_row(table, RATE), splat(step * c.slope))))
-    w = load_row(table, INTERCEPT)
-    store_row(table, BIAS, sub(load_row(table, BIAS), move))
-    wealth = sub(load_row(table, BIAS_WEALTH), mul(mul(w, move), bets))
-    store_row(table, BIAS_WEALTH, lane_max(wealth, splat(0.0)))
-    gradients = add(load_row(table, BIAS_GRADIENTS), mul(abs_f64x8(move), bets))
-    store_row(table, BIAS_GRADIENTS, gradients)
-
-
-@inlined
-def _update_scales(rule: Any, intercept_lr: float) -> None:
-    """Count norms; set the rates of this step."""
-    c = rule.clock[0]
-    count_norms(c)
-    unit = c.unit
-    c.slope = intercept_lr * (OF_VALUES if losses.is_regression(c.loss) else OF_LABELS) * unit
-    scales = stack_buffer()
-    plain = rate_scale(c.norms / c.n, c.square) * unit
-    scaled = rate_scale(c.scaled_norms / c.n, c.scaled_square) * unit
-    scales[0] = plain
-    scales[1] = scales[2] = scales[3] = scaled
-    for k in range(np.uint64(4), LANE):
-        scales[k] = 0.0
-    store_row(rule.table, SCALE, load_f64x8(np.uint64(scales.ctypes.data)))
-
-
-@inlined
-def _compensated_add(a: Any, low: Any, b: Any) -> tuple[Any, Any]:
-    """Return the Kahan sum of `a` (with its compensation `low`) and `b`, and its compensation."""
-    increase = sub(b, low)
-    total = add(a, increase)
-    return total, sub(sub(total, a), increase)
-
-
-@inlined
-def _apply_penalties(rule: Any, eta: float) -> None:
-    """Advance the ledgers of the elastic nets by one step."""
-    c, table = rule.clock[0], rule.table
-    rate = mul(splat(eta), mul(load_row(table, SCALE), load_row(table, RATE)))
-    l1_step, l2_step = mul(rate, splat(c.l1)), mul(rate, splat(c.l2))
-    before, threshold = load_row(table, P), load_row(table, A)
-    if c.sgd:
-        factor = sub(splat(1.0), l2_step)
-        vanishes = sub(factor, splat(TINY))  # negative where factor <= 0: all weights become 0
-        after = select_negative(vanishes, before, mul(before, factor))
-        risen, low = _compensated_add(threshold, load_row(table, A_LOW), div(l1_step, after))
-        risen = select_negative(vanishes, splat(math.inf), risen)
-    else:
-        after = div(before, add(splat(1.0), l2_step))
-        risen, low = _compensated_add(threshold, load_row(table, A_LOW), div(l1_step, before))
-    coin = load_row(table, COIN)
-    store_row(table, P, after)
-    store_row(table, A, select_negative(coin, splat(c.l1 * c.n), risen))
-    store_row(table, A_LOW, select_negative(coin, splat(0.0), low))
-    limit = lane_max(splat(MAX_SHRINKAGE), mul(splat(MIN_STEPS), l1_step))
-    excess = lane_max(sub(splat(MIN_P), after), sub(mul(risen, after), limit))
-    if any_negative(neg(select_negative(coin, splat(-1.0), excess))):
-        renormalize(rule)
-
-
-@inlined
-def _refresh(rule: Any) -> None:
-    """Recompute the rows of the table that follow from others."""
-    c, table = rule.clock[0], rule.table
-    coin, bets = load_row(table, COIN), load_row(table, BETS)
-    unit = splat(1.0 if c.loss == losses.POISSON else c.unit)
-    if c.loss == losses.SQUARED or c.loss == losses.HUBER or c.loss == losses.QUANTILE:
-        unit = mul(load_row(table, LARGEST), unit)
-    store_row(table, UNIT, select_negative(coin, mul(load_row(table, WEALTH), unit), splat(1.0)))
-    l2 = mul(splat(c.l2 * c.n), bets)
-    largest = load_row(table, LARGEST)
-    store_row(table, DENOMINATOR, add(largest, l2))
-    store_row(table, OVER_LARGEST, div(splat(1.0), largest))
-    store_row(table, INTERCEPT, _intercepts(table))
-    c.published = best_published(c)
-
-
-@inlined
 def _forget(rule: Any) -> None:
     """Clear all slots outside of the support."""
     c, slots = rule.clock[0], rule.slots
@@ -446,8 +293,8 @@ def _forget(rule: Any) -> None:
 @kernel
 def _refresh_joined(rule: Any) -> None:
     """Refresh the table after models were joined, whose last step has touched all slots."""
-    _refresh(rule)
-    _take_snapshot(rule)
+    refresh(rule.clock[0], rule.table)
+    take_snapshot(rule.clock[0], rule.table)
     rule.clock[0].snapshot += 1
 
 
@@ -487,12 +334,11 @@ class LaneMixture(RuleState, LaneMixtureState):
         """Return the combined prediction; store the derivatives of the lanes, learn the mixture."""
         c, o, table = self.clock[0], online[0], self.table
         parameter, offset = o.loss_parameter, o.offset
-        margins = _complete(table, c, load_row(table, MARGIN))
-        clipped = _clip(margins, c.low, c.high)
+        margins = complete(c, table, load_row(table, MARGIN))
+        clipped = clip(margins, c.low, c.high)
         a = combine(table, c, clipped)
         p = losses.output(c.loss, a + offset, parameter)
-        average = _averaged_margin(table, c, load_row(table, AVERAGE_MARGIN))
-        stale, slow = _stale_margins(table, c)
+        candidates = candidate_margins(c, table, clipped)
         regression = losses.is_regression(c.loss)
         w = relative_weight(c, w)
         if regression:
@@ -506,20 +352,13 @@ class LaneMixture(RuleState, LaneMixtureState):
             count_label(c, y, w)
         c.unit = rate_unit(c, parameter)
         g = derivatives(add(margins, splat(offset)), c, y, parameter)
-        g = mul(_clip(g, -o.clip_gradient, o.clip_gradient), splat(w))
+        g = mul(clip(g, -o.clip_gradient, o.clip_gradient), splat(w))
         store_row(table, GRADIENT, g)
         largest = load_row(table, LARGEST)
         risen = lane_max(largest, abs_f64x8(g))
         store_row(table, LARGEST, select_negative(load_row(table, COIN), risen, largest))
-        _update_scales(self, o.intercept_lr)
-        least = losses.poisson_minimum(y) if c.loss == losses.POISSON else 0.0
-        c.risk += (losses.value(c.loss, a + offset, y, parameter) - least) * w
-        later = w * c.n
-        c.average_risk += (losses.value(c.loss, average + offset, y, parameter) - least) * later
-        c.stale_risk += (losses.value(c.loss, stale + offset, y, parameter) - least) * later
-        c.slow_risk += (losses.value(c.loss, slow + offset, y, parameter) - least) * later
-        lane = hsum(mul(clipped, load_row(table, SLOW))) + offset
-        c.lane_risk += (losses.value(c.loss, lane, y, parameter) - least) * later
+        update_scales(c, table, o.intercept_lr)
+        count_risks(c, a, candidates, offset, y, w, parameter)
         temperature = 2.0 * c.risk / c.n if regression else 1.0
         if temperature > 0.0:
             values = values_of(add(clipped, splat(offset)), y, c.loss, parameter)
@@ -531,8 +370,8 @@ class LaneMixture(RuleState, LaneMixtureState):
         c, slots, table, scratch = self.clock[0], self.slots, self.table, self.scratch
         coin, bets, threshold = load_row(table, COIN), load_row(table, BETS), load_row(table, A)
         t = float(c.n - 1)
-        _average_intercepts(table, t)
-        _step_intercepts(self, step)
+        average_intercepts(table, t)
+        step_intercepts(c, table, step)
         g = load_row(table, GRADIENT)
         rate = mul(splat(step), mul(load_row(table, SCALE), load_row(table, RATE)))
         steps = select_negative(coin, g, mul(g, div(rate, load_row(table, P))))
@@ -563,12 +402,12 @@ class LaneMixture(RuleState, LaneMixtureState):
             saved_at += SAVED_BYTES
 
     def apply_penalty(self, eta: float) -> None:
-        c = self.clock[0]
-        if c.l1 != 0.0 or c.l2 != 0.0:
-            _apply_penalties(self, eta)
-        _refresh(self)
+        c, table = self.clock[0], self.table
+        if (c.l1 != 0.0 or c.l2 != 0.0) and step_penalties(c, table, eta):
+            renormalize(self)
+        refresh(c, table)
         if is_snapshot_due(c):
-            _take_snapshot(self)
+            take_snapshot(c, table)
         if c.l1 > 0.0 and c.fresh >= max(MIN_FRESH, c.retained):
             _forget(self)
 
@@ -589,11 +428,11 @@ class LaneMixture(RuleState, LaneMixtureState):
         """Return the combined margin, or its `losses.response` if `out` is not 0."""
         c, table = self.clock[0], self.table
         margins, averages = _margins(self, ids, values, lo, hi, False)
-        margins = _complete(table, c, margins)
+        margins = complete(c, table, margins)
         if c.serving:
-            a = _served_margin(table, c, margins, averages)
+            a = published_margin(c, table, margins, averages)
         else:
-            a = combine(table, c, _clip(margins, c.low, c.high))
+            a = combine(table, c, clip(margins, c.low, c.high))
         a = losses.full_stream_margin(c.loss, a, online[0].loss_parameter)
         return losses.response(c.loss, a) if out else a
 
@@ -723,40 +562,7 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def check(self) -> None:
         super().check()
-        c, table = self.clock[0], self.table.reshape(ROWS, LANES)
-        slots = self.slots.reshape(-1, WIDTH)
-        ensure(np.all(np.isfinite(table)) and np.all(np.isfinite(slots)), "a number is not finite")
-        ensure(
-            0 <= c.n < MAX_STEPS and c.sgd in (0, 1),
-            "the number of steps or a flag is out of range",
-        )
-        for name in CLOCK.names or ():
-            ensure(math.isfinite(c[name]), f"{name} is not finite")
-        for name in (
-            "sample_weights",
-            "norms",
-            "scaled_norms",
-            "deviations",
-            "risk",
-            "squares",
-            *RISKS,
-        ):
-            ensure(0.0 <= c[name] < math.inf, f"the sum of {name} is out of range")
-        ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
-        ensure(0 <= c.snapshot <= c.n + 1, "the snapshot is out of range")
-        ensure(c.published in (AVERAGES, MIXTURE, SLOW_LANE), "no such model is published")
-        ensure(c.low <= c.high and c.smallest <= c.largest, "a range is empty")
-        ensure(c.fresh >= 0 and c.retained >= 0, "a number of features is negative")
-        rows = {row: table[int(row) // LANES] for row in (P, A, SHARE, LARGEST, BIAS_WEALTH)}
-        ensure(np.all((rows[P] >= MIN_P) & (rows[P] <= 1.0)), "P is out of range")
-        ensure(np.all(rows[A] >= 0.0), "A is out of range")
-        ensure(np.all(rows[SHARE] > 0.0) and abs(rows[SHARE].sum() - 1.0) < 1e-9, "not shares")
-        ensure(np.all(rows[LARGEST] >= 0.0), "a largest derivative is negative")
-        ensure(np.all(slots[:, [0, 1, 2]] >= 0.0), "a count or size is negative")
-        ensure(np.all(slots[:, 4:8] >= 0.0), "a sum of |u| is negative")
-        ensure(np.all(slots[:, 20:] >= 0.0), "a wealth is negative")
-        ensure(np.all(slots[slots[:, 0] > 0.0, 1] > 0.0), "a seen feature has no size")
-        ensure(not np.any(slots[slots[:, 0] == 0.0]), "a slot without a value holds something")
+        check_lanes(self.slots, self.table, self.clock[0])
 
     @staticmethod
     def start(

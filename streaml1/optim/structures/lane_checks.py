@@ -1,0 +1,63 @@
+"""What holds for each state of `lane_mixture.py`: files are checked before they are used."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.jit import LANES
+from streaml1.core.rows import ensure
+from streaml1.core.types import Floats
+from streaml1.optim.rule_state import MAX_STEPS
+from streaml1.optim.structures.lane_clock import AVERAGES, CLOCK, MIXTURE, SLOW_LANE
+from streaml1.optim.structures.lane_slots import WIDTH
+from streaml1.optim.structures.lane_steps import MIN_P
+from streaml1.optim.structures.lane_table import BIAS_WEALTH, LARGEST, ROWS, SHARE, A, P
+
+__all__ = ["check_lanes"]
+
+SUMS = (
+    *("sample_weights", "norms", "scaled_norms", "deviations", "squares"),
+    *("risk", "average_risk", "stale_risk", "slow_risk", "lane_risk"),
+)
+
+
+def check_lanes(slots: Floats, table: Floats, clock: Any) -> None:
+    """Reject a state that no stream leads to.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite or out of its range.
+    """
+    slots, table = slots.reshape(-1, WIDTH), table.reshape(ROWS, LANES)
+    ensure(np.all(np.isfinite(table)) and np.all(np.isfinite(slots)), "a number is not finite")
+    _check_clock(clock)
+    rows = {row: table[int(row) // LANES] for row in (P, A, SHARE, LARGEST, BIAS_WEALTH)}
+    ensure(np.all((rows[P] >= MIN_P) & (rows[P] <= 1.0)), "P is out of range")
+    ensure(np.all(rows[A] >= 0.0), "A is out of range")
+    ensure(np.all(rows[SHARE] > 0.0) and abs(rows[SHARE].sum() - 1.0) < 1e-9, "not shares")
+    ensure(np.all(rows[LARGEST] >= 0.0), "a largest derivative is negative")
+    ensure(np.all(slots[:, [0, 1, 2]] >= 0.0), "a count or size is negative")
+    ensure(np.all(slots[:, 4:8] >= 0.0), "a sum of |u| is negative")
+    ensure(np.all(slots[:, 20:] >= 0.0), "a wealth is negative")
+    ensure(np.all(slots[slots[:, 0] > 0.0, 1] > 0.0), "a seen feature has no size")
+    ensure(not np.any(slots[slots[:, 0] == 0.0]), "a slot without a value holds something")
+
+
+def _check_clock(c: Any) -> None:
+    ensure(
+        0 <= c.n < MAX_STEPS and c.sgd in (0, 1),
+        "the number of steps or a flag is out of range",
+    )
+    for name in CLOCK.names or ():
+        ensure(math.isfinite(c[name]), f"{name} is not finite")
+    for name in SUMS:
+        ensure(0.0 <= c[name] < math.inf, f"the sum of {name} is out of range")
+    ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
+    ensure(0 <= c.snapshot <= c.n + 1, "the snapshot is out of range")
+    ensure(c.published in (AVERAGES, MIXTURE, SLOW_LANE), "no such model is published")
+    ensure(c.low <= c.high and c.smallest <= c.largest, "a range is empty")
+    ensure(c.fresh >= 0 and c.retained >= 0, "a number of features is negative")

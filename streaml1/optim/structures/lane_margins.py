@@ -1,0 +1,119 @@
+"""Margins of the eight lanes of `lane_mixture.py`, of the published model, and as of the snapshot.
+
+`c` is the clock (see `lane_clock`) and `table` the table of the lanes (see `lane_table`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaml1.core.jit import inlined
+from streaml1.core.simd import add, hsum, lane_max, lane_min, mul, splat
+from streaml1.optim import losses
+from streaml1.optim.structures.lane_clock import AVERAGES, MIXTURE
+from streaml1.optim.structures.lane_slots import SLOW_NET
+from streaml1.optim.structures.lane_table import (
+    AVERAGE_BIAS,
+    AVERAGE_MARGIN,
+    AVERAGED,
+    INTERCEPT,
+    SLOW,
+    STALE_BIAS,
+    STALE_COEFFICIENT,
+    P,
+    combine,
+    load_row,
+    mixture_weights,
+    store_row,
+)
+
+__all__ = [
+    "candidate_margins",
+    "clip",
+    "complete",
+    "count_risks",
+    "published_margin",
+    "take_snapshot",
+]
+
+
+@inlined
+def clip(a: Any, low: float, high: float) -> Any:
+    """Return the lanes of `a`, clipped."""
+    return lane_min(lane_max(a, splat(low)), splat(high))
+
+
+@inlined
+def complete(c: Any, table: Any, margins: Any) -> Any:
+    """Return the margins of all lanes, given those over P without the intercepts."""
+    intercepts = add(load_row(table, INTERCEPT), splat(c.centre))
+    return add(mul(margins, load_row(table, P)), intercepts)
+
+
+@inlined
+def _averaged_margin(c: Any, table: Any, averages: Any) -> float:
+    """Return the margin by averaged weights, given that of each lane without its intercept."""
+    margins = add(averages, add(load_row(table, AVERAGE_BIAS), splat(c.centre)))
+    margins = clip(margins, c.low, c.high)
+    return hsum(mul(margins, load_row(table, AVERAGED)))
+
+
+@inlined
+def published_margin(c: Any, table: Any, margins: Any, averages: Any) -> float:
+    """Return the margin of the published model, given those of all lanes and of the averages."""
+    if c.published == AVERAGES:
+        return _averaged_margin(c, table, averages)
+    margins = clip(margins, c.low, c.high)
+    if c.published == MIXTURE:
+        return combine(table, c, margins)
+    return hsum(mul(margins, load_row(table, SLOW)))
+
+
+@inlined
+def take_snapshot(c: Any, table: Any) -> None:
+    """Note the weights of the lanes in the mixture and their intercepts."""
+    store_row(table, STALE_COEFFICIENT, mixture_weights(table))
+    store_row(table, STALE_BIAS, load_row(table, INTERCEPT))
+    c.snapshot = c.n
+
+
+@inlined
+def candidate_margins(c: Any, table: Any, margins: Any) -> tuple[float, float, float, float]:
+    """Return the margins of what may be published, given the clipped ones of all lanes.
+
+    They are those of averaged weights, of the mixture and of the slow lane as of the snapshot, and
+    of the slow lane as it is.
+    """
+    average = _averaged_margin(c, table, load_row(table, AVERAGE_MARGIN))
+    bias = add(load_row(table, STALE_BIAS), splat(c.centre))
+    mixture = table[AVERAGE_MARGIN] + hsum(mul(bias, load_row(table, STALE_COEFFICIENT)))
+    slow = table[AVERAGE_MARGIN + SLOW_NET] + table[STALE_BIAS + SLOW_NET] + c.centre
+    mixture, slow = min(max(mixture, c.low), c.high), min(max(slow, c.low), c.high)
+    return average, mixture, slow, hsum(mul(margins, load_row(table, SLOW)))
+
+
+@inlined
+def _excess_loss(c: Any, a: float, y: float, parameter: float) -> float:
+    """Return the loss at margin `a` over the least of the target y."""
+    least = losses.poisson_minimum(y) if c.loss == losses.POISSON else 0.0
+    return losses.value(c.loss, a, y, parameter) - least
+
+
+@inlined
+def count_risks(
+    c: Any,
+    a: float,
+    candidates: tuple[float, float, float, float],
+    offset: float,
+    y: float,
+    w: float,
+    parameter: float,
+) -> None:
+    """Count the losses at the margin `a` of the mixture and at those of `candidate_margins`."""
+    average, stale, slow, lane = candidates
+    later = w * c.n
+    c.risk += _excess_loss(c, a + offset, y, parameter) * w
+    c.average_risk += _excess_loss(c, average + offset, y, parameter) * later
+    c.stale_risk += _excess_loss(c, stale + offset, y, parameter) * later
+    c.slow_risk += _excess_loss(c, slow + offset, y, parameter) * later
+    c.lane_risk += _excess_loss(c, lane + offset, y, parameter) * later
