@@ -20,6 +20,7 @@ from streaml1.optim.lane_mixture import LaneMixture
 from streaml1.optim.losses import LOGISTIC
 from streaml1.optim.smidas import SMIDAS
 from streaml1.optim.softmax import PENALTIES, Softmax
+from streaml1.optim.structures import lane_steps
 from streaml1.optim.truncated_gradient import TruncatedGradient
 from streaml1.optim.update_rule import apply_penalty
 from tests import reference
@@ -104,7 +105,7 @@ def test_table_of_time_stamps_holds_exact_sums() -> None:
 def many_steps_of_lanes(rule: Any, rates: Any, n_cycles: int) -> None:
     for _ in range(n_cycles):
         for eta in rates:
-            lane_mixture._apply_penalties(rule, eta)
+            lane_steps.step_penalties(rule.clock[0], rule.table, eta)
 
 
 @pytest.mark.parametrize("sgd", [False, True])
