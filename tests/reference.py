@@ -438,6 +438,9 @@ class LaneMixture:
         self.stale_share, self.stale_bias = np.zeros(8), np.zeros(8)
         self.offset = self.exposure = 0.0  # of the next row; sum of exp(offset)
         self.positives = self.negatives = 0.5
+        self.first: list[Vector] = []  # the rows that decide about origins
+        self.origin = np.zeros(d)
+        self.ceiling = 12.0 if self.regression and loss != "poisson" else 3.0
         self.smallest = self.largest = intercept_init
         self.low, self.high = (intercept_init,) * 2 if self.regression else (-5.0, 5.0)
 
@@ -448,8 +451,23 @@ class LaneMixture:
         known = seen & (self.counts > 0.0)
         size[known] = np.minimum(size, 10.0 * self.sizes / np.maximum(self.counts, 1.0))[known]
         z[seen] = x[seen] / ((self.sizes + size)[seen] / (self.counts[seen] + 1.0))
-        z = np.clip(z, -3.0, 3.0)
+        large, a = np.abs(z) > 1.0, self.ceiling
+        z[large] = a / ((a - 1.0) / np.abs(z[large]) + 1.0) * np.sign(z[large])
         return size, z, np.maximum(self.largest_z, np.abs(z))
+
+    def shifted(self, x: Vector) -> Vector:
+        """Return the non-zeros of x less the origins of their features."""
+        return np.where(x != 0.0, x - self.origin, 0.0)
+
+    def choose_origins(self) -> None:
+        """Give origins to the features that are in all of the first rows, and start them anew."""
+        for j, values in enumerate(np.array(self.first).T):
+            if np.any(values == 0.0) or np.all(values == values[0]):
+                continue
+            self.origin[j] = np.sort(values)[1:-1].mean()
+            self.counts[j] = self.sizes[j] = self.largest_z[j] = self.touched[j] = 0.0
+            for state in (self.nets, self.Z, self.G, self.R, self.average, self.stale):
+                state[:, j] = 0.0
 
     @property
     def supported(self) -> NDArray[np.bool_]:
@@ -495,6 +513,7 @@ class LaneMixture:
 
     def margin(self, x: Vector) -> float:
         """Return the combined margin."""
+        x = self.shifted(x)
         _, z, largest = self.scaled(x)
         return self.combined(self.lanes(x, z, largest, self.coin_weights())[0])
 
@@ -526,6 +545,7 @@ class LaneMixture:
 
     def published(self, x: Vector) -> float:
         """Return the margin of the frozen model."""
+        x = self.shifted(x)
         _, z, largest = self.scaled(x)
         margins, averages = self.lanes(x, z, largest, self.coin_weights())
         if self.choice == "mixture":
@@ -560,6 +580,10 @@ class LaneMixture:
 
     @property
     def b(self) -> float:
+        return self.intercept_at_origins - float(self.w @ self.origin)
+
+    @property
+    def intercept_at_origins(self) -> float:
         lanes = self.intercepts(self.coin_weights()) + self.base
         if self.choice == "mixture":
             return float((self.share + self.coefficient) @ lanes / 2.0)
@@ -571,6 +595,9 @@ class LaneMixture:
         """Take one step of each lane, and of the mixture; return the margin before it."""
         value, derivative = loss_functions(self)
         bets = self.coin_weights()
+        if len(self.first) < 16:
+            self.first.append(x)
+        x = self.shifted(x)
         size, z, largest_z = self.scaled(x)
         margins, averages = self.lanes(x, z, largest_z, bets)
         clipped = np.clip(margins, self.low, self.high)
@@ -656,6 +683,8 @@ class LaneMixture:
         self.counts[touched] += 1.0
         self.sizes += size
         self.largest_z = largest_z
+        if self.n == 16:
+            self.choose_origins()
         if self.n >= self.snapshot + max(1, self.snapshot // 4):
             self.snapshot = self.n
             self.stale_share = (self.share + self.coefficient) / 2.0
@@ -714,6 +743,8 @@ class LaneMixture:
     def _rates(self, norm: float, scaled_norm: float) -> Vector:
         """Return the rates of the nets in this step."""
         t = self.n - 1
+        if t == 16 and np.any(self.origin):
+            self.norm_sum = 16.0 * norm
         self.norm_sum += robust(norm, t, self.norm_sum)
         self.scaled_norm_sum += robust(scaled_norm, t, self.scaled_norm_sum)
         eta = self.rates * self.unit / self.n**0.25

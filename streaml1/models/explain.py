@@ -29,7 +29,7 @@ def explain_row(state: Predictor, x: Mapping[Hashable, Any]) -> Explanation:
     with explained(state) as predictor:
         margin = float(predictor.margin(x, 0))
         terms = terms_of(predictor, examples_of(predictor, [x]))
-        return _explanations(terms, [margin], predictor.intercept)[0]
+        return _explanations(terms, [margin], predictor.base_margin)[0]
 
 
 def explain_rows(state: Predictor, X: RowsLike) -> list[Explanation]:
@@ -44,7 +44,7 @@ def explain_rows(state: Predictor, X: RowsLike) -> list[Explanation]:
         X = as_frame(X)  # a stream can be read only once
         margins = predictor.margins(predictor.batch(X), 0).tolist()
         terms = terms_of(predictor, examples_of(predictor, X))
-        return _explanations(terms, margins, predictor.intercept)
+        return _explanations(terms, margins, predictor.base_margin)
 
 
 def explain_labels(

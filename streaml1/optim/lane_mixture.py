@@ -9,8 +9,10 @@ r"""A mixture of eight learners without a rate to choose: `lr="auto"`.
 Each lane is a learner of its own. They share a step and the *support*: a feature weighs nothing in any lane
 while lane 6 holds it at zero.
 
-**Values.** A scaled value z is x over the mean size of its feature, clipped (see `feature_scales`); the
-current row counts. It does not depend on the scale of the column, and an outlier is bounded.
+**Values.** Features that are in each of the first 16 rows have an origin m: from then on x is x - m in all that follows
+(see `feature_origins`). A scaled value z is x over the mean size of its feature, the current row included. Beyond 1 it is
+saturated (see `feature_scales`), with the ceiling 3, or 12 where margins are values. It does not depend on the
+scale of the column, and an outlier is bounded.
 
 **Elastic nets.** Lipton & Elkan (2015), Duchi & Singer (2009); folded into two scalars per lane, as in
 `elastic_net.py`. Let $q_t$ be the square of the mean of $\|x\|_2$ so far (of $\|z\|_2$ for lanes 2 and 3). A step
@@ -76,7 +78,7 @@ the same bits.
 the last time outnumber those that were left then. So memory follows the number of non-zero weights. A feature
 that was cleared is learnt anew.
 
-Cost of a step: O(non-zeros of the row). Memory: 192 bytes per slot.
+Cost of a step: O(non-zeros of the row). Memory: 216 bytes per slot.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -106,8 +108,16 @@ from streaml1.core.simd import (
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
-from streaml1.optim.structures.feature_scales import add_size, scaled
+from streaml1.optim.structures.feature_origins import (
+    ORIGIN_ROWS,
+    ORIGIN_WIDTH,
+    count_value,
+    origin_of,
+    origins_of,
+)
+from streaml1.optim.structures.feature_scales import add_size, saturated, scaled
 from streaml1.optim.structures.joined_lanes import divide_coins, joined_lanes
+from streaml1.optim.structures.joined_origins import common_origins, stored_origins
 from streaml1.optim.structures.lane_checks import check_lanes
 from streaml1.optim.structures.lane_clock import (
     AVERAGES,
@@ -200,6 +210,7 @@ from streaml1.optim.update_rule import renormalize, weight
 __all__ = ["COIN_WEALTH", "LaneMixture"]
 
 COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
+OF_VALUES, OF_EXPONENTS = 12.0, 3.0  # ceilings of scaled values, by what a margin is
 
 ONE, TWO, THREE, FOUR, LANE = (np.uint64(n) for n in (1, 2, 3, 4, LANES))
 SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
@@ -217,7 +228,8 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
 
     The latter are the averaged weights and, with `saves`, those as of the snapshot. With `saves` it
     leaves in the scratch array, for each non-zero, the weights of eight lanes, z, z / s, the sum of
-    sizes and s after it and two averaged weights; and the squared norms in the clock.
+    sizes and s after it, two averaged weights, and x less its origin; and the squared norms in the
+    clock.
     """
     c, slots, table = rule.clock[0], rule.slots, rule.table
     base, out = np.uint64(slots.ctypes.data), np.uint64(rule.scratch.ctypes.data)
@@ -226,6 +238,7 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
     margins, net_margin, coin_margin = splat(0.0), 0.0, 0.0
     stale_margin, slow_margin, snapshot = 0.0, 0.0, float(c.snapshot)
     square, scaled_square = 0.0, 0.0
+    with_origins, ceiling = c.with_origin > 0, c.ceiling
     for k in range(lo, hi):
         ahead = np.uint64(ids[k + distance]) * STRIDE
         prefetch_early(slots, ahead)
@@ -233,8 +246,11 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         prefetch_early(slots, ahead + LANE + LANE)
         i, x = np.uint64(ids[k]) * STRIDE, values[k]
         n, total = slots[i], slots[i + ONE]
+        if with_origins:
+            x -= origin_of(rule.origins, ids[k])
         total = add_size(n, total, abs(x))
-        z = scaled(x, total / (n + 1.0))
+        mean = total / (n + 1.0)
+        z = saturated(x, mean, ceiling) if ceiling > 0.0 else scaled(x, mean)
         s = max(slots[i + TWO], abs(z))
         bet = z / s if s > 0.0 else 0.0  # 0: a feature without a slot, whose value is 0
         w = slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
@@ -252,9 +268,9 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
                 unit = n / max(slots[i + ONE], MIN_SIZE)
                 slots[i + STALE_MIXTURE] = stale_weight(table, w, unit, unit / slots[i + TWO])
                 slots[i + STALE_SLOW] = lanes[SLOW_NET] * table[P + SLOW_NET] * unit
-            clipped = z * (total / (n + 1.0)) * supported
-            stale_margin += slots[i + STALE_MIXTURE] * clipped
-            slow_margin += slots[i + STALE_SLOW] * clipped
+            bounded_x = z * mean * supported
+            stale_margin += slots[i + STALE_MIXTURE] * bounded_x
+            slow_margin += slots[i + STALE_SLOW] * bounded_x
             square += x * x
             scaled_square += z * z
             store_f64x8(out, w)
@@ -265,11 +281,20 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
             rule.scratch[saved + THREE] = s
             rule.scratch[saved + FOUR] = net
             rule.scratch[saved + FOUR + ONE] = coin
+            rule.scratch[saved + FOUR + TWO] = x
             out += SAVED_BYTES
     if saves:
         c.square = square
         c.scaled_square = scaled_square
     return margins, lanes_of(stale_margin, slow_margin, net_margin, coin_margin)
+
+
+@inlined
+def _clear_slot(slots: Any, i: Any) -> None:
+    """Let the feature of the slot at `i` be learnt anew."""
+    for k in range(STRIDE):
+        slots[i + k] = 0.0
+    slots[i] = FORGOTTEN
 
 
 @inlined
@@ -283,9 +308,7 @@ def _forget(rule: Any) -> None:
             if abs(slots[i + SUPPORT]) > threshold:
                 retained += 1
             else:
-                for k in range(STRIDE):
-                    slots[i + k] = 0.0
-                slots[i] = FORGOTTEN
+                _clear_slot(slots, i)
     c.retained = retained
     c.fresh = 0
 
@@ -306,9 +329,10 @@ def _fill_weights(rule: Any, w: Any) -> None:
 
 
 class LaneMixtureState(NamedTuple):
-    """Slots of 24 floats, what `margin` saves, the table of the lanes, and shared scalars."""
+    """Slots, origins of features, what `margin` saves, the table of the lanes, shared scalars."""
 
     slots: Annotated[Floats, PerSlot(np.float64, width=WIDTH, dropped=FORGOTTEN)]
+    origins: Annotated[Floats, PerSlot(np.float64, width=ORIGIN_WIDTH, dropped=0.0)]
     scratch: Annotated[Floats, Scratch(np.float64)]
     table: Annotated[Floats, Ledger(np.float64, ROWS * LANES)]
     clock: Annotated[Records, Ledger(CLOCK)]
@@ -381,11 +405,15 @@ class LaneMixture(RuleState, LaneMixtureState):
             address = base + np.uint64(ids[k]) * SLOT_BYTES
             saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
             w = load_f64x8(saved_at)
-            move = mul(steps, lane_values(table, values[k], scratch[saved], scratch[saved + ONE]))
+            saved_at += SAVED_BYTES
+            x, z, bet = scratch[saved + FOUR + TWO], scratch[saved], scratch[saved + ONE]
+            if x == 0.0:  # at the origin, which is as good as absent
+                continue
+            move = mul(steps, lane_values(table, x, z, bet))
             elastic = sub(w, move)
             elastic = add(elastic, copysign(threshold, elastic))
-            bet = sub(load_f64x8(address + LINE), move)
-            store_f64x8(address + LINE, select_negative(coin, bet, elastic))
+            outcome = sub(load_f64x8(address + LINE), move)
+            store_f64x8(address + LINE, select_negative(coin, outcome, elastic))
             line = load_f64x8(address + TWO * LINE)  # the wealth of coins, and other weights
             wealth = lane_max(sub(line, mul(w, move)), splat(0.0))
             store_f64x8(address + TWO * LINE, select_negative(coin, wealth, line))
@@ -399,7 +427,9 @@ class LaneMixture(RuleState, LaneMixtureState):
             slots[i + AVERAGE_NET] = known * scratch[saved + FOUR]
             slots[i + AVERAGE_COIN] = known * scratch[saved + FOUR + ONE]
             c.fresh += n == 0.0
-            saved_at += SAVED_BYTES
+            if t < c.origin_rows and count_value(self.origins, ids[k], n, t, values[k]):
+                _clear_slot(slots, i)
+                c.with_origin += 1
 
     def apply_penalty(self, eta: float) -> None:
         c, table = self.clock[0], self.table
@@ -474,7 +504,15 @@ class LaneMixture(RuleState, LaneMixtureState):
         return w
 
     def intercept(self, online: Records) -> float:
-        """Return the intercept of what is published."""
+        """Return the intercept of what is published, beside its weights of x."""
+        b = self.intercept_at_origins(online)
+        if not self.clock[0].with_origin:
+            return b
+        has, origins = origins_of(self.origins)
+        return b - float(self.weights()[has] @ origins[has])
+
+    def intercept_at_origins(self, online: Records) -> float:
+        """Return the published margin of a row without features, or with all at their origins."""
         c = self.clock[0]
 
         def row(offset: Any) -> Floats:
@@ -488,7 +526,7 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def live_mask(self) -> Bools:
         slots = self.slots.reshape(-1, WIDTH)
-        live: Bools = slots[:, 0] > 0.0
+        live: Bools = (slots[:, 0] > 0.0) | origins_of(self.origins)[0]
         if self.clock[0].serving:
             threshold = self.table[int(A) + int(SUPPORT_LANE)]
             live &= np.abs(slots[:, int(SUPPORT)]) > threshold
@@ -518,12 +556,13 @@ class LaneMixture(RuleState, LaneMixtureState):
         table = self.slots.reshape(-1, WIDTH)
         table[slots] = 0.0
         table[slots, 0] = FORGOTTEN
+        self.origins.reshape(-1, ORIGIN_WIDTH)[slots] = 0.0
 
     def candidates(
         self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]]
     ) -> Iterator[tuple[str, LaneMixture]]:
         """Yield the candidates of `structures.joined_lanes`."""
-        return self._joined(joined_lanes(self, parts, rates))
+        return self._joined(parts, joined_lanes(self, parts, rates))
 
     always_carries_on = True
 
@@ -532,7 +571,8 @@ class LaneMixture(RuleState, LaneMixtureState):
     ) -> Iterator[tuple[str, LaneMixture]]:
         """Yield the candidates of `structures.lane_momentum`, of parts after `start_shards`."""
         kinds = {name: (one.nets, one.coins) for name, one in SHARD_CANDIDATES.items()}
-        for name, rule in self._joined(joined_lanes(self, parts, rates, kinds, divided=True)):
+        found = joined_lanes(self, parts, rates, kinds, divided=True)
+        for name, rule in self._joined(parts, found):
             add_momentum(rule, self, before, SHARD_CANDIDATES[name])
             yield name, rule
 
@@ -541,15 +581,18 @@ class LaneMixture(RuleState, LaneMixtureState):
         divide_coins(self, shards, n_rows)
 
     def _joined(
-        self, candidates: Iterable[tuple[str, Floats, Floats, Any]]
+        self, parts: Sequence[LaneMixture], candidates: Iterable[tuple[str, Floats, Floats, Any]]
     ) -> Iterator[tuple[str, LaneMixture]]:
+        has, origins = common_origins([self, *parts])
         for name, slots, table, clock in candidates:
             rule = self._replace(
                 slots=zeros(len(self.slots), self.slots),
+                origins=stored_origins(has, origins),
                 table=zeros(len(self.table), self.table),
                 clock=self.clock.copy(),
             )
             rule.slots[:], rule.table[:], rule.clock[0] = slots.ravel(), table.ravel(), clock
+            rule.clock[0].with_origin = np.count_nonzero(has)
             _refresh_joined(rule)
             yield name, rule
 
@@ -562,7 +605,7 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def check(self) -> None:
         super().check()
-        check_lanes(self.slots, self.table, self.clock[0])
+        check_lanes(self.slots, self.origins, self.table, self.clock[0])
 
     @staticmethod
     def start(
@@ -586,9 +629,10 @@ class LaneMixture(RuleState, LaneMixtureState):
         rule = new_state(LaneMixture, d)
         c, table = rule.clock[0], rule.table.reshape(ROWS, LANES)
         c.l1, c.l2, c.sgd, c.loss, c.centre = l1, l2, sgd, loss, b
-        c.unit = 1.0
+        c.unit, c.origin_rows = 1.0, ORIGIN_ROWS
         regression = loss >= losses.SQUARED  # to call `is_regression` here would import numba
         c.smallest = c.largest = b
+        c.ceiling = OF_VALUES if regression and loss != losses.POISSON else OF_EXPONENTS
         c.low, c.high = (b, b) if regression else (-MAX_MARGIN, MAX_MARGIN)
         elastic, coins = slice(0, 4), slice(4, LANES)
         for row, value in ((P, 1.0), (SHARE, 1 / LANES), (COEFFICIENT, 1 / LANES), (LARGEST, 1.0)):

@@ -19,7 +19,7 @@ from streaml1.core.rows import (
     max_id,
     numeric_features,
 )
-from streaml1.core.types import Floats, Ids, Values
+from streaml1.core.types import Floats, Ids, Records, Values
 from streaml1.features import dict_reader
 from streaml1.features.arrow_frames import frame_rows
 from streaml1.features.batch import Batch, batch_of, checked
@@ -163,9 +163,18 @@ class Predictor(RowSlots):
 
     @property
     def intercept(self) -> float:
-        """Intercept, from the rule if it defines one, else from the online record."""
-        o, intercept_of = self.online[0], getattr(self.rule, "intercept", None)
-        b = float(o.b if intercept_of is None else intercept_of(self.online))
+        """Intercept beside `weights`, from the rule if it defines one, else the online record."""
+        return self._intercept_of(getattr(self.rule, "intercept", None))
+
+    @property
+    def base_margin(self) -> float:
+        """Margin of an example without features; the intercept, unless features have origins."""
+        of_rule = getattr(self.rule, "intercept", None)
+        return self._intercept_of(getattr(self.rule, "intercept_at_origins", of_rule))
+
+    def _intercept_of(self, of_rule: Callable[[Records], float] | None) -> float:
+        o = self.online[0]
+        b = float(o.b if of_rule is None else of_rule(self.online))
         # As `losses.full_stream_margin`, which Python cannot call without importing numba.
         return b + float(o.loss_parameter) if o.loss == LOGISTIC else b
 

@@ -2,7 +2,8 @@ r"""Running means of sizes that resist outliers, and feature values in units of 
 
 The scale of a feature is the mean of $|x|$ over the rows that have it, the current one included. A size counts
 for at most ten times the mean of those before it, so that one outlier among n rows raises the mean by a
-factor of at most $1 + 10/n$. A value over its scale is clipped to $\pm 3$.
+factor of at most $1 + 10/n$. A value over its scale, z, is bounded: `scaled` clips it to $\pm 3$; `saturated`
+replaces it beyond 1 by $a z / (a - 1 + |z|)$, which grows ever more slowly towards the ceiling a.
 
 Multiplying all values of a feature by a power of two changes no bit of its scaled values. A feature whose
 values are all equal has the scaled values 1 or -1.
@@ -10,9 +11,11 @@ values are all equal has the scaled values 1 or -1.
 
 from __future__ import annotations
 
+import math
+
 from streaml1.core.jit import inlined
 
-__all__ = ["MAX_SCALED", "add_size", "scaled"]
+__all__ = ["MAX_SCALED", "add_size", "saturated", "scaled"]
 
 MAX_SHARE = 10.0
 MAX_SCALED = 3.0
@@ -34,3 +37,12 @@ def scaled(x: float, mean: float) -> float:
     z = x / mean if x != 0.0 else 0.0
     z = z if z > -MAX_SCALED else -MAX_SCALED
     return z if z < MAX_SCALED else MAX_SCALED
+
+
+@inlined
+def saturated(x: float, mean: float, ceiling: float) -> float:
+    """Return x / mean, beyond 1 bent towards the ceiling; 0 if x is 0, whatever the mean."""
+    z = x / mean if x != 0.0 else 0.0
+    size = abs(z)
+    # A product of the two could overflow.
+    return z if size <= 1.0 else math.copysign(ceiling / ((ceiling - 1.0) / size + 1.0), z)

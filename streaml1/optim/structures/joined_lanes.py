@@ -24,6 +24,9 @@ $(t_0 / t)^4$ of what it becomes. So the average $a_k$ of a part of $n_k$ steps 
 towards the mean of its own weights. All parts together move $a_0$ by the share $s = 1 - (t_0 / t)^4$ towards the mean of
 these means, weighted by $v_k$, in proportion to the rows that had the feature: the average is $a_0 + \sum_k v_k (s / s_k) (a_k - a_0)$.
 
+**Origins.** Parts that have given features origins of their own are first brought to common ones, see
+`joined_origins`.
+
 **Penalties.** The rates of a step depend on its row. The sum of the rates of a part, which its penalty is proportional
 to, is taken as that of rows of the mean norm. It decides only about the penalty that is missing from means.
 """  # noqa: E501
@@ -37,9 +40,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import LANES
-from streaml1.core.types import Floats
+from streaml1.core.types import Bools, Floats
 from streaml1.optim import losses
+from streaml1.optim.structures.feature_origins import origins_of
 from streaml1.optim.structures.joined_coins import Coins, joined_coins
+from streaml1.optim.structures.joined_origins import common_origins, moved_intercepts
 from streaml1.optim.structures.joined_weights import joined_weights, shrunk
 from streaml1.optim.structures.lane_clock import MIN_EXPOSURE
 from streaml1.optim.structures.lane_slots import MIN_WINDOW, WIDTH, WINDOW
@@ -107,7 +112,7 @@ def joined_lanes(
     of `LaneMixture.candidates`. `kinds` are the candidates as in `LANE_CANDIDATES`, and `divided`
     says whether the parts have learnt on from coins as `divide_coins` leaves them.
     """
-    before, after = _arrays(base), [_arrays(part) for part in parts]
+    before, *after = _with_common_origins([base, *parts])
     clock = _joined_clock(before.clock, [part.clock for part in after])
     examples = [float(part.clock["n"] - before.clock["n"]) for part in after]
     table = _joined_table(before, after, examples, clock)
@@ -162,20 +167,55 @@ def _arrays(rule: Any) -> _Part:
     slots, table = rule.slots.reshape(-1, WIDTH), rule.table.reshape(ROWS, LANES)
     clock = rule.clock[0]
     nets = _soft(slots[:, NETS], table[_row(A), ELASTIC]) * table[_row(P), ELASTIC]
-    now = np.stack([nets[:, AVERAGED_LANE], _support_weights(slots, table)], axis=1)
+    supporting = _coin_weights(slots, table, SUPPORT_LANE)
+    now = np.stack([nets[:, AVERAGED_LANE], supporting], axis=1)
     elapsed = float(clock["n"]) - slots[:, STAMP]
     share = elapsed / (elapsed + max(MIN_WINDOW, WINDOW * float(clock["n"])))
     averages = slots[:, AVERAGES] + (now - slots[:, AVERAGES]) * share[:, None]
     return _Part(slots, table, clock, nets, averages)
 
 
+def _with_common_origins(rules: Sequence[Any]) -> list[_Part]:
+    """Return rules as arrays whose features have the origins of `joined_origins`."""
+    arrays = [_arrays(rule) for rule in rules]
+    if not any(part.clock["with_origin"] for part in arrays):
+        return arrays
+    has, origins = common_origins(rules)
+    return [
+        _with_origins(part, *origins_of(rule.origins), has, origins)
+        for rule, part in zip(rules, arrays, strict=True)
+    ]
+
+
+def _with_origins(
+    part: _Part, has: Bools, origins: Floats, common: Bools, common_origin: Floats
+) -> _Part:
+    """Return arrays as of the common origins, see `joined_origins`."""
+    gone, moves = common & ~has, np.where(has, common_origin - origins, 0.0)
+    if not (np.any(gone) or np.any(moves)):
+        return part
+    slots, table = part.slots.copy(), part.table
+    slots[gone] = 0.0
+    moved = (moves != 0.0) & (slots[:, COUNT] > 0.0)
+    unit = slots[moved, COUNT] / slots[moved, TOTAL] * moves[moved]
+    bet = unit / slots[moved, LARGEST_SIZE]
+    nets = part.nets[moved].T @ unit
+    nets[PLAIN] = part.nets[moved, PLAIN] @ moves[moved]
+    coins = [_coin_weights(slots[moved], table, lane) @ bet for lane in range(4, LANES)]
+    table = moved_intercepts(table, np.array([*nets, *coins]))
+    averages = part.averages[moved]
+    table[_row(AVERAGE_BIAS), AVERAGED_LANE] += averages[:, 0] @ unit
+    table[_row(AVERAGE_BIAS), SUPPORT_LANE] += averages[:, 1] @ bet
+    kept = ~gone[:, None]
+    return _Part(slots, table, part.clock, part.nets * kept, part.averages * kept)
+
+
 def _soft(u: Floats, by: Any) -> Floats:
     return u - np.clip(u, -by, by)
 
 
-def _support_weights(slots: Floats, table: Floats) -> Floats:
-    """Return the weights of the coin whose zeros are those of all lanes."""
-    lane = SUPPORT_LANE
+def _coin_weights(slots: Floats, table: Floats, lane: int) -> Floats:
+    """Return the weights of the coin of a lane, of z / s."""
     Z, G, R = (slots[:, columns.start + lane - 4] for columns in (OUTCOMES, GAMBLED, GAINS))
     stake = table[_row(UNIT), lane] + R * table[_row(OVER_LARGEST), lane]
     denominator: Floats = table[_row(DENOMINATOR), lane] + G

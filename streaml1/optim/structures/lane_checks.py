@@ -24,7 +24,7 @@ SUMS = (
 )
 
 
-def check_lanes(slots: Floats, table: Floats, clock: Any) -> None:
+def check_lanes(slots: Floats, origins: Floats, table: Floats, clock: Any) -> None:
     """Reject a state that no stream leads to.
 
     Raises
@@ -34,6 +34,7 @@ def check_lanes(slots: Floats, table: Floats, clock: Any) -> None:
     """
     slots, table = slots.reshape(-1, WIDTH), table.reshape(ROWS, LANES)
     ensure(np.all(np.isfinite(table)) and np.all(np.isfinite(slots)), "a number is not finite")
+    ensure(np.all(np.isfinite(origins)), "an origin is not finite")
     _check_clock(clock)
     rows = {row: table[int(row) // LANES] for row in (P, A, SHARE, LARGEST, BIAS_WEALTH)}
     ensure(np.all((rows[P] >= MIN_P) & (rows[P] <= 1.0)), "P is out of range")
@@ -60,4 +61,9 @@ def _check_clock(c: Any) -> None:
     ensure(0 <= c.snapshot <= c.n + 1, "the snapshot is out of range")
     ensure(c.published in (AVERAGES, MIXTURE, SLOW_LANE), "no such model is published")
     ensure(c.low <= c.high and c.smallest <= c.largest, "a range is empty")
-    ensure(c.fresh >= 0 and c.retained >= 0, "a number of features is negative")
+    ensure(
+        c.fresh >= 0 and c.retained >= 0 and c.with_origin >= 0,
+        "a number of features is negative",
+    )
+    ensure(c.ceiling == 0.0 or c.ceiling >= 1.0, "the ceiling of scaled values is out of range")
+    ensure(0 <= c.origin_rows <= MAX_STEPS, "the number of first rows is out of range")

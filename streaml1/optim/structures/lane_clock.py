@@ -67,6 +67,10 @@ CLOCK = np.dtype(
         ("largest", "f8"),
         ("fresh", "i8"),  # features touched for the first time since the last forgetting
         ("retained", "i8"),  # features left then
+        # How values are read; both 0 in models of versions that clipped them and had no origins.
+        ("ceiling", "f8"),  # of scaled values
+        ("origin_rows", "i8"),  # first rows, which decide about origins
+        ("with_origin", "i8"),  # features that were given an origin
         ("serving", "i8"),  # whether it only predicts
         # Of the current row.
         ("square", "f8"),  # |x|^2
@@ -215,6 +219,8 @@ def rate_scale(norm: float, square: float) -> float:
 
 @inlined
 def count_norms(c: Any) -> None:
-    """Count the norms of the current row."""
+    """Count the norms of the current row; that of rows before features had origins is forgotten."""
+    if c.with_origin > 0 and c.n == c.origin_rows + 1:
+        c.norms = (c.n - 1) * math.sqrt(c.square)
     c.norms += counted(math.sqrt(c.square), c.n - 1, c.norms)
     c.scaled_norms += counted(math.sqrt(c.scaled_square), c.n - 1, c.scaled_norms)

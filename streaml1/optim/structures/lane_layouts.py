@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import LANES
+from streaml1.optim.structures.feature_origins import ORIGIN_WIDTH
 from streaml1.optim.structures.lane_clock import CLOCK
 from streaml1.optim.structures.lane_slots import SLOW_NET
 from streaml1.optim.structures.lane_table import (
@@ -25,30 +26,57 @@ __all__ = ["upgraded"]
 OF_SNAPSHOTS = {"stale_risk", "slow_risk", "lane_risk", "snapshot", "published"}
 """Fields of the clock that came with the snapshots."""
 
-OLD_CLOCK = np.dtype(
-    [(name, CLOCK[name]) for name in CLOCK.names or () if name not in OF_SNAPSHOTS], align=True
-)
-OLD_ROWS = ROWS - 2
-FIRST_NEW_ROW = int(AVERAGE_BIAS) // LANES + 1
+OF_ORIGINS = {"ceiling", "origin_rows", "with_origin"}
+"""Fields of the clock that came with the origins of features and the ceiling of values, later."""
+
+
+def _clock_without(fields: set[str]) -> np.dtype[Any]:
+    names = [name for name in CLOCK.names or () if name not in fields]
+    return np.dtype([(name, CLOCK[name]) for name in names], align=True)
+
+
+CLOCK_WITHOUT_ORIGINS = _clock_without(OF_ORIGINS)
+CLOCK_WITHOUT_SNAPSHOTS = _clock_without(OF_ORIGINS | OF_SNAPSHOTS)
+ROWS_WITHOUT_SNAPSHOTS = ROWS - 2
+FIRST_ROW_OF_SNAPSHOTS = int(AVERAGE_BIAS) // LANES + 1
 
 
 def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the arrays of a saved rule in today's layout; unchanged unless they are older.
 
-    An older rule has no snapshots, by which the published model is chosen. Now it takes one, and
-    publishes averages until what it learns says otherwise.
+    The oldest rules have no snapshots, by which the published model is chosen. Now one is taken,
+    and averages are published until what is learnt says otherwise. Older rules have no origins and
+    no ceiling: they go on to read values as before.
     """
     clock, table = (np.atleast_1d(arrays.get(name, 0)) for name in ("clock", "table"))
-    if clock.dtype != OLD_CLOCK or len(clock) != 1 or table.shape != (OLD_ROWS * LANES,):
+    if clock.dtype == CLOCK_WITHOUT_SNAPSHOTS and len(clock) == 1:
+        if table.shape != (ROWS_WITHOUT_SNAPSHOTS * LANES,):
+            return arrays
+        arrays = {**arrays, **_with_snapshots(clock, table.reshape(-1, LANES))}
+    elif clock.dtype == CLOCK_WITHOUT_ORIGINS and len(clock) == 1:
+        arrays = {**arrays, "clock": _copied(clock)}
+    else:
         return arrays
-    new_clock, rows = np.zeros(1, CLOCK), table.reshape(OLD_ROWS, LANES)
-    for name in OLD_CLOCK.names or ():
-        new_clock[name] = clock[name]
+    n_slots = len(arrays["slots"]) if np.ndim(arrays.get("slots", 0)) else 0
+    return {**arrays, "origins": np.zeros((n_slots, ORIGIN_WIDTH))}
+
+
+def _copied(clock: Any) -> Any:
+    """Return a clock of today with the fields of an older one."""
+    new = np.zeros(1, CLOCK)
+    for name in clock.dtype.names:
+        new[name] = clock[name]
+    return new
+
+
+def _with_snapshots(clock: Any, rows: Any) -> dict[str, Any]:
+    """Return the clock and the table after a snapshot is taken now."""
+    new_clock = _copied(clock)
     new_clock["average_risk"] = 0.0  # the others start from 0, too
     new_clock["snapshot"] = clock["n"]
-    new_table = np.insert(rows, [FIRST_NEW_ROW] * 2, 0.0, axis=0)
+    new_table = np.insert(rows, [FIRST_ROW_OF_SNAPSHOTS] * 2, 0.0, axis=0)
     mixture = (rows[int(SHARE) // LANES] + rows[int(COEFFICIENT) // LANES]) / 2.0
     new_table[int(STALE_COEFFICIENT) // LANES] = mixture
     new_table[int(STALE_BIAS) // LANES] = rows[int(INTERCEPT) // LANES]
     new_table[int(SLOW) // LANES] = np.arange(LANES) == SLOW_NET
-    return {**arrays, "clock": new_clock, "table": new_table.ravel()}
+    return {"clock": new_clock, "table": new_table.ravel()}

@@ -1,0 +1,83 @@
+r"""The origins of features that are in every row: they are learnt from $x - m$ instead of x.
+
+The values of such a feature often vary little around a value far from 0: a year, a temperature, a price. What
+tells rows apart is their distance from it; the value itself acts like a second intercept, which makes learning slow.
+A feature that is in each of the first 16 rows, with values that differ, has an origin: the mean m of these
+values without the smallest and the largest. From the 17th row on it adds $w (x - m)$ to the margin, and nothing where
+it is absent. The origin never changes, so the model remains linear, and a step costs what it did.
+
+A slot has three numbers: the sum of its values, the smallest and the largest; then m, 1 and -1.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.jit import inlined
+from streaml1.core.types import Bools, Floats
+
+__all__ = ["ORIGIN_ROWS", "ORIGIN_WIDTH", "count_value", "has_origin", "origin_of", "origins_of"]
+
+ORIGIN_ROWS = 16
+"""Rows that decide which features have an origin."""
+
+ORIGIN_WIDTH = 3
+"""Numbers of a slot."""
+
+STRIDE, SMALLEST, LARGEST = (np.uint64(n) for n in (ORIGIN_WIDTH, 1, 2))
+
+
+@inlined
+def has_origin(origins: Any, j: Any) -> bool:
+    """Return whether slot j has an origin."""
+    i = np.uint64(j) * STRIDE
+    return bool(origins[i + SMALLEST] > origins[i + LARGEST])
+
+
+@inlined
+def origin_of(origins: Any, j: Any) -> float:
+    """Return the origin of slot j; 0 if it has none."""
+    return origins[np.uint64(j) * STRIDE] if has_origin(origins, j) else 0.0
+
+
+def origins_of(origins: Floats) -> tuple[Bools, Floats]:
+    """Return which slots have an origin, and the origins of all; 0 for those without."""
+    table = origins.reshape(-1, ORIGIN_WIDTH)
+    has = table[:, 1] > table[:, 2]
+    return has, np.where(has, table[:, 0], 0.0)
+
+
+@inlined
+def count_value(origins: Any, j: Any, n: float, rows: float, x: float) -> bool:
+    """Count x, a value of slot j in one of the first rows; return whether it now has an origin.
+
+    Parameters
+    ----------
+    origins
+        The numbers of all slots.
+    j
+        The slot.
+    n
+        Number of rows before that had it.
+    rows
+        Number of rows before.
+    x
+        The value.
+    """
+    if n != rows:  # it was absent from a row
+        return False
+    i = np.uint64(j) * STRIDE
+    if n == 0.0:
+        origins[i] = origins[i + SMALLEST] = origins[i + LARGEST] = x
+        return False
+    origins[i] += x
+    smallest = min(origins[i + SMALLEST], x)
+    largest = max(origins[i + LARGEST], x)
+    origins[i + SMALLEST], origins[i + LARGEST] = smallest, largest
+    if n + 1.0 < ORIGIN_ROWS or smallest == largest:
+        return False
+    origins[i] = (origins[i] - smallest - largest) / (ORIGIN_ROWS - 2.0)
+    origins[i + SMALLEST], origins[i + LARGEST] = 1.0, -1.0
+    return True

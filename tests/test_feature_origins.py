@@ -1,0 +1,177 @@
+"""Origins of features that are in every row, and the saturation of scaled values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import streaml1
+from streaml1 import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.core.jit import kernel
+from streaml1.optim.lane_mixture import _refresh_joined
+from streaml1.optim.structures.feature_origins import ORIGIN_ROWS, origins_of
+from streaml1.optim.structures.feature_scales import saturated
+from streaml1.optim.structures.joined_lanes import _with_common_origins
+from streaml1.optim.structures.joined_origins import stored_origins
+from tests import kit
+from tests.test_lane_mixture import make, twin_of
+
+YEAR, TEMPERATURE, RARE_ZERO, WORD, LATE, CONSTANT = range(6)
+
+
+def weather(n: int, seed: int = 0) -> tuple[Any, Any]:
+    """Return rows of five kinds of columns, and a number that depends on the first three."""
+    rng = np.random.default_rng(seed)
+    X = np.zeros((n, kit.D))
+    X[:, YEAR] = 2000 + np.arange(n) % 25
+    X[:, TEMPERATURE] = rng.normal(15.0, 8.0, n)
+    X[:, RARE_ZERO] = rng.integers(1, 9, n)
+    X[ORIGIN_ROWS + 4 :: 50, RARE_ZERO] = 0.0
+    X[::3, WORD] = rng.integers(1, 4, len(X[::3]))
+    X[4:, LATE] = rng.normal(100.0, 1.0, n - 4)
+    X[:, CONSTANT] = 7.0
+    a = 0.2 * (X[:, YEAR] - 2012) - 0.1 * (X[:, TEMPERATURE] - 15) + 0.3 * (X[:, RARE_ZERO] - 4)
+    return X, a + rng.normal(0.0, 0.3, n)
+
+
+def labels(loss: str, a: Any) -> Any:
+    return a if loss in ("squared", "absolute") else a > 0.0
+
+
+def origins(model: Any) -> dict[Any, float]:
+    """Return the origins of a model by name."""
+    has, values = origins_of(model._state.rule.origins)
+    slots = np.flatnonzero(has)
+    names = model._state.vocabulary.names_at(slots)
+    return dict(zip(names, values[slots].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "absolute"])
+@pytest.mark.parametrize("params", [{}, {"l1": 1e-3, "l2": 1e-3}], ids=["plain", "penalties"])
+def test_equals_the_twin(loss: str, params: dict[str, float]) -> None:
+    X, a = weather(500)
+    y = labels(loss, a)
+    signed = y if loss == "absolute" else np.where(y, 1.0, -1.0)
+    model = make(loss, **params)
+    cuts = [0, 1, 10, 40, 60, 500]
+    twin = twin_of(loss, **params)
+    kit.assert_matches_twin(model, twin, (X, y, signed, np.ones(500)), cuts)
+    assert {*origins(model)} == {YEAR, TEMPERATURE, RARE_ZERO}
+    for row in X[-20:]:
+        x = {j: v for j, v in enumerate(row.tolist()) if v}
+        assert model.freeze().margin(x) == pytest.approx(twin.published(row), abs=1e-9)
+
+
+def test_origin_is_the_mean_without_the_smallest_and_the_largest_value() -> None:
+    values = [1e9, *range(1, 15), -1e9]
+    model = ElasticNetRegressor()
+    for v in values:
+        model.learn_one({"x": v, "one": 1.0}, 1.0)
+    assert origins(model) == {"x": 7.5}
+
+
+@pytest.mark.parametrize("split", [10, ORIGIN_ROWS - 1, ORIGIN_ROWS, ORIGIN_ROWS + 1])
+def test_saved_model_resumes_to_the_same_bits(split: int, tmp_path: Path) -> None:
+    X, a = weather(200)
+    whole, first = ElasticNetRegressor(l1=1e-4), ElasticNetRegressor(l1=1e-4)
+    whole.learn_many(csr_matrix(X), a)
+    first.learn_many(csr_matrix(X[:split]), a[:split])
+    first.save(tmp_path / "m")
+    loaded: Any = streaml1.load(tmp_path / "m")
+    loaded.learn_many(csr_matrix(X[split:]), a[split:])
+    assert loaded.weights == whole.weights and loaded.intercept == whole.intercept
+    assert origins(loaded) == origins(whole)
+
+
+def test_column_far_from_zero_is_learnt_like_one_around_zero() -> None:
+    X, a = weather(4_000)
+    X[:, [LATE, CONSTANT]] = 0.0
+    moved = X.copy()
+    moved[:, YEAR] += 1e6
+    errors = [
+        np.abs(ElasticNetRegressor().progressive_many(csr_matrix(Z), a) - a)[500:].mean()
+        for Z in (X, moved)
+    ]
+    assert errors[1] == pytest.approx(errors[0], rel=1e-3)
+    assert errors[0] < 0.4  # the noise alone has 0.24; the mean of all has 1.9
+
+
+def test_weights_and_intercept_belong_to_the_values_themselves() -> None:
+    X, a = weather(2_000)
+    model = ElasticNetRegressor()
+    model.learn_many(csr_matrix(X), a)
+    weights, frozen = model.weights, model.freeze()
+    usual = {YEAR: 2013.0, TEMPERATURE: 16.0, RARE_ZERO: 4.5}
+    linear = model.intercept + sum(weights[j] * v for j, v in usual.items())
+    assert linear == pytest.approx(frozen.margin(usual), abs=0.05)
+    assert frozen.margin(origins(model)) == pytest.approx(frozen.margin({}), abs=1e-12)
+
+
+def test_explanation_starts_from_the_origins() -> None:
+    X, a = weather(1_000)
+    model = ElasticNetClassifier()
+    model.learn_many(csr_matrix(X), a > 0.0)
+    explanation = model.explain_one({YEAR: 2010.0, TEMPERATURE: 15.0})
+    assert explanation[-1].contribution == pytest.approx(model.freeze().margin({}), abs=1e-12)
+    assert explanation.margin == model.freeze().margin({YEAR: 2010.0, TEMPERATURE: 15.0})
+    assert explanation.features[0].name == YEAR and explanation.features[0].contribution > 0.5
+    assert not explanation.exceeds_rounding
+
+
+def test_margins_stay_when_origins_are_moved_before_a_merge() -> None:
+    X, a = weather(300)
+    model = ElasticNetRegressor()
+    model.learn_many(csr_matrix(X), a)
+    xs = [{YEAR: 2011.0, TEMPERATURE: 14.0, CONSTANT: 7.0}, {RARE_ZERO: 4.0, LATE: 100.0}]
+    expected = [model._margin(x) for x in xs]
+    rule = model._state.rule
+    has, values = origins_of(rule.origins)
+    moved = values + has * np.linspace(0.01, 0.02, len(has))
+    other = rule._replace(origins=stored_origins(has, moved))
+    part = _with_common_origins([other, rule])[1]
+    joined = other._replace(slots=part.slots.ravel(), table=part.table.ravel())
+    _refresh_joined(joined)
+    model._state.rule = joined
+    # A scaled value beyond 1 is bent, so that a small step of it is not quite the same one.
+    assert [model._margin(x) for x in xs] == pytest.approx(expected, abs=1e-2)
+
+
+def test_models_with_origins_of_their_own_are_merged() -> None:
+    models, data = [], [weather(3_000, seed) for seed in range(3)]
+    for X, a in data[:2]:
+        models.append(ElasticNetRegressor())
+        models[-1].learn_many(csr_matrix(X), a)
+    assert origins(models[0])[TEMPERATURE] != origins(models[1])[TEMPERATURE]
+    X, a = data[2]
+    merged = streaml1.merge(models, probe=(csr_matrix(X[:500]), a[:500]))
+    rest, target = csr_matrix(X[500:]), a[500:]
+    errors = [np.abs(m.freeze().predict_many(rest) - target).mean() for m in (*models, merged)]
+    assert errors[2] < 1.05 * max(errors[:2])
+    assert origins(merged) == origins(models[0])
+
+
+@kernel
+def bend(x: float, mean: float, ceiling: float) -> float:
+    return saturated(x, mean, ceiling)
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), min_size=2, max_size=2),
+    st.floats(1e-3, 1e3),
+    st.floats(1.5, 20.0),
+)
+def test_saturation_is_odd_monotone_and_bounded(xs: list[float], mean: float, a: float) -> None:
+    low, high = sorted(xs)
+    bent = [bend(x, mean, a) for x in (low, high)]
+    assert -a <= bent[0] <= bent[1] <= a
+    assert bend(-low, mean, a) == -bent[0]
+    for x, z in zip((low, high), bent, strict=True):
+        if abs(x) <= mean:
+            assert z == x / mean
+        assert abs(z) <= abs(x / mean)
