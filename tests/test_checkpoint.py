@@ -57,6 +57,25 @@ def write(path: Path, lines: list[str]) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("model", ["elastic-net", "ftrl"])
+def test_a_run_that_learnt_nothing_does_not_block_a_corrected_one(
+    model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, store_dir = tmp_path / "a.csv", tmp_path / "checkpoints"
+    source.write_text("n,click\n" + "1,1\n0.5,0\n" * 20)
+    with pytest.raises(SourceError, match="no column 'clik'"):
+        progressive(new_model(), source, target="clik", checkpoint=store_dir)
+    found = load_latest(store_dir)
+    assert found is not None and found.is_blank
+    corrected = new_model() if model == "elastic-net" else streaml1.FTRLClassifier()
+    report = progressive(corrected, source, target="click", checkpoint=store_dir)
+    assert (report.examples, corrected.n_iterations) == (40, 40)
+    assert "is of a run with other options that learnt nothing" in caplog.text
+    # What a run has learnt still belongs to its options.
+    with pytest.raises(CheckpointError, match="its target is 'click'"):
+        progressive(corrected, source, target="n", checkpoint=store_dir)
+
+
 def run_without_checkpoint(source: str, **options: Any) -> tuple[Any, Any]:
     model = new_model()
     return model, progressive(model, source, **options)

@@ -681,6 +681,22 @@ def test_immutable_parameters_cannot_change() -> None:
     assert state(model) == before
 
 
+@pytest.mark.parametrize(
+    ("cls", "loss", "name"),
+    [
+        (ElasticNetClassifier, optim.losses.Log(), "logistic"),
+        (ElasticNetClassifier, optim.losses.Hinge, "hinge"),
+        (ElasticNetClassifier, "log_loss", "logistic"),
+        (ElasticNetRegressor, optim.losses.Squared(), "squared"),
+        (ElasticNetRegressor, optim.losses.Quantile(0.3), "quantile"),
+        (ElasticNetRegressor, "mae", "absolute"),
+    ],
+)
+def test_losses_of_other_libraries_are_named(cls: Any, loss: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=f'^loss must be one of .*; use "{name}"$'):
+        cls(loss=loss)
+
+
 @pytest.mark.parametrize("change", [{"intercept_init": 1.0}, {"no_such": 1}])
 def test_rejected_mutation_changes_nothing(change: dict[str, Any]) -> None:
     model = trained(ElasticNetClassifier(), 20)

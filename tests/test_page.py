@@ -28,6 +28,7 @@ import streaml1
 from streaml1.cli import cli
 from streaml1.cli.program import CommandError
 from streaml1.cli.run_options import page_places
+from streaml1.sources.readers.flat_json import JsonRoles
 from streaml1.sources.source import Block
 from streaml1.training import Observer, progressive
 from streaml1.training.checkpoint import Checkpoints
@@ -409,6 +410,29 @@ def test_other_web_sites_cannot_read_the_page(served: Served) -> None:
     for listening, status in (("0.0.0.0", 200), ("10.0.0.1", 200), ("node7.example", 200),
                               ("127.0.0.2", 403), ("::1", 403), ("localhost", 403)):  # fmt: skip
         assert page_routes(served[1], listening)["/"](asked).status == status
+
+
+def test_unknown_query_options_are_rejected_as_by_serve(served: Served) -> None:
+    address = served[0].address
+    for query in ("prefx=ad", "prefx"):
+        code, _, data = request(address, f"/weights?{query}")
+        reason = "/weights has no query option 'prefx'; use prefix"
+        assert (code, json.loads(data)) == (400, {"error": reason})
+    assert request(address, "/?utm_source=mail")[0] == 200
+
+
+def test_examples_have_the_roles_of_the_run(served: Served) -> None:
+    """As if they were lines of its file."""
+    server, page = served
+    roles = JsonRoles(categorical=frozenset({"zip"}), numeric=frozenset({"price"}))
+    server.routes.update(page_routes(page, "127.0.0.1", roles))
+    model, _ = run(ScriptedSource([[({"zip=94110": 1.0, "price": 2.5}, True)] * 50]), served)
+    code, answer = explain(server.address, b'{"zip": 94110, "price": "$2.50"}')
+    expected = model.predict_proba_one({"zip=94110": 1.0, "price": 2.5})[True]
+    assert (code, answer["p"]) == (200, expected)
+    assert {row["name"] for row in answer["features"]} == {"zip=94110", "price"}
+    assert explain(server.address, b'{"price": "cheap"}')[0] == 400
+    assert explain(server.address, b"[")[0] == 400
 
 
 def test_regression_and_other_models(served: Served, eager: None) -> None:

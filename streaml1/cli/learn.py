@@ -72,6 +72,7 @@ from streaml1.models.registry import LEARNERS
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
+    from streaml1.sources.readers.flat_json import JsonRoles
     from streaml1.training.checkpoint import Checkpoints
     from streaml1.training.delayed_labels import DelayedLabels
     from streaml1.training.feature_sizes import FeatureSizes
@@ -233,7 +234,7 @@ def learn(
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
         signal_before_broker(signals),
-        watching(metrics, stalled, pages) as (log, watchers, shown),
+        watching(metrics, stalled, pages, _member_roles(options)) as (log, watchers, shown),
         sink_observers(examples, bad, options) as sinks,
         Screen(signals, total, watch, cumulative, table, source=examples, passes=passes) as screen,
     ):
@@ -291,6 +292,13 @@ def learn(
         # An empty topic is not an error for a scheduled job.
         allowed = options["until_end"] and hasattr(examples, "topic")
         _report_no_examples(examples.name, done, saved, allowed)
+
+
+def _member_roles(options: dict[str, Any]) -> JsonRoles | None:
+    """Return how a page reads the members of pasted examples."""
+    from streaml1.serving.bodies import roles_of
+
+    return roles_of(filter(None, options["categorical"]), options["numeric"])
 
 
 class _Files(NamedTuple):
@@ -367,7 +375,7 @@ def _learner(
     late: DelayedLabels | None,
     passes: int,
     on_drift: str,
-    resumed: tuple[Any, str, str] | None,
+    resumed: _Resumed | None,
 ) -> Any:
     """Return the model to learn with: that of `_resumed`, changed by the options, or a new one.
 
@@ -378,11 +386,17 @@ def _learner(
     """
     from streaml1.models.pipelines import learner_of
 
-    if resumed is None:
+    learner = None
+    if resumed is not None:
+        learner, place, remedy, is_blank = resumed
+        try:
+            change(learner_of(learner), model, task, given, place, remedy)
+        except CommandError:
+            if not is_blank:
+                raise
+            learner = None
+    if learner is None:
         learner = new_learner(source, model, task, given)
-    else:
-        learner, place, remedy = resumed
-        change(learner_of(learner), model, task, given, place, remedy)
     last = learner_of(learner)
     require_prefixes(source, format, last.cross, MODEL_REMEDY)
     if late is not None:
@@ -391,14 +405,25 @@ def _learner(
     return learner
 
 
+class _Resumed(NamedTuple):
+    """A model to resume from, its place, and how to start without it."""
+
+    model: Any
+    place: str
+    remedy: str
+    is_blank: bool = False
+    """Whether the run of its checkpoint has learnt nothing."""
+
+
 def _resumed(
     store: Checkpoints | None, load: str | Path | None, first: Callable[[], Any] | None
-) -> tuple[Any, str, str] | None:
-    """Return the model to resume from, its place and how to start without it, or None."""
+) -> _Resumed | None:
+    """Return the model to resume from; None if there is none."""
     if store is not None and (found := store.latest()) is not None:
-        return found.model, f"the checkpoint in {store.directory}", "use another directory"
+        place = f"the checkpoint in {store.directory}"
+        return _Resumed(found.model, place, "use another directory", found.is_blank)
     if first is not None:
-        return first(), str(load), "start a new model without --load"
+        return _Resumed(first(), str(load), "start a new model without --load")
     return None
 
 

@@ -17,6 +17,7 @@ from streaml1.cli.signals import Signals
 from streaml1.core.logging import event
 
 if TYPE_CHECKING:
+    from streaml1.sources.readers.flat_json import JsonRoles
     from streaml1.training import Observer
     from streaml1.training.metrics_server import Address
     from streaml1.training.page import LivePage
@@ -121,9 +122,14 @@ class Watching(NamedTuple):
 
 @contextmanager
 def watching(
-    metrics: str | None, stalled: float, pages: PagePlaces | None = None
+    metrics: str | None,
+    stalled: float,
+    pages: PagePlaces | None = None,
+    roles: JsonRoles | None = None,
 ) -> Iterator[Watching]:
     """Yield the log of a run and its observers: metrics with --metrics, a page with --page.
+
+    The page explains examples whose members have the roles.
 
     Raises
     ------
@@ -163,7 +169,7 @@ def watching(
 
         page = stack.enter_context(LivePage(measured, keeps_weights=pages.file is not None))
         if server is not None and pages.address is not None:
-            server.routes.update(page_routes(page, pages.address.host))
+            server.routes.update(page_routes(page, pages.address.host, roles))
             announce_page(server.address)
         yield Watching(log, [log, measured, page], page)
 

@@ -136,6 +136,17 @@ class Integer(Check):
         return value
 
 
+LOSSES_ELSEWHERE = {
+    **dict.fromkeys(
+        ("log", "log_loss", "logloss", "bce", "binary_crossentropy", "cross_entropy"), "logistic"
+    ),
+    **dict.fromkeys(("squared_error", "mse", "l2"), "squared"),
+    **dict.fromkeys(("absolute_error", "mae", "l1"), "absolute"),
+    **dict.fromkeys(("pinball", "quantile_loss"), "quantile"),
+}
+"""Losses by their names in river, scikit-learn and others, in lower case."""
+
+
 class Choice(Check):
     """One of a few strings."""
 
@@ -145,9 +156,18 @@ class Choice(Check):
         self.rule = f"one of {listed}" if len(values) > 1 else listed
 
     def __call__(self, name: str, value: object) -> Any:  # noqa: D102
-        if not isinstance(value, str) or value not in self.values:
-            raise self.error(name, value)
-        return value
+        if isinstance(value, str) and value in self.values:
+            return value
+        if name == "loss" and (same := self._same_loss(value)) is not None:
+            raise ValueError(f'{self.error(name, value)}; use "{same}"')
+        raise self.error(name, value)
+
+    def _same_loss(self, value: object) -> str | None:
+        """Return the loss that another library names so, or an object of river; or None."""
+        kind = value if isinstance(value, type) else type(value)
+        found = (value if isinstance(value, str) else kind.__name__).lower()
+        found = LOSSES_ELSEWHERE.get(found, found)
+        return found if found in self.values else None
 
 
 class FeatureName(Check):

@@ -29,6 +29,7 @@ from streaml1.serving.metrics import ServiceMetrics
 from streaml1.serving.model_store import ModelStore
 from streaml1.serving.openapi import description
 from streaml1.serving.served_model import Answer, ServedModel, json_bytes
+from streaml1.training.http_server import unknown_option
 
 if TYPE_CHECKING:
     from streaml1.sources.readers.flat_json import JsonRoles
@@ -387,12 +388,9 @@ def _query_options(path: str, query: str) -> dict[str, str]:
     # Blank values are kept: `?model=` must not be answered by the default model.
     options = dict(parse_qsl(query, keep_blank_values=True))
     if path in QUERY_OPTIONS:
-        known = QUERY_OPTIONS[path]
-        listed = " or ".join(", ".join(known).rsplit(", ", 1))
-        for name in options:
-            if name not in known:
-                remedy = f"use {listed}" if known else "it takes none"
-                raise RequestError(400, f"{path} has no query option {name[:100]!r}; {remedy}")
+        problem = unknown_option(path, options, QUERY_OPTIONS[path])
+        if problem:
+            raise RequestError(400, problem)
     return options
 
 

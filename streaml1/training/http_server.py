@@ -13,14 +13,14 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from streaml1.core.logging import event
 
-__all__ = ["HttpServer", "Limits", "Request", "Response", "Route"]
+__all__ = ["HttpServer", "Limits", "Request", "Response", "Route", "unknown_option"]
 
 logger = logging.getLogger("streaml1")
 
@@ -313,7 +313,9 @@ def _read_request(connection: socket.socket, limits: Limits) -> Request:
     while len(body) < int(length):
         body += _receive(connection, deadline)
     path, _, query = target.partition("?")
-    return Request(method, path, dict(parse_qsl(query)), headers, body[: int(length)])
+    # Blank values are kept: a typo such as `?prefx=` must not be ignored.
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    return Request(method, path, options, headers, body[: int(length)])
 
 
 def _receive(connection: socket.socket, deadline: float) -> bytes:
@@ -356,3 +358,20 @@ def _encode(response: Response, is_head: bool) -> bytes:
         lines.insert(2, f"Content-Length: {len(response.body)}")
     head = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n"
     return head if is_head else head + response.body
+
+
+def unknown_option(path: str, given: Iterable[str], known: Sequence[str]) -> str:
+    """Return an error about the first option of a query that a path does not have; "" without one.
+
+    Examples
+    --------
+    >>> from streaml1.training.http_server import unknown_option
+    >>> unknown_option("/weights", ["prefx"], ["top", "prefix"])
+    "/weights has no query option 'prefx'; use top or prefix"
+    """
+    listed = " or ".join(", ".join(known).rsplit(", ", 1))
+    for name in given:
+        if name not in known:
+            remedy = f"use {listed}" if known else "it takes none"
+            return f"{path} has no query option {name[:100]!r}; {remedy}"
+    return ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from streaml1.core.logging import event
 from streaml1.core.rows import shown
 from streaml1.core.types import Model, SourcePosition
 from streaml1.models.pipelines import adopt_state, have_same_parameters, is_pipeline
@@ -17,6 +19,7 @@ from streaml1.training.report import Report
 
 __all__ = ["CheckpointManager", "ExtraState", "Progress"]
 
+logger = logging.getLogger("streaml1")
 
 _FOREIGN: tuple[type[Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
@@ -107,7 +110,11 @@ class CheckpointManager:
         self._unsaved = False
         self._position_in_writing: Any = None
         if self._found is not None and self._found.model is not model:
-            _copy_state(model, self._found.model, store.directory)
+            if self._found.is_blank and not have_same_parameters(model, self._found.model):
+                _warn_restarted(store.directory)
+                self._found = None
+            else:
+                _copy_state(model, self._found.model, store.directory)
 
     @property
     def enabled(self) -> bool:
@@ -142,6 +149,9 @@ class CheckpointManager:
         self._report = report
         self._identity = self._source.identity()
         found = self._found
+        if found is not None and found.is_blank and not self._fits(found, report):
+            _warn_restarted(self._store.directory)
+            found = None
         if found is None:
             self._progress = Progress(self._source.begin(None), 0, 0)
             if self._progress.position is not None:
@@ -163,6 +173,15 @@ class CheckpointManager:
             ) from None
         self._progress = Progress(found.position, found.pass_index, found.learnt)
         return found.pass_index, found.learnt
+
+    def _fits(self, found: Checkpoint, report: Report) -> bool:
+        """Return whether a checkpoint is of this source and this kind of run."""
+        assert self._store is not None
+        try:
+            self._require_match(self._store.directory, found, report)
+        except CheckpointError:
+            return False
+        return True
 
     def _require_match(self, directory: Path, found: Checkpoint, report: Report) -> None:
         for name in {**found.identity, **self._identity}:
@@ -282,6 +301,13 @@ class CheckpointManager:
         )
         if hasattr(self._source, "kept"):
             self._source.kept(position, False)
+
+
+def _warn_restarted(directory: Path) -> None:
+    logger.warning(
+        "%s is of a run with other options that learnt nothing: it starts anew", directory,
+        extra=event("restarted"),
+    )  # fmt: skip
 
 
 def _copy_state(model: Model, saved: Any, directory: Path) -> None:

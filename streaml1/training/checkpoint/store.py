@@ -90,6 +90,11 @@ class Checkpoint:
     report: tuple[dict[str, Any], dict[str, Any]]
     extra: Any = None
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether its run has learnt nothing: other options may then start it anew."""
+        return self.extra is None and self.report[0].get("examples") == 0
+
 
 class Checkpoints:
     """A directory of checkpoints. This process owns it until it is closed.

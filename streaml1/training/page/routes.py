@@ -6,15 +6,21 @@ import ipaddress
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from streaml1.core.rows import BadExample
-from streaml1.training.http_server import Request, Response, Route
+from streaml1.training.http_server import Request, Response, Route, unknown_option
 from streaml1.training.page.assets import ASSETS, POLICY, read_asset
 
+if TYPE_CHECKING:
+    from streaml1.sources.readers.flat_json import JsonRoles
+
 __all__ = ["Busy", "PageContent", "page_routes"]
+
+QUERY_OPTIONS = {"/events": (), "/state": (), "/weights": ("prefix",), "POST /explain": ()}
+"""Query options of the routes that are not files."""
 
 MAX_FOUND = 50
 
@@ -50,7 +56,9 @@ class PageContent(Protocol):
         """Return the contributions of the features of an example."""
 
 
-def page_routes(content: PageContent, host: str) -> dict[str, Route]:
+def page_routes(
+    content: PageContent, host: str, roles: JsonRoles | None = None
+) -> dict[str, Route]:
     """Return the routes of a page.
 
     Parameters
@@ -61,6 +69,8 @@ def page_routes(content: PageContent, host: str) -> dict[str, Route]:
         The address that the server listens at. At a loopback address, requests must name an IP
         address or localhost: a web site that a browser shows could otherwise give its own name this
         address, and read the model.
+    roles
+        How the members of examples are read; None if all are read as they are.
     """
     search_lock = threading.Lock()
 
@@ -91,17 +101,28 @@ def page_routes(content: PageContent, host: str) -> dict[str, Route]:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return _problem(415, "the content type must be application/json")
         try:
-            return _json(200, orjson.dumps(content.explain(_features(request.body))))
+            return _json(200, orjson.dumps(content.explain(_features(request.body, roles))))
         except (BadExample, ValueError) as error:
             return _problem(400, getattr(error, "reason", str(error)))
 
     routes = {path: asset(path) for path in ASSETS}
-    routes |= {"/events": events, "/state": state, "/weights": weights, "POST /explain": explain}
+    more = {"/events": events, "/state": state, "/weights": weights, "POST /explain": explain}
+    routes |= {path: _checked(path, route) for path, route in more.items()}
     guard = _guard if _is_loopback(host) else _no_guard
     return {path: guard(route) for path, route in routes.items()}
 
 
-def _features(body: bytes) -> Example:
+def _checked(path: str, route: Route) -> Route:
+    """Reject queries with other options than those of a route."""
+
+    def checked(request: Request) -> Response:
+        problem = unknown_option(request.path, request.query, QUERY_OPTIONS[path])
+        return _problem(400, problem) if problem else route(request)
+
+    return checked
+
+
+def _features(body: bytes, roles: JsonRoles | None = None) -> Example:
     """Return the features in a JSON object: itself, or its member x.
 
     Raises
@@ -110,19 +131,29 @@ def _features(body: bytes) -> Example:
         If it is not a JSON object.
     """
     try:
-        x = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        x = orjson.loads(body) if roles is None else _spelled(body)
+    except ValueError as error:
         raise ValueError(f"the example is not valid JSON: {error}") from None
     if isinstance(x, dict) and isinstance(x.get("x"), dict):
         x = x["x"]
     if not isinstance(x, dict):
         raise ValueError('the example must be a JSON object such as {"site": "news", "age": 31}')
-    if any(isinstance(value, dict | list) for value in x.values()):
-        from streaml1.sources.readers.flat_json import flatten_members
+    if roles is not None or any(isinstance(value, dict | list) for value in x.values()):
+        from streaml1.sources.readers.flat_json import NO_ROLES, flatten_members
 
-        return flatten_members(x)
+        return flatten_members(x, NO_ROLES if roles is None else roles)
     example: Example = x  # in svmlight files names are integers
     return example
+
+
+def _spelled(body: bytes) -> Any:
+    """Return the value of JSON, whose numbers keep their spelling as categories."""
+    from streaml1.sources.readers.flat_json import decode_members
+
+    try:
+        return decode_members(body.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _stream(content: PageContent) -> Generator[bytes, None, None]:
