@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from streaml1 import ElasticNetClassifier, load
+from streaml1 import ElasticNetClassifier, ElasticNetRegressor, load
 from streaml1.sources import SourceError
 from streaml1.sources.readers.csv_cells import number_marks
 from streaml1.training import progressive
@@ -43,6 +43,10 @@ def write_lines(name: str, rows: list[Any]) -> None:
         ("1,234", ";", {"decimal": ","}),
         ("1,234,567", ";", {"thousands": ","}),
         ("1,5E+3", ";", {"decimal": ","}),
+        ("12,34,567", ",", {"thousands": ","}),
+        ("-1,00,000.50", ";", {"thousands": ","}),
+        ("12,34", ",", {"decimal": ","}),
+        ("1,23,45", ",", None),
         ("0.123", ",", None),
     ],
 )
@@ -442,3 +446,78 @@ def test_label_and_weight_of_xgboost() -> None:
     Path("a.svm").write_text("1:0.5 3:1\n")
     message = error_of("learn", "a.svm", code=65)
     assert message.endswith("; if this is label:weight, remove the weight")
+
+
+# Labels
+
+
+@pytest.mark.parametrize("write", ["csv", "jsonl", "parquet"])
+def test_labels_that_differ_in_case_alone_are_one(write: str) -> None:
+    spellings = {1: ("Yes", "yes", "YES "), 0: ("No", "no")}
+    labels = [spellings[y][k % len(spellings[y])] for k, y in enumerate(FRAME.click)]
+    frame = FRAME.assign(click=labels)
+    if write == "csv":
+        frame.to_csv("a.csv", index=False)
+    elif write == "jsonl":
+        write_lines("a.jsonl", frame.to_dict("records"))
+    else:
+        frame.to_parquet("a.parquet", index=False)
+    printed = run("inspect", f"a.{write}").stdout
+    assert "labels differ in case alone, such as " in printed
+    assert ": --positive lists all of one kind" in printed
+    command = suggested(f"a.{write}")
+    positive = command[command.index("--positive") + 1]
+    assert {word.strip() for word in positive.split(",")} == {"Yes", "yes", "YES"}
+    models = [ElasticNetClassifier(lr=0.1), ElasticNetClassifier(lr=0.1)]
+    roles: Any = {"target": "click"}
+    roles |= {"categorical": ["site"]} if write == "csv" else {}
+    progressive(models[0], f"a.{write}", positive=positive, **roles)
+    FRAME.to_csv("b.csv", index=False)
+    progressive(models[1], "b.csv", target="click", categorical=["site"])
+    assert models[0].weights == models[1].weights
+
+
+def test_labels_with_units_are_numbers() -> None:
+    FRAME.assign(click=[f"{k}%" for k in range(N)]).to_csv("a.csv", index=False)
+    command = suggested("a.csv")
+    assert command[command.index("--task") + 1] == "regression"
+    assert run(*command).exit_code == 0
+    write_lines("a.jsonl", [{"a": 1.0, "price": "-$0.50"}] * 9)
+    model = ElasticNetRegressor(lr=0.5)
+    progressive(model, "a.jsonl", target="price")
+    assert -0.6 < model.predict_one({"a": 1.0}) < -0.2
+    write_lines("a.jsonl", [{"a": 1.0, "price": "$1,5"}])
+    with pytest.raises(ValueError, match="invalid label"):
+        progressive(ElasticNetRegressor(lr=0.1), "a.jsonl", target="price")
+
+
+@pytest.mark.parametrize(("name", "option"), [("class", "softmax"), ("visits", "regression")])
+def test_few_whole_labels_are_classes_or_numbers_by_name(name: str, option: str) -> None:
+    frame = FRAME.drop(columns="click").assign(**{name: [k % 3 + 1 for k in range(N)]})
+    frame.to_csv("a.csv", index=False)
+    printed = run("inspect", "a.csv", "--target", name).stdout
+    assert option in printed.splitlines()[-1]
+    other = "as numbers with --task regression" if option == "softmax" else "with --model softmax"
+    assert other in printed
+
+
+def test_numbers_that_stand_for_missing_values() -> None:
+    ages = [-999 if k % 9 == 0 else 20 + k % 40 for k in range(N)]
+    FRAME.assign(n=ages, price=[9999.0 if k % 7 == 0 else k for k in range(N)]).to_csv("a.csv")
+    printed = run("inspect", "a.csv").stdout
+    words = "'NaN,nan,NULL,null,None,N/A,NA,\\N,?'"
+    for name, number, others in (("n", "-999", "20 to 59"), ("price", "9999.0", "1 to 59")):
+        start = next(line for line in printed.splitlines() if f"column {name!r} holds" in line)
+        assert f"holds {number} in " in start and f"(others: {others})" in start
+        assert start.endswith(f"use --missing {words},{number}")
+    # Plain numbers, and an amount far from the others that occurs once, are not reported.
+    FRAME.assign(n=[9999, *range(N - 1)]).to_csv("a.csv", index=False)
+    assert "missing value" not in run("inspect", "a.csv").stdout
+
+
+def test_sample_weights_are_recognized_by_their_name() -> None:
+    FRAME.assign(sample_weight=[1.0, 2.0, 0.5] * (N // 3)).to_csv("a.csv", index=False)
+    command = suggested("a.csv")
+    assert command[command.index("--weight") + 1] == "sample_weight"
+    write_lines("a.jsonl", FRAME.assign(sample_weight=1.5).to_dict("records"))
+    assert "--weight" in suggested("a.jsonl")

@@ -200,7 +200,7 @@ def test_a_first_part_without_rows_decides_nothing() -> None:
         ("1 234,5", {"decimal": ",", "thousands": " "}),
         ("1\u202f234,5", {"decimal": ",", "thousands": "\u202f"}),
         ("1'234.5", {"thousands": "'"}),
-        ("1,23,456", None),
+        ("1,23,456", {"thousands": ","}),
         ("1,2,3", None),
         ("a,b", None),
         ("$1,234.5", {"thousands": ","}),

@@ -39,6 +39,10 @@ USUAL_MISSING = 0.02
 """A share of missing labels from which --most-bad must be larger than by default."""
 
 REGRESSION = ["--task", "regression"]
+WEIGHT_NAMES = ("sample_weight", "sample_weights", "instance_weight", "importance_weight")
+"""Names of columns that are sample weights if no option says so."""
+CLASS_NAMES = ("class", "label", "target", "category", "species")
+"""Names of columns whose whole numbers are more likely classes than amounts."""
 BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
 YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", "churn",
        "churned", "converted", ">50k", "ja", "oui", "si", "sí", "sim")  # fmt: skip
@@ -135,6 +139,7 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
 
 
 def _show_csv(source: str, options: dict[str, Any], sample: CsvSample, hint: str = "") -> None:
+    from streaml1.features.number_texts import MISSING_WORDS
     from streaml1.sources.readers.csv_kinds import guess_target
 
     columns = sample.columns
@@ -146,6 +151,8 @@ def _show_csv(source: str, options: dict[str, Any], sample: CsvSample, hint: str
         raise CommandError(f"{source} has no column {name!r}")
     click.echo(_table(columns, target))
     click.echo(f"\n{_summary(sample)}\n" + (f"{hint}\n" if hint else ""))
+    given = MISSING_WORDS if options.get("missing") is None else options["missing"]
+    _echo_hints(columns, target, options, f"use --missing {shlex.quote(','.join(given))},{{}}")
     _echo_no_label(source, target, "column")
     click.echo(_command(source, options, sample, target))
 
@@ -183,6 +190,7 @@ def _show_table(source: str, options: dict[str, Any], sample: ArrowSample) -> No
     click.echo(_table(sample.columns, target))
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} columns")
     _echo_quoted(sample.columns, target)
+    _echo_hints(sample.columns, target, options, "write null instead")
     _echo_no_label(source, target, "column")
     ignored = ("id-like", "time-like", NESTED)
     click.echo(_json_command(source, options, sample.columns, target, ignored, "COLUMN"))
@@ -251,8 +259,18 @@ def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSamp
     invalid = _invalid(sample.n_invalid, sample.fault)
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}")
     _echo_quoted(sample.columns, target)
+    _echo_hints(sample.columns, target, options, "write null instead")
     _echo_no_label(source, target, "member")
     click.echo(_json_command(source, options, sample.columns, target))
+
+
+def _with_weight(columns: list[ColumnSummary], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options, and the column that is clearly the sample weight."""
+    if options.get("weight") is not None:
+        return options
+    kinds = ("number", "boolean", "constant")
+    found = (c.name for c in columns if c.name.lower() in WEIGHT_NAMES and c.kind in kinds)
+    return options | {"weight": next(found, None)}
 
 
 def _target_of(
@@ -285,6 +303,62 @@ def _echo_quoted(columns: list[ColumnSummary], target: ColumnSummary | None) -> 
     click.echo(f"{sentence}\n" if sentence else "")
 
 
+def _echo_hints(
+    columns: list[ColumnSummary],
+    target: ColumnSummary | None,
+    options: dict[str, Any],
+    remedy: str,
+) -> None:
+    """Print what values may mean, with an empty line after it.
+
+    Parameters
+    ----------
+    columns, target, options
+        The columns, the one of the label, and what was given.
+    remedy
+        How to read a number as missing; ``{}`` is the number.
+    """
+    from streaml1.sources.readers.column_hints import describe_durations, describe_sentinels
+
+    features = [column for column in columns if column is not target]
+    hints = [*describe_sentinels(features, remedy), describe_durations(features)]
+    if target is not None and options.get("positive") is None:
+        hints.append(_describe_label(target))
+    if hints := [hint for hint in hints if hint]:
+        click.echo("\n".join(hints) + "\n")
+
+
+def _describe_label(target: ColumnSummary) -> str:
+    """Return a sentence about labels that may be read in another way; or ""."""
+    from streaml1.sources.readers.column_hints import alike_labels
+
+    groups = alike_labels(target)
+    if alike := [group for group in groups if len(group) > 1]:
+        listed = ", ".join(repr(printable(label)) for label in alike[0])
+        sentence = f"labels differ in case alone, such as {listed}: "
+        if len(groups) == 2:
+            return f"{sentence}--positive lists all of one kind"
+        return f"{sentence}each is a class of its own unless they are written alike"
+    options = _classes(target, {})
+    if target.kind != "number" or len(groups) > MAX_CLASSES or "--positive" in options:
+        return ""
+    if options == REGRESSION and _are_whole(target):
+        return f"the {len(groups)} labels are read as numbers; as classes with --model softmax"
+    if options:
+        return f"the {len(groups)} labels are read as classes; as numbers with --task regression"
+    return ""
+
+
+def _are_whole(target: ColumnSummary) -> bool:
+    """Return whether labels are few whole numbers, each of them several times."""
+    numbers = _numbers(target.values)
+    return (
+        0 < len(numbers) <= MAX_CLASSES
+        and all(number.is_integer() for number in numbers)
+        and target.values.total() >= 2 * len(numbers)
+    )
+
+
 def _n_examples(n: int) -> str:
     return f"{n:,} example{'s' * (n != 1)}"
 
@@ -300,6 +374,7 @@ def _json_command(
     """Return a command that learns from flat JSON lines or a table, quoted for a shell."""
     from streaml1.sources.readers.csv_header import list_of
 
+    options = _with_weight(columns, options)
     words = ["streaml1", "learn", source]
     for name in ("format", "schema_registry", "schema", "at", "positive", "weight", "id"):
         if options.get(name) is not None:
@@ -363,6 +438,7 @@ def _command(
     from streaml1.sources.readers.csv_header import list_of
 
     columns = [column for column in sample.columns if column is not target]
+    options = _with_weight(columns, options)
     words = ["streaml1", "learn", source]
     for name in ("format", "delimiter", "positive", "decimal", "thousands", "weight"):
         if options.get(name) is not None:
@@ -422,6 +498,9 @@ def _rejections(target: ColumnSummary) -> list[str]:
 
 def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
     """Return the options that say what the labels are."""
+    from streaml1.sources.readers.column_hints import alike_labels
+    from streaml1.sources.readers.csv_header import list_of
+
     labels = {*target.values}
     if labels <= BINARY or options.get("positive") is not None:
         return []
@@ -430,10 +509,15 @@ def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
         return []
     if len(numbers) == 2:  # such as 1 and 2
         return ["--positive", max(numbers.items())[1]]
-    if len(labels) == 2 and target.kind != "number":
-        likely = [label for label in labels if label.lower() in YES]
-        return ["--positive", likely[0] if likely else list(target.values)[-1]]
-    return ["--task", "regression"] if target.kind == "number" else ["--model", "softmax"]
+    groups = alike_labels(target)
+    are_numbers = target.kind == "number" or (target.kind == "id-like" and not target.holds_text)
+    if len(groups) == 2 and not are_numbers:
+        likely = [group for group in groups if group[0].strip().lower() in YES]
+        return ["--positive", list_of(likely[0] if likely else groups[-1])]
+    are_classes = not are_numbers or (
+        target.name.strip().lower() in CLASS_NAMES and _are_whole(target)
+    )
+    return ["--model", "softmax"] if are_classes else REGRESSION
 
 
 def _numbers(labels: Iterable[str]) -> dict[float, str]:

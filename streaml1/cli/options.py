@@ -176,7 +176,7 @@ _columns = together(
                  callback=_names_or_none, help="CSV: names of the columns of a file without a "
                  "header."),
     click.option("--positive", metavar="LABEL",
-                 help="The label that is 1, such as Yes; any other label is then 0."),
+                 help="The label that is 1, such as Yes, or several: Yes,yes; others are then 0."),
     click.option("--decimal", metavar="CHARACTER",
                  help="CSV: decimal mark of numbers, . or ,  [default: .]"),
     click.option("--thousands", metavar="CHARACTER",

@@ -1,7 +1,9 @@
-"""Labels of two classes, of which one is named: the option `positive`."""
+"""Labels of two classes, of which the labels of one are named: the option `positive`."""
 
 from __future__ import annotations
 
+import csv
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,23 +11,42 @@ import numpy as np
 from streaml1.core.types import Floats
 from streaml1.features.label_texts import LabelTexts
 
-__all__ = ["is_positive", "positive_labels"]
+__all__ = ["is_positive", "positive_labels", "positive_words"]
+
+
+@cache
+def positive_words(positive: str) -> frozenset[str]:
+    """Return the labels that an option names: a text, or several between commas.
+
+    Examples
+    --------
+    >>> from streaml1.features.positive_label import positive_words
+    >>> sorted(positive_words("Yes, yes"))
+    ['Yes', 'Yes, yes', 'yes']
+    """
+    [listed] = csv.reader([positive.replace("\n", " ")], skipinitialspace=True)
+    return frozenset(word.strip() for word in (positive, *listed)) - {""} or frozenset([""])
 
 
 def is_positive(label: Any, positive: str) -> bool:
-    """Return whether a label is the positive one, which is spelled as in the data.
+    """Return whether a label is the positive one, or one of several, spelled as in the data.
 
     Examples
     --------
     >>> from streaml1.features.positive_label import is_positive
     >>> is_positive("Yes", "Yes"), is_positive(2.0, "2"), is_positive(True, "true")
     (True, True, True)
-    >>> is_positive("yes", "Yes")
-    False
+    >>> is_positive("yes", "Yes"), is_positive("yes", "Yes,yes")
+    (False, True)
     """
-    spelling = positive.strip()
+    words = positive_words(positive)
     if isinstance(label, str):
-        return label.strip() == spelling
+        return label.strip() in words
+    return any(_spells(word, label) for word in words)
+
+
+def _spells(spelling: str, label: Any) -> bool:
+    """Return whether a word is the spelling of a label that is not a text."""
     if isinstance(label, bool | np.bool_) and spelling.lower() in ("true", "false"):
         return bool(label) == (spelling.lower() == "true")
     try:
@@ -42,7 +63,7 @@ def positive_labels(labels: Any, positive: str | None) -> Any:
     labels
         An array, `LabelTexts`, or a list, where None means a missing label.
     positive
-        The positive label; None returns `labels`.
+        The positive label, or several between commas; None returns `labels`.
 
     Returns
     -------

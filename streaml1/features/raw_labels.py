@@ -8,6 +8,7 @@ from typing import Any
 
 from streaml1.core.rows import shown as shown_value
 from streaml1.features.labels import equals_itself
+from streaml1.features.number_units import without_unit
 
 __all__ = [
     "binary_label",
@@ -135,7 +136,8 @@ def number_label(y: Any) -> float:
     Parameters
     ----------
     y
-        A finite number, or the text of one; True and False are 1 and 0.
+        A finite number, or the text of one, also with a percent sign or a currency; True and False
+        are 1 and 0.
 
     Raises
     ------
@@ -147,11 +149,13 @@ def number_label(y: Any) -> float:
     >>> from streaml1.features.raw_labels import number_label
     >>> number_label("43.75")
     43.75
+    >>> number_label("12%"), number_label("-$0.99")
+    (12.0, -0.99)
     """
     if y is None:
         raise ValueError("the label is missing")
     try:
-        value = read_number(y) if isinstance(y, str) else float(y)
+        value = read_number(without_unit(y.strip())) if isinstance(y, str) else float(y)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):

@@ -228,7 +228,8 @@ class OnlineModel(SharedParameters, base.Base):
         categorical
             Columns or members whose numbers are categories, as strings always are.
         positive
-            The label that is 1, such as ``"yes"``; any other label is then 0.
+            The label that is 1, such as ``"yes"``, or several, such as ``"yes,Yes"``; any other
+            label is then 0.
         numeric
             Columns or members whose texts are numbers, such as ``"12.50"``.
 

@@ -102,7 +102,7 @@ class SourceOptions:
         convert=_column_names,
     )
     positive: str | None = option(
-        None, "The label that is 1, such as Yes; any other label is then 0."
+        None, "The label that is 1, such as Yes, or several: Yes,yes; others are then 0."
     )
     decimal: str | None = option(
         None, "CSV: decimal mark of numbers, a point (the default) or a comma."

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaml1.features.number_texts import BOOLEANS, MISSING_WORDS, without_unit
+from streaml1.features.number_texts import BOOLEANS, MISSING_WORDS
+from streaml1.features.number_units import without_unit
+from streaml1.features.positive_label import positive_words
 from streaml1.sources.source import SourceError, read_number, read_weight, shown
 from streaml1.text import csv_cells
 
@@ -26,6 +28,8 @@ _GROUPED = re.compile(
     r"[+-]?(?!0[,.])[0-9]{1,3}(?P<group>[,.'’ \u00a0\u202f])[0-9]{3}(?:(?P=group)[0-9]{3})*"
     r"(?:(?P<mark>(?!(?P=group))[.,])[0-9]+)?"
 )
+_INDIAN = re.compile(r"[+-]?[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]+)?")
+"""A number in groups of two digits before the last three, such as 12,34,567."""
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 _QUOTING = re.compile('["\r\n]')
@@ -40,7 +44,8 @@ class CellRules:
     missing
         Words that stand for a missing value, in addition to the empty cell.
     positive
-        The label that is 1; any other one is then 0. None leaves labels as they are.
+        The label that is 1, or several of them; any other one is then 0. None leaves labels as
+        they are.
     decimal
         The decimal mark of numbers.
     thousands
@@ -81,7 +86,7 @@ class CellRules:
             )
         if mark == self.decimal:
             raise SourceError(f"thousands and decimal must differ, got {mark!r} for both")
-        if self.positive is not None and self.is_missing(self.positive.strip()):
+        if self.positive is not None and any(map(self.is_missing, self._positive_words)):
             raise SourceError(f"positive must not be a missing word, got {self.positive!r}")
         words = tuple(dict.fromkeys(word.strip() for word in self.missing))
         object.__setattr__(self, "missing", words)
@@ -182,7 +187,7 @@ class CellRules:
         if self.is_missing(text):
             return None
         if self.positive is not None:
-            return "1" if text == self.positive.strip() else "0"
+            return "1" if text in self._positive_words else "0"
         if self.is_localized:  # a label that is not a number is left as it is
             with suppress(ValueError):
                 plain = self._plain(text)
@@ -196,6 +201,10 @@ class CellRules:
         if as_written and cells and self._absent.isdisjoint(cells):
             return cells
         return [self.label(cell) for cell in cells]
+
+    @cached_property
+    def _positive_words(self) -> frozenset[str]:
+        return positive_words(self.positive or "")
 
     @cached_property
     def _absent(self) -> frozenset[str]:
@@ -226,8 +235,12 @@ def number_marks(cell: str, delimiter: str = ",") -> dict[str, str] | None:
     >>> from streaml1.sources.readers.csv_cells import number_marks
     >>> number_marks("1.234,5"), number_marks("2,5"), number_marks("1,234,567"), number_marks("a,b")
     ({'decimal': ',', 'thousands': '.'}, {'decimal': ','}, {'thousands': ','}, None)
+    >>> number_marks("12,34,567")
+    {'thousands': ','}
     """
     text = without_unit(cell.strip())
+    if _INDIAN.fullmatch(text):
+        return {"thousands": ","}
     grouped = _GROUPED.fullmatch(text)
     if grouped is None or (delimiter == ";" and text.count(",") == 1 and grouped["mark"] is None):
         return {"decimal": ","} if _DECIMAL_COMMA.fullmatch(text) else None

@@ -12,6 +12,7 @@ from itertools import islice
 
 from streaml1.features.number_texts import BOOLEANS
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
+from streaml1.sources.readers.time_texts import is_date, is_duration
 
 __all__ = [
     "KINDS", "ColumnSummary", "describe_marks", "guess_marks", "guess_target",
@@ -24,7 +25,7 @@ KINDS = {
     "category": "words that repeat",
     "text": "several words per cell",
     "id-like": "a different value in nearly every row",
-    "time-like": "dates, or seconds or milliseconds since 1970",
+    "time-like": "dates, times of day and durations, or seconds or milliseconds since 1970",
     "constant": "one value",
     "empty": "missing values only",
 }
@@ -78,15 +79,6 @@ _CODE = re.compile(r"0[0-9]+")
 
 MAX_UNLABELLED = 0.5
 """Share of missing values from which a column of another name is not the label."""
-
-_MONTH = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
-_DATE = re.compile(
-    r"(\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}([./-])\d{1,2}\2\d{4}"
-    r"|\d{2}\.\d{2}\.\d{2}|\d{1,2}/\d{1,2}/\d{2}"
-    rf"|\d{{1,2}}[- ]{_MONTH}[- ]\d{{2}}(\d\d)?|{_MONTH} \d{{1,2}},? \d{{4}})"
-    r"([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d{2}:?\d{2})?)?"
-)
-"""Dates such as 2026-01-31, 31.01.26, 1/31/2026 and 31-Jan-2026, with a time of day or without."""
 
 
 @dataclass(frozen=True)
@@ -196,11 +188,16 @@ def _kind(cells: list[str], rules: CellRules) -> str:
         if any(_CODE.fullmatch(cell) for cell in cells):
             return "id-like" if is_id else "category"
         return "id-like" if is_id and _are_ids(values) else "number"
-    if all(_DATE.fullmatch(cell) for cell in cells):
+    if all(map(is_date, cells)) or all(map(is_duration, cells)):
         return "time-like"
-    if sum(len(cell.split()) for cell in cells) >= 4 * len(cells):
+    words = [word for cell in cells for word in cell.split()]
+    if len(words) >= 4 * len(cells) and 2 * sum(map(_has_letter, words)) >= len(words):
         return "text"
     return "id-like" if is_id else "category"
+
+
+def _has_letter(word: str) -> bool:
+    return any(map(str.isalpha, word))
 
 
 def _number(cell: str, rules: CellRules) -> float | None:
