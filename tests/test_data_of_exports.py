@@ -12,7 +12,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor, load
-from streaml1.sources import SourceError
+from streaml1.sources import SourceError, open_source
 from streaml1.sources.readers.csv_cells import number_marks
 from streaml1.training import progressive
 from tests.test_cli import error_of, run
@@ -298,21 +298,61 @@ def test_one_example_of_objects_is_no_table() -> None:
 @pytest.mark.parametrize("action", [{"index": {"_index": "c", "_id": "1"}}, {"create": {}}])
 def test_bulk_requests_of_elasticsearch(action: dict[str, Any]) -> None:
     write_lines("a.json", [line for row in ROWS for line in (action, row)])
-    for command in (["learn", "a.json", "--target", "click"], ["inspect", "a.json"]):
-        assert error_of(*command) == (
-            "a.json has actions of Elasticsearch between objects, but JSON lines have one object "
-            "per line: convert it, for example by sed -n 'n;p'"
-        )
+    report = progressive(ElasticNetClassifier(lr=0.1), "a.json", target="click")
+    assert (report.examples, report.rejected) == (N, 0)
+    assert "first 60 examples, 4 members" in run("inspect", "a.json").stdout
 
 
-def test_responses_with_an_array_of_objects() -> None:
-    write_lines("a.json", [{"took": 3, "hits": {"hits": [{"_source": row} for row in ROWS]}}])
-    command = "write a line for each of {}, as with jq -c '.hits.hits[]'"
+@pytest.mark.parametrize("indent", [None, 2])
+def test_responses_with_an_array_of_objects(indent: int | None) -> None:
+    hits = {"total": [N], "hits": [{"_source": row, "hits": [1]} for row in ROWS]}
+    Path("a.json").write_text(json.dumps({"took": 3, "hits": hits, "more": [1]}, indent=indent))
+    command = "use --at {} if each of its objects is an example (in files)"
     message = error_of("learn", "a.json", "--target", "click", code=65)
-    assert message.endswith("; the array 'hits.hits' holds it: " + command.format("its objects"))
+    assert message.endswith("; the array 'hits.hits' holds it: " + command.format("hits.hits"))
     message = error_of("learn", "a.json", "--target", "click", "--at", "hits", code=65)
-    assert message.endswith("; the array 'hits' holds it: " + command.format("its objects"))
-    assert error_of("inspect", "a.json").endswith(command.format("them"))
+    assert message.endswith("; the array 'hits' holds it: " + command.format("hits.hits"))
+    assert error_of("inspect", "a.json").endswith(
+        "use --at hits.hits to read each of them as an example"
+    )
+    model, same = ElasticNetClassifier(lr=0.1), ElasticNetClassifier(lr=0.1)
+    progressive(model, "a.json", target="click", at="hits.hits._source")
+    write_lines("b.jsonl", ROWS)
+    progressive(same, "b.jsonl", target="click")
+    assert model.weights == same.weights
+    assert suggested("a.json", "--at", "hits.hits._source")[2:6] == (
+        ["--at", "hits.hits._source", "--target", "click"]
+    )
+
+
+def test_arrays_in_each_line() -> None:
+    write_lines("a.jsonl", [{"batch": k, "rows": ROWS[k : k + 5]} for k in range(0, N, 5)])
+    report = progressive(ElasticNetClassifier(lr=0.1), "a.jsonl", target="click", at="rows")
+    assert (report.examples, report.rejected) == (N, 0)
+
+
+def test_invalid_objects_of_an_array_are_rejected_one_by_one() -> None:
+    rows = [json.dumps(row) for row in ROWS]
+    rows[2], rows[4], rows[6] = '{"click": 1 2}', "7", '{"click": 1, "s": "a\nb"}'
+    Path("a.json").write_text("[" + ",\n".join(rows) + ',\n{"click": 1, "s')
+    faults: list[tuple[str, str]] = []
+    source = open_source("a.json", target="click")
+    n = sum(len(block) for block in source.blocks(7, lambda *fault: faults.append(fault)))
+    assert n == N - 3
+    assert [place for place, _ in faults] == [f"a.json:{k}" for k in (3, 5, 7, N + 1)]
+    assert all("not JSON" in reason for _, reason in [faults[0], *faults[2:]])
+    assert faults[1][1].startswith("7 is not an example")
+
+
+def test_an_array_resumes_from_a_checkpoint_and_through_a_pipe() -> None:
+    Path("a.json").write_text(json.dumps(ROWS, indent=2))
+    learn = ["--target", "click", "--lr", "0.1"]
+    run("learn", "a.json", *learn, "--limit", "20", "--checkpoint", "kept")
+    run("learn", "a.json", *learn, "--checkpoint", "kept", "--save", "resumed.model")
+    text = Path("a.json").read_text()
+    run("learn", "-", "--format", "json", *learn, "--save", "piped.model", input=text)
+    progressive(whole := ElasticNetClassifier(lr=0.1), "a.json", target="click")
+    assert load("resumed.model").weights == load("piped.model").weights == whole.weights
 
 
 @pytest.mark.parametrize(

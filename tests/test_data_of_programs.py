@@ -369,28 +369,37 @@ def test_inspect_says_why_lines_are_invalid() -> None:
     )
 
 
-ROWS = [{"a": k, "y": k % 2} for k in range(3)]
+ROWS: list[dict[str, Any]] = [
+    {"a": k + 0.50, "s": f'}} "[ {k}é', "n": {"t": ["b", "{"], "e": []}, "y": k % 2}
+    for k in range(3)
+]
 LINES = [json.dumps(row) for row in ROWS]
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        (json.dumps(ROWS), "is one array"),
-        ("[\n" + ",\n".join(LINES) + "\n]\n", "is one array"),
-        (json.dumps(ROWS, indent=1), "is one array"),
-        ("\n".join(json.dumps(row, indent=1) for row in ROWS), "has objects of several lines"),
-        ("".join(LINES), "has several objects in a line"),
-        (" ".join(LINES), "has several objects in a line"),
-        (",\n".join(LINES), "has commas between objects"),
-        ("".join(f"\x1e{line}\n" for line in LINES), "has a record separator before each object"),
-    ],
-)
-def test_json_that_is_not_json_lines(text: str, what: str) -> None:
-    Path("a.json").write_text(text)
-    for command in (["learn", "a.json", "--target", "y"], ["inspect", "a.json"]):
-        message = error_of(*command)
-        assert message.startswith(f"a.json {what}, but JSON lines have one object per line:")
+JSON_FORMS = {
+    "array": json.dumps(ROWS),
+    "array with a line each": "[\n" + ",\n".join(LINES) + "\n]\n",
+    "indented array": json.dumps(ROWS, indent=1),
+    "indented objects": "\n".join(json.dumps(row, indent=1) for row in ROWS),
+    "no space": "".join(LINES),
+    "a blank": " ".join(LINES),
+    "commas": ",\n".join(LINES),
+    "record separators": "".join(f"\x1e{line}\n" for line in LINES),
+    "byte order mark": "\ufeff" + json.dumps(ROWS),
+    "two arrays": json.dumps(ROWS[:2]) + json.dumps(ROWS[2:]),
+}
+
+
+@pytest.mark.parametrize("form", JSON_FORMS)
+def test_json_that_is_not_json_lines(form: str) -> None:
+    Path("a.json").write_text(JSON_FORMS[form])
+    Path("b.jsonl").write_text("\n".join(LINES))
+    printed = [run("inspect", name).stdout for name in ("a.json", "b.jsonl")]
+    assert printed[0].replace("a.json", "b.jsonl") == printed[1]
+    models = [ElasticNetClassifier(lr=0.1) for _ in range(2)]
+    for model, name in zip(models, ("a.json", "b.jsonl"), strict=True):
+        progressive(model, name, target="y", categorical=["s"])
+    assert models[0].weights == models[1].weights != {}
 
 
 def test_braces_in_texts_are_no_second_object() -> None:

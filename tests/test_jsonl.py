@@ -335,10 +335,9 @@ def test_flat_lines_without_target_can_only_be_predicted(write: Callable[[str, s
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('[{"a": 1}, {"a": 2}]', r"is one array, .*jq -c '\.\[\]'"),
-        ('[\n {"a": 1}\n]', "is one array"),
-        ('{\n "a": 1\n}\n', "has objects of several lines, .*jq -c ."),
-        ('{"a": 1,\n "b": 1}\n', "has objects of several lines"),
+        ("[[1, 2], [3, 4]]", r"is one array of arrays, .*jq -r '\.\[\] \| @csv'"),
+        ("[\n [1, 2]\n]", "is one array of arrays"),
+        ('{"columns": ["a"],\n "index": [0], "data": [[1]]}', "is one table, .*to_json"),
     ],
 )
 def test_json_files_without_lines_are_rejected(

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,10 +91,12 @@ def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
     """
     from streaml1.sources import SourceError
     from streaml1.sources.json_samples import ARRAY, quoted_numbers, sample_json
+    from streaml1.sources.readers.json_documents import json_lines
     from streaml1.sources.samples import sample_text
 
     try:
-        lines = sample_text(name, N_LINES)[0].split(b"\n", N_LINES)[:N_LINES]
+        text, _ = sample_text(name, N_LINES, partial(json_lines, at=reading.at))
+        lines = text.split(b"\n", N_LINES)[:N_LINES]
     except SourceError:  # the reader reports it
         return
     text = b"\n".join(lines)

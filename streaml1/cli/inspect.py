@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -203,12 +204,13 @@ def _has_x(source: str, options: dict[str, Any]) -> bool:
 
 def _sample_json(source: str, options: dict[str, Any]) -> JsonSample | None:
     from streaml1.sources.json_samples import sample_json
+    from streaml1.sources.readers.json_documents import json_lines
     from streaml1.sources.readers.jsonl import require_lines
     from streaml1.sources.readers.opening import require_readable
     from streaml1.sources.samples import N_SAMPLED, sample_text
 
     require_readable(source)
-    text = sample_text(source, N_SAMPLED)[0]
+    text = sample_text(source, N_SAMPLED, partial(json_lines, at=options.get("at")))[0]
     require_lines(text, source)
     return sample_json(text, options.get("at"))
 
@@ -251,9 +253,10 @@ def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSamp
         raise CommandError(f"{file} has no JSON object in its first lines{fault}")
     target = _target_of(source, options, sample.columns, "member")
     if target is None and sample.array is not None:
+        at = sample.array if options.get("at") is None else f"{options['at']}.{sample.array}"
         raise CommandError(
-            f"{file} is one object, whose array {sample.array!r} holds objects: write a line for "
-            f"each of them, as with jq -c '.{sample.array}[]'"
+            f"{file} is one object, whose array {sample.array!r} holds objects: use --at "
+            f"{shlex.quote(at)} to read each of them as an example"
         )
     click.echo(_table(sample.columns, target, "member"))
     invalid = _invalid(sample.n_invalid, sample.fault)

@@ -252,8 +252,8 @@ def _remedy(line: Mapping[str, Any], name: str, at: str | None) -> str:
         path, first = array
         if name in first or _holder(first, name) is not None:
             return (
-                f"; the array {path!r} holds it: write a line for each of its objects, as with "
-                f"jq -c '.{envelope}{path}[]'"
+                f"; the array {path!r} holds it: use --at {envelope}{path} if each of its objects "
+                "is an example (in files)"
             )
     return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from streaml1.sources.readers.csv_schema import delimiter_of
 from streaml1.sources.readers.file_lists import is_many, list_files
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.readers.formats import line_parser
+from streaml1.sources.readers.json_documents import json_lines
 from streaml1.sources.readers.many_files import ManyFiles, Part
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.remote import path_of
@@ -323,7 +325,8 @@ def _open_file(name: str, options: SourceOptions) -> Source:
             "events" if options.events else "jsonl" if kind == AVRO else kind,
             options.require_label, texts=texts, roles=json_roles(options), name=name,
         )  # fmt: skip
-    return TextSource(name, parser, codec, kind == AVRO)
+    to_lines = partial(json_lines, at=options.at) if kind == "jsonl" else None
+    return TextSource(name, parser, codec, kind == AVRO, to_lines)
 
 
 def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOptions) -> None:

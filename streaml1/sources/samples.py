@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -83,7 +83,11 @@ class _Lines:
         return ParsedChunk([], [], None, none, none, [], chunk.count_lines())
 
 
-def sample_text(name: str, n_lines: int = 2 * N_SAMPLED) -> tuple[bytes, bool]:
+def sample_text(
+    name: str,
+    n_lines: int = 2 * N_SAMPLED,
+    to_lines: Callable[[BinaryIO], BinaryIO] | None = None,
+) -> tuple[bytes, bool]:
     """Return the first lines of a file or of standard input, and whether there are no others.
 
     Parameters
@@ -92,10 +96,12 @@ def sample_text(name: str, n_lines: int = 2 * N_SAMPLED) -> tuple[bytes, bool]:
         The path, or ``-`` for standard input.
     n_lines
         How many lines are wanted; there may be more.
+    to_lines
+        Returns a file with lines instead of one that may have none.
     """
     lines = _Lines(n_lines)
     with suppress(_Enough):
-        for _ in TextSource(name, lines).blocks(1, lambda *place: None):
+        for _ in TextSource(name, lines, to_lines=to_lines).blocks(1, lambda *place: None):
             pass
     return lines.text, lines.is_whole
 

@@ -140,7 +140,7 @@ class JsonParser(NamedLineParser):
 
 
 def require_lines(text: bytes, name: str, has_labels: bool = True) -> None:
-    """Reject a file that begins with an array, or with objects that do not have a line each.
+    """Reject a file that is an array of arrays, or one object with the cells of a table.
 
     Parameters
     ----------
@@ -158,21 +158,9 @@ def require_lines(text: bytes, name: str, has_labels: bool = True) -> None:
     """
     first, _, rest = text.lstrip().partition(b"\n")
     first, rest = first.rstrip(), rest.lstrip()
-    reason, command = "", "jq -c ."
-    if re.match(rb"\[\s*(\{|$)", first):
-        reason, command = "is one array", "jq -c '.[]'"
-    elif re.match(rb"\[\s*\[", first):
-        reason, command = "is one array of arrays", "jq -r '.[] | @csv' to CSV"
-    elif re.match(rb'\{\s*"(index|create|update|delete)"\s*:\s*\{[^{}]*\}\s*\}$', first) and rest:
-        reason, command = "has actions of Elasticsearch between objects", "sed -n 'n;p'"
-    elif first.startswith(b"\x1e"):
-        reason, command = "has a record separator before each object", r"tr -d '\036'"
-    elif first.startswith(b"{") and first.endswith(b"},") and rest.startswith(b"{"):
-        reason, command = "has commas between objects", "sed 's/,$//'"
-    elif first.startswith(b"{") and first.endswith((b"{", b"[", b",")) and rest:
-        reason = "has objects of several lines"
-    elif first.startswith(b"{") and re.search(rb"\}\s*\{", first) and _is_whole(first):
-        reason = "has several objects in a line"
+    reason, command = "", "jq -r '.[] | @csv' to CSV"
+    if re.match(rb"\s*\[\s*\[", text):
+        reason = "is one array of arrays"
     elif first.startswith(b"{") and not rest and _is_table(first, has_labels):
         reason = "is one table, as pandas writes it"
         command = 'to_json(orient="records", lines=True)'
@@ -181,16 +169,6 @@ def require_lines(text: bytes, name: str, has_labels: bool = True) -> None:
             f"{name} {reason}, but JSON lines have one object per line: convert it, for example "
             f"by {command}"
         )
-
-
-def _is_whole(line: bytes) -> bool:
-    """Return whether a line is several JSON objects, not one that has such text in a string."""
-    try:
-        text = line.decode()
-        _, end = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return text[end:].lstrip().startswith("{")
 
 
 def _is_table(line: bytes, has_labels: bool) -> bool:

@@ -70,15 +70,22 @@ class TextSource:
         suffix, are decompressed, too.
     is_avro
         Whether the file is an Avro container file, whose records are read as JSON lines.
+    to_lines
+        Returns a file with lines instead of one that may have none.
     """
 
     block = 4096
 
     def __init__(
-        self, name: str, parser: Parser, codec: str | None = None, is_avro: bool = False
+        self,
+        name: str,
+        parser: Parser,
+        codec: str | None = None,
+        is_avro: bool = False,
+        to_lines: Callable[[BinaryIO], BinaryIO] | None = None,
     ) -> None:
         self.name = name
-        self._is_avro = is_avro
+        self._is_avro, self._to_lines = is_avro, to_lines
         self._parser = parser
         self._codec = codec
         self._was_read = False
@@ -261,6 +268,8 @@ class TextSource:
         file, codec = decompressed(file, self.name, self._codec, is_stream, wait)
         if self._is_avro:
             file = avro_lines(file, self.name)
+        elif self._to_lines is not None:
+            file = self._to_lines(file)
         if self._is_avro or codec is not None:
             has_input = None  # decompressed bytes may wait although the pipe is empty
         return ChunkReader(
