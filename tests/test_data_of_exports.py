@@ -561,3 +561,47 @@ def test_sample_weights_are_recognized_by_their_name() -> None:
     assert command[command.index("--weight") + 1] == "sample_weight"
     write_lines("a.jsonl", FRAME.assign(sample_weight=1.5).to_dict("records"))
     assert "--weight" in suggested("a.jsonl")
+
+
+# Footers, envelopes, names
+
+
+@pytest.mark.parametrize(
+    "footer", ["(60 rows)", "\n(60 rows affected)", "60 rows selected.", "\\.", "(1 row)\n\n"]
+)
+def test_footers_of_databases_are_skipped(footer: str) -> None:
+    Path("a.csv").write_text(f"{CSV}{footer}\n")
+    out = run("inspect", "a.csv").stdout
+    assert "all 60 examples, 4 columns" in out and "invalid" not in out
+    done = run(*suggested("a.csv"))
+    assert "examples          60" in done.stdout
+    assert "skipped a line that ends a table" in done.stderr
+    # Elsewhere such a text is a value.
+    Path("b.csv").write_text("rows,click\n" + "60 rows,1\n2 rows,0\n" * 3)
+    progressive(
+        model := ElasticNetClassifier(lr=0.1), "b.csv", target="click", categorical=["rows"]
+    )
+    assert {*model.weights} == {"rows=60 rows", "rows=2 rows"}
+
+
+def test_numbers_of_typed_json_are_read_as_numbers() -> None:
+    write_lines("a.jsonl", [{"n": {"$numberLong": str(k % 5)}, "zip": "01307", "click": k % 2}
+                            for k in range(N)])  # fmt: skip
+    command = suggested("a.jsonl")
+    assert command[command.index("--numeric") + 1] == "n.$numberLong"
+
+
+def test_texts_that_hold_the_example_are_named() -> None:
+    write_lines(
+        "a.jsonl", [{"offset": k, "payload": json.dumps(row)} for k, row in enumerate(ROWS)]
+    )
+    out = run("inspect", "a.jsonl").stdout
+    assert "member payload holds JSON as text: to read the example from it, use --at payload" in out
+    assert suggested("a.jsonl", "--at", "payload")[4:6] == ["--target", "click"]
+
+
+def test_inspect_reports_what_learn_rejects() -> None:
+    Path("a.jsonl").write_text('{"click": 1, "n": 2, "n": 3}\n{"click": 0, "n": 1}\n' * 2)
+    out = run("inspect", "a.jsonl").stdout
+    assert "first 2 examples, 2 members, 2 invalid" in out
+    assert "invalid: line 1: the name 'n' occurs twice in an object" in out

@@ -248,6 +248,8 @@ def _inspect_json(source: str, file: str, options: dict[str, Any]) -> None:
 
 
 def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSample | None) -> None:
+    from streaml1.sources.json_samples import texts_of_objects
+
     if sample is None or not sample.n_rows:
         fault = "" if sample is None or sample.fault is None else f": {sample.fault}"
         raise CommandError(f"{file} has no JSON object in its first lines{fault}")
@@ -262,6 +264,8 @@ def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSamp
     invalid = _invalid(sample.n_invalid, sample.fault)
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}")
     _echo_quoted(sample.columns, target)
+    if hint := texts_of_objects([c for c in sample.columns if c is not target]):
+        click.echo(f"{hint}\n")
     _echo_hints(sample.columns, target, options, "write null instead")
     _echo_no_label(source, target, "member")
     click.echo(_json_command(source, options, sample.columns, target))

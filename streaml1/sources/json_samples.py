@@ -17,13 +17,26 @@ from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.samples import N_SAMPLED
 
-__all__ = ["ARRAY", "JsonSample", "quoted_numbers", "sample_json", "summarize_members"]
+__all__ = [
+    "ARRAY", "JsonSample", "quoted_numbers", "sample_json", "summarize_members",
+    "texts_of_objects",
+]  # fmt: skip
 
 MAX_DEPTH = 64
 """Objects inside each other; `flat_json` rejects deeper ones."""
 
 ARRAY = "array"
 """The kind of a member that is an array, of words or of numbers."""
+
+
+TYPED_NUMBERS = {
+    *("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal"),  # MongoDB
+    *("N", "integerValue"),  # DynamoDB, Firestore
+}
+"""Names of members whose texts are numbers, however few there are."""
+
+MIN_OBJECTS = 0.9
+"""Share of texts that hold JSON objects from which a member is taken for an envelope."""
 
 
 class JsonSample(NamedTuple):
@@ -77,7 +90,9 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
             value = orjson.loads(line)
             if at is not None and (value := _example(value, at)) is None:
                 continue
-            rows.append(dict(_members(value)))
+            members = dict(_members(value))
+            parse_flat(decode_line(line), JsonRoles(at=at), require_label=False)
+            rows.append(members)
         except (ValueError, TypeError, AttributeError, RecursionError):
             n_invalid += 1
             fault = fault or f"line {number}: {_reason(line, at)}"
@@ -99,6 +114,31 @@ def quoted_numbers(columns: Sequence[ColumnSummary]) -> str:
         f"numbers as text are categories: {listed}; to learn them as numbers, use --numeric "
         f"{shlex.quote(listed)}"
     )
+
+
+def texts_of_objects(columns: Sequence[ColumnSummary]) -> str:
+    r"""Return a sentence about members whose texts hold JSON objects; "" if there are none.
+
+    Examples
+    --------
+    >>> from streaml1.sources.json_samples import sample_json, texts_of_objects
+    >>> sample = sample_json(rb'{"key": 7, "value": "{\"clicked\": 1}"}')
+    >>> texts_of_objects(sample.columns)
+    'member value holds JSON as text: to read the example from it, use --at value'
+    """
+    for column in columns:
+        n = sum(k for text, k in column.values.items() if _is_object(text))
+        if column.holds_text and n >= MIN_OBJECTS * column.values.total() > 0:
+            name = shlex.quote(column.name)
+            return f"member {name} holds JSON as text: to read the example from it, use --at {name}"
+    return ""
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return text.lstrip().startswith("{") and isinstance(orjson.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def _example(line: Any, at: str) -> Any:
@@ -152,6 +192,7 @@ def _as_member(column: ColumnSummary, values: list[Any]) -> ColumnSummary:
     are_words = any(isinstance(value, str) for value in present)
     if are_words and column.kind in ("number", "boolean"):
         is_quoted = column.kind == "number" and _are_amounts(column, len(present))
+        is_quoted |= column.name.rpartition(".")[2] in TYPED_NUMBERS
         column = replace(column, kind="category", words=(), is_category=True, is_quoted=is_quoted)
     return replace(column, holds_text=are_words)
 

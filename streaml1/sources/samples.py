@@ -28,6 +28,7 @@ from streaml1.sources.readers.csv_schema import (
     Records,
     TextLines,
     is_blank,
+    is_footer,
     separator_line,
     wrong_width,
 )
@@ -199,7 +200,7 @@ def sample_csv(
             elif len(records) > N_SAMPLED:
                 is_whole = False
                 break
-            elif not is_blank(record):
+            elif not is_blank(record) and not (records and is_footer(record)):
                 records.append(record)
                 places.append(line)
     if not records:

@@ -26,6 +26,7 @@ from streaml1.sources.readers.csv_header import (
 )
 from streaml1.sources.readers.csv_schema import (
     Columns,
+    Footer,
     IncompleteRecord,
     Records,
     RepeatedHeader,
@@ -284,6 +285,8 @@ class CsvParser:
 
     def _on_skipped(self, line: int, skipped: SkippedRecord) -> None:
         """Warn of the first header that is skipped, and count them; `line` is its line."""
+        if isinstance(skipped, Footer):
+            self._warn("footer", f"{self.name}:{line}: skipped a line that ends a table")
         if not isinstance(skipped, RepeatedHeader):
             return
         self._n_repeated += 1

@@ -23,8 +23,9 @@ from streaml1.sources.source import SourceError, shown
 from streaml1.text import csv, csv_cells
 
 __all__ = [
-    "BlankRecord", "Columns", "IncompleteRecord", "Records", "RepeatedHeader", "SeparatorLine",
-    "SkippedRecord", "TextLines", "delimiter_of", "is_blank", "separator_line", "wrong_width",
+    "BlankRecord", "Columns", "Footer", "IncompleteRecord", "Records", "RepeatedHeader",
+    "SeparatorLine", "SkippedRecord", "TextLines", "delimiter_of", "is_blank", "is_footer",
+    "separator_line", "wrong_width",
 ]  # fmt: skip
 
 
@@ -169,6 +170,10 @@ class RepeatedHeader(SkippedRecord):
     """Raised if a record is the header again, as where files were joined."""
 
 
+class Footer(SkippedRecord):
+    """Raised if a record is what a database writes below a table, such as ``(1234 rows)``."""
+
+
 class BlankRecord(SkippedRecord):
     """Raised if all cells are blank, as in the rows that spreadsheets write below a table."""
 
@@ -299,7 +304,7 @@ class Columns:
         ValueError
             If the record is invalid; the text is one sentence.
         SkippedRecord
-            If the record is the header, or if it is blank and a label is required.
+            If the record is the header, a footer, or if it is blank and a label is required.
         """
         if isinstance(record, ValueError):
             raise record
@@ -308,6 +313,8 @@ class Columns:
         if self.require_label and is_blank(record):
             raise BlankRecord
         if len(record) != self._width:
+            if is_footer(record):
+                raise Footer
             raise ValueError(wrong_width(record, self._width))
         x: dict[Any, Any] = {}
         for position, column, is_text in self._features:
@@ -386,6 +393,23 @@ def is_blank(record: Sequence[str] | ValueError) -> bool:
     if isinstance(record, ValueError):
         return False
     return not any(cell and not cell.isspace() for cell in record)
+
+
+_FOOTER = re.compile(r"\(?[0-9,]+ (rows?|records?)( affected| selected)?\)?\.?|\\\.", re.I)
+
+
+def is_footer(record: Sequence[str]) -> bool:
+    r"""Return whether a record is a footer of a database, or the end of data of PostgreSQL.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_schema import is_footer
+    >>> is_footer(["(1234 rows)"]), is_footer(["2 rows selected."]), is_footer(["\\."])
+    (True, True, True)
+    >>> is_footer(["Total"])
+    False
+    """
+    return len(record) == 1 and _FOOTER.fullmatch(record[0].strip()) is not None
 
 
 def wrong_width(record: Sequence[str], width: int) -> str:
