@@ -286,6 +286,19 @@ def test_unreadable_frames() -> None:
     assert (report.examples, report.rejected) == (32, 8)
 
 
+@pytest.mark.parametrize("name", ["s", 7])
+def test_columns_of_several_types_are_categories_or_ignored(name: Any) -> None:
+    frame = pd.DataFrame({"n": range(20), "y": [0, 1] * 10})
+    frame[name] = pd.Series(["a", 1, 2.5, None] * 5, dtype=object)
+    with pytest.raises(SourceError, match="several types, use --categorical or --ignore$"):
+        streaml1.progressive(ElasticNetClassifier(), frame, target="y")
+    for options, names in (("categorical", ["a", "1", "2.5"]), ("ignore", [])):
+        model = ElasticNetClassifier(lr=0.1)
+        streaml1.progressive(model, frame, target="y", **{options: [name]})
+        assert {*model.weights} == {"n", *(f"{name}={value}" for value in names)}
+    assert frame[name].tolist()[:4] == ["a", 1, 2.5, None]
+
+
 def test_explanations_of_frames() -> None:
     random = np.random.default_rng(1)
     columns = {f"c{k}": random.choice(list("abcdefgh"), 300).tolist() for k in range(20)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
@@ -61,14 +62,42 @@ class TableRows:
     def _batches(self, frame: Any) -> Iterator[Any]:
         """Yield the rows of a frame as record batches."""
         try:
-            yield from arrow_batches(frame)
+            yield from arrow_batches(self._without_mixed(frame))
         except (TypeError, ValueError) as error:  # a name twice, values of several types
             raise self._unreadable(error) from None
+
+    def _without_mixed(self, frame: Any) -> Any:
+        """Return a pandas frame whose ignored and categorical columns can be converted to Arrow.
+
+        A column of objects may hold values of several types, which Arrow columns cannot.
+        """
+        pandas = sys.modules.get("pandas")
+        if pandas is None or not isinstance(frame, pandas.DataFrame) or not frame.columns.is_unique:
+            return frame
+        ignored, categories = (
+            {*map(_name, names)} for names in (self._options.ignore, self._options.categorical)
+        )
+        changed: dict[Any, Any] = {}
+        for column in [name for name, dtype in frame.dtypes.items() if dtype == "object"]:
+            kind = pandas.api.types.infer_dtype(frame[column], skipna=True)
+            if kind not in ("mixed", "mixed-integer"):
+                continue
+            if _name(column) in ignored:
+                changed[column] = None
+            elif _name(column) in categories:
+                changed[column] = frame[column].map(_spelled, na_action="ignore")
+        if not changed:
+            return frame
+        frame = frame.copy(deep=False)
+        for column, values in changed.items():
+            frame[column] = values
+        return frame
 
     def _unreadable(self, error: BaseException) -> SourceError:
         reasons = [str(reason).strip().partition("\n")[0].rstrip(".") for reason in error.args]
         return SourceError(
-            f"{self._name}: the frame cannot be converted to Arrow: {'; '.join(reasons)}"
+            f"{self._name}: the frame cannot be converted to Arrow: {'; '.join(reasons)}; if its "
+            "values have several types, use --categorical or --ignore"
         )
 
     def _open(self, schema: Any) -> TableReader:
@@ -83,6 +112,11 @@ class TableRows:
 def _name(column: Any) -> Any:
     """Return the name of a column in Arrow; names of pandas may be numbers and tuples."""
     return column if column is None or isinstance(column, str) else str(column)
+
+
+def _spelled(value: Any) -> str:
+    """Return a value as the text of a category; bools as in JSON."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class FrameSource:
