@@ -605,3 +605,12 @@ def test_inspect_reports_what_learn_rejects() -> None:
     out = run("inspect", "a.jsonl").stdout
     assert "first 2 examples, 2 members, 2 invalid" in out
     assert "invalid: line 1: the name 'n' occurs twice in an object" in out
+
+
+def test_one_object_of_objects() -> None:
+    Path("a.json").write_text(json.dumps({f"-Nx{k}": row for k, row in enumerate(ROWS)}))
+    assert error_of("inspect", "a.json") == (
+        "a.json is one object of 60 objects: if each of them is an example, write a line for each, "
+        "as with jq -c '.[]'"
+    )
+    assert "first 1 example" in run("inspect", "a.json", "--target", "-Nx7.click").stdout

@@ -260,6 +260,11 @@ def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSamp
             f"{file} is one object, whose array {sample.array!r} holds objects: use --at "
             f"{shlex.quote(at)} to read each of them as an example"
         )
+    if target is None and sample.n_objects:
+        raise CommandError(
+            f"{file} is one object of {sample.n_objects:,} objects: if each of them is an example, "
+            "write a line for each, as with jq -c '.[]'"
+        )
     click.echo(_table(sample.columns, target, "member"))
     invalid = _invalid(sample.n_invalid, sample.fault)
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}")

@@ -35,6 +35,9 @@ TYPED_NUMBERS = {
 }
 """Names of members whose texts are numbers, however few there are."""
 
+MIN_MEMBERS = 3
+"""Objects in a single one from which each is more likely an example than a part of it."""
+
 MIN_OBJECTS = 0.9
 """Share of texts that hold JSON objects from which a member is taken for an envelope."""
 
@@ -54,6 +57,8 @@ class JsonSample(NamedTuple):
         The first of these lines, and why it is none; None if there are none.
     array
         The path of an array of objects in a line that is the only one.
+    n_objects
+        How many objects such a line consists of, as exports of Firebase do; 0 if of other values.
     """
 
     columns: list[ColumnSummary]
@@ -61,6 +66,7 @@ class JsonSample(NamedTuple):
     n_invalid: int
     fault: str | None
     array: str | None = None
+    n_objects: int = 0
 
 
 def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
@@ -101,7 +107,14 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     found = array_of_objects(value) if len(rows) == 1 and not n_invalid else None
     array = None if found is None else found[0]
-    return JsonSample(summarize_members(names, rows), len(rows), n_invalid, fault, array)
+    is_alone = len(rows) == 1 and not n_invalid and len(value) >= MIN_MEMBERS
+    n_objects = len(value) if is_alone and all(map(_is_dict, value.values())) else 0
+    columns = summarize_members(names, rows)
+    return JsonSample(columns, len(rows), n_invalid, fault, array, n_objects)
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def quoted_numbers(columns: Sequence[ColumnSummary]) -> str:
