@@ -22,7 +22,10 @@ from streaml1.cli import cli
 from streaml1.cli.help_pages import Command
 
 ROOT = Path(__file__).parent.parent.parent
-BASES = ("OnlineModel", "OnlineClassifier", "OnlineRegressor")
+BASES = (
+    *("base.OnlineModel", "inspection.InspectableModel"),
+    *("base.OnlineClassifier", "base.OnlineRegressor"),
+)
 PACKAGES = {
     "Batch solvers": "streaml1.solvers",
     "Estimators of scikit-learn": "streaml1.sklearn",
@@ -73,7 +76,7 @@ def api() -> str:
     """Return the directives from which the builder writes the docstrings of the public names."""
     groups: dict[str, list[str]] = {
         "Models": [],
-        "Methods of all models": [f"::: streaml1.models.base.{name}\n" for name in BASES],
+        "Methods of all models": [f"::: streaml1.models.{name}\n" for name in BASES],
         "Runs and files": [],
         "Errors": [],
     }

@@ -13,7 +13,7 @@ from river import base
 from streaml1.core.types import Floats, Ints, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.labels import require_mapping, weights
-from streaml1.models.base import OnlineModel, require_count
+from streaml1.models.base import OnlineModel
 from streaml1.models.class_labels import Classes, as_label
 from streaml1.models.comparator import ComparatorSpec, weights_in_l1_ball
 from streaml1.models.explain import explain_label_rows, explain_labels
@@ -21,6 +21,7 @@ from streaml1.models.explanation import Explanation
 from streaml1.models.frame_outputs import frame_like, series_like
 from streaml1.models.frozen import FrozenClasses
 from streaml1.models.hyperparameters import SoftmaxParameters
+from streaml1.models.inspection import require_count
 from streaml1.models.output_buffer import predict_outputs, predict_outputs_of
 from streaml1.models.parameter_checks import AUTO
 from streaml1.models.schedules import rates as rates_of_steps
