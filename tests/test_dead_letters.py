@@ -192,7 +192,7 @@ def test_predict_writes_dead_letters(broker: Broker, tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 def test_unwritable_topics_are_rejected(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("streaml1.sources.kafka.broker_connection.CONNECT_SECONDS", 1.0)
     topic = broker.topic()
     broker.send(topic, ["1 1:1"])
     result = learn(broker, topic, "--dead-letters", topic)

@@ -250,7 +250,7 @@ def test_exit_code_attribute_of_any_error_is_used(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.kafka
 def test_topics_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
-    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("streaml1.sources.kafka.broker_connection.CONNECT_SECONDS", 0.3)
     assert exit_code("learn", "kafka://127.0.0.1:1/t") == 75
     broker.require_real()
     assert exit_code("learn", broker.url("there-is-none"), "--until-end") == 2
@@ -593,8 +593,8 @@ def test_publisher_waits_for_the_broker_unless_stopped(
 ) -> None:
     """It waits longer in the middle of a run than at its start, and not after a stop."""
     broker.require_real()
-    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr("streaml1.sources.kafka.topic.PROBE_SECONDS", 0.3)
+    monkeypatch.setattr("streaml1.sources.kafka.broker_connection.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.sources.kafka.broker_connection.PROBE_SECONDS", 0.3)
     proxy = BrokerProxy(broker.address)
     model = streaml1.ElasticNetClassifier()
     try:
@@ -631,7 +631,7 @@ def test_broker_outage_is_logged_once(
 ) -> None:
     broker.require_real()
     monkeypatch.setattr("streaml1.sources.kafka.topic_source.QUIET_SECONDS", 0.5)
-    monkeypatch.setattr("streaml1.sources.kafka.topic.PROBE_SECONDS", 0.3)
+    monkeypatch.setattr("streaml1.sources.kafka.broker_connection.PROBE_SECONDS", 0.3)
     topic = broker.topic()
     broker.send(topic, ["1 1:1"] * 5)
     proxy = BrokerProxy(broker.address)

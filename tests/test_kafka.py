@@ -495,7 +495,7 @@ def test_missing_topic_is_an_error(broker: Broker) -> None:
 
 
 def test_unreachable_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("streaml1.sources.kafka.broker_connection.CONNECT_SECONDS", 0.1)
     with pytest.raises(SourceError, match="no broker answers at 127.0.0.1:9: is one running"):
         trained_on_topic("kafka://127.0.0.1:9/clicks")
 

@@ -475,7 +475,7 @@ def test_some_brokers_of_the_list_may_be_down(folder: Path, topic: str, broker: 
 
 @kafka_test
 def test_no_broker_of_the_list_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.sources.kafka.broker_connection.CONNECT_SECONDS", 0.5)
     with pytest.raises(SourceError, match=r"no broker answers at \[::1\]:1, localhost:2: is") as e:
         Topic("kafka://[::1]:1,localhost:2/t").consumer(lambda: False)
     assert e.value.exit_code == 75
@@ -485,7 +485,7 @@ def test_unresolvable_broker_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_address(*args: object, **options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.sources.kafka.broker_connection.CONNECT_SECONDS", 0.5)
     monkeypatch.setattr(socket, "getaddrinfo", no_address)
     with pytest.raises(SourceError, match=r"at borker:9092: the host name has no address") as e:
         Topic("kafka://borker:9092/t").consumer(lambda: False)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1 import ElasticNetClassifier, SoftmaxClassifier
-from streaml1.sources.kafka.confluent import Failure
+from streaml1.sources.kafka.confluent.producer import Failure
 from streaml1.sources.kafka.producer import TopicWriter
 from streaml1.sources.kafka.record_formats import record_parser
 from streaml1.sources.kafka.records import RecordReader

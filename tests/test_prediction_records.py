@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.sources.kafka.confluent import ConfluentProducer
+from streaml1.sources.kafka.confluent.producer import ConfluentProducer
 from streaml1.training import predictions, progressive
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.prediction_records import PredictionRecords

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from streaml1.core.atomic_write import write_if_absent
 from streaml1.core.option_fields import document_options, parameter_entries
 from streaml1.sources import SourceOptions
+from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.group_member import GroupMember
-from streaml1.sources.kafka.topic import StopCheck
 from streaml1.sources.source import Unavailable
 from streaml1.training.checkpoint import Checkpoints, require_seconds
 from streaml1.training.checkpoint.ownership import unwritable

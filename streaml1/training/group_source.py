@@ -13,10 +13,11 @@ from streaml1.sources import (
     class_label,
     topic_records,
 )
+from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.records import KafkaBlock, Position, RecordReader
 from streaml1.sources.kafka.security import CONFLUENT
-from streaml1.sources.kafka.topic import StopCheck, Topic
+from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.kafka.topic_source import parse_start
 from streaml1.sources.options import CSV_OPTIONS
 from streaml1.training.example_sources import BLOCK_ROWS

@@ -25,9 +25,9 @@ from streaml1.distributed.mixing.topic import MixTopic
 from streaml1.models.merging import require_mergeable
 from streaml1.models.pipelines import snapshot
 from streaml1.sources import SourceOptions
+from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.output_topics import output_topic
-from streaml1.sources.kafka.topic import StopCheck
 from streaml1.sources.source import Unavailable
 from streaml1.training.config import RunConfig, require_positive, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.output_topics import create_topic
 from streaml1.sources.kafka.producer import TopicWriter, topic_exists
-from streaml1.sources.kafka.topic import StopCheck, Topic
+from streaml1.sources.kafka.topic import Topic
 from streaml1.training.mixed_models.messages import Message, Record, encode, tombstones
 from streaml1.training.mixed_models.reader import MixReader, read_mixed
 

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
+from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.partition_merge import POLL_MS
 from streaml1.sources.kafka.records import Position
-from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, StopCheck, Topic
+from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, Topic
 
 if TYPE_CHECKING:
     from kafka import ConsumerRebalanceListener, TopicPartition

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from contextlib import closing
 
-from streaml1.sources.kafka.topic import Topic, error_text
+from streaml1.sources.kafka.broker_connection import error_text
+from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError, shown
 
 __all__ = ["create_topic", "is_same_topic", "output_topic"]

@@ -10,11 +10,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from streaml1.sources.kafka.confluent import ConfluentProducer
+from streaml1.sources.kafka.broker_connection import error_text
+from streaml1.sources.kafka.confluent.producer import ConfluentProducer
 from streaml1.sources.kafka.output_topics import create_topic
 from streaml1.sources.kafka.security import CONFLUENT
 from streaml1.sources.kafka.stop_deadline import STOP_SECONDS, StopDeadline
-from streaml1.sources.kafka.topic import STOPPED_SECONDS, Topic, error_text
+from streaml1.sources.kafka.topic import STOPPED_SECONDS, Topic
 from streaml1.sources.source import Lost, SourceError, Unavailable
 
 if TYPE_CHECKING:

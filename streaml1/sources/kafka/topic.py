@@ -1,18 +1,21 @@
-"""A Kafka topic and its brokers: connections, offsets, and errors in one sentence."""
+"""A Kafka topic: its consumers, its offsets, and whether it is still the same."""
 
 from __future__ import annotations
 
 import copy
 import logging
 import re
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from streaml1.sources.kafka.broker_diagnostics import NoAnswer, has_address, probe
-from streaml1.sources.kafka.confluent import ConfluentConsumer
+from streaml1.sources.kafka.broker_connection import (
+    CONNECT_SECONDS,
+    BrokerConnection,
+    StopCheck,
+)
+from streaml1.sources.kafka.confluent.consumer import ConfluentConsumer
 from streaml1.sources.kafka.partition_merge import POLL_MS
 from streaml1.sources.kafka.security import (
     CONFLUENT,
@@ -21,31 +24,26 @@ from streaml1.sources.kafka.security import (
     resolve_security,
 )
 from streaml1.sources.kafka.topic_ids import is_missing, known_topic_id, refresh_metadata
-from streaml1.sources.source import Lost, SourceError, Unavailable, shown
+from streaml1.sources.source import Lost, SourceError
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import KafkaAdminClient
 
-__all__ = ["Offsets", "StopCheck", "Topic", "error_text"]
+__all__ = ["Offsets", "Topic"]
 
 logger = logging.getLogger("streaml1")
 
 Offsets = dict[int, int]
 """An offset for each partition."""
 
-StopCheck = Callable[[], bool]
-"""Returns whether the run has been stopped."""
 
 MAX_POLL_RECORDS = 1000
 
-CONNECT_SECONDS = 5.0
 
 STOPPED_SECONDS = 0.5
 """Timeout of requests after the run has been stopped."""
 
-PROBE_SECONDS = 2.0
-"""Timeout of a connection check."""
 
 METADATA_SECONDS = 10.0
 """Interval at which a consumer refreshes its metadata in the background."""
@@ -60,15 +58,12 @@ REFRESH_SECONDS = 1.0
 MISSING_SECONDS = 10.0
 """A topic counts as deleted once all metadata have been without it for this long."""
 
-RECONNECT_SECONDS = 1.0
-"""Longest time between two attempts to connect to a broker. kafka-python's default is 30 seconds:
-after a restart of a broker that took a few, members of a group were away for most of a minute."""
 
 MAX_LISTED_TOPICS = 8
 """Number of existing topics in the error about a missing one."""
 
 
-class Topic:
+class Topic(BrokerConnection):
     """A topic, given as ``kafka://host:port/topic``.
 
     Parameters
@@ -93,13 +88,12 @@ class Topic:
             )
         address, _, query = url.partition("?")
         hosts, _, topic = address.removeprefix("kafka:").removeprefix("//").partition("/")
-        self.security = resolve_security(security)
-        brokers = parse_brokers(hosts) or ([] if hosts else list(self.security.brokers))
+        resolved = resolve_security(security)
+        brokers = parse_brokers(hosts) or ([] if hosts else list(resolved.brokers))
         if not (url.startswith("kafka://") and brokers and topic and "/" not in topic):
             raise SourceError(f"{address} is not a topic URL; use kafka://host:port/topic")
-        self.url, self.brokers, self.name = url, brokers, topic
-        self.settings = _parse_query(address, query)
-        self._reachable_brokers = brokers  # as of the last check
+        super().__init__(url, brokers, resolved, _parse_query(address, query))
+        self.name = topic
         self._topic_id: str | None = None  # as first reported
         self._missing_since: float | None = None
         self._refreshed_at = 0.0
@@ -194,6 +188,15 @@ class Topic:
         if code == errors.UnknownTopicOrPartitionError.errno:
             raise self._missing_error(admin.list_topics())
         raise errors.for_code(code)(description)
+
+    def _missing_error(self, existing: Iterable[str]) -> SourceError:
+        topics = sorted(topic for topic in existing if not topic.startswith("__"))
+        n_more = len(topics) - MAX_LISTED_TOPICS
+        more = [f"and {n_more} more"] if n_more > 0 else []
+        listed = ", ".join([*topics[:MAX_LISTED_TOPICS], *more]) or "none"
+        return SourceError(
+            f"{self.url}: topic {self.name} does not exist; existing topics: {listed}"
+        )
 
     # Deleted and recreated topics
 
@@ -354,163 +357,6 @@ class Topic:
             {tp.partition: resume_at.get(tp.partition, starts[tp]) for tp in topic_partitions},
             {tp.partition: ends[tp] for tp in topic_partitions},
         )
-
-    # Connections
-
-    def client_options(self) -> dict[str, Any]:
-        """Return the settings that consumers, producers and admin clients share."""
-        return {
-            "bootstrap_servers": self._reachable_brokers,
-            "client_id": "streaml1",
-            **self.security.client_options(),
-            "bootstrap_timeout_ms": round(1000 * CONNECT_SECONDS),
-            "reconnect_backoff_max_ms": round(1000 * RECONNECT_SECONDS),
-            "kafka_client": _client_without_auto_create,
-            **self.settings,
-        }
-
-    def librdkafka_options(self) -> dict[str, Any]:
-        """Return the settings that consumers and producers of confluent-kafka share."""
-        return {
-            "bootstrap.servers": ",".join(self._reachable_brokers),
-            "client.id": "streaml1",
-            **self.security.librdkafka_options(),
-        }
-
-    def wait_until_reachable(self, stopped: StopCheck) -> bool:
-        """Wait up to `CONNECT_SECONDS` for a broker; return False if stopped meanwhile.
-
-        Call this before making a client of kafka-python. Without a broker, a client leaks sockets;
-        with a silent broker first in the list, it waits for that one although another answers.
-
-        Raises
-        ------
-        Unavailable
-            If no broker answers.
-        SourceError
-            If the brokers that answer reject the client.
-        """
-        deadline = time.monotonic() + CONNECT_SECONDS
-        while not self.is_reachable(stopped):
-            if stopped():
-                return False
-            if time.monotonic() > deadline:
-                raise self._no_answer_error()
-            time.sleep(POLL_MS / 1000)
-        return True
-
-    def is_reachable(self, stopped: StopCheck = lambda: False) -> bool:
-        """Return whether a broker accepts the client now.
-
-        Raises
-        ------
-        SourceError
-            If all brokers that answer reject the client.
-        """
-        # Before the threads start: the import may take longer than a connection check.
-        import kafka.protocol.metadata  # noqa: F401
-
-        results: dict[str, Exception | None] = {}
-
-        def check(broker: str) -> None:
-            try:
-                probe(broker, self.security, PROBE_SECONDS)
-                results[broker] = None
-            except (NoAnswer, SourceError) as error:
-                results[broker] = error
-
-        for broker in self.brokers:  # the threads are not joined: a broker may be silent
-            threading.Thread(target=check, args=(broker,), daemon=True).start()
-        deadline = time.monotonic() + PROBE_SECONDS + 1.0
-        while len(results) < len(self.brokers) and None not in list(results.values()):
-            if stopped() or time.monotonic() > deadline:
-                return False
-            time.sleep(0.002)
-        reachable = [broker for broker, error in list(results.items()) if error is None]
-        self._reachable_brokers = reachable or self._reachable_brokers
-        rejections = [error for error in results.values() if isinstance(error, SourceError)]
-        if rejections and not reachable:
-            raise SourceError(f"{self.url}: {rejections[0]}")
-        return bool(reachable)
-
-    # Errors
-
-    def _missing_error(self, existing: Iterable[str]) -> SourceError:
-        topics = sorted(topic for topic in existing if not topic.startswith("__"))
-        n_more = len(topics) - MAX_LISTED_TOPICS
-        more = [f"and {n_more} more"] if n_more > 0 else []
-        listed = ", ".join([*topics[:MAX_LISTED_TOPICS], *more]) or "none"
-        return SourceError(
-            f"{self.url}: topic {self.name} does not exist; existing topics: {listed}"
-        )
-
-    def _no_answer_error(self) -> Unavailable:
-        brokers = ", ".join(self.brokers)
-        hint = "is one running?"
-        if not any(map(has_address, self.brokers)):
-            hint = "the host name has no address; check its spelling"
-        return Unavailable(f"{self.url}: no broker answers at {brokers}: {hint}")
-
-    def read_error(self, error: Exception) -> SourceError:
-        """Convert an error of kafka-python while reading to one sentence."""
-        from kafka import errors
-
-        if isinstance(error, SourceError):
-            return error
-        if isinstance(error, errors.OffsetOutOfRangeError) and isinstance(error.args[0], dict):
-            ((tp, offset), *_) = error.args[0].items()
-            return Lost(
-                f"{tp.topic}/{tp.partition}@{offset} no longer exists: the topic has deleted or "
-                "lost the record; start at another offset"
-            )
-        if isinstance(error, errors.KafkaTimeoutError):
-            return self._no_answer_error()
-        user = shown(self.security.user)
-        if isinstance(error, errors.SaslAuthenticationFailedError):
-            return SourceError(f"{self.url}: the broker rejects user {user} with this password")
-        if isinstance(error, errors.AuthorizationError):
-            resource = type(error).__name__.partition("Authorization")[0].lower()
-            who = f"user {user}" if self.security.user else "a client without a user"
-            return SourceError(
-                f"{self.url}: {who} is not authorized for this {resource}; add an ACL"
-            )
-        if isinstance(error, errors.LogTruncationError):
-            ((tp, divergent), *_) = error.divergent_offsets.items()
-            back = "" if divergent is None else f" to offset {divergent.offset}"
-            return Lost(
-                f"{tp.topic}/{tp.partition} has lost records that were read: its log was truncated"
-                f"{back}; start again, with another directory for checkpoints"
-            )
-        codec = re.search(r"for (\w+) compression codec", str(error))
-        if isinstance(error, errors.UnsupportedCodecError) and codec:
-            return SourceError(
-                f"{self.url} is compressed with {codec[1]}, which needs a library: pip install "
-                "'streaml1[codecs]'"
-            )
-        kind = Unavailable if getattr(error, "retriable", False) else SourceError
-        if isinstance(error, errors.CorruptRecordError):
-            kind = Lost
-        return kind(f"{self.url} cannot be read: {error_text(error)}")
-
-
-def error_text(error: Exception) -> str:
-    """Return the whole message of an error on one line, or its type if it has none."""
-    return repr(" ".join(str(error).split()) or type(error).__name__)[1:-1]
-
-
-def _client_without_auto_create(**settings: Any) -> Any:
-    """Make the network client of a consumer, producer or admin client; it creates no topics.
-
-    kafka-python 3.0 drops `allow_auto_create_topics` on the way to the metadata requests. A topic
-    that is deleted while it is in use would be recreated at once, empty, with default settings.
-    """
-    from kafka import KafkaConsumer
-
-    client = KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**settings)
-    config = getattr(getattr(client, "cluster", None), "config", {})
-    if "allow_auto_create_topics" in config:
-        config["allow_auto_create_topics"] = False
-    return client
 
 
 def _parse_query(address: str, query: str) -> Mapping[str, Any]:

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaml1.core.logging import event
+from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.partition_merge import merge_partitions
 from streaml1.sources.kafka.record_formats import event_parser, record_parser
 from streaml1.sources.kafka.records import PartitionKey, Position, RecordReader
 from streaml1.sources.kafka.security import SecurityOptions
-from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, StopCheck, Topic
+from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, Topic
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.source import Block, Reject, SourceError, shown
 

@@ -7,8 +7,9 @@ from contextlib import closing
 from typing import Any
 
 from streaml1 import models
+from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.producer import as_topic, topic_exists
-from streaml1.sources.kafka.topic import StopCheck, Topic
+from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError, Unavailable
 from streaml1.training.mixed_models.messages import HEADER, Assembler, Record
 from streaml1.training.mixed_models.state import MixState

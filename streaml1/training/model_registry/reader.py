@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streaml1 import models
 from streaml1.models.serialization import ModelFileError
+from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.producer import as_topic, topic_exists
-from streaml1.sources.kafka.topic import StopCheck, Topic
+from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError, Unavailable
 from streaml1.training.mixed_models.reader import holds_mixed_model, newest_mixed
 from streaml1.training.model_registry.record_layout import (
