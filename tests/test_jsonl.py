@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.readers import flat_json, jsonl
-from streaml1.sources.readers.flat_json import MISSING, FlatJsonParser, JsonRoles, parse_flat
+from streaml1.sources.readers.flat_json import MISSING, JsonRoles, parse_flat
+from streaml1.sources.readers.flat_json_parser import FlatJsonParser
 from streaml1.sources.readers.jsonl import parse_json
 from streaml1.training import predictions, progressive
 

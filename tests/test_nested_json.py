@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1.core.jit import COMPILED
-from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles, parse_flat
-from streaml1.sources.readers.parsed_lines import ParsedChunk, flatten_features, pad_text
+from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
+from streaml1.sources.readers.flat_json_parser import FlatJsonParser
+from streaml1.sources.readers.named_lines import flatten_features
+from streaml1.sources.readers.parsed_lines import ParsedChunk, pad_text
 from streaml1.text.json_members import MAX_LEVELS
 from streaml1.text.parsed_rows import NamedRows
 

@@ -34,14 +34,15 @@ from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_header import RequestedRoles, Roles
 from streaml1.sources.readers.csv_schema import Columns, Records, SkippedRecord, TextLines
-from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles
+from streaml1.sources.readers.flat_json import JsonRoles
+from streaml1.sources.readers.flat_json_parser import FlatJsonParser
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.jsonl import parse_json
+from streaml1.sources.readers.named_lines import flatten_features
 from streaml1.sources.readers.parsed_lines import (
     BytesLineParser,
     LineParser,
     ParsedChunk,
-    flatten_features,
     pad_text,
 )
 from streaml1.sources.readers.svmlight import parse_svmlight

@@ -15,7 +15,8 @@ import streaml1
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.positive_label import is_positive, positive_labels
 from streaml1.sources import SourceError, SourceOptions, open_source
-from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles, parse_flat
+from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
+from streaml1.sources.readers.flat_json_parser import FlatJsonParser
 from streaml1.sources.readers.formats import line_parser
 from tests.test_cli import error_of, run
 

@@ -19,7 +19,7 @@ from streaml1 import ElasticNetClassifier
 from streaml1.cli import cli
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.kafka.record_formats import record_parser
-from streaml1.sources.readers.parsed_lines import flatten_features
+from streaml1.sources.readers.named_lines import flatten_features
 from streaml1.sources.readers.vw import VwParser, parse_vw
 from streaml1.training import convert, evaluate, prediction_blocks
 from streaml1.training.consumer_group import Group

@@ -50,7 +50,8 @@ AREAS = {
     ),
     "positions": Area(
         "sources/kafka/partition_merge.py sources/kafka/topic_source.py sources/kafka/records.py "
-        "sources/readers/parsed_lines.py training/record_coordinates.py",
+        "sources/readers/parsed_lines.py sources/readers/named_lines.py "
+        "training/record_coordinates.py",
         "test_kafka_source test_records test_sources test_prediction_json",
         "poison is_paused",
     ),

@@ -95,7 +95,8 @@ def _parse() -> None:
     import streaml1
     from streaml1.features.arrow_frames import table_rows
     from streaml1.sources.readers.csv import CsvParser
-    from streaml1.sources.readers.flat_json import FlatJsonParser, JsonRoles
+    from streaml1.sources.readers.flat_json import JsonRoles
+    from streaml1.sources.readers.flat_json_parser import FlatJsonParser
     from streaml1.sources.readers.formats import line_parser
     from streaml1.training import convert
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from streaml1.core.types import Bytes
 from streaml1.sources.readers.csv_cells import CellRules
-from streaml1.sources.readers.csv_header import (
-    check_blanks,
+from streaml1.sources.readers.csv_header import check_blanks
+from streaml1.sources.readers.csv_header_checks import (
     check_is_header,
     check_width,
     describe_title,

@@ -8,7 +8,7 @@ Each file is entered once, in this order. Functions are listed in the order of t
    chunks of whole lines and passes them to the parser, `_PendingBlock` gathers the rows in blocks.
    (`chunks.ChunkReader` splits the file at line ends; `background.read_ahead` runs `_parse_file` in
    a thread.)
-2. ``sources/readers/parsed_lines.py``: `NamedLineParser.parse_chunk` allocates arrays, calls the
+2. ``sources/readers/named_lines.py``: `NamedLineParser.parse_chunk` allocates arrays, calls the
    kernel of the format, and has `vw.parse_vw` parse the irregular lines.
 3. ``text/vw.py``: `parse_lines` indexes the delimiters, reads label and importance (`_read_head`),
    finds features (`_find_features`), reads their values and hashes their names. The result is a
@@ -29,13 +29,4 @@ Step 3 calls these operations, which call nothing else:
 The other formats differ in steps 2 and 3: JSON lines have `jsonl.JsonParser` and ``text/jsonl.py``,
 svmlight has `svmlight.SvmlightParser` and ``text/svmlight.py``, CSV has `csv.CsvParser`,
 `csv_schema` and ``text/csv.py``.
-
-Adding a format
----------------
-1. Write a module here with a function that parses one line (or record) in plain Python. It defines
-   the format and all error messages.
-2. Return it from `formats.line_parser`, wrapped in `parsed_lines.LineParser`. The format works now.
-3. For speed, write a kernel in ``text/`` that accepts regular lines only, and a subclass of
-   `parsed_lines.NamedLineParser` that sets `kernel`. ``tests/test_parse.py`` compares it with the
-   Python function on mutated lines.
 """

@@ -18,12 +18,8 @@ from streaml1.core.jit import COMPILED
 from streaml1.core.types import Bytes, Ints
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_chunks import KernelReading, PythonReading, Reading
-from streaml1.sources.readers.csv_header import (
-    RequestedRoles,
-    check_is_header,
-    check_width,
-    find_unnamed,
-)
+from streaml1.sources.readers.csv_header import RequestedRoles
+from streaml1.sources.readers.csv_header_checks import check_is_header, check_width, find_unnamed
 from streaml1.sources.readers.csv_schema import (
     Columns,
     Footer,

@@ -20,12 +20,8 @@ from streaml1.sources.readers.csv_schema import (
     SkippedRecord,
     TextLines,
 )
-from streaml1.sources.readers.parsed_lines import (
-    Chunk,
-    ParsedChunk,
-    flatten_features,
-    utf8_state,
-)
+from streaml1.sources.readers.named_lines import flatten_features, utf8_state
+from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.text import csv
 from streaml1.text.byte_names import UTF8_UNKNOWN
 from streaml1.text.numbers import POWERS

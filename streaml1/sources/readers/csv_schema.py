@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
-from streaml1.sources.readers.csv_header import Roles, is_rule
+from streaml1.sources.readers.csv_header import Roles
+from streaml1.sources.readers.csv_header_checks import is_rule
 from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.source import SourceError, shown
 from streaml1.text import csv, csv_cells

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from functools import partial
 
 from streaml1.sources.readers.events import parse_event
-from streaml1.sources.readers.flat_json import NO_ROLES, FlatJsonParser, JsonRoles
+from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
+from streaml1.sources.readers.flat_json_parser import FlatJsonParser
 from streaml1.sources.readers.jsonl import JsonParser
 from streaml1.sources.readers.parsed_lines import LineParser
 from streaml1.sources.readers.svmlight import SvmlightParser

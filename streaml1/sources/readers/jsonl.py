@@ -20,7 +20,8 @@ import orjson
 
 from streaml1.core.types import Bytes
 from streaml1.features.flat_members import DuplicateNames, check_feature, list_members
-from streaml1.sources.readers.parsed_lines import Chunk, NamedLineParser, ParsedChunk
+from streaml1.sources.readers.named_lines import NamedLineParser
+from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import jsonl
 from streaml1.text.json_roles import N_ROLES, role_table

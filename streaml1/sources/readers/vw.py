@@ -15,7 +15,7 @@ import numpy as np
 
 from streaml1.sources.class_labels import MISSING_LABELS
 from streaml1.sources.lazy_ids import LazyIds
-from streaml1.sources.readers.parsed_lines import NamedLineParser
+from streaml1.sources.readers.named_lines import NamedLineParser
 from streaml1.sources.source import read_number, read_weight, shown
 from streaml1.text import vw
 from streaml1.text.parsed_rows import NamedRows
