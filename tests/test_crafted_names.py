@@ -23,7 +23,8 @@ from streaml1.features import dedup_text
 from streaml1.features.dedup import masked_rows, repeats
 from streaml1.features.dict_reader import context_fields, crossed_hashed, raw_text
 from streaml1.features.ngrams import tokenizer
-from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena, distinct
+from streaml1.features.vocabulary.byte_interning import HashIndex, distinct
+from streaml1.features.vocabulary.name_arena import NameArena
 from streaml1.sources.readers.jsonl import JsonParser
 from streaml1.sources.readers.vw import VwParser
 from streaml1.text.keyed_names import (

@@ -14,8 +14,9 @@ from streaml1 import BadExample, ElasticNetClassifier
 from streaml1.features import dict_reader
 from streaml1.features.dict_reader import context_fields as fields
 from streaml1.features.vocabulary import InternedVocabulary
-from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena
+from streaml1.features.vocabulary.byte_interning import HashIndex
 from streaml1.features.vocabulary.crossed_table import CrossedTable
+from streaml1.features.vocabulary.name_arena import NameArena
 from streaml1.optim.elastic_net import ElasticNet
 from streaml1.sources.readers.vw import VwParser
 from tests.conftest import WARM

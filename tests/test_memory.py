@@ -22,9 +22,10 @@ from streaml1.core import hashing, jit
 from streaml1.core.hashing import PROCESS_KEY
 from streaml1.core.rows import sorted_unique
 from streaml1.features import dict_reader
-from streaml1.features.vocabulary import InternedVocabulary, IntVocabulary, byte_interning
+from streaml1.features.vocabulary import InternedVocabulary, IntVocabulary, name_arena
 from streaml1.features.vocabulary import hash_keys as keys
-from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena, distinct
+from streaml1.features.vocabulary.byte_interning import HashIndex, distinct
+from streaml1.features.vocabulary.name_arena import NameArena
 from streaml1.features.vocabulary.probing import MISSING, capacity_of
 from streaml1.models.state.change_tracking import TrackedWeights, _symmetric_difference
 from streaml1.models.state.pruning import smallest_slots
@@ -480,7 +481,7 @@ def test_interned_bytes_coexist_with_non_string_names(special: Any) -> None:
 
 
 def test_arena_is_unchanged_after_a_memory_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    arena, grown, calls = NameArena(), byte_interning._grown, []
+    arena, grown, calls = NameArena(), name_arena._grown, []
 
     def fail_once(*args: Any) -> Any:
         calls.append(args)
@@ -489,7 +490,7 @@ def test_arena_is_unchanged_after_a_memory_error(monkeypatch: pytest.MonkeyPatch
         return grown(*args)
 
     before = len(arena.hashes)
-    monkeypatch.setattr(byte_interning, "_grown", fail_once)
+    monkeypatch.setattr(name_arena, "_grown", fail_once)
     with pytest.raises(MemoryError):
         arena.reserve(1000, 10)
     assert len(arena.hashes) == before == len(arena.ends) - 1

@@ -24,7 +24,7 @@ from streaml1.features.vocabulary import (
     IntVocabulary,
 )
 from streaml1.features.vocabulary import hash_keys as keys
-from streaml1.features.vocabulary.byte_interning import PADDING
+from streaml1.features.vocabulary.name_arena import PADDING
 from streaml1.optim.update_rule import unknown_slot
 from streaml1.text.keyed_names import NAME_KEYS
 

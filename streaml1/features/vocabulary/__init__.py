@@ -13,8 +13,9 @@ class                   slot of a name                    replaced by
 ======================  ================================  =====================================
 
 Modules: `ints`, `hash_table` (the interned vocabulary) and `hashed` have these classes;
-`slot_names` and `name_index` are the parts of an interned vocabulary, `byte_interning` holds names
-that arrive as bytes, `crossed_table` crossed features; `probing` searches all hash tables.
+`slot_names` and `name_index` are the parts of an interned vocabulary; `byte_interning` finds names
+that arrive as bytes, which `name_arena` stores; `crossed_table` holds crossed features; `probing`
+searches all hash tables.
 """
 
 from __future__ import annotations

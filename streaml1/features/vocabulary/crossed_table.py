@@ -18,17 +18,14 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import borrowed
 from streaml1.core.types import Bools, Hashes, Ids, Ints, Slots
 from streaml1.features.vocabulary.byte_interning import (
-    MIN_NAMES,
-    PADDING,
     TYPICAL_NAME_BYTES,
     FoundSlots,
     HashIndex,
-    NameArena,
-    copy_name,
     expected_new,
 )
 from streaml1.features.vocabulary.crossed_name import CrossedName, cross_hash, display_order
 from streaml1.features.vocabulary.interaction_factors import InteractionFactors, encode_names
+from streaml1.features.vocabulary.name_arena import MIN_NAMES, PADDING, NameArena, copy_name
 from streaml1.features.vocabulary.probing import (
     MISSING,
     NO_SLOT,

@@ -33,9 +33,10 @@ import numpy as np
 from streaml1.core.rows import ensure
 from streaml1.core.types import Bools, Bytes, Hashes, Ids, Ints, Slots
 from streaml1.features.vocabulary import hash_keys
-from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena
+from streaml1.features.vocabulary.byte_interning import HashIndex
 from streaml1.features.vocabulary.crossed_name import CrossedName
 from streaml1.features.vocabulary.interaction_factors import InteractionFactors
+from streaml1.features.vocabulary.name_arena import NameArena
 from streaml1.features.vocabulary.name_index import ALIASED, USED, WHOLE, NameIndex
 from streaml1.features.vocabulary.probing import MISSING, capacity_of, taken_pairs
 from streaml1.features.vocabulary.slot_names import CROSS

@@ -10,9 +10,9 @@ import numpy as np
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.types import Bools, Hashes, Ints, Slots
-from streaml1.features.vocabulary.byte_interning import NameArena
 from streaml1.features.vocabulary.crossed_name import JOINT, CrossedName
 from streaml1.features.vocabulary.crossed_table import CrossedTable
+from streaml1.features.vocabulary.name_arena import NameArena
 
 __all__ = ["CROSS", "SlotNames"]
 
