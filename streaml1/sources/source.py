@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -228,13 +226,7 @@ def block_of(examples: list[Example], name: str) -> Block:
     return Block(x, y, None if all(weight == 1.0 for weight in w) else w, name, lines, ids=ids)
 
 
-def blocks_of(
-    examples: Iterable[Example | None],
-    name: str,
-    size: int,
-    patience: float = math.inf,
-    make: Callable[[list[Example], str], Block] = block_of,
-) -> Iterator[Block]:
+def blocks_of(examples: Iterable[Example], name: str, size: int) -> Iterator[Block]:
     """Gather examples into blocks.
 
     Examples before an exception are delivered before it is raised, so what a model has learnt by
@@ -243,15 +235,11 @@ def blocks_of(
     Parameters
     ----------
     examples
-        The examples in order. None means that the next one may take long: deliver what there is.
+        The examples in order.
     name
         The name of their source.
     size
         The maximum number of examples in a block.
-    patience
-        Seconds after which a block is delivered with the next example, even if it is not full.
-    make
-        Makes a block of examples and the name.
 
     Examples
     --------
@@ -262,20 +250,15 @@ def blocks_of(
     """
     check_block_size(size)
     pending: list[Example] = []
-    start = 0.0
     try:
         for example in examples:
-            if example is not None:
-                if not pending:
-                    start = time.monotonic()
-                pending.append(example)
-            full = len(pending) == size or example is None
-            if pending and (full or time.monotonic() - start >= patience):
+            pending.append(example)
+            if len(pending) == size:
                 done, pending = pending, []
-                yield make(done, name)
+                yield block_of(done, name)
     except Exception:
         if pending:
-            yield make(pending, name)
+            yield block_of(pending, name)
         raise
     if pending:
-        yield make(pending, name)
+        yield block_of(pending, name)

@@ -171,16 +171,16 @@ def optional(kind: Kind) -> Kind:
     )
 
 
-def mapping(kind: Kind, key: Kind = NAME) -> Kind:
-    """Return the kind of dicts of a kind, which keep their order."""
+def mapping(kind: Kind) -> Kind:
+    """Return the kind of dicts from names to values of a kind, which keep their order."""
 
     def encode(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Unstorable(value)
-        return [[key.encode(name), kind.encode(item)] for name, item in value.items()]
+        return [[NAME.encode(name), kind.encode(item)] for name, item in value.items()]
 
     def decode(coded: Any) -> Any:
-        return {key.decode(name): kind.decode(item) for name, item in coded}
+        return {NAME.decode(name): kind.decode(item) for name, item in coded}
 
     return Kind(encode, decode)
 

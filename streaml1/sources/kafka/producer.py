@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -61,9 +61,7 @@ class TopicWriter:
     Parameters
     ----------
     topic
-        The topic; created if it does not exist.
-    configs
-        Topic configuration to create it with; by default the brokers' defaults.
+        The topic; created with the defaults of the brokers if it does not exist.
     in_batches
         Whether records are sent by `send_many` alone. With confluent-kafka no object is then kept
         for a record that waits for its acknowledgement.
@@ -81,12 +79,10 @@ class TopicWriter:
         If no broker answers, or the topic cannot be created.
     """
 
-    def __init__(
-        self, topic: Topic, configs: Mapping[str, str] | None = None, in_batches: bool = False
-    ) -> None:
+    def __init__(self, topic: Topic, in_batches: bool = False) -> None:
         self.topic = topic
         if not topic_exists(topic):
-            create_topic(topic, configs or {})
+            create_topic(topic, {})
         try:
             self._producer = _connect(topic, in_batches)
         except Exception as error:

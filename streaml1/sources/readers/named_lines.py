@@ -19,7 +19,7 @@ from streaml1.core.types import Bools, Bytes, Floats, Hashes, Indptr, Ints, Valu
 from streaml1.sources.readers.parsed_lines import (
     MAX_CHUNK,
     Chunk,
-    Example,
+    LineExample,
     LineParser,
     ParsedChunk,
     pad_text,
@@ -119,7 +119,10 @@ class NamedLineParser(LineParser):
     compiled = COMPILED
 
     def __init__(
-        self, parse: Callable[..., Example | None], require_label: bool = True, what: str = "file"
+        self,
+        parse: Callable[..., LineExample | None],
+        require_label: bool = True,
+        what: str = "file",
     ) -> None:
         super().__init__(partial(parse, require_label=require_label), what)
         self._require_label = require_label

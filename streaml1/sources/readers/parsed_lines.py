@@ -16,7 +16,7 @@ from streaml1.text.structural_index import PAD, count_newlines
 __all__ = [
     "BytesLineParser",
     "Chunk",
-    "Example",
+    "LineExample",
     "LineParser",
     "ParsedChunk",
     "Parser",
@@ -25,7 +25,7 @@ __all__ = [
     "text_buffer",
 ]
 
-Example = tuple[Any, ...]
+LineExample = tuple[Any, ...]
 """Features, label and sample weight, and the id if the line has one."""
 
 NEWLINE = 10
@@ -202,7 +202,7 @@ class BytesLineParser:
     roles: Mapping[str, Any] = MappingProxyType({})
     texts: tuple[str, ...] | None = None
 
-    def __init__(self, parse_line: Callable[[bytes], Example | None]) -> None:
+    def __init__(self, parse_line: Callable[[bytes], LineExample | None]) -> None:
         self.parse_line = parse_line
 
     def reset(self) -> None:
@@ -226,7 +226,7 @@ class BytesLineParser:
 
     def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
         """Parse the lines of a chunk."""
-        examples: list[Example] = []
+        examples: list[LineExample] = []
         lines: list[int] = []
         ends: list[int] = []
         faults: list[tuple[int, str]] = []
@@ -266,5 +266,5 @@ class LineParser(BytesLineParser):
         What contains the lines, for errors: a file, or a record.
     """
 
-    def __init__(self, parse: Callable[[str], Example | None], what: str = "file") -> None:
+    def __init__(self, parse: Callable[[str], LineExample | None], what: str = "file") -> None:
         super().__init__(lambda line: parse(decode_line(line, what)))
