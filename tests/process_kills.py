@@ -1,4 +1,4 @@
-"""Run a command that is killed and restarted several times."""
+"""Processes that are killed: a command that is restarted, and one that dies at a system call."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 
@@ -50,3 +52,34 @@ def run_with_kills(command: Sequence[str], cwd: Path, lines: Sequence[int]) -> t
         assert process.returncode == -signal.SIGKILL and run_no < len(lines), err
         killed += 1
     raise AssertionError(f"no run ended: killed {killed} times")
+
+
+def die_at(step: int) -> None:
+    """End this process at a moment of its file operations, counted from 1.
+
+    Each operation has two moments: before it, where a write is half done, and after it.
+    """
+    remaining = step
+
+    def pass_moment(half_call: Callable[[], object] | None = None) -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
+            if half_call is not None:
+                half_call()
+            os._exit(9)
+
+    def dying(call: Any, half_call: Any = None) -> Any:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            pass_moment(half_call and partial(half_call, *args))
+            result = call(*args, **options)
+            pass_moment()
+            return result
+
+        return wrapped
+
+    write = os.write
+    os.write = dying(os.write, lambda file, data: write(file, data[: len(data) // 2]))
+    os.fsync = dying(os.fsync)
+    os.replace = dying(os.replace)
+    Path.unlink = dying(Path.unlink)  # type: ignore[method-assign]

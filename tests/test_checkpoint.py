@@ -29,7 +29,7 @@ from streaml1.training import Observer, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, load_latest, ownership, store
 from streaml1.training.checkpoint.store import _HEAD, _digest
 from streaml1.training.consumer_group import Group
-from tests.process_kills import run_with_kills
+from tests.process_kills import die_at, run_with_kills
 
 ROOT = Path(__file__).parent.parent
 
@@ -165,30 +165,6 @@ def test_killed_at_every_step_of_a_save(tmp_path: Path) -> None:
         )
         assert state(model) == state(expected), name
         assert (resumed.examples, resumed.rejected) == (report.examples, report.rejected), name
-
-
-def die_at(step: int) -> None:
-    """End this process at the k-th system call of its saves, before, half-way or after the call."""
-    remaining = [step]
-
-    def dying(call: Any, half: bool = False) -> Any:
-        def wrapped(*args: Any, **options: Any) -> Any:
-            remaining[0] -= 1
-            if remaining[0] == 0 and half:
-                os.ftruncate(args[0], os.fstat(args[0]).st_size // 2)
-            if remaining[0] == 0:
-                os._exit(9)
-            result = call(*args, **options)
-            remaining[0] -= 1
-            if remaining[0] == 0:
-                os._exit(9)
-            return result
-
-        return wrapped
-
-    os.fsync = dying(os.fsync)
-    os.replace = dying(os.replace)
-    Path.unlink = dying(Path.unlink)  # type: ignore[method-assign]
 
 
 def test_killed_command_resumes(tmp_path: Path) -> None:

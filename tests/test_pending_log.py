@@ -34,7 +34,7 @@ from streaml1.training.delayed_labels.pending import PendingStore
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
 from streaml1.training.delayed_labels.segment_log import SegmentLog
 from streaml1.training.error_policy import ErrorPolicy
-from tests.process_kills import run_with_kills
+from tests.process_kills import die_at, run_with_kills
 
 ROOT = Path(__file__).parent.parent
 CONFIG = RunConfig(label_within=12.0, waiting=16, unanswered="negative", every=10)
@@ -168,32 +168,6 @@ def test_run_survives_a_kill_at_every_system_call(tmp_path: Path, small_segments
     assert killed >= 30
     with Checkpoints(tmp_path / "checkpoints", seconds=0) as store:
         assert run_state(run(spec, store)) == expected
-
-
-def die_at(step: int) -> None:
-    """Kill this process at its k-th system call; a write is half done."""
-    remaining = [step]
-
-    def wrap(call: Any, half_call: Any = None) -> Any:
-        def wrapped(*args: Any, **options: Any) -> Any:
-            remaining[0] -= 1
-            if remaining[0] == 0:
-                if half_call is not None:
-                    half_call(*args)
-                os._exit(9)
-            result = call(*args, **options)
-            remaining[0] -= 1
-            if remaining[0] == 0:
-                os._exit(9)
-            return result
-
-        return wrapped
-
-    write = os.write
-    os.write = wrap(os.write, lambda file, data: write(file, data[: len(data) // 2]))
-    os.fsync = wrap(os.fsync)
-    os.replace = wrap(os.replace)
-    Path.unlink = wrap(Path.unlink)  # type: ignore[method-assign]
 
 
 @given(
