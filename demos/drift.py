@@ -2,9 +2,9 @@
 
     python demos/drift.py [--stationary N]
 
-The stream has two changes: its labels depend on other features from one example to the next. Draws
+The stream has two changes: its labels depend on other features from one example to the next. Plots
 the loss of the default model with a mark at each alarm, and the window of river's ADWIN on the same
-numbers beside it, into out/drift.png. Then learns streams without a change, N examples of each
+losses, to out/drift.png. Then learns streams without a change, N examples of each
 (default 100,000), and counts false alarms. Last, it prints the time per example.
 """
 

@@ -1,4 +1,4 @@
-"""Streams of the demos: examples of any source, progressive losses, Vowpal Wabbit beside them."""
+"""Streams of the demos: examples of any source, progressive losses, runs of Vowpal Wabbit."""
 
 from __future__ import annotations
 

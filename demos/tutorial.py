@@ -237,8 +237,8 @@ def second_day(days: Days, given: str | None, seconds: float, browse: bool) -> N
     ended = threading.Event()
     with ExitStack() as stack:
         say(
-            "5. Go live: the messages of the second day arrive one by one. The learner takes up\n"
-            "   the saved model and goes on with it; it publishes each new version."
+            "5. Go live: the messages of the second day arrive one by one. The learner loads\n"
+            "   the saved model and continues to train it; it publishes each new version."
         )
         broker = broker_for(stack, given, FOLDER)
         if broker is None:

@@ -133,7 +133,7 @@ def test_columns_of_the_same_name(tmp_path: Path) -> None:
             open_source(path, target="click", ignore=ignore)
 
 
-def test_formats_are_told_by_first_bytes(tmp_path: Path) -> None:
+def test_formats_are_detected_by_first_bytes(tmp_path: Path) -> None:
     for suffix, format in ((".parquet", "parquet"), (".arrow", "arrow")):
         path = write(tmp_path / f"a{suffix}", table())
         path = path.rename(tmp_path / f"part-0{suffix.replace('.', '-')}")

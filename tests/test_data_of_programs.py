@@ -285,7 +285,7 @@ def _grouped(price: float) -> str:
                                         "--thousands ,"),
         (lambda price: str(price).replace(".", ","), "holds numbers such as '0,25': to read them, "
                                                      "use --decimal ,"),
-        (_grouped, "holds '1.994' beside whole numbers below 1,000: if its point separates "
+        (_grouped, "holds '1.994' next to whole numbers below 1,000: if its point separates "
                    "thousands, use --decimal , --thousands ."),
         (lambda price: f"{price} kg", "holds numbers with a unit, such as '0.25 kg': to read them "
                                       "as numbers, remove 'kg'"),

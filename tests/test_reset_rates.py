@@ -90,7 +90,7 @@ def test_constant_rates_have_nothing_to_reset() -> None:
     assert streaml1.ElasticNetClassifier(lr=Restarting(3)).has_decaying_rates
 
 
-def test_ftrl_goes_on_as_from_its_formulas() -> None:
+def test_ftrl_continues_by_its_formulas() -> None:
     X, y = examples(200)
     alpha, beta, l1, l2 = 0.3, 1.0, 0.01, 0.1
     model = streaml1.FTRLClassifier(alpha=alpha, beta=beta, l1=l1, l2=l2, intercept_lr=0.0)
@@ -106,7 +106,7 @@ def test_ftrl_goes_on_as_from_its_formulas() -> None:
     assert weights(model) == pytest.approx(expected, rel=1e-9)
 
 
-def test_adagrad_goes_on_as_from_its_formulas() -> None:
+def test_adagrad_continues_by_its_formulas() -> None:
     X, y = examples(200)
     lr, delta, l1 = 0.3, 0.1, 0.003
     model = streaml1.AdaptiveElasticNetClassifier(lr=lr, delta=delta, l1=l1, intercept_lr=0.0)
@@ -122,7 +122,7 @@ def test_adagrad_goes_on_as_from_its_formulas() -> None:
 
 
 @pytest.mark.parametrize("kind", [streaml1.ElasticNetClassifier, streaml1.FTRLClassifier])
-def test_saved_model_goes_on_with_the_same_bits(kind: Any, tmp_path: Path) -> None:
+def test_saved_model_continues_bit_identically(kind: Any, tmp_path: Path) -> None:
     X, y = examples(400)
     model = kind(l1=1e-3) if kind is streaml1.FTRLClassifier else kind(lr=0.5, l1=1e-3)
     model.learn_many(X[:300], y[:300])

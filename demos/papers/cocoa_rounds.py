@@ -39,7 +39,7 @@ def main() -> None:
 
     lines, rounds = [], {}
     for k in shards:
-        # One shard takes the same road as several: epochs over all examples, no stages.
+        # One shard runs the code of several: epochs over all examples, no stages.
         solution = prox_sdca(
             X, y, l1=L1, l2=l2, inner=l2, tol=TOLERANCE, shards=k, callback=after_each_epoch
         )

@@ -39,7 +39,7 @@ def with_categories(
     """Add the columns of text among the first 1,000 rows of a CSV file to its categories.
 
     The command's option --categorical turns this off, even with an empty list. So do sources that
-    cannot be read twice. A message on standard error tells which columns hold what.
+    cannot be read twice. A message on standard error lists the columns.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _report_other_kinds(
 
 
 def _known_features(model: Any, names: Collection[str]) -> set[str]:
-    """Return the names of which a model has a weight; none if it cannot tell."""
+    """Return the names that have a weight in a model; none if its names are not stored."""
     from streaml1.models.base import OnlineModel
 
     if not isinstance(model, OnlineModel) or model.hash_bits is not None:

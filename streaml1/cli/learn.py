@@ -446,7 +446,7 @@ def _report(
 
 
 def _compare_saved(learner: Any, path: Path, recent: RecentExamples, n_examples: int) -> None:
-    """Print the calibration of the saved model beside that of the run; warn if they differ.
+    """Print the calibration of the saved model next to that of the run; warn if they differ.
 
     From here on the learner predicts as its file does: a model read from it would take as much
     memory again.

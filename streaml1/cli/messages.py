@@ -35,7 +35,7 @@ _CONTROLS = {
     code: chr(code).encode("unicode_escape").decode()
     for code in (*range(32), *range(127, 160), 0x2028, 0x2029)
 }
-"""Characters that end lines or command a terminal."""
+"""Escapes of characters that end lines or control a terminal."""
 
 MAX_MESSAGE = 4_000
 """Characters of a message: names in it may have any length."""

@@ -94,7 +94,7 @@ def without_steps(model: Any, path: str | Path) -> Any:
 
 
 def loaded(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
-    """Return a saved model, to go on learning with.
+    """Load a saved model, to continue its training.
 
     Parameters
     ----------

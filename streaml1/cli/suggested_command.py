@@ -58,7 +58,7 @@ def command_for_csv(
     words += ["--target", "COLUMN" if target is None else reference(target)]
     if target is not None:
         words += _label_options(target, options)
-    columns = [column for column in columns if options.get("weight") not in (reference(column),)]
+    columns = [column for column in columns if reference(column) != options.get("weight")]
     # Columns without a name, and all but the first of each name, cannot be read.
     seen = {target.name} if target is not None else set()
     unreadable = []
@@ -77,10 +77,10 @@ def command_for_csv(
     for option, found in by_kind.items():
         if found:
             words += [option, list_of(map(reference, found))]
-    odd = list(dict.fromkeys(word for column in columns for word in column.words))
+    missing = list(dict.fromkeys(word for column in columns for word in column.words))
     given = options.get("missing")
-    if odd or given is not None:
-        words += ["--missing", list_of([*(MISSING_WORDS if given is None else given), *odd])]
+    if missing or given is not None:
+        words += ["--missing", list_of([*(MISSING_WORDS if given is None else given), *missing])]
     return " ".join(map(shlex.quote, words))
 
 
@@ -128,8 +128,8 @@ def _rejections(target: ColumnSummary) -> list[str]:
     """Return the options that skip the examples without a label, if there are others."""
     if not 0.0 < target.missing < 1.0:
         return []
-    most = ["--most-bad", str(min(1.0, round(2 * target.missing + 0.05, 1)))]
-    return ["--bad", "skip", *(most if target.missing > USUAL_MISSING else [])]
+    limit = ["--most-bad", str(min(1.0, round(2 * target.missing + 0.05, 1)))]
+    return ["--bad", "skip", *(limit if target.missing > USUAL_MISSING else [])]
 
 
 def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ __all__ = ["TERMINATING", "Terminated", "Watchdog", "end_now", "terminate_by_exc
 TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 GRACE = 1.5
-"""Seconds that the main thread has to end by itself."""
+"""Seconds that the main thread has to end before it is ended."""
 
 
 class Terminated(KeyboardInterrupt):

@@ -196,18 +196,18 @@ class _Started:
         self.call, self.future, self.attempts = call, future, 1
 
     def ends(self) -> bool:
-        """Wait for the task, and return whether it has ended by itself."""
+        """Wait for the task; return whether it has ended, as `has_result` does."""
         if self.future is not None:
             wait([self.future])
         return self.has_result()
 
     def result(self) -> Any:
-        """Return the result of a task that has ended by itself, or raise its error."""
+        """Return the result of a task that has ended, or raise its error."""
         assert self.future is not None
         return self.future.result()
 
     def has_result(self) -> bool:
-        """Return whether the task has ended by itself, with a result or an error."""
+        """Return whether the task has ended, neither cancelled nor lost with its worker."""
         future = self.future
         if future is None or not future.done() or future.cancelled():
             return False

@@ -274,7 +274,7 @@ class _Run:
 
 
 def _start_of_shards(model: Any, stretch: _Stretch) -> bytes:
-    """Return the model that each shard learns on from."""
+    """Return the model from which each shard starts."""
     sent = _pickled(model)
     if stretch.shards == 1:
         return sent

@@ -135,9 +135,9 @@ def merge_candidates(
     base
         The model that all of them started from; None: a new one.
     before
-        The base of the merge that `base` is the result of. Rules that can (`carries_on`) then yield
-        models that move on by what that merge has moved. The parts must have learnt on from a copy
-        of the base after `start_shards`.
+        The base of the merge whose result is `base`. Rules that can (`carries_on`) then also yield
+        models that repeat the move of that merge, as momentum does. The parts must have started
+        from a copy of the base after `start_shards`.
 
     Raises
     ------

@@ -60,15 +60,17 @@ class UpdateRule(Protocol):
     """A method of learning and its state, a named tuple of one-dimensional arrays.
 
     `rule_state.RuleState` provides `seen_mask`, and everything from `drop` on, for rules whose
-    fields are declared. Optional are the verbs of this module that have a default, and in Python
-    `intercept(online)`, `features_left`, `unknown_slot`, `publish` and `published_view`,
-    `without_intercept`, and `candidates(parts, rates)`. The last is a method of a base: it yields
-    names and rules that continue it by what rules that have learnt on from it have learnt since.
-    All have the same slots. For each part, `rates` are those of its steps since the base, in
-    blocks that can be read once. A rule may define `carried_on(parts, rates, before)`, which yields
-    candidates some of which also carry on the move from the base `before` to this one. If all of
-    them do, `always_carries_on` is true. With `start_shards(shards, n_rows)` a rule gets ready for
-    one of the shards of the next rows, before the parts of `carried_on` learn.
+    fields are declared. Optional are the verbs of this module that have a default, and in Python:
+
+    - `intercept(online)`, `features_left`, `unknown_slot`, `publish`, `published_view` and
+      `without_intercept`.
+    - `candidates(parts, rates)`, of the base of a merge: yields the name and the rule of each way
+      to join what the parts have learnt since they were copied from the base. All have the same
+      slots. For each part, `rates` are those of its steps since then, in blocks that can be read
+      once.
+    - `carried_on(parts, rates, before)`: the same, where some of the rules also repeat the move
+      from `before`, the base of the previous merge, to this base. `always_carries_on` is true if
+      all do. `start_shards(shards, n_rows)` prepares the copy for a shard of the next rows.
     """
 
     # Compiled, called once for each row or step.

@@ -308,14 +308,14 @@ def _sparse(difference: ArrayLike | tuple[ArrayLike, ArrayLike], d: int) -> tupl
             raise ValueError(f"oracle must return a difference of shape ({d},), got {dense.shape}")
         ids = np.flatnonzero(dense)
         return ids, dense[ids]
-    places, values = (np.asarray(part) for part in difference)
-    if places.shape != values.shape or places.ndim != 1:
+    indices, values = (np.asarray(part) for part in difference)
+    if indices.shape != values.shape or indices.ndim != 1:
         raise ValueError(
             "oracle must return as many indices as values, "
-            f"got shapes {places.shape} and {values.shape}"
+            f"got shapes {indices.shape} and {values.shape}"
         )
-    if len(places) and (places.dtype.kind not in "iu" or places.min() < 0 or places.max() >= d):
+    if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0 or indices.max() >= d):
         raise ValueError(f"oracle must return integer indices from 0 to {d - 1}")
-    ids, codes = np.unique(places.astype(np.int64), return_inverse=True)
+    ids, codes = np.unique(indices.astype(np.int64), return_inverse=True)
     sums = np.bincount(codes, values.astype(np.float64), len(ids))
     return ids[sums != 0.0], sums[sums != 0.0]

@@ -77,7 +77,7 @@ def act_on_parts(
     shape = second.shape[1:] if len(rest) else first.shape[1:]
     p = np.zeros((len(mask), *shape))
     if len(first):
-        # Classes that the other rows brought along have no probability.
+        # Classes first seen in the other rows of the batch have no probability.
         target = p if first.ndim == 1 else p[:, : first.shape[1]]
         target[held] = first
     p[rest[: len(second)]] = second
@@ -141,7 +141,7 @@ class HeldOut:
             self.best_pass, self.best_loss = number, loss
             try:
                 self._best = snapshot(model, packed=False)()
-            except ModelFileError:  # a pipeline that no checkpoint can hold, either
+            except ModelFileError:  # a pipeline that no file, and so no checkpoint, can hold
                 self._best = copy.deepcopy(model)
 
     def is_best(self, loss: float | None) -> bool:

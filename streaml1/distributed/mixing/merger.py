@@ -15,7 +15,7 @@ PROBE_SHARE = 5
 """A merge is judged by a fifth of the examples of a part, at least."""
 
 RECLAIM_WAITS = 10
-"""After how many waits without a base by another run its epoch is taken over."""
+"""Number of waits without a new base after which the epoch of another run is taken over."""
 
 
 class Joined(NamedTuple):
@@ -85,7 +85,7 @@ class Merger:
         Parameters
         ----------
         state
-            What the topic says.
+            State of the topic.
         probe
             The records of partition 0 that are in no part.
         now

@@ -83,7 +83,7 @@ class OpenPartition:
         self._published: int | None = None  # end of the part that waits for a merge
 
     def start(self, state: MixState) -> int:
-        """Resume from what the topic says; return the offset to read from."""
+        """Resume from the state of the topic; return the offset to read from."""
         assert state.base is not None
         self.epoch = state.next_epoch(self.partition)
         self.adopt(state.base, state.base_id)
@@ -99,7 +99,7 @@ class OpenPartition:
         frontier = base.frontier.get(self.partition, self._origin)
         while self._pieces and self.lo < frontier:
             self.lo = self._pieces.popleft().hi
-        # Another owner has cut elsewhere, or this one is behind it.
+        # The frontier is inside a piece, as another owner has cut it, or not read yet.
         must_seek = self.lo != frontier
         if must_seek:
             self._pieces.clear()

@@ -1,8 +1,8 @@
 """Several partitions of one stream in this process, without a broker.
 
-It shows what mixing costs in accuracy, by the code of the group, for a stream and a learner that
-are planned. Examples are dealt to the partitions in turn. A base arrives `delay` examples of each
-partition after the last part of its round, and meanwhile all partitions go on.
+It shows what mixing costs in accuracy for a given stream and learner, and runs the code of the
+group. Examples are dealt round-robin to the partitions. A base arrives `delay` examples of each
+partition after the last part of its round; until then all partitions continue to learn.
 """
 
 from __future__ import annotations

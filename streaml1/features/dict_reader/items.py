@@ -4,7 +4,7 @@ The dict kernels read CPython's objects behind the API's back. They are unavaila
 interpreters and in free-threaded builds, and they do not take dict subclasses. There a mapping is
 read here, in as few passes as Python needs: one for the types, one for the hashes, one for the
 values. Each pass is a `map` or `numpy.fromiter` that runs in C. A kernel then finds the slots of
-all names and goes on to predict or learn.
+all names, and predicts or learns.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> st
             if pointed is None:
                 remedy = f"use {_options({'decimal': ',', 'thousands': '.'})}"
             return (
-                f"column {column.name!r} holds {value!r} beside whole numbers below 1,000: if its "
+                f"column {column.name!r} holds {value!r} next to whole numbers below 1,000: if its "
                 f"point separates thousands, {remedy}"
             )
     for column in columns:

@@ -52,7 +52,7 @@ class Mark(NamedTuple):
 class LossHistory:
     """Losses of a run over time, in a bounded number of points.
 
-    Recording a point takes microseconds, so it is done whether or not anybody looks.
+    Recording a point takes microseconds, so points are recorded even if no page is open.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class LossHistory:
         if len(points) > MAX_POINTS:
             points = points[:-1][::2] + points[-1:]
             self._interval *= 2.0
-        self._points = points  # others may read the old list
+        self._points = points  # another thread may be reading the old list
 
     def columns(self, latest: Point) -> Columns:
         """Return the curves up to the latest sums."""
@@ -136,7 +136,7 @@ def _thinned(columns: Columns) -> Columns:
     if step <= 1:
         return columns
     thinned = {name: column[::-1][::step][::-1] for name, column in columns.items()}
-    first = (len(columns["x"]) - 1) % step + 1  # size of the first group; the last ends at the end
+    first = (len(columns["x"]) - 1) % step + 1  # size of the first group; all others are full
     for name in ("added", "dropped"):
         if name in columns:
             column = [value or 0 for value in columns[name]]
