@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import base, checks
+from river import base
 from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.models.registry import modules_of_classes
 from streaml1.optim.tasks import RESPONSES
-from tests.test_elastic_net import (
+from tests.learner_data import (
     BINARY,
     LATE,
     D,
@@ -40,17 +40,6 @@ CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
 """Borders of the blocks that `assert_matches_twin` learns; short blocks are learnt row by row."""
 
 
-def river_checks(*kinds: Any) -> Iterator[Any]:
-    """Yield river's estimator checks of these classes, for pytest.mark.parametrize."""
-    for kind in kinds:
-        assert kind()._unit_test_skips() == set()
-        for param_no, params in enumerate(kind._unit_test_params()):
-            model = kind(**params)
-            for check_no, check in enumerate(checks.yield_checks(model)):
-                case = f"{kind.__name__}-{param_no}-{check_no}-{check.__name__}"
-                yield pytest.param(model, check, id=case)
-
-
 def data_of(loss: str, n: int | None = None) -> tuple[Any, Any, Any, Any]:
     """Return rows, labels as models accept them, labels as -1/+1 or numbers, and sample weights.
 
@@ -65,19 +54,30 @@ def data_of(loss: str, n: int | None = None) -> tuple[Any, Any, Any, Any]:
     return X, y, signed, w
 
 
+def blocks(cuts: list[int] = CUTS) -> Iterator[tuple[slice, bool]]:
+    """Yield blocks of rows, and whether to learn their rows one by one."""
+    for number, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        yield slice(lo, hi), hi - lo < 100 and number % 2 == 1
+
+
+def progressive(model: Any, X: Any, y: Any, w: Any, one_by_one: bool) -> Any:
+    """Learn rows of a dense matrix, as one batch or one by one; return the predictions."""
+    if not one_by_one:
+        return model.progressive_many(csr_matrix(X), y, w)
+    predictions = np.empty(len(X))
+    for i in range(len(X)):
+        x = as_dict(X[i])
+        predictions[i] = model._margin(x, model.loss in RESPONSES)
+        model.learn_one(x, y[i], float(w[i]))
+    return predictions
+
+
 def assert_matches_twin(model: Any, twin: Any, data: Any, cuts: list[int] = CUTS) -> None:
     """Learn in blocks and one by one; compare predictions and weights with the twin after each."""
     X, y, signed, w = data
-    for block, (lo, hi) in enumerate(itertools.pairwise(cuts)):
-        expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-        if hi - lo < 100 and block % 2:
-            got = np.empty(hi - lo)
-            for i in range(lo, hi):
-                x = as_dict(X[i])
-                got[i - lo] = model._margin(x, model.loss in RESPONSES)
-                model.learn_one(x, y[i], float(w[i]))
-        else:
-            got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+    for rows, one_by_one in blocks(cuts):
+        expected = twin.progressive(X[rows], signed[rows], w[rows])
+        got = progressive(model, X[rows], y[rows], w[rows], one_by_one)
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9, err_msg=repr(model))
         assert_equal_twins(model, twin)
         assert model.n_nonzero == len(model.weights) == np.count_nonzero(dense_weights(model))
@@ -149,8 +149,8 @@ def assert_unseen_features_weigh_nothing(make: Make) -> None:
 DEGENERATE = ("one feature", "constant feature", "one label", "no features", "weights of zero")
 
 
-def assert_degenerate_data_matches(make: Make, new_twin: Make, loss: str, case: str) -> None:
-    """Compare model and twin on one of the `DEGENERATE` data sets."""
+def degenerate_data(loss: str, case: str) -> tuple[Any, Any, Any, Any]:
+    """Return one of the `DEGENERATE` data sets of 500 rows, as `data_of` does."""
     X, y, signed, w = data_of(loss, 500)
     if case == "one feature":
         X[:, 1:] = 0.0
@@ -162,12 +162,18 @@ def assert_degenerate_data_matches(make: Make, new_twin: Make, loss: str, case: 
         y, signed = np.ones(500), np.ones(500)
     if case == "weights of zero":
         w[:] = 0.0
+    return X, y, signed, w
+
+
+def assert_degenerate_data_matches(make: Make, new_twin: Make, loss: str, case: str) -> None:
+    """Compare model and twin on one of the `DEGENERATE` data sets."""
+    data = degenerate_data(loss, case)
     model, twin = make(loss=loss), new_twin(D, loss=loss)
-    assert_matches_twin(model, twin, (X, y, signed, w), [0, 30, 500])
+    assert_matches_twin(model, twin, data, [0, 30, 500])
     assert model.n_iterations == 500
     if case == "weights of zero":
         assert model.weights == {} and model.intercept == 0.0
-    assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+    assert model.n_features_seen == np.count_nonzero(data[0].any(axis=0))
 
 
 def assert_copies_resume_bit_identically(make: Make, folder: Path) -> None:

@@ -127,7 +127,6 @@ def ista(
     s: float,
     l2: float = 0.0,
     intercept: bool = False,
-    steps: int = 800,
 ) -> tuple[float, Vector, float | Vector]:
     """Minimise by proximal gradient at the rate 1/L; return objective, weights and intercept."""
     k = 1 + int(max(y)) if name == "softmax" else None
@@ -135,7 +134,7 @@ def ista(
     b = 0.0 if k is None else np.zeros(k)
     wide = np.hstack([X, np.ones((len(X), 1))]) if intercept else X
     eta = len(X) / np.linalg.norm(wide, 2) ** 2
-    for _ in range(steps):
+    for _ in range(800):
         _, gradient, slope = mean_loss(name, X, y, w, b)
         w = prox(kind, w - eta * gradient, eta, s, l2)
         b = b - eta * slope * intercept

@@ -25,7 +25,7 @@ from streaml1.optim.adaptive_elastic_net import AdaptiveElasticNet, _shrunk
 from streaml1.optim.losses import CODES
 from tests import kit, reference
 from tests.conftest import WARM
-from tests.test_elastic_net import D, as_dict, assert_equal_twins, labels_of, rows_of
+from tests.learner_data import D, as_dict, assert_equal_twins, labels_of, rows_of
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -46,14 +46,6 @@ def after_steps(v: float, k: int, eta: float, l1: float, l2: float) -> float:
     for _ in range(k):
         v = math.copysign(max(abs(v) - eta * l1, 0.0) / (1.0 + eta * l2), v)
     return v
-
-
-@pytest.mark.parametrize(
-    ("model", "check"),
-    list(kit.river_checks(AdaptiveElasticNetClassifier, AdaptiveElasticNetRegressor)),
-)
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from streaml1 import (
 from streaml1.models.parameters import parameters_of
 from streaml1.optim.structures import alive_intervals
 from tests import kit, reference
-from tests.test_elastic_net import BINARY, D, as_dict, assert_equal_twins, dense
+from tests.learner_data import BINARY, D, as_dict, assert_equal_twins, dense
 
 
 class Case(NamedTuple):

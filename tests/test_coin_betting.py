@@ -24,7 +24,7 @@ from streaml1.optim.losses import CODES
 from streaml1.optim.structures.feature_scales import MAX_SCALED, add_size, scaled
 from tests import kit, reference
 from tests.conftest import WARM
-from tests.test_elastic_net import D, as_dict, assert_equal_twins
+from tests.learner_data import D, as_dict, assert_equal_twins
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -58,13 +58,6 @@ def rmse(p: Any, y: Any) -> float:
 def running_means(y: Any) -> Any:
     """Return the mean of the targets before each."""
     return np.append(0.0, np.cumsum(y)[:-1]) / np.maximum(1, np.arange(len(y)))
-
-
-@pytest.mark.parametrize(
-    ("model", "check"), list(kit.river_checks(CoinBettingClassifier, CoinBettingRegressor))
-)
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
 
 
 @pytest.mark.slow

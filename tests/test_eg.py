@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import pickle
 from collections.abc import Callable
@@ -16,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from river import checks
 from scipy.sparse import csr_matrix
 
 from streaml1 import BadExample, EGClassifier, EGRegressor, load
@@ -24,17 +22,15 @@ from streaml1.cli import cli
 from streaml1.core.vecmath import exp_pair
 from streaml1.optim.eg import EG
 from streaml1.optim.losses import CODES
-from streaml1.optim.tasks import REGRESSION, RESPONSES
+from streaml1.optim.tasks import REGRESSION
 from tests import kit, reference
-from tests.test_elastic_net import (
+from tests.learner_data import (
     BINARY,
-    LATE,
     SCHEDULES,
     D,
     as_dict,
     is_run,
     labels_of,
-    n_rows,
     rows_of,
 )
 
@@ -75,13 +71,7 @@ def assert_equal_twins(model: Any, twin: Any) -> None:
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
     """Ten thousand steps of every schedule and kind, in blocks and one by one."""
-    random = np.random.default_rng(list(CODES).index(loss))
-    n = n_rows(loss)
-    X = rows_of(random, n)
-    X[: n * 7 // 10, LATE:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
-    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    X, y, signed, w = kit.data_of(loss)
     for k, (schedule, kind) in enumerate(itertools.product(SCHEDULES, KINDS)):
         if not is_run(loss, k):
             continue
@@ -90,16 +80,9 @@ def test_equals_the_dense_twin(loss: str) -> None:
             params |= {"clip_gradient": 0.05, "intercept_lr": 0.05, "intercept_init": -0.3}
         model = model_of(loss, n_features=D, **params)
         twin = reference.EG(D, loss=loss, **params)
-        for block, (lo, hi) in enumerate(itertools.pairwise(cuts)):
-            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            if hi - lo < 100 and block % 2:  # row by row
-                got = np.empty(hi - lo)
-                for i in range(lo, hi):
-                    x = as_dict(X[i])
-                    got[i - lo] = model._margin(x, loss in RESPONSES)
-                    model.learn_one(x, y[i], float(w[i]))
-            else:
-                got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+        for rows, one_by_one in kit.blocks():
+            expected = twin.progressive(X[rows], signed[rows], w[rows])
+            got = kit.progressive(model, X[rows], y[rows], w[rows], one_by_one)
             atol = 1e-9 * max(1.0, twin.radius)
             np.testing.assert_allclose(got, expected, rtol=0.0, atol=atol, err_msg=str(params))
             assert_equal_twins(model, twin)
@@ -158,20 +141,10 @@ def test_all_weights_sum_to_the_radius(nonnegative: bool) -> None:
         assert 1.0 < np.abs(w).sum() < 3.0
 
 
-@given(st.permutations(range(12)), st.integers(0, 2**32), st.booleans())
-def test_permuting_names_permutes_weights(order: list[int], seed: int, nonnegative: bool) -> None:
-    random = Random(seed)
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_feature_names_do_not_affect_learning(nonnegative: bool) -> None:
     params: dict[str, Any] = {"n_features": 12, "lr": 0.7, "nonnegative": nonnegative}
-    plain, permuted, named = (EGClassifier(**params) for _ in range(3))
-    for _ in range(60):
-        x = {j: random.uniform(-1.0, 1.0) for j in range(12) if random.random() < 0.3}
-        y = random.random() < 0.5
-        plain.learn_one(x, y)
-        permuted.learn_one({order[j]: v for j, v in x.items()}, y)
-        named.learn_one({f"name {j}": v for j, v in x.items()}, y)
-    assert permuted.weights == {order[j]: w for j, w in plain.weights.items()}
-    assert named.weights == {f"name {j}": w for j, w in plain.weights.items()}
-    assert plain.intercept == permuted.intercept == named.intercept
+    kit.assert_weights_follow_names(lambda: EGClassifier(**params))
 
 
 def test_unseen_features_weigh_nothing() -> None:
@@ -327,40 +300,10 @@ def test_each_category_of_a_data_frame_counts_as_a_feature() -> None:
 # Data and parameters
 
 
-@pytest.mark.parametrize("cls", MODELS)
-def test_defaults(cls: Any) -> None:
-    defaults = {k: p.default for k, p in inspect.signature(cls).parameters.items()}
-    loss = "logistic" if cls is EGClassifier else "squared"
-    sampling = {"negative_rate": 1.0, "positive_weight": 1.0}
-    assert defaults == {
-        **(sampling if cls is EGClassifier else {"quantile": 0.5, "huber_delta": 1.0}),
-        "offset": None,
-        **{"radius": 10.0, "n_features": 2**18, "nonnegative": False, "loss": loss, "lr": 0.1},
-        **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
-        **{"clip_gradient": 1e12, "max_features": None, "hash_bits": None},
-        **{"cross": None, "text": None, "ngrams": 1},
-    }
-
-
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", CODES)
-@pytest.mark.parametrize(
-    "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
-)
 def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
-    random = np.random.default_rng(3)
-    n = 500
-    X, w = rows_of(random, n), np.ones(n)
-    if case == "one feature":
-        X[:, 1:] = 0.0
-    if case == "constant feature":
-        X[:, 0] = 1.0
-    if case == "no features":
-        X[:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    if case == "one label":
-        y, signed = np.ones(n), np.ones(n)
-    if case == "weights of zero":
-        w[:] = 0.0
+    X, y, signed, w = kit.degenerate_data(loss, case)
     for nonnegative in (False, True):
         params: dict[str, Any] = {"lr": 0.02, "nonnegative": nonnegative, "radius": 2.0}
         model = model_of(loss, n_features=D, **params)
@@ -368,7 +311,7 @@ def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
         got = model.progressive_many(csr_matrix(X), y, w)
         np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
         assert_equal_twins(model, twin)
-        assert model.n_iterations == n
+        assert model.n_iterations == 500
         if case == "weights of zero":
             assert model.intercept == 0.0
             assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
@@ -513,18 +456,6 @@ def test_dropped_weights_return_to_their_initial_value() -> None:
 
 
 # river's estimator checks
-
-
-@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
-def test_river_estimator_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
-
-
-def test_no_river_check_is_skipped() -> None:
-    for cls in MODELS:
-        assert cls()._unit_test_skips() == set()
-        names = {check.__name__ for check in checks.yield_checks(cls())}
-        assert {"check_learn_many_matches_learn_one", "check_pickling"} <= names
 
 
 @pytest.mark.parametrize("cls", MODELS)

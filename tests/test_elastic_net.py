@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
-from river.optim import losses as river_losses
 from river.optim import schedulers
 from scipy.sparse import csr_matrix
 
@@ -20,28 +20,21 @@ from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core.jit import COMPILED, kernel
 from streaml1.optim.elastic_net import A_START, ElasticNet
 from streaml1.optim.losses import CODES
-from streaml1.optim.tasks import RESPONSES
 from streaml1.optim.update_rule import apply_penalty
-from tests import reference
+from tests import kit, reference
+from tests.learner_data import (
+    BINARY,
+    LOSS_PARAMETERS,
+    SCHEDULES,
+    D,
+    as_dict,
+    assert_equal_twins,
+    dense,
+    is_run,
+    labels_of,
+    rows_of,
+)
 
-BINARY = tuple(name for name in reference.LOSSES if name not in reference.REGRESSION)
-LOSS_PARAMETERS: dict[str, dict[str, Any]] = {
-    "huber": {"huber_delta": 0.4},
-    "quantile": {"quantile": 0.8},
-    "poisson": {"clip_gradient": 1.0},
-}
-D = 60
-"""Number of features."""
-LATE = 50
-"""Features from this id on first appear after 7,000 rows."""
-
-SCHEDULES: dict[str, dict[str, Any]] = {
-    "invsqrt": {"lr": 0.5},
-    "constant": {"lr": 0.1, "schedule": "constant"},
-    "inverse": {"lr": 2.0, "schedule": "inverse"},
-    "InverseScaling": {"lr": schedulers.InverseScaling(0.3, 0.3)},
-    "Optimal": {"lr": schedulers.Optimal(river_losses.Log(), 0.05)},
-}
 PENALTIES = {
     "none": {},
     "l1": {"l1": 0.01},
@@ -56,75 +49,11 @@ def model_of(loss: str, **params: Any) -> Any:
     return kind(loss=loss, **params)
 
 
-def rows_of(random: Any, n: int, d: int = D, k: int = 6) -> Any:
-    """Return a dense matrix of sparse rows; feature j occurs with a frequency of about k / j."""
-    chance = k * (1.0 / np.arange(1, d + 1)) / np.sum(1.0 / np.arange(1, d + 1))
-    X = random.normal(size=(n, d)) * 0.35
-    X[random.random((n, d)) > chance] = 0.0
-    return X
-
-
-def labels_of(random: Any, X: Any, loss: str) -> tuple[Any, Any]:
-    """Return labels of a sparse linear model: as models accept them, and as -1/+1 or numbers."""
-    truth = random.normal(size=X.shape[1]) * (np.arange(X.shape[1]) % 3 == 0)
-    noisy = X @ truth + random.normal(size=len(X)) * 0.3
-    if loss in BINARY:
-        return noisy > 0.0, np.where(noisy > 0.0, 1.0, -1.0)
-    if loss == "poisson":
-        noisy = np.floor(np.exp(np.clip(noisy, -3.0, 3.0)))
-    return noisy, noisy
-
-
-def dense(model: Any, d: int = D) -> Any:
-    """Return the weights of a model with int names as a vector of shape (d,)."""
-    w = np.zeros(d)
-    for j, w_j in model.weights.items():
-        w[j] = w_j
-    return w
-
-
-def assert_equal_twins(model: Any, twin: Any) -> None:
-    """Assert equal weights to 1e-9, equal support above that, and equal intercepts."""
-    w = dense(model, len(twin.w))
-    np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9)
-    large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9
-    np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
-    assert model.intercept == pytest.approx(twin.b, abs=1e-9)
-
-
-def as_dict(x: Any) -> dict[int, float]:
-    """Return the non-zeros of a dense row."""
-    return {int(j): float(x[j]) for j in np.flatnonzero(x)}
-
-
-def n_rows(loss: str) -> int:
-    """Return the number of rows of a comparison with the twin.
-
-    They are fewer for some losses, because a method uses only the value and the derivative.
-    """
-    return 2_000 if loss in LOSS_PARAMETERS else 10_000
-
-
-def is_run(loss: str, k: int) -> bool:
-    """Return whether to test a loss with setting k: all settings for logistic, a third for others.
-
-    A method uses only the value and the derivative of a loss, so that not all combinations need a
-    test.
-    """
-    return loss == "logistic" or (k + k // 3 + list(CODES).index(loss)) % 3 == 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
     """Ten thousand steps of every schedule, update and penalty, in blocks and one by one."""
-    random = np.random.default_rng(list(CODES).index(loss))
-    n = n_rows(loss)
-    X = rows_of(random, n)
-    X[: n * 7 // 10, LATE:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
-    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    data = kit.data_of(loss)
     for k, (schedule, update, penalty) in enumerate(
         itertools.product(SCHEDULES, ("fobos", "sgd"), PENALTIES)
     ):
@@ -135,19 +64,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
         if k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
         model, twin = model_of(loss, **params), reference.ElasticNet(D, loss=loss, **params)
-        for block, (lo, hi) in enumerate(itertools.pairwise(cuts)):
-            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            if hi - lo < 100 and block % 2:  # row by row
-                got = np.empty(hi - lo)
-                for i in range(lo, hi):
-                    x = as_dict(X[i])
-                    got[i - lo] = model._margin(x, loss in RESPONSES)
-                    model.learn_one(x, y[i], float(w[i]))
-            else:
-                got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
-            np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9, err_msg=str(params))
-            assert_equal_twins(model, twin)
-        model._engine.check()
+        kit.assert_matches_twin(model, twin, data)
 
 
 @pytest.mark.parametrize("stamps", ["folded", "explicit"])
@@ -309,35 +226,15 @@ def test_without_penalties_equals_plain_sgd() -> None:
     assert models[0].weights == models[1].weights
 
 
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", CODES)
-@pytest.mark.parametrize(
-    "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
-)
 def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
-    random = np.random.default_rng(9)
-    n = 500
-    X = rows_of(random, n)
-    w = np.ones(n)
-    if case == "one feature":
-        X[:, 1:] = 0.0
-    if case == "constant feature":
-        X[:, 0] = 1.0
-    if case == "no features":
-        X[:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    if case == "one label":
-        y, signed = np.ones(n), np.ones(n)
-    if case == "weights of zero":
-        w[:] = 0.0
     params: dict[str, Any] = {"l1": 0.01, "l2": 0.01, "lr": 0.3}
-    model, twin = model_of(loss, **params), reference.ElasticNet(D, loss=loss, **params)
-    got = model.progressive_many(csr_matrix(X), y, w)
-    np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
-    assert_equal_twins(model, twin)
-    assert model.n_iterations == n
-    if case == "weights of zero":
-        assert model.weights == {} and model.intercept == 0.0
-        assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+    kit.assert_degenerate_data_matches(
+        lambda loss: model_of(loss, **params),
+        lambda d, loss: reference.ElasticNet(d, loss=loss, **params),
+        *(loss, case),
+    )
 
 
 def test_penalties_do_not_change_the_intercept() -> None:
@@ -446,26 +343,13 @@ def test_changed_parameters_act_from_the_next_step(method: str, update: str) -> 
 
 def test_extreme_values_stay_finite() -> None:
     """Values of 1e50, sample weights of 1e15, clips of 1e30, rates of 1e10 and any strength."""
-    random = np.random.default_rng(0)
-    for update, l1, l2, lr in itertools.product(
-        ("fobos", "sgd"), (0.0, 1.0, 1e30), (0.0, 1e-3, 1.0, 1e30), (1e-5, 1.0, 1e10)
-    ):
-        model = ElasticNetRegressor(
-            l1=l1,
-            l2=l2,
-            update=update,
-            lr=lr,
-            schedule="constant",
-            clip_gradient=1e30,
-            intercept_lr=1e10,
+    settings = [
+        {"update": update, "l1": l1, "l2": l2, "lr": lr}
+        for update, l1, l2, lr in itertools.product(
+            ("fobos", "sgd"), (0.0, 1.0, 1e30), (0.0, 1e-3, 1.0, 1e30), (1e-5, 1.0, 1e10)
         )
-        for _ in range(60):
-            ids = random.choice(50, size=20, replace=False).tolist()
-            x = dict(zip(ids, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
-            model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
-            assert np.isfinite(model.predict_one(x))
-        model._engine.check()
-        assert np.isfinite(list(model.weights.values())).all()
+    ]
+    kit.assert_stays_finite(partial(ElasticNetRegressor, schedule="constant"), settings)
 
 
 def test_custom_scheduler_receives_python_ints() -> None:

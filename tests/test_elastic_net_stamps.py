@@ -18,21 +18,17 @@ import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.optim.elastic_net_stamps import BLOCK, MAX_EQUAL_STEPS, START, ElasticNetStamps
 from streaml1.optim.losses import CODES
-from streaml1.optim.tasks import RESPONSES
-from tests import reference
-from tests.test_elastic_net import (
-    LATE,
-    PENALTIES,
+from tests import kit, reference
+from tests.learner_data import (
     SCHEDULES,
     D,
     as_dict,
     assert_equal_twins,
     is_run,
     labels_of,
-    model_of,
-    n_rows,
     rows_of,
 )
+from tests.test_elastic_net import PENALTIES, model_of
 
 EXPLICIT: dict[str, Any] = {"stamps": "explicit"}
 
@@ -49,13 +45,7 @@ def empty_rows(n: int) -> tuple[Any, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin_and_the_folded_form(loss: str) -> None:
-    random = np.random.default_rng(list(CODES).index(loss))
-    n = n_rows(loss)
-    X = rows_of(random, n)
-    X[: n * 7 // 10, LATE:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
-    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    X, y, signed, w = kit.data_of(loss)
     for k, (schedule, update, penalty) in enumerate(
         itertools.product(SCHEDULES, ("fobos", "sgd"), PENALTIES)
     ):
@@ -66,17 +56,10 @@ def test_equals_the_dense_twin_and_the_folded_form(loss: str) -> None:
         model = model_of(loss, **params, **EXPLICIT, budget=budget)
         folded = model_of(loss, **params)
         twin = reference.ElasticNet(D, loss=loss, **params)
-        for block, (lo, hi) in enumerate(itertools.pairwise(cuts)):
-            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            if hi - lo < 100 and block % 2:
-                got = np.empty(hi - lo)
-                for i in range(lo, hi):
-                    x = as_dict(X[i])
-                    got[i - lo] = model._margin(x, loss in RESPONSES)
-                    model.learn_one(x, y[i], float(w[i]))
-            else:
-                got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
-            folded.learn_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+        for rows, one_by_one in kit.blocks():
+            expected = twin.progressive(X[rows], signed[rows], w[rows])
+            got = kit.progressive(model, X[rows], y[rows], w[rows], one_by_one)
+            folded.learn_many(csr_matrix(X[rows]), y[rows], w[rows])
             np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9, err_msg=str(params))
             assert_equal_twins(model, twin)
             assert model.weights == pytest.approx(folded.weights, rel=1e-9, abs=1e-11)
@@ -422,18 +405,11 @@ def test_sgd_with_eta_l2_above_one_restarts(schedule: str, l2: float) -> None:
 @pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
 def test_rows_longer_than_any_before(schedule: str) -> None:
     """Predicting such a row changes nothing; learning it reserves capacity first."""
-    model = ElasticNetRegressor(l1=1e-3, schedule=schedule, lr=1e-3, **EXPLICIT)
-    twin = reference.ElasticNet(3_000, l1=1e-3, schedule=schedule, lr=1e-3, loss="squared")
-    random = np.random.default_rng(0)
-    for nnz in (3, 256, 257, 1_000, 20, 3_000, 5):
-        x = np.zeros(3_000)
-        x[random.choice(3_000, nnz, replace=False)] = random.normal(size=nnz)
-        wide = {j: 1.0 for j in range(3_000)}
-        assert model.predict_one(wide) == pytest.approx(twin.margin(np.ones(3_000)), abs=1e-9)
-        assert model.predict_one(as_dict(x)) == pytest.approx(twin.margin(x), abs=1e-9)
-        model.learn_one(as_dict(x), 1.0)
-        twin.learn(x, 1.0)
-        assert_equal_twins(model, twin)
+    params: dict[str, Any] = {"l1": 1e-3, "schedule": schedule}
+    kit.assert_wide_rows_match(
+        lambda lr: ElasticNetRegressor(lr=lr, **params, **EXPLICIT),
+        lambda d, lr: reference.ElasticNet(d, lr=lr, loss="squared", **params),
+    )
 
 
 def test_extreme_values_stay_finite() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from scipy.sparse import csr_matrix
 from streaml1 import FOBOSClassifier, FOBOSRegressor
 from streaml1.optim.losses import CODES
 from tests import kit, reference
-from tests.test_elastic_net import SCHEDULES, D, as_dict, assert_equal_twins, is_run
+from tests.learner_data import SCHEDULES, D, as_dict, assert_equal_twins, is_run
 
 NORMS = ("l2", "linf")
 STRENGTHS = {"none": 0.0, "default": 1e-4, "mild": 1e-2, "strong": 0.3, "often zero": 3.0}
@@ -30,13 +29,6 @@ SETTINGS = {
 def make_model(loss: str = "logistic", **params: Any) -> Any:
     kind = FOBOSClassifier if kit.is_binary(loss) else FOBOSRegressor
     return kind(loss=loss, **params)
-
-
-@pytest.mark.parametrize(
-    ("model", "check"), list(kit.river_checks(FOBOSClassifier, FOBOSRegressor))
-)
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from streaml1 import FOBOSClassifier, FOBOSRegressor
 from streaml1.optim.fobos_l2 import NIL, S_START, FobosL2, _sum_of_squares
 from tests import kit, reference
-from tests.test_elastic_net import D, assert_equal_twins
+from tests.learner_data import D, assert_equal_twins
 
 
 @given(

@@ -18,7 +18,7 @@ from streaml1.optim import fobos_linf
 from streaml1.optim.fobos_linf import FobosLinf
 from streaml1.optim.structures.weight_blocks import MEMBER
 from tests import kit, reference
-from tests.test_elastic_net import D, as_dict, assert_equal_twins
+from tests.learner_data import D, as_dict, assert_equal_twins
 
 STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0, "norm": "linf"}
 

@@ -7,7 +7,6 @@ import math
 import pickle
 import re
 import runpy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from streaml1.optim.ftrl import FTRL
 from streaml1.optim.losses import CODES
 from tests import kit, reference
 from tests.conftest import ROOT
-from tests.test_elastic_net import D, as_dict, assert_equal_twins
+from tests.learner_data import D, as_dict, assert_equal_twins
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -36,11 +35,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def make_model(loss: str = "logistic", *, alpha: float = 0.1, **params: Any) -> Any:
     kind = FTRLClassifier if kit.is_binary(loss) else FTRLRegressor
     return kind(loss=loss, alpha=alpha, **params)
-
-
-@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(FTRLClassifier, FTRLRegressor)))
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
 
 
 @pytest.mark.slow

@@ -23,12 +23,10 @@ from streaml1 import L1BallClassifier, L1BallRegressor
 from streaml1.cli import cli
 from streaml1.optim.losses import CODES
 from streaml1.optim.structures import fixed_point_vector as raw_vector
-from streaml1.optim.tasks import RESPONSES
 from tests import kit, reference
 from tests.conftest import ROOT
-from tests.test_elastic_net import (
+from tests.learner_data import (
     BINARY,
-    LATE,
     SCHEDULES,
     D,
     as_dict,
@@ -36,7 +34,6 @@ from tests.test_elastic_net import (
     dense,
     is_run,
     labels_of,
-    n_rows,
     rows_of,
 )
 
@@ -68,14 +65,8 @@ BALLS = {
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
     """Run ten thousand steps per schedule and some balls, in batches and one by one."""
-    random = np.random.default_rng(list(CODES).index(loss))
-    n = n_rows(loss)
-    X = rows_of(random, n)
+    X, y, signed, w = kit.data_of(loss)
     X[::4] = np.sign(X[::4])  # binary rows: ties
-    X[: n * 7 // 10, LATE:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
-    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
     n_inside = 0
     for k, (schedule, ball) in enumerate(itertools.product(SCHEDULES, BALLS)):
         if not is_run(loss, k):
@@ -85,11 +76,9 @@ def test_equals_the_dense_twin(loss: str) -> None:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
         twin = reference.L1Ball(D, loss=loss, **params)
         models = [make_model(loss, index=index, **params) for index in INDEXES]
-        for number, (lo, hi) in enumerate(itertools.pairwise(cuts)):
-            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            found = [
-                learn_rows(m, X, y, w, lo, hi, hi - lo < 100 and number % 2 == 1) for m in models
-            ]
+        for rows, one_by_one in kit.blocks():
+            expected = twin.progressive(X[rows], signed[rows], w[rows])
+            found = [kit.progressive(m, X[rows], y[rows], w[rows], one_by_one) for m in models]
             np.testing.assert_allclose(found[0], expected, rtol=0.0, atol=1e-9, err_msg=str(params))
             assert found[0].tobytes() == found[1].tobytes()
             for model in models:
@@ -100,17 +89,6 @@ def test_equals_the_dense_twin(loss: str) -> None:
             assert models[0].n_nonzero == len(models[0].weights)
             n_inside += l1_norm(models[0]) < 0.999 * params["radius"]
     assert n_inside > (7 if loss == "logistic" else 0)
-
-
-def learn_rows(model: Any, X: Any, y: Any, w: Any, lo: int, hi: int, singly: bool) -> Any:
-    if not singly:
-        return model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
-    p = np.empty(hi - lo)
-    for i in range(lo, hi):
-        x = as_dict(X[i])
-        p[i - lo] = model._margin(x, model.loss in RESPONSES)
-        model.learn_one(x, y[i], float(w[i]))
-    return p
 
 
 @pytest.mark.parametrize("index", INDEXES)
@@ -347,34 +325,18 @@ def test_steps_inside_the_ball_are_plain_sgd(index: str) -> None:
     assert model._engine.rule.clock[0].awake == 0  # no weight entered the index
 
 
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", CODES)
 @pytest.mark.parametrize("index", INDEXES)
-@pytest.mark.parametrize(
-    "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
-)
 def test_degenerate_data(loss: str, case: str, index: str) -> None:
-    random = np.random.default_rng(9)
-    n = 500
-    X = rows_of(random, n)
-    w = np.ones(n)
-    if case == "one feature":
-        X[:, 1:] = 0.0
-    if case == "constant feature":
-        X[:, 0] = 1.0
-    if case == "no features":
-        X[:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    if case == "one label":
-        y, signed = np.ones(n), np.ones(n)
-    if case == "weights of zero":
-        w[:] = 0.0
+    X, y, signed, w = kit.degenerate_data(loss, case)
     params: dict[str, Any] = {"radius": 0.3123, "lr": 0.3}
     model = make_model(loss, index=index, **params)
     twin = reference.L1Ball(D, loss=loss, **params)
     predictions = model.progressive_many(csr_matrix(X), y, w)
     np.testing.assert_allclose(predictions, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
     assert_equal_twins(model, twin)
-    assert model.n_iterations == n
+    assert model.n_iterations == 500
     if case == "weights of zero":
         assert model.weights == {} and model.intercept == 0.0
         assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
@@ -410,19 +372,6 @@ def test_nonnegative_weights_are_never_negative() -> None:
             model.learn_many(csr_matrix(X[lo : lo + 50]), y[lo : lo + 50])
             assert all(w > 0.0 for w in model.weights.values())
         assert model.n_nonzero > 3
-
-
-# River's checks
-
-
-@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
-
-
-def test_no_river_check_is_skipped() -> None:
-    for cls in MODELS:
-        assert cls()._unit_test_skips() == set()
 
 
 # Copies and files

@@ -18,7 +18,7 @@ from streaml1.models.elastic_net import RATES
 from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import REGRESSION, RESPONSES
 from tests import kit, reference
-from tests.test_elastic_net import LOSS_PARAMETERS, D
+from tests.learner_data import LOSS_PARAMETERS, D
 
 LOSSES = list(CODES)
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import checks
+from river import base, checks
 from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.models.parameters import SHARED_ORDER, parameters_of
 from streaml1.models.registry import LEARNERS
 from tests import reference
-from tests.conftest import ROOT
-from tests.test_elastic_net import D, as_dict, labels_of, rows_of
+from tests.learner_data import D, as_dict, labels_of, rows_of
 
 CLASSES = [name for learner in LEARNERS.values() for name in learner.classes.values()]
 LINEAR = [name for name in CLASSES if name != "SoftmaxClassifier"]  # it has k outputs
@@ -57,19 +56,13 @@ def stream(loss: str, n: int = 600) -> tuple[Any, Any, Any, Any]:
     return X, y, signed, random.choice([0.0, 0.5, 1.0, 2.0], size=n)
 
 
-def without_own_tests() -> list[str]:
-    """Return the classes without a test file; the others run river's checks in theirs."""
-    own = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
-    classes = (
-        learner.classes.values() for learner in LEARNERS.values() if learner.module not in own
-    )
-    return [name for names in classes for name in names]
-
-
-@pytest.mark.parametrize("name", without_own_tests())
+@pytest.mark.parametrize("name", CLASSES)
 def test_river_checks(name: str) -> None:
     kind = getattr(streaml1, name)
+    assert issubclass(kind, base.MiniBatchClassifier | base.MiniBatchRegressor)
     assert kind()._unit_test_skips() == set()
+    names = {check.__name__ for check in checks.yield_checks(kind())}
+    assert {"check_learn_many_matches_learn_one", "check_pickling"} <= names
     for params in kind._unit_test_params():
         for check in checks.yield_checks(kind(**params)):
             check(kind(**params))

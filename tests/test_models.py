@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river import (
     base,
-    checks,
     compose,
     datasets,
     evaluate,
@@ -33,7 +32,7 @@ from river import (
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, SoftmaxClassifier
-from tests import kit, reference
+from tests import reference
 
 MODELS = [ElasticNetClassifier, ElasticNetRegressor]
 
@@ -65,21 +64,6 @@ def models() -> list[Any]:
         for cls in MODELS
         for i, params in enumerate(cls._unit_test_params())
     ]
-
-
-# river's own checks
-
-
-@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
-
-
-def test_no_river_check_is_skipped() -> None:
-    for cls in MODELS:
-        assert cls()._unit_test_skips() == set()
-        names = {check.__name__ for check in checks.yield_checks(cls())}
-        assert {"check_learn_many_matches_learn_one", "check_pickling"} <= names
 
 
 # Properties that river's checks do not cover: prediction has no side effects

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from streaml1 import PegasosClassifier
 from streaml1.optim.pegasos import Pegasos, _sum_of_squares
 from streaml1.solvers import fista
 from tests import kit, reference
-from tests.test_elastic_net import D, as_dict, assert_equal_twins
+from tests.learner_data import D, as_dict, assert_equal_twins
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -34,11 +33,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def make_model(**params: Any) -> Any:
     return PegasosClassifier(**params)
-
-
-@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(PegasosClassifier)))
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -16,7 +16,7 @@ from streaml1.optim.ftrl import FTRL
 from streaml1.optim.losses import CODES
 from streaml1.optim.scaled_ftrl import ScaledFTRL
 from tests import kit, reference
-from tests.test_elastic_net import D
+from tests.learner_data import D
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},

@@ -17,7 +17,7 @@ from streaml1.optim.scaled_softmax import ScaledSoftmax
 from streaml1.optim.softmax import Softmax
 from streaml1.optim.softmax_ball import SoftmaxBall
 from tests import kit, reference
-from tests.test_elastic_net import as_dict
+from tests.learner_data import as_dict
 from tests.test_softmax import CUTS, NAMES, D, data_of, run_beside
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +14,6 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
-from river import base, checks
 from scipy.sparse import csr_matrix
 
 from streaml1 import ElasticNetClassifier, SMIDASClassifier, SMIDASRegressor, load
@@ -24,17 +21,14 @@ from streaml1.cli import cli
 from streaml1.core.vecmath import power
 from streaml1.optim import smidas
 from streaml1.optim.losses import CODES
-from streaml1.optim.tasks import RESPONSES
 from tests import kit, reference
-from tests.test_elastic_net import (
+from tests.learner_data import (
     BINARY,
-    LATE,
     SCHEDULES,
     D,
     as_dict,
     dense,
     labels_of,
-    n_rows,
     rows_of,
 )
 
@@ -79,28 +73,15 @@ POWERS = [
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
     """Compare 10,000 steps for every schedule and many powers, in blocks and one by one."""
-    random = np.random.default_rng(list(CODES).index(loss))
-    n = n_rows(loss)
-    X = rows_of(random, n)
-    X[: n * 7 // 10, LATE:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
-    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    X, y, signed, w = kit.data_of(loss)
     for k, schedule in enumerate([*SCHEDULES, *SCHEDULES]):
         params = {**SCHEDULES[schedule], **POWERS[(k + 2 * list(CODES).index(loss)) % len(POWERS)]}
         if loss == "squared" or k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
         model, twin = make_model(loss, **params), reference.SMIDAS(D, loss=loss, **params)
-        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
-            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            if hi - lo < 100 and part % 2:  # one by one
-                got = np.empty(hi - lo)
-                for i in range(lo, hi):
-                    x = as_dict(X[i])
-                    got[i - lo] = model._margin(x, loss in RESPONSES)
-                    model.learn_one(x, y[i], float(w[i]))
-            else:
-                got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+        for rows, one_by_one in kit.blocks():
+            expected = twin.progressive(X[rows], signed[rows], w[rows])
+            got = kit.progressive(model, X[rows], y[rows], w[rows], one_by_one)
             scale = max(1.0, np.abs(twin.w).max())
             np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-8 * scale, err_msg=params)
             assert_equal_twins(model, twin)
@@ -233,21 +214,9 @@ def test_single_weight_equals_theta() -> None:
         assert model.weights["a"] == pytest.approx(0.5 - 0.05, rel=1e-12)
 
 
-@given(st.permutations(range(12)), st.integers(0, 2**32), st.sampled_from([2.0, 4.5, 20.0]))
-def test_permuting_names_permutes_weights(order: list[int], seed: int, p: float) -> None:
-    random = Random(seed)
-    params: dict[str, Any] = {"l1": 0.02, "p": p, "lr": 0.3}
-    plain, permuted = SMIDASClassifier(**params), SMIDASClassifier(**params)
-    named = SMIDASClassifier(**params)
-    for _ in range(60):
-        x = {j: random.uniform(-1.0, 1.0) for j in range(12) if random.random() < 0.3}
-        y = random.random() < 0.5
-        plain.learn_one(x, y)
-        permuted.learn_one({order[j]: v for j, v in x.items()}, y)
-        named.learn_one({f"name {j}": v for j, v in x.items()}, y)
-    assert permuted.weights == {order[j]: w for j, w in plain.weights.items()}
-    assert named.weights == {f"name {j}": w for j, w in plain.weights.items()}
-    assert plain.intercept == permuted.intercept == named.intercept
+@pytest.mark.parametrize("p", [2.0, 4.5, 20.0])
+def test_feature_names_do_not_affect_learning(p: float) -> None:
+    kit.assert_weights_follow_names(lambda: SMIDASClassifier(l1=0.02, p=p, lr=0.3))
 
 
 def test_unseen_features_have_zero_weight() -> None:
@@ -273,52 +242,22 @@ def test_late_features_are_not_penalized_for_the_past(n_before: int) -> None:
     assert model.weights["new"] == pytest.approx(0.05 - 0.02, abs=1e-14)
 
 
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", CODES)
-@pytest.mark.parametrize(
-    "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
-)
 def test_degenerate_data(loss: str, case: str) -> None:
-    random = np.random.default_rng(3)
-    n = 500
-    X, w = rows_of(random, n), np.ones(n)
-    if case == "one feature":
-        X[:, 1:] = 0.0
-    if case == "constant feature":
-        X[:, 0] = 1.0
-    if case == "no features":
-        X[:] = 0.0
-    y, signed = labels_of(random, X, loss)
-    if case == "one label":
-        y, signed = np.ones(n), np.ones(n)
-    if case == "weights of zero":
-        w[:] = 0.0
+    X, y, signed, w = kit.degenerate_data(loss, case)
     params: dict[str, Any] = {"l1": 0.01, "p": 6.0, "lr": 0.2}
     model, twin = make_model(loss, **params), reference.SMIDAS(D, loss=loss, **params)
     got = model.progressive_many(csr_matrix(X), y, w)
     np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-8)
     assert_equal_twins(model, twin)
-    assert model.n_iterations == n
+    assert model.n_iterations == 500
     if case == "weights of zero":
         assert model.weights == {} and model.intercept == 0.0
         assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
 
 
 # Parameters
-
-
-@pytest.mark.parametrize("cls", MODELS)
-def test_defaults(cls: Any) -> None:
-    defaults = {k: p.default for k, p in inspect.signature(cls).parameters.items()}
-    loss = "logistic" if cls is SMIDASClassifier else "squared"
-    sampling = {"negative_rate": 1.0, "positive_weight": 1.0}
-    assert defaults == {
-        **(sampling if cls is SMIDASClassifier else {"quantile": 0.5, "huber_delta": 1.0}),
-        "offset": None,
-        **{"l1": 1e-4, "p": None, "n_features": 2**20, "loss": loss, "lr": 0.1},
-        **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
-        **{"clip_gradient": 1e12, "max_features": None, "hash_bits": None},
-        **{"cross": None, "text": None, "ngrams": 1},
-    }
 
 
 def test_n_features_only_sets_p() -> None:
@@ -521,22 +460,6 @@ def test_renormalizations_visit_few_entries(monkeypatch: pytest.MonkeyPatch) -> 
             if rule.norm[0].learnt == 0:  # this step renormalized
                 n_visited += rule.norm[0].counted
         assert 0 < n_visited < max_ratio * X.nnz, (d, l1, p, n_visited / X.nnz)
-
-
-# River estimator API
-
-
-@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
-
-
-def test_river_checks_are_complete() -> None:
-    for cls in MODELS:
-        assert cls()._unit_test_skips() == set()
-        names = {check.__name__ for check in checks.yield_checks(cls())}
-        assert {"check_learn_many_matches_learn_one", "check_pickling"} <= names
-        assert issubclass(cls, base.MiniBatchClassifier | base.MiniBatchRegressor)
 
 
 @pytest.mark.parametrize("cls", MODELS)

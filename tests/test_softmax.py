@@ -8,7 +8,7 @@ import math
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ from streaml1 import BadExample, SoftmaxClassifier
 from streaml1.optim import softmax
 from streaml1.optim.softmax_ball import SoftmaxBall
 from tests import kit, reference
-from tests.test_elastic_net import SCHEDULES, as_dict, rows_of
+from tests.learner_data import SCHEDULES, as_dict, rows_of
 
 D, LATE = 20, 15  # features from LATE on first appear after 7 of 10 rows
 
@@ -114,11 +114,6 @@ def run_beside(model: Any, twin: Any, data: Any, names: list[Any], cuts: list[in
 
 
 CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
-
-
-@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(SoftmaxClassifier)))
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
 
 
 @pytest.mark.slow

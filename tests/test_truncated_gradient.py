@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from streaml1 import (
 from streaml1.optim.losses import CODES
 from streaml1.optim.truncated_gradient import TruncatedGradient
 from tests import kit, reference
-from tests.test_elastic_net import SCHEDULES, D, as_dict, assert_equal_twins, is_run
+from tests.learner_data import SCHEDULES, D, as_dict, assert_equal_twins, is_run
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "always": {"gravity": 0.01},
@@ -38,14 +37,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def make_model(loss: str = "logistic", **params: Any) -> Any:
     model_class = TruncatedGradientClassifier if kit.is_binary(loss) else TruncatedGradientRegressor
     return model_class(loss=loss, **params)
-
-
-@pytest.mark.parametrize(
-    ("model", "check"),
-    list(kit.river_checks(TruncatedGradientClassifier, TruncatedGradientRegressor)),
-)
-def test_river_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
 
 
 @pytest.mark.slow
