@@ -19,13 +19,13 @@ from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core import rows
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.labels import (
-    binaries,
-    binary,
     require_mapping,
-    value,
-    values,
-    weight,
-    weights,
+    to_number,
+    to_numbers,
+    to_sign,
+    to_signs,
+    to_weight,
+    to_weights,
 )
 from streaml1.sources.source import Block, binary_label, class_label, number_label
 from streaml1.training.batches import label_block
@@ -67,10 +67,10 @@ def short_repr(v: Any) -> str:
 @pytest.mark.parametrize("y", TRUE + FALSE, ids=short_repr)
 def test_classifiers_accept_binary_labels(y: Any) -> None:
     sign = 1.0 if y == 1 else -1.0
-    assert binary(y) == sign
-    assert type(binary(y)) is float
-    assert binaries([y], 1).tolist() == [sign]
-    assert binaries([True, y, 0], 3).tolist() == [1.0, sign, -1.0]
+    assert to_sign(y) == sign
+    assert type(to_sign(y)) is float
+    assert to_signs([y], 1).tolist() == [sign]
+    assert to_signs([True, y, 0], 3).tolist() == [1.0, sign, -1.0]
     model, twin = make_model("classifier"), make_model("classifier")
     model.learn_one({"a": 1.0}, y)
     twin.learn_one({"a": 1.0}, bool(y))
@@ -82,7 +82,7 @@ def test_classifiers_reject_other_labels(y: Any) -> None:
     model = make_model("classifier")
     before = pickle.dumps(model)
     for call in (
-        lambda: binary(y),
+        lambda: to_sign(y),
         lambda: model.learn_one({"a": 1.0, "new": 1.0}, y),
     ):
         with pytest.raises(BadExample) as caught:
@@ -98,17 +98,17 @@ def test_classifiers_reject_other_labels(y: Any) -> None:
 
 @pytest.mark.parametrize("y", VALUES, ids=short_repr)
 def test_regressors_accept_finite_numbers(y: Any) -> None:
-    assert value(y) == float(y)
-    assert type(value(y)) is float
-    assert values([y], 1).tolist() == [float(y)]
-    assert values([0.5, y, 1], 3).tolist() == [0.5, float(y), 1.0]
+    assert to_number(y) == float(y)
+    assert type(to_number(y)) is float
+    assert to_numbers([y], 1).tolist() == [float(y)]
+    assert to_numbers([0.5, y, 1], 3).tolist() == [0.5, float(y), 1.0]
 
 
 @pytest.mark.parametrize("y", INVALID_VALUES + NOT_NUMBERS, ids=short_repr)
 def test_regressors_reject_other_labels(y: Any) -> None:
     model = make_model("regressor")
     before = pickle.dumps(model)
-    for call in (lambda: value(y), lambda: model.learn_one({"a": 1.0, "new": 1.0}, y)):
+    for call in (lambda: to_number(y), lambda: model.learn_one({"a": 1.0, "new": 1.0}, y)):
         with pytest.raises(BadExample) as caught:
             call()
         assert caught.value.row == 0
@@ -123,9 +123,9 @@ def test_regressors_reject_other_labels(y: Any) -> None:
 
 @pytest.mark.parametrize("w", WEIGHTS, ids=short_repr)
 def test_valid_weights_are_accepted(w: Any) -> None:
-    assert weight(w) == float(w)
-    assert weights(w, 2).tolist() == [float(w)] * 2
-    assert weights([1, w], 2).tolist() == [1.0, float(w)]
+    assert to_weight(w) == float(w)
+    assert to_weights(w, 2).tolist() == [float(w)] * 2
+    assert to_weights([1, w], 2).tolist() == [1.0, float(w)]
     model = make_model("regressor")
     model.learn_one({"a": 1e-9}, 1.0, w)
     assert model.n_iterations == 2
@@ -138,7 +138,7 @@ def test_invalid_weights_are_rejected(w: Any) -> None:
     for kind in ("classifier", "regressor"):
         model = make_model(kind)
         before = pickle.dumps(model)
-        for call in (lambda: weight(w), lambda m=model: m.learn_one({"new": 1.0}, True, w)):
+        for call in (lambda: to_weight(w), lambda m=model: m.learn_one({"new": 1.0}, True, w)):
             with pytest.raises(BadExample, match="of the example is not a number from 0 to 1e15"):
                 call()
         for valid in ([1.0, 2.0], [1, 2], [1, 0.5]):
@@ -163,7 +163,7 @@ def test_none_is_not_a_weight_of_an_example() -> None:
     ],
 )
 def test_non_real_numpy_scalars_are_rejected(y: Any) -> None:
-    for check in (binary, value, weight):
+    for check in (to_sign, to_number, to_weight):
         with pytest.raises(BadExample):
             check(y)
 
@@ -187,13 +187,13 @@ COLUMNS: dict[str, Any] = {
 @pytest.mark.parametrize("column", COLUMNS)
 def test_column_containers(column: str) -> None:
     make_column = COLUMNS[column]
-    assert binaries(make_column([True, False, True]), 3).tolist() == [1.0, -1.0, 1.0]
-    assert binaries(make_column([1, 0, 1]), 3).tolist() == [1.0, -1.0, 1.0]
-    assert binaries(make_column([1.0, 0.0, 1.0]), 3).tolist() == [1.0, -1.0, 1.0]
-    assert values(make_column([1.5, -2.0, 0.0]), 3).tolist() == [1.5, -2.0, 0.0]
-    assert values(make_column([3, -2, 0]), 3).tolist() == [3.0, -2.0, 0.0]
-    assert weights(make_column([1.5, 2.0, 0.0]), 3).tolist() == [1.5, 2.0, 0.0]
-    for check, invalid in ((binaries, 2.0), (values, math.nan), (weights, -1.0)):
+    assert to_signs(make_column([True, False, True]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert to_signs(make_column([1, 0, 1]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert to_signs(make_column([1.0, 0.0, 1.0]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert to_numbers(make_column([1.5, -2.0, 0.0]), 3).tolist() == [1.5, -2.0, 0.0]
+    assert to_numbers(make_column([3, -2, 0]), 3).tolist() == [3.0, -2.0, 0.0]
+    assert to_weights(make_column([1.5, 2.0, 0.0]), 3).tolist() == [1.5, 2.0, 0.0]
+    for check, invalid in ((to_signs, 2.0), (to_numbers, math.nan), (to_weights, -1.0)):
         for valid in (0.0, 1.0):
             with pytest.raises(BadExample) as caught:
                 check(make_column([valid, invalid, valid]), 3)
@@ -203,10 +203,10 @@ def test_column_containers(column: str) -> None:
 @pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "u8", "f2", "f4", "f8", ">f8", ">i4"])
 def test_column_dtypes(dtype: str) -> None:
     column = np.array([1, 0, 1], dtype)
-    assert binaries(column, 3).tolist() == [1.0, -1.0, 1.0]
-    assert values(column, 3).tolist() == [1.0, 0.0, 1.0]
-    assert weights(column, 3).tolist() == [1.0, 0.0, 1.0]
-    for checked in (binaries(column, 3), values(column, 3), weights(column, 3)):
+    assert to_signs(column, 3).tolist() == [1.0, -1.0, 1.0]
+    assert to_numbers(column, 3).tolist() == [1.0, 0.0, 1.0]
+    assert to_weights(column, 3).tolist() == [1.0, 0.0, 1.0]
+    for checked in (to_signs(column, 3), to_numbers(column, 3), to_weights(column, 3)):
         assert checked.dtype == np.float64
         assert checked.flags.c_contiguous
         assert checked.flags.writeable
@@ -247,7 +247,7 @@ def test_times_are_rejected(time_type: Any, unit: str) -> None:
 
 def test_polars_int128_column() -> None:
     polars = pytest.importorskip("polars")
-    assert values(polars.Series([1, 2], dtype=polars.Int128), 2).tolist() == [1.0, 2.0]
+    assert to_numbers(polars.Series([1, 2], dtype=polars.Int128), 2).tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("v", [10**400, 10**5000], ids=["400", "5000"])
@@ -270,10 +270,10 @@ def test_error_shows_an_int_beyond_float_range(v: int) -> None:
     ],
 )
 def test_mixed_labels_report_the_right_row(y: list[Any], row: int) -> None:
-    for check in (binaries, values):
-        if check is values and row == 3:
+    for check in (to_signs, to_numbers):
+        if check is to_numbers and row == 3:
             continue
-        if check is values and y[:2] == [1, 0.5]:
+        if check is to_numbers and y[:2] == [1, 0.5]:
             row = 2
         with pytest.raises(BadExample) as caught:
             check(y, len(y))
@@ -283,9 +283,9 @@ def test_mixed_labels_report_the_right_row(y: list[Any], row: int) -> None:
 
 def test_mixed_list_is_not_converted_to_strings() -> None:
     """numpy would convert all items to strings, and a bool to "True"."""
-    assert values([1, True, 2.5, Decimal("0.1")], 4).tolist() == [1.0, 1.0, 2.5, 0.1]
+    assert to_numbers([1, True, 2.5, Decimal("0.1")], 4).tolist() == [1.0, 1.0, 2.5, 0.1]
     with pytest.raises(BadExample, match="^'2' is not a label"):
-        values([1.0, "2"], 2)
+        to_numbers([1.0, "2"], 2)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,11 @@ def test_empty_input_is_a_no_op() -> None:
 
 @given(st.lists(st.one_of(st.booleans(), st.integers(-3, 3), st.floats(), st.none(), st.text())))
 def test_batch_checks_equal_single_checks(ys: list[Any]) -> None:
-    for check, check_batch in ((binary, binaries), (value, values), (weight, weights)):
+    for check, check_batch in (
+        (to_sign, to_signs),
+        (to_number, to_numbers),
+        (to_weight, to_weights),
+    ):
         expected: list[float] = []
         first_error = None
         for i, y in enumerate(ys):

@@ -15,15 +15,15 @@ import numpy as np
 from streaml1.core.rows import VALUE_LIMIT, BadExample, constant_column, shown
 
 __all__ = [
-    "binary",
-    "binaries",
+    "to_sign",
+    "to_signs",
     "column_of",
     "equals_itself",
     "require_mapping",
-    "value",
-    "values",
-    "weight",
-    "weights",
+    "to_number",
+    "to_numbers",
+    "to_weight",
+    "to_weights",
 ]
 
 WEIGHT_LIMIT = 1e15
@@ -54,7 +54,7 @@ def _float(given: Any) -> float:
         return math.nan
 
 
-def binary(y: Any) -> float:
+def to_sign(y: Any) -> float:
     """Convert the label of a classifier: False or 0 to -1.0, True or 1 to 1.0.
 
     Raises
@@ -73,7 +73,7 @@ def binary(y: Any) -> float:
     )
 
 
-def binaries(y: Any, n: int) -> Any:
+def to_signs(y: Any, n: int) -> Any:
     """Convert `n` labels of a classifier to -1.0 or 1.0.
 
     Raises
@@ -91,10 +91,10 @@ def binaries(y: Any, n: int) -> Any:
         signs += signs
         signs -= 1.0
         return signs
-    return _each(binary, labels)
+    return _each(to_sign, labels)
 
 
-def value(y: Any, nonnegative: bool = False) -> float:
+def to_number(y: Any, nonnegative: bool = False) -> float:
     """Convert the label of a regressor to a float.
 
     Raises
@@ -115,7 +115,7 @@ def value(y: Any, nonnegative: bool = False) -> float:
     raise BadExample(f"{shown(y)} is not a label of a regressor; labels are numbers")
 
 
-def values(y: Any, n: int, nonnegative: bool = False) -> Any:
+def to_numbers(y: Any, n: int, nonnegative: bool = False) -> Any:
     """Convert `n` labels of a regressor to floats; with `nonnegative`, reject negative ones.
 
     Raises
@@ -131,10 +131,10 @@ def values(y: Any, n: int, nonnegative: bool = False) -> Any:
         lowest = 0.0 if nonnegative else -VALUE_LIMIT
         if np.all((numbers_ >= lowest) & (np.abs(numbers_) < VALUE_LIMIT)):
             return numbers_
-    return _each(partial(value, nonnegative=nonnegative), labels)
+    return _each(partial(to_number, nonnegative=nonnegative), labels)
 
 
-def weight(w: Any) -> float:
+def to_weight(w: Any) -> float:
     """Convert a sample weight to a float.
 
     Raises
@@ -148,7 +148,7 @@ def weight(w: Any) -> float:
     raise BadExample(f"the weight {shown(w)} of the example is not a number from 0 to 1e15")
 
 
-def weights(w: Any, n: int) -> Any:
+def to_weights(w: Any, n: int) -> Any:
     """Convert sample weights to `n` floats: one weight for all rows, `n` weights, or None for 1.
 
     One weight for all rows gives a constant column, see `rows.constant_column`.
@@ -163,13 +163,13 @@ def weights(w: Any, n: int) -> Any:
     if w is None:
         return constant_column(1.0, n)
     if isinstance(w, str | bytes) or not hasattr(type(w), "__len__"):
-        return constant_column(weight(w), n)
+        return constant_column(to_weight(w), n)
     column = column_of("weights", w, n)
     if column.dtype.kind in "iufb":
         numbers_ = np.require(column, np.float64, ["C", "A", "W"])
         if np.all((numbers_ >= 0.0) & (numbers_ <= WEIGHT_LIMIT)):
             return numbers_
-    return _each(weight, column)
+    return _each(to_weight, column)
 
 
 def column_of(what: str, given: Any, n: int) -> Any:

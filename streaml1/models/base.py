@@ -17,13 +17,13 @@ from streaml1.features.batch import is_frame
 from streaml1.features.interactions import interactions_of
 from streaml1.features.labels import (
     WEIGHT_LIMIT,
-    binaries,
-    binary,
     require_mapping,
-    value,
-    values,
-    weight,
-    weights,
+    to_number,
+    to_numbers,
+    to_sign,
+    to_signs,
+    to_weight,
+    to_weights,
 )
 from streaml1.features.ngrams import NGrams
 from streaml1.features.raw_labels import binary_label, number_label
@@ -38,8 +38,7 @@ from streaml1.models.hyperparameters import (
 )
 from streaml1.models.inspection import InspectableModel
 from streaml1.models.parameters import EngineSlot, constructor, documented, parameters_of
-from streaml1.models.schedules import rate as rate_of_step
-from streaml1.models.schedules import rates as rates_of_steps
+from streaml1.models.schedules import rate_of_step, rates_of_steps
 from streaml1.models.state import ModelState
 from streaml1.models.state.dict_predictions import margins_of
 from streaml1.models.targets import LabelledRows, ReadLabel, TargetOptions, labelled_rows
@@ -164,7 +163,7 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         """
         label = self._label(y)
         if w.__class__ is not float or not 0.0 <= w <= WEIGHT_LIMIT:
-            w = weight(w)
+            w = to_weight(w)
         attributes = self.__dict__  # bypasses the descriptors, which are slower
         engine: ModelState = attributes["_engine"]
         try:
@@ -275,7 +274,7 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         labels = self._labels(y, n)
         engine = self._state
         eta = rates_of_steps(self.lr, self.schedule, engine.rate_step, n)
-        return engine.progressive(batch, labels, weights(w, n), eta)
+        return engine.progressive(batch, labels, to_weights(w, n), eta)
 
     def reset_rates(self) -> None:
         """Start the learning rates anew, as at the first example; weights stay.
@@ -423,10 +422,10 @@ class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifi
             return 1.0
         if y is False:
             return -1.0
-        return binary(y)
+        return to_sign(y)
 
     def _labels(self, y: object, n: int) -> Floats:
-        labels: Floats = binaries(y, n)
+        labels: Floats = to_signs(y, n)
         return labels
 
     def predict_proba_one(  # type: ignore[override]
@@ -473,10 +472,10 @@ class OnlineRegressor(RegressorParameters, OnlineModel, base.MiniBatchRegressor)
     def _label(self, y: Any) -> float:
         if y.__class__ is float and 0.0 <= y < VALUE_LIMIT:
             return float(y)
-        return value(y, self.loss == "poisson")
+        return to_number(y, self.loss == "poisson")
 
     def _labels(self, y: object, n: int) -> Floats:
-        labels: Floats = values(y, n, self.loss == "poisson")
+        labels: Floats = to_numbers(y, n, self.loss == "poisson")
         return labels
 
     def predict_one(self, x: dict[Hashable, Any]) -> float:

@@ -25,7 +25,7 @@ import numpy as np
 from streaml1.core.types import Floats
 from streaml1.features.vocabulary.joined_names import join_names
 from streaml1.models.base import OnlineModel
-from streaml1.models.schedules import rates
+from streaml1.models.schedules import rates_of_steps
 
 __all__ = [
     "always_carries_on",
@@ -181,7 +181,7 @@ def _rates(model: OnlineModel, base: OnlineModel) -> Iterator[Floats]:
     for end, begin in ((min(last, max(t, restart)), start), (last, restart)):
         while t < end:
             n = min(BLOCK, end - t)
-            yield rates(model.lr, model.schedule, t - begin, n)
+            yield rates_of_steps(model.lr, model.schedule, t - begin, n)
             t += n
 
 

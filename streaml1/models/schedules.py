@@ -11,10 +11,10 @@ from streaml1.core.rows import constant_column
 from streaml1.core.types import Floats
 from streaml1.models.parameter_checks import AUTO, MAX_RATE
 
-__all__ = ["rate", "rates"]
+__all__ = ["rate_of_step", "rates_of_steps"]
 
 
-def rate(lr: Any, schedule: str, t: int) -> float:
+def rate_of_step(lr: Any, schedule: str, t: int) -> float:
     """Return the rate of step `t`, from 0.
 
     It is `lr / sqrt(t + 1)`, `lr`, `lr / (t + 1)` or `lr.get(t)`. With `lr="auto"` it is the factor
@@ -38,8 +38,8 @@ def rate(lr: Any, schedule: str, t: int) -> float:
     return constant
 
 
-def rates(lr: Any, schedule: str, t: int, n: int) -> Floats:
-    """Return the rates of the steps t, ..., t + n - 1, bit-identical to those of `rate`.
+def rates_of_steps(lr: Any, schedule: str, t: int, n: int) -> Floats:
+    """Return the rates of the steps t, ..., t + n - 1, bit-identical to those of `rate_of_step`.
 
     Equal rates share the memory of a single one (see `rows.constant_column`).
     """

@@ -12,7 +12,7 @@ from river import base
 
 from streaml1.core.types import Floats, Ints, RowsLike
 from streaml1.features.batch import is_frame
-from streaml1.features.labels import require_mapping, weights
+from streaml1.features.labels import require_mapping, to_weights
 from streaml1.models.base import OnlineModel
 from streaml1.models.class_labels import Classes, as_label
 from streaml1.models.comparator import ComparatorSpec, weights_in_l1_ball
@@ -24,7 +24,7 @@ from streaml1.models.hyperparameters import SoftmaxParameters
 from streaml1.models.inspection import require_count
 from streaml1.models.output_buffer import predict_outputs, predict_outputs_of
 from streaml1.models.parameter_checks import AUTO
-from streaml1.models.schedules import rates as rates_of_steps
+from streaml1.models.schedules import rates_of_steps
 from streaml1.models.targets import LabelledRows
 from streaml1.optim.scaled_softmax import ScaledSoftmax
 from streaml1.optim.softmax import PENALTIES, Softmax
@@ -222,7 +222,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         batch = self._state.batch(X, learns=True)
         n = batch.n
         with self._adding_labels():
-            labels, sample_weights = self._labels(y, n), weights(w, n)
+            labels, sample_weights = self._labels(y, n), to_weights(w, n)
             engine, k = self._state, len(self._classes) if predict else 1
             eta = rates_of_steps(self.lr, self.schedule, engine.rate_step, n)
             return engine.progressive(batch, labels, sample_weights, eta, k).reshape(n, k)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from streaml1.core.rows import Rows, shown
 from streaml1.core.types import Floats
 from streaml1.features.batch import batch_of, checked, is_matrix
-from streaml1.features.labels import binaries, column_of, equals_itself, values
+from streaml1.features.labels import column_of, equals_itself, to_numbers, to_signs
 from streaml1.models.parameter_checks import Integer, Number, boolean
 from streaml1.optim.tasks import REGRESSION
 
@@ -90,7 +90,7 @@ class Data:
         if loss in MULTICLASS:
             self.classes, self.y = _encode_classes(y, self.n)
         elif loss in REGRESSION:
-            self.y = values(y, self.n)
+            self.y = to_numbers(y, self.n)
         else:
             self.y = _signs(y, self.n)
 
@@ -148,7 +148,7 @@ def _signs(y: ArrayLike, n: int) -> Floats:
                 "labels of a classifier must be False and True, 0 and 1, or -1 and 1, "
                 f"got {shown(stray[0].item())}"
             )
-    zeros_and_ones: Floats = binaries(labels, n)
+    zeros_and_ones: Floats = to_signs(labels, n)
     return zeros_and_ones
 
 

@@ -8,14 +8,7 @@ falls back to `items` or to `core.rows.numeric_features`, with the same slots an
 There is one reader for each kind of vocabulary, for crossed features and for raw text. One pair of
 kernels is compiled for each. A kernel finds all addresses in a `KernelContext`.
 
-From `learn_one` to the weight, for a dict of strings and a model without crossed features:
-
-1. `models/base.py`: `learn_one` checks the label and calls `ModelState.learn`.
-2. `models/state/model_state.py`: `learn` calls the compiled kernel of the context.
-3. `features/dict_reader/entry_points.py`: `learn` calls a reader, then `loop.learn_row`.
-4. `features/dict_reader/interned.py`: `read_all` writes the slots and values of the dict.
-5. `optim/loop.py`: `learn_row` computes the margin; `step` turns the loss into a gradient.
-6. `optim/ftrl.py`, or the file of another rule: `apply_gradient` changes the weights.
+``docs/internals/walks.md`` follows a dict from `learn_one` to its weights.
 """
 
 from __future__ import annotations
