@@ -440,7 +440,7 @@ class LaneMixture:
         self.positives = self.negatives = 0.5
         self.first: list[Vector] = []  # the rows that decide about origins
         self.origin = np.zeros(d)
-        self.ceiling = 12.0 if self.regression and loss != "poisson" else 3.0
+        self.ceiling = 12.0 if self.regression else 3.0
         self.smallest = self.largest = intercept_init
         self.low, self.high = (intercept_init,) * 2 if self.regression else (-5.0, 5.0)
 
@@ -451,8 +451,11 @@ class LaneMixture:
         known = seen & (self.counts > 0.0)
         size[known] = np.minimum(size, 10.0 * self.sizes / np.maximum(self.counts, 1.0))[known]
         z[seen] = x[seen] / ((self.sizes + size)[seen] / (self.counts[seen] + 1.0))
-        large, a = np.abs(z) > 1.0, self.ceiling
-        z[large] = a / ((a - 1.0) / np.abs(z[large]) + 1.0) * np.sign(z[large])
+        if self.loss == "poisson":
+            z = np.clip(z, -3.0, 3.0)
+        else:
+            large, a = np.abs(z) > 1.0, self.ceiling
+            z[large] = np.sign(z[large]) * (a - (a - 1.0) ** 2 / (np.abs(z[large]) + a - 2.0))
         return size, z, np.maximum(self.largest_z, np.abs(z))
 
     def shifted(self, x: Vector) -> Vector:
@@ -683,7 +686,7 @@ class LaneMixture:
         self.counts[touched] += 1.0
         self.sizes += size
         self.largest_z = largest_z
-        if self.n == 16:
+        if self.n == 16 and self.loss != "poisson":
             self.choose_origins()
         if self.n >= self.snapshot + max(1, self.snapshot // 4):
             self.snapshot = self.n

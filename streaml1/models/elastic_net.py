@@ -84,7 +84,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
     >>> import streaml1
     >>> model = streaml1.ElasticNetClassifier(l1=1e-4)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.329191
+    LogLoss: 0.326838
 
     References
     ----------
@@ -116,7 +116,7 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     >>> import streaml1
     >>> model = streaml1.ElasticNetRegressor(l1=1e-4)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.366102
+    MAE: 0.366904
 
     References
     ----------

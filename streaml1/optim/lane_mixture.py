@@ -11,7 +11,7 @@ while lane 6 holds it at zero.
 
 **Values.** Features that are in each of the first 16 rows have an origin m: from then on x is x - m in all that follows
 (see `feature_origins`). A scaled value z is x over the mean size of its feature, the current row included. Beyond 1 it is
-saturated (see `feature_scales`), with the ceiling 3, or 12 where margins are values. It does not depend on the
+saturated (see `feature_scales`), with the ceiling 3, or 12 for regression. With the Poisson loss it is clipped, and features have no origins. It does not depend on the
 scale of the column, and an outlier is bounded.
 
 **Elastic nets.** Lipton & Elkan (2015), Duchi & Singer (2009); folded into two scalars per lane, as in
@@ -210,7 +210,7 @@ from streaml1.optim.update_rule import renormalize, weight
 __all__ = ["COIN_WEALTH", "LaneMixture"]
 
 COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
-OF_VALUES, OF_EXPONENTS = 12.0, 3.0  # ceilings of scaled values, by what a margin is
+OF_VALUES, OF_LABELS = 12.0, 3.0  # ceilings of scaled values, by what is predicted
 
 ONE, TWO, THREE, FOUR, LANE = (np.uint64(n) for n in (1, 2, 3, 4, LANES))
 SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
@@ -629,10 +629,11 @@ class LaneMixture(RuleState, LaneMixtureState):
         rule = new_state(LaneMixture, d)
         c, table = rule.clock[0], rule.table.reshape(ROWS, LANES)
         c.l1, c.l2, c.sgd, c.loss, c.centre = l1, l2, sgd, loss, b
-        c.unit, c.origin_rows = 1.0, ORIGIN_ROWS
+        c.unit = 1.0
         regression = loss >= losses.SQUARED  # to call `is_regression` here would import numba
         c.smallest = c.largest = b
-        c.ceiling = OF_VALUES if regression and loss != losses.POISSON else OF_EXPONENTS
+        if loss != losses.POISSON:  # the exponential of a bent value is another mean
+            c.ceiling, c.origin_rows = OF_VALUES if regression else OF_LABELS, ORIGIN_ROWS
         c.low, c.high = (b, b) if regression else (-MAX_MARGIN, MAX_MARGIN)
         elastic, coins = slice(0, 4), slice(4, LANES)
         for row, value in ((P, 1.0), (SHARE, 1 / LANES), (COEFFICIENT, 1 / LANES), (LARGEST, 1.0)):

@@ -3,7 +3,7 @@ r"""Running means of sizes that resist outliers, and feature values in units of 
 The scale of a feature is the mean of $|x|$ over the rows that have it, the current one included. A size counts
 for at most ten times the mean of those before it, so that one outlier among n rows raises the mean by a
 factor of at most $1 + 10/n$. A value over its scale, z, is bounded: `scaled` clips it to $\pm 3$; `saturated`
-replaces it beyond 1 by $a z / (a - 1 + |z|)$, which grows ever more slowly towards the ceiling a.
+replaces it beyond 1 by $\pm(a - (a - 1)^2 / (|z| + a - 2))$, which has the slope 1 there and approaches the ceiling a.
 
 Multiplying all values of a feature by a power of two changes no bit of its scaled values. A feature whose
 values are all equal has the scaled values 1 or -1.
@@ -43,6 +43,6 @@ def scaled(x: float, mean: float) -> float:
 def saturated(x: float, mean: float, ceiling: float) -> float:
     """Return x / mean, beyond 1 bent towards the ceiling; 0 if x is 0, whatever the mean."""
     z = x / mean if x != 0.0 else 0.0
-    size = abs(z)
+    size, rest = abs(z), ceiling - 1.0
     # A product of the two could overflow.
-    return z if size <= 1.0 else math.copysign(ceiling / ((ceiling - 1.0) / size + 1.0), z)
+    return z if size <= 1.0 else math.copysign(ceiling - rest * (rest / (size - 1.0 + rest)), z)

@@ -68,7 +68,7 @@ CLOCK = np.dtype(
         ("fresh", "i8"),  # features touched for the first time since the last forgetting
         ("retained", "i8"),  # features left then
         # How values are read; both 0 in models of versions that clipped them and had no origins.
-        ("ceiling", "f8"),  # of scaled values
+        ("ceiling", "f8"),  # of scaled values; 0: they are clipped
         ("origin_rows", "i8"),  # first rows, which decide about origins
         ("with_origin", "i8"),  # features that were given an origin
         ("serving", "i8"),  # whether it only predicts
