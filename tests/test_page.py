@@ -383,7 +383,7 @@ def test_answers_do_not_wait_for_the_source(
     ("body", "reason"),
     [
         (b"spam", "the example is not valid JSON"),
-        (b"[1]", "must be a JSON object"),
+        (b"[1]", "an example is an object of features, not an array"),
         (b'{"a.b": 1, "a": {"b": 1}}', "occurs twice, once as a path"),
         (b"\xff", "the example is not valid JSON"),
         (b'{"a": 1e300}', "1e"),

@@ -32,13 +32,13 @@ from streaml1.serving.bodies import (
     flatten,
     json_of,
     kind_of,
-    roles_of,
 )
 from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.model_source import open_source
 from streaml1.serving.openapi import description
 from streaml1.serving.service import QUERY_OPTIONS, Limits, Request, Response
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
+from streaml1.sources.readers.json_requests import roles_of
 from streaml1.sources.source import SourceError
 from tests.broker import Broker
 from tests.topics import records_of

@@ -296,7 +296,7 @@ def learn(
 
 def _member_roles(options: dict[str, Any]) -> JsonRoles | None:
     """Return how a page reads the members of pasted examples."""
-    from streaml1.serving.bodies import roles_of
+    from streaml1.sources.readers.json_requests import roles_of
 
     return roles_of(filter(None, options["categorical"]), options["numeric"])
 

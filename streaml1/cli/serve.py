@@ -133,11 +133,11 @@ def serve(
         raise CommandError(
             "serve needs httptools and uvloop; install them with pip install 'streaml1[serve]'"
         ) from None
-    from streaml1.serving.bodies import roles_of
     from streaml1.serving.model_source import open_source
     from streaml1.serving.server import ServerConfig
     from streaml1.serving.server import serve as run
     from streaml1.serving.service import Limits
+    from streaml1.sources.readers.json_requests import roles_of
     from streaml1.training.metrics_server import parse_address
 
     address = parse_address(listen, "--listen")

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from pathlib import Path
 from typing import Any
 
-from streaml1.serving.bodies import roles_of
 from streaml1.serving.model_source import open_source
 from streaml1.serving.model_store import CHECK_SECONDS, ModelStore
 from streaml1.serving.service import Limits, Request, Response, Service
+from streaml1.sources.readers.json_requests import roles_of
 
 __all__ = ["app"]
 

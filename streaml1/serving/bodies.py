@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
+from streaml1.sources.readers.json_requests import decode_json, features_of
 
 if TYPE_CHECKING:
     from streaml1.sources.readers.flat_json import JsonRoles
@@ -20,7 +20,6 @@ __all__ = [
     "flatten",
     "json_of",
     "kind_of",
-    "roles_of",
 ]
 
 Features = Mapping[Hashable, Any]
@@ -52,22 +51,6 @@ class Body(NamedTuple):
 Reader = Callable[[bytes, Sequence[str], "JsonRoles | None"], Body]
 
 
-def roles_of(categorical: Iterable[str], numeric: Iterable[str]) -> JsonRoles | None:
-    """Return how members of JSON objects are read; None if all are read as they are.
-
-    Raises
-    ------
-    SourceError
-        If a name is in both.
-    """
-    categories, numbers = frozenset(categorical), frozenset(numeric)
-    if not categories and not numbers:
-        return None
-    from streaml1.sources.readers.flat_json import JsonRoles
-
-    return JsonRoles(categorical=categories, numeric=numbers)
-
-
 def json_of(body: bytes, roles: JsonRoles | None = None) -> Any:
     """Return the JSON value of a body; with `roles`, one that they can be applied to.
 
@@ -76,60 +59,24 @@ def json_of(body: bytes, roles: JsonRoles | None = None) -> Any:
     RequestError
         If it is not JSON.
     """
-    if roles is not None:
-        return _spelled(body)
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RequestError(400, f"the body is not valid JSON: {error}") from None
-
-
-def _spelled(body: bytes) -> Any:
-    from streaml1.sources.readers.flat_json import decode_members
-
-    try:
-        return decode_members(body.decode())
-    except RecursionError:
-        raise RequestError(400, "the body is JSON that is nested too deeply") from None
+        return decode_json(body, roles)
     except ValueError as error:
-        raise RequestError(400, f"the body is invalid: {error}") from None
+        raise RequestError(400, f"the body is {error}") from None
 
 
 def flatten(value: Any, roles: JsonRoles | None = None) -> dict[Hashable, Any]:
-    """Return the features of a JSON object.
-
-    Names are those of flat JSON lines (see `streaml1.sources.readers.flat_json`), so that a model
-    learnt from a file knows them. Strings are categories, numbers and booleans values, null is
-    absent, unless `roles` say otherwise.
+    """Return the features of a JSON object, see `json_requests.features_of`.
 
     Raises
     ------
     RequestError
         If it is not an object, or not one of features.
-
-    Examples
-    --------
-    >>> flatten({"age": 31, "user": {"os": "mac"}, "tags": ["a", "b"], "v": [2, 0.5]})
-    {'age': 31, 'user.os': 'mac', 'tags=a': 1.0, 'tags=b': 1.0, 'v.0': 2, 'v.1': 0.5}
     """
-    if not isinstance(value, dict):
-        raise RequestError(400, f"an example is an object of features, not {_kind(value)}")
-    members: dict[Hashable, Any] = value
-    if isinstance(value.get("x"), dict):  # as in files: a label and an id may be beside it
-        members = value["x"]
-    if roles is None and {dict, list}.isdisjoint(map(type, members.values())):
-        return members
-    from streaml1.sources.readers.flat_json import NO_ROLES, flatten_members
-
     try:
-        return flatten_members(members, NO_ROLES if roles is None else roles)
+        return features_of(value, roles)
     except ValueError as error:
         raise RequestError(400, str(error)) from None
-
-
-def _kind(value: Any) -> str:
-    kinds = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return kinds.get(type(value), "a number")
 
 
 def _of_json(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | None = None) -> Body:
@@ -220,7 +167,7 @@ def examples_of(
     texts
         Names that the model reads as raw text.
     roles
-        How members of JSON objects are read, see `roles_of`.
+        How members of JSON objects are read, see `json_requests.roles_of`.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class LineKernels:
     Parameters
     ----------
     roles
-        How members of JSON objects are read, see `bodies.roles_of`.
+        How members of JSON objects are read, see `json_requests.roles_of`.
     """
 
     def __init__(self, roles: JsonRoles | None = None) -> None:

@@ -56,7 +56,7 @@ class ServerConfig:
     security
         How to connect to Kafka.
     roles
-        How members of JSON objects are read, see `bodies.roles_of`.
+        How members of JSON objects are read, see `json_requests.roles_of`.
     """
 
     host: str = "127.0.0.1"

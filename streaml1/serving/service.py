@@ -113,7 +113,7 @@ class Service:
     log
         Where ``/learn`` and ``/label`` write; None if they are not offered.
     roles
-        How members of JSON objects are read, see `bodies.roles_of`.
+        How members of JSON objects are read, see `json_requests.roles_of`.
     """
 
     def __init__(

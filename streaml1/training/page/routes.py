@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from streaml1.core.rows import BadExample
+from streaml1.sources.readers.json_requests import decode_json, features_of
 from streaml1.training.http_server import Request, Response, Route, unknown_option
 from streaml1.training.page.assets import ASSETS, POLICY, read_asset
 
@@ -122,8 +123,8 @@ def _checked(path: str, route: Route) -> Route:
     return checked
 
 
-def _features(body: bytes, roles: JsonRoles | None = None) -> Example:
-    """Return the features in a JSON object: itself, or its member x.
+def _features(body: bytes, roles: JsonRoles | None) -> Example:
+    """Return the features in a JSON object.
 
     Raises
     ------
@@ -131,29 +132,10 @@ def _features(body: bytes, roles: JsonRoles | None = None) -> Example:
         If it is not a JSON object.
     """
     try:
-        x = orjson.loads(body) if roles is None else _spelled(body)
+        value = decode_json(body, roles)
     except ValueError as error:
-        raise ValueError(f"the example is not valid JSON: {error}") from None
-    if isinstance(x, dict) and isinstance(x.get("x"), dict):
-        x = x["x"]
-    if not isinstance(x, dict):
-        raise ValueError('the example must be a JSON object such as {"site": "news", "age": 31}')
-    if roles is not None or any(isinstance(value, dict | list) for value in x.values()):
-        from streaml1.sources.readers.flat_json import NO_ROLES, flatten_members
-
-        return flatten_members(x, NO_ROLES if roles is None else roles)
-    example: Example = x  # in svmlight files names are integers
-    return example
-
-
-def _spelled(body: bytes) -> Any:
-    """Return the value of JSON, whose numbers keep their spelling as categories."""
-    from streaml1.sources.readers.flat_json import decode_members
-
-    try:
-        return decode_members(body.decode())
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError(f"the example is {error}") from None
+    return features_of(value, roles)
 
 
 def _stream(content: PageContent) -> Generator[bytes, None, None]:
