@@ -17,7 +17,7 @@ from streaml1.core.jit import kernel
 from streaml1.optim.lane_mixture import _refresh_joined
 from streaml1.optim.structures.feature_origins import ORIGIN_ROWS, origins_of
 from streaml1.optim.structures.feature_scales import saturated
-from streaml1.optim.structures.joined_lanes import _with_common_origins
+from streaml1.optim.structures.joined_lanes import _with_origins
 from streaml1.optim.structures.joined_origins import stored_origins
 from tests import kit
 from tests.test_lane_mixture import make, twin_of
@@ -124,6 +124,22 @@ def test_explanation_starts_from_the_origins() -> None:
     assert not explanation.exceeds_rounding
 
 
+@pytest.mark.parametrize("params", [{"max_features": 2}, {"l1": 0.05}], ids=["cap", "l1"])
+def test_features_that_are_learnt_anew_keep_their_origins(params: dict[str, Any]) -> None:
+    X, a = weather(400)
+    model = ElasticNetRegressor(l1=params.get("l1", 0.0))
+    model.learn_many(csr_matrix(X[:50]), a[:50])
+    before = origins(model)
+    assert before
+    model.mutate(params)
+    for row, y in zip(X[50:], a[50:], strict=True):
+        model.learn_one({j: v for j, v in enumerate(row.tolist()) if v}, y)
+        assert model.n_nonzero <= params.get("max_features", kit.D)
+    model._engine.check()
+    assert origins(model) == before
+    assert model.n_cut > 0 or "l1" in params
+
+
 def test_margins_stay_when_origins_are_moved_before_a_merge() -> None:
     X, a = weather(300)
     model = ElasticNetRegressor()
@@ -134,7 +150,7 @@ def test_margins_stay_when_origins_are_moved_before_a_merge() -> None:
     has, values = origins_of(rule.origins)
     moved = values + has * np.linspace(0.01, 0.02, len(has))
     other = rule._replace(origins=stored_origins(has, moved))
-    part = _with_common_origins([other, rule])[1]
+    part = _with_origins(rule, has, moved)
     joined = other._replace(slots=part.slots.ravel(), table=part.table.ravel())
     _refresh_joined(joined)
     model._state.rule = joined

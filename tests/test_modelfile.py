@@ -891,27 +891,42 @@ def test_names_may_pack_up_to_a_ratio(packed: int) -> None:
     assert _is_packed_too_well(limit + 1, packed)
 
 
+def predictions(learner: Any, rows: list[dict[str, float]]) -> list[str]:
+    """Return probabilities or values bit by bit."""
+    if isinstance(learner.predict_one(rows[0]), bool):
+        values = [learner.predict_proba_one(x)[True] for x in rows]
+    else:
+        values = [learner.predict_one(x) for x in rows]
+    return [float(value).hex() for value in values]
+
+
 @pytest.mark.parametrize("name", ["default_classifier", "default_regressor"])
 def test_models_without_snapshots_are_read(name: str) -> None:
     """Files of `lr="auto"` from before the published model was chosen by snapshots."""
     expected = json.loads((FIXTURES / f"{name}.json").read_text())
-    model = load(FIXTURES / f"{name}.streaml1")
-    is_classifier = isinstance(model, ElasticNetClassifier)
-
-    def predicted(learner: Any) -> list[str]:
-        rows = expected["rows"]
-        values = (
-            [learner.predict_proba_one(x)[True] for x in rows]
-            if is_classifier
-            else [learner.predict_one(x) for x in rows]
-        )
-        return [float(value).hex() for value in values]
-
-    assert predicted(model) == expected["next"]
-    if is_classifier:  # the regressor published its current weights, since its stream drifted
-        assert predicted(model.freeze()) == expected["frozen"]
+    rows, model = expected["rows"], load(FIXTURES / f"{name}.streaml1")
+    assert predictions(model, rows) == expected["next"]
+    # The regressor published its current weights, since its stream drifted.
+    if isinstance(model, ElasticNetClassifier):
+        assert predictions(model.freeze(), rows) == expected["frozen"]
     for k in range(50):  # snapshots are taken from now on
-        model.learn_one(expected["rows"][k % 10], k % 3 == 0)
+        model.learn_one(rows[k % 10], k % 3 == 0)
     assert model._state.rule.clock[0]["stale_risk"] > 0.0
     restored = pickle.loads(pickle.dumps(model))
-    assert predicted(restored) == predicted(model)
+    assert predictions(restored, rows) == predictions(model, rows)
+
+
+@pytest.mark.parametrize("name", ["clipped_classifier", "clipped_regressor"])
+def test_models_without_origins_go_on_as_before(name: str) -> None:
+    """Files of `lr="auto"` from before large values were bent and features had origins."""
+    expected = json.loads((FIXTURES / f"{name}.json").read_text())
+    rows, model = expected["rows"], load(FIXTURES / f"{name}.streaml1")
+    assert predictions(model, rows) == expected["next"]
+    assert predictions(model.freeze(), rows) == expected["frozen"]
+    for x, y in expected["learnt"]:
+        model.learn_one(x, y)
+    assert predictions(model, rows) == expected["after"]
+    new = type(model)()
+    new.learn_one(rows[0], True)
+    with pytest.raises(ValueError, match="model 2 and model 1 bound values in different ways"):
+        streaml1.merge([new, model], probe=(rows, [True] * len(rows)))

@@ -73,6 +73,11 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
                 f"{name} is a {type(model).__name__} and model 1 a {type(first).__name__}; merge "
                 "models of one class"
             )
+        if _bound_of_values(model) != _bound_of_values(first):
+            raise ValueError(
+                f"{name} and model 1 bound values in different ways, because an earlier version "
+                "began one of them; merge models that one version began"
+            )
         mine, others = model._parameters(), first._parameters()
         for parameter, value in mine.items():
             if not _equal(value, others[parameter]):
@@ -86,6 +91,10 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
                 f"{name} has learnt {model.n_iterations:,} examples and the base "
                 f"{base.n_iterations:,}; give the base that all models started from"
             )
+
+
+def _bound_of_values(model: OnlineModel) -> float | None:
+    return getattr(model._state.rule, "bound_of_values", None)
 
 
 def set_clock(model: OnlineModel, n: int, step: int) -> None:

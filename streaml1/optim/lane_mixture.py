@@ -9,10 +9,11 @@ r"""A mixture of eight learners without a rate to choose: `lr="auto"`.
 Each lane is a learner of its own. They share a step and the *support*: a feature weighs nothing in any lane
 while lane 6 holds it at zero.
 
-**Values.** Features that are in each of the first 16 rows have an origin m: from then on x is x - m in all that follows
-(see `feature_origins`). A scaled value z is x over the mean size of its feature, the current row included. Beyond 1 it is
-saturated (see `feature_scales`), with the ceiling 3, or 12 for regression. With the Poisson loss it is clipped, and features have no origins. It does not depend on the
-scale of the column, and an outlier is bounded.
+**Values.** A feature that is in each of the first 16 rows has an origin m: from then on, x stands for x - m below
+(see `feature_origins`). A scaled value z is x over the mean size of its feature, the current row included. Beyond 1
+it is saturated (see `feature_scales`), with the ceiling 3, or 12 for regression. It does not depend on the scale of
+the column, and an outlier is bounded. With the Poisson loss z is clipped, and features have no origins: the
+exponential of a saturated value is another mean.
 
 **Elastic nets.** Lipton & Elkan (2015), Duchi & Singer (2009); folded into two scalars per lane, as in
 `elastic_net.py`. Let $q_t$ be the square of the mean of $\|x\|_2$ so far (of $\|z\|_2$ for lanes 2 and 3). A step
@@ -116,8 +117,7 @@ from streaml1.optim.structures.feature_origins import (
     origins_of,
 )
 from streaml1.optim.structures.feature_scales import add_size, saturated, scaled
-from streaml1.optim.structures.joined_lanes import divide_coins, joined_lanes
-from streaml1.optim.structures.joined_origins import common_origins, stored_origins
+from streaml1.optim.structures.joined_lanes import JoinedLanes, divide_coins, joined_lanes
 from streaml1.optim.structures.lane_checks import check_lanes
 from streaml1.optim.structures.lane_clock import (
     AVERAGES,
@@ -210,7 +210,7 @@ from streaml1.optim.update_rule import renormalize, weight
 __all__ = ["COIN_WEALTH", "LaneMixture"]
 
 COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
-OF_VALUES, OF_LABELS = 12.0, 3.0  # ceilings of scaled values, by what is predicted
+REGRESSION_CEILING, LABEL_CEILING = 12.0, 3.0  # of scaled values
 
 ONE, TWO, THREE, FOUR, LANE = (np.uint64(n) for n in (1, 2, 3, 4, LANES))
 SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
@@ -332,7 +332,7 @@ class LaneMixtureState(NamedTuple):
     """Slots, origins of features, what `margin` saves, the table of the lanes, shared scalars."""
 
     slots: Annotated[Floats, PerSlot(np.float64, width=WIDTH, dropped=FORGOTTEN)]
-    origins: Annotated[Floats, PerSlot(np.float64, width=ORIGIN_WIDTH, dropped=0.0)]
+    origins: Annotated[Floats, PerSlot(np.float64, width=ORIGIN_WIDTH)]
     scratch: Annotated[Floats, Scratch(np.float64)]
     table: Annotated[Floats, Ledger(np.float64, ROWS * LANES)]
     clock: Annotated[Records, Ledger(CLOCK)]
@@ -504,7 +504,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         return w
 
     def intercept(self, online: Records) -> float:
-        """Return the intercept of what is published, beside its weights of x."""
+        """Return the published intercept that belongs to `weights`: to x instead of x - m."""
         b = self.intercept_at_origins(online)
         if not self.clock[0].with_origin:
             return b
@@ -552,17 +552,21 @@ class LaneMixture(RuleState, LaneMixtureState):
         return view._replace(table=table)
 
     def drop(self, slots: Ints) -> None:
-        """Clear some slots; they stay seen."""
+        """Clear some slots; they stay seen, and keep their origins."""
         table = self.slots.reshape(-1, WIDTH)
         table[slots] = 0.0
         table[slots, 0] = FORGOTTEN
-        self.origins.reshape(-1, ORIGIN_WIDTH)[slots] = 0.0
 
     def candidates(
         self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]]
     ) -> Iterator[tuple[str, LaneMixture]]:
         """Yield the candidates of `structures.joined_lanes`."""
-        return self._joined(parts, joined_lanes(self, parts, rates))
+        return self._joined(joined_lanes(self, parts, rates))
+
+    @property
+    def bound_of_values(self) -> float:
+        """The ceiling of scaled values; models with different ones cannot be joined."""
+        return float(self.clock[0].ceiling)
 
     always_carries_on = True
 
@@ -571,8 +575,7 @@ class LaneMixture(RuleState, LaneMixtureState):
     ) -> Iterator[tuple[str, LaneMixture]]:
         """Yield the candidates of `structures.lane_momentum`, of parts after `start_shards`."""
         kinds = {name: (one.nets, one.coins) for name, one in SHARD_CANDIDATES.items()}
-        found = joined_lanes(self, parts, rates, kinds, divided=True)
-        for name, rule in self._joined(parts, found):
+        for name, rule in self._joined(joined_lanes(self, parts, rates, kinds, divided=True)):
             add_momentum(rule, self, before, SHARD_CANDIDATES[name])
             yield name, rule
 
@@ -580,21 +583,18 @@ class LaneMixture(RuleState, LaneMixtureState):
         """Let coins start one of some shards that learn the next rows, `n_rows` all together."""
         divide_coins(self, shards, n_rows)
 
-    def _joined(
-        self, parts: Sequence[LaneMixture], candidates: Iterable[tuple[str, Floats, Floats, Any]]
-    ) -> Iterator[tuple[str, LaneMixture]]:
-        has, origins = common_origins([self, *parts])
-        for name, slots, table, clock in candidates:
+    def _joined(self, candidates: Iterable[JoinedLanes]) -> Iterator[tuple[str, LaneMixture]]:
+        for one in candidates:
             rule = self._replace(
                 slots=zeros(len(self.slots), self.slots),
-                origins=stored_origins(has, origins),
+                origins=zeros(len(self.origins), self.origins),
                 table=zeros(len(self.table), self.table),
                 clock=self.clock.copy(),
             )
-            rule.slots[:], rule.table[:], rule.clock[0] = slots.ravel(), table.ravel(), clock
-            rule.clock[0].with_origin = np.count_nonzero(has)
+            rule.slots[:], rule.origins[:] = one.slots.ravel(), one.origins
+            rule.table[:], rule.clock[0] = one.table.ravel(), one.clock
             _refresh_joined(rule)
-            yield name, rule
+            yield one.name, rule
 
     def reserve(self, nnz: int) -> LaneMixture:
         return self._replace(scratch=scratch_for(nnz * SCRATCH_WIDTH, self.scratch))
@@ -632,8 +632,9 @@ class LaneMixture(RuleState, LaneMixtureState):
         c.unit = 1.0
         regression = loss >= losses.SQUARED  # to call `is_regression` here would import numba
         c.smallest = c.largest = b
-        if loss != losses.POISSON:  # the exponential of a bent value is another mean
-            c.ceiling, c.origin_rows = OF_VALUES if regression else OF_LABELS, ORIGIN_ROWS
+        if loss != losses.POISSON:
+            c.ceiling = REGRESSION_CEILING if regression else LABEL_CEILING
+            c.origin_rows = ORIGIN_ROWS
         c.low, c.high = (b, b) if regression else (-MAX_MARGIN, MAX_MARGIN)
         elastic, coins = slice(0, 4), slice(4, LANES)
         for row, value in ((P, 1.0), (SHARE, 1 / LANES), (COEFFICIENT, 1 / LANES), (LARGEST, 1.0)):

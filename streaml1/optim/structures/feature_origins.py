@@ -4,9 +4,10 @@ The values of such a feature often vary little around a value far from 0: a year
 tells rows apart is their distance from it; the value itself acts like a second intercept, which makes learning slow.
 A feature that is in each of the first 16 rows, with values that differ, has an origin: the mean m of these
 values without the smallest and the largest. From the 17th row on it adds $w (x - m)$ to the margin, and nothing where
-it is absent. The origin never changes, so the model remains linear, and a step costs what it did.
+it is absent. The origin never changes, so weights keep their meaning, and a step costs what it did.
 
-A slot has three numbers: the sum of its values, the smallest and the largest; then m, 1 and -1.
+A slot has three numbers: the sum of its values, the smallest and the largest. Once there is an origin, they are m, 1
+and -1: a smallest value above the largest tells the two apart.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.types import Bools, Floats
 
-__all__ = ["ORIGIN_ROWS", "ORIGIN_WIDTH", "count_value", "has_origin", "origin_of", "origins_of"]
+__all__ = ["ORIGIN_ROWS", "ORIGIN_WIDTH", "count_value", "origin_of", "origins_of"]
 
 ORIGIN_ROWS = 16
 """Rows that decide which features have an origin."""
@@ -30,16 +31,10 @@ STRIDE, SMALLEST, LARGEST = (np.uint64(n) for n in (ORIGIN_WIDTH, 1, 2))
 
 
 @inlined
-def has_origin(origins: Any, j: Any) -> bool:
-    """Return whether slot j has an origin."""
-    i = np.uint64(j) * STRIDE
-    return bool(origins[i + SMALLEST] > origins[i + LARGEST])
-
-
-@inlined
 def origin_of(origins: Any, j: Any) -> float:
     """Return the origin of slot j; 0 if it has none."""
-    return origins[np.uint64(j) * STRIDE] if has_origin(origins, j) else 0.0
+    i = np.uint64(j) * STRIDE
+    return origins[i] if origins[i + SMALLEST] > origins[i + LARGEST] else 0.0
 
 
 def origins_of(origins: Floats) -> tuple[Bools, Floats]:

@@ -44,5 +44,4 @@ def saturated(x: float, mean: float, ceiling: float) -> float:
     """Return x / mean, beyond 1 bent towards the ceiling; 0 if x is 0, whatever the mean."""
     z = x / mean if x != 0.0 else 0.0
     size, rest = abs(z), ceiling - 1.0
-    # A product of the two could overflow.
-    return z if size <= 1.0 else math.copysign(ceiling - rest * (rest / (size - 1.0 + rest)), z)
+    return z if size <= 1.0 else math.copysign(ceiling - rest * rest / (size - 1.0 + rest), z)

@@ -44,7 +44,11 @@ from streaml1.core.types import Bools, Floats
 from streaml1.optim import losses
 from streaml1.optim.structures.feature_origins import origins_of
 from streaml1.optim.structures.joined_coins import Coins, joined_coins
-from streaml1.optim.structures.joined_origins import common_origins, moved_intercepts
+from streaml1.optim.structures.joined_origins import (
+    common_origins,
+    moved_intercepts,
+    stored_origins,
+)
 from streaml1.optim.structures.joined_weights import joined_weights, shrunk
 from streaml1.optim.structures.lane_clock import MIN_EXPOSURE
 from streaml1.optim.structures.lane_slots import MIN_WINDOW, WIDTH, WINDOW
@@ -67,7 +71,7 @@ from streaml1.optim.structures.lane_table import (
 )
 from streaml1.optim.structures.shard_coins import divided_coins, undivided_coins
 
-__all__ = ["LANE_CANDIDATES", "divide_coins", "joined_lanes"]
+__all__ = ["LANE_CANDIDATES", "JoinedLanes", "divide_coins", "joined_lanes"]
 
 COUNT, TOTAL, LARGEST_SIZE, STAMP = range(4)  # columns of a slot
 GAMBLED, NETS, OUTCOMES, AVERAGES, GAINS = (
@@ -99,21 +103,33 @@ class _Part(NamedTuple):
     averages: Floats  # averaged weights
 
 
+class JoinedLanes(NamedTuple):
+    """A candidate: its name, slots, origins of features, table and clock."""
+
+    name: str
+    slots: Floats
+    origins: Floats
+    table: Floats
+    clock: Any
+
+
 def joined_lanes(
     base: Any,
     parts: Sequence[Any],
     rates: Sequence[Iterable[Floats]],
     kinds: Mapping[str, tuple[str, str]] = LANE_CANDIDATES,
     divided: bool = False,
-) -> Iterator[tuple[str, Floats, Floats, Any]]:
-    """Yield the names, slots, tables and clocks of the candidates.
+) -> Iterator[JoinedLanes]:
+    """Yield the candidates.
 
     Rows of the table that follow from others are those of the base. The first parameters are those
     of `LaneMixture.candidates`. `kinds` are the candidates as in `LANE_CANDIDATES`, and `divided`
     says whether the parts have learnt on from coins as `divide_coins` leaves them.
     """
-    before, *after = _with_common_origins([base, *parts])
+    has, origins = common_origins([base, *parts])
+    before, *after = (_with_origins(rule, has, origins) for rule in (base, *parts))
     clock = _joined_clock(before.clock, [part.clock for part in after])
+    clock["with_origin"] = np.count_nonzero(has)
     examples = [float(part.clock["n"] - before.clock["n"]) for part in after]
     table = _joined_table(before, after, examples, clock)
     visits = [_grown(before, part, COUNT) for part in after]
@@ -129,7 +145,7 @@ def joined_lanes(
         joined[joined[:, COUNT] == 0.0] = 0.0  # of features that a part has forgotten
         for row, values in zip((BIAS, BIAS_GRADIENTS, BIAS_WEALTH), biases[kind], strict=True):
             ledger[_row(row), COINS] = values
-        yield name, joined, ledger, clock
+        yield JoinedLanes(name, joined, stored_origins(has, origins), ledger, clock)
 
 
 def divide_coins(rule: Any, shards: int, n_rows: float) -> None:
@@ -175,23 +191,10 @@ def _arrays(rule: Any) -> _Part:
     return _Part(slots, table, clock, nets, averages)
 
 
-def _with_common_origins(rules: Sequence[Any]) -> list[_Part]:
-    """Return rules as arrays whose features have the origins of `joined_origins`."""
-    arrays = [_arrays(rule) for rule in rules]
-    if not any(part.clock["with_origin"] for part in arrays):
-        return arrays
-    has, origins = common_origins(rules)
-    return [
-        _with_origins(part, *origins_of(rule.origins), has, origins)
-        for rule, part in zip(rules, arrays, strict=True)
-    ]
-
-
-def _with_origins(
-    part: _Part, has: Bools, origins: Floats, common: Bools, common_origin: Floats
-) -> _Part:
-    """Return arrays as of the common origins, see `joined_origins`."""
-    gone, moves = common & ~has, np.where(has, common_origin - origins, 0.0)
+def _with_origins(rule: Any, common: Bools, common_origins: Floats) -> _Part:
+    """Return a rule as arrays whose features have the common origins, see `joined_origins`."""
+    part, (has, origins) = _arrays(rule), origins_of(rule.origins)
+    gone, moves = common & ~has, np.where(has, common_origins - origins, 0.0)
     if not (np.any(gone) or np.any(moves)):
         return part
     slots, table = part.slots.copy(), part.table

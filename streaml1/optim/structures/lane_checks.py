@@ -11,6 +11,7 @@ from streaml1.core.jit import LANES
 from streaml1.core.rows import ensure
 from streaml1.core.types import Floats
 from streaml1.optim.rule_state import MAX_STEPS
+from streaml1.optim.structures.feature_origins import ORIGIN_ROWS
 from streaml1.optim.structures.lane_clock import AVERAGES, CLOCK, MIXTURE, SLOW_LANE
 from streaml1.optim.structures.lane_slots import WIDTH
 from streaml1.optim.structures.lane_steps import MIN_P
@@ -65,5 +66,5 @@ def _check_clock(c: Any) -> None:
         c.fresh >= 0 and c.retained >= 0 and c.with_origin >= 0,
         "a number of features is negative",
     )
-    ensure(c.ceiling == 0.0 or c.ceiling >= 1.0, "the ceiling of scaled values is out of range")
-    ensure(0 <= c.origin_rows <= MAX_STEPS, "the number of first rows is out of range")
+    ensure(c.ceiling == 0.0 or c.ceiling > 1.0, "the ceiling of scaled values is out of range")
+    ensure(c.origin_rows in (0, ORIGIN_ROWS), "the number of first rows is out of range")

@@ -46,7 +46,7 @@ def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:
 
     The oldest rules have no snapshots, by which the published model is chosen. Now one is taken,
     and averages are published until what is learnt says otherwise. Older rules have no origins and
-    no ceiling: they go on to read values as before.
+    no ceiling: they continue to read values as they did.
     """
     clock, table = (np.atleast_1d(arrays.get(name, 0)) for name in ("clock", "table"))
     if clock.dtype == CLOCK_WITHOUT_SNAPSHOTS and len(clock) == 1:
