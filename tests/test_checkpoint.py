@@ -70,7 +70,7 @@ def test_a_run_that_learnt_nothing_does_not_block_a_corrected_one(
     corrected = new_model() if model == "elastic-net" else streaml1.FTRLClassifier()
     report = progressive(corrected, source, target="click", checkpoint=store_dir)
     assert (report.examples, corrected.n_iterations) == (40, 40)
-    assert "is of a run with other options that learnt nothing" in caplog.text
+    assert "is from a run with other options, which learnt nothing" in caplog.text
     # What a run has learnt still belongs to its options.
     with pytest.raises(CheckpointError, match="its target is 'click'"):
         progressive(corrected, source, target="n", checkpoint=store_dir)

@@ -503,8 +503,8 @@ def test_labels_that_differ_in_case_alone_are_one(write: str) -> None:
     else:
         frame.to_parquet("a.parquet", index=False)
     printed = run("inspect", f"a.{write}").stdout
-    assert "labels differ in case alone, such as " in printed
-    assert ": --positive lists all of one kind" in printed
+    assert "labels differ only in case or blanks, such as " in printed
+    assert ": --positive takes all spellings of one label" in printed
     command = suggested(f"a.{write}")
     positive = command[command.index("--positive") + 1]
     assert {word.strip() for word in positive.split(",")} == {"Yes", "yes", "YES"}

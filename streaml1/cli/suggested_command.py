@@ -179,10 +179,10 @@ def describe_label(target: ColumnSummary) -> str:
     groups = alike_labels(target)
     if alike := [group for group in groups if len(group) > 1]:
         listed = ", ".join(repr(printable(label)) for label in alike[0])
-        sentence = f"labels differ in case alone, such as {listed}: "
+        sentence = f"labels differ only in case or blanks, such as {listed}: "
         if len(groups) == 2:
-            return f"{sentence}--positive lists all of one kind"
-        return f"{sentence}each is a class of its own unless they are written alike"
+            return f"{sentence}--positive takes all spellings of one label"
+        return f"{sentence}each spelling is a class of its own"
     options = _classes(target, {})
     if target.kind != "number" or len(groups) > MAX_CLASSES or "--positive" in options:
         return ""

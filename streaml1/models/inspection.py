@@ -16,7 +16,7 @@ __all__ = ["InspectableModel", "require_count"]
 
 
 class InspectableModel:
-    """Methods of all models that read the weights and never change what is learnt."""
+    """The methods of all models that read weights and counts, and change nothing."""
 
     @property
     def _state(self) -> ModelState:

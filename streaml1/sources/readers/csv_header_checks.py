@@ -141,7 +141,7 @@ def find_unnamed(
 ) -> str | None:
     """Return what the columns without a name are if they are to be ignored, or None.
 
-    They are the numbers of the rows, or empty as those that spreadsheets write beside a table.
+    Such a column holds row numbers, or it is empty, as spreadsheets write some next to a table.
 
     Raises
     ------

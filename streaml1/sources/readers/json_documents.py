@@ -205,8 +205,8 @@ class _Objects:
         self._scanned = self._depth = self._base = 0
         self._is_inside = False  # whether `_text` begins with an object of interest
         self._outer: int | None = None  # the base outside of the array that `at` names
-        self._open: list[tuple[bytes, bytes]] = []  # what is open, each with its name
-        self._last = b""  # the last part of structure, which may be a name
+        self._open: list[tuple[bytes, bytes]] = []  # open objects and arrays, with their names
+        self._last = b""  # the last token: the name of the next value, if it is a string
         self._wrapping = (b"", b"")
         self._lines: list[bytes] = []
 
@@ -299,7 +299,7 @@ class _Objects:
         return begin
 
     def _add(self, text: bytes, space: bytes = b"\r") -> None:
-        """Add a line: an object, or what is between two and does not belong there.
+        """Add a line: an object, or text between two objects, which is rejected later.
 
         Parameters
         ----------

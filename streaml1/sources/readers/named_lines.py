@@ -202,7 +202,7 @@ class NamedLineParser(LineParser):
         return {}, {}
 
     def _row_ids(self, x: NamedRows, ids: list[int | str | None] | None) -> Any:
-        """Return the ids of the rows, given those that `_labels_and_ids` and Python found."""
+        """Return the ids of the rows; `ids` are those found by `_labels_and_ids` and in Python."""
         return ids
 
     def _convert_labels(self, y: Floats, labels: dict[int, Any]) -> dict[int, Any]:

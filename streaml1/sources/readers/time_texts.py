@@ -1,4 +1,4 @@
-"""Dates, times and durations as texts, which are told apart from words and numbers."""
+"""Recognize dates, times of day and durations in text."""
 
 from __future__ import annotations
 

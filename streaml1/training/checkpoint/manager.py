@@ -305,7 +305,7 @@ class CheckpointManager:
 
 def _warn_restarted(directory: Path) -> None:
     logger.warning(
-        "%s is of a run with other options that learnt nothing: it starts anew", directory,
+        "%s is from a run with other options, which learnt nothing: starting over", directory,
         extra=event("restarted"),
     )  # fmt: skip
 

@@ -92,7 +92,7 @@ class Checkpoint:
 
     @property
     def is_blank(self) -> bool:
-        """Whether its run has learnt nothing: other options may then start it anew."""
+        """Whether its run has learnt nothing, so that a run with other options may replace it."""
         return self.extra is None and self.report[0].get("examples") == 0
 
 
