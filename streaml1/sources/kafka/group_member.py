@@ -109,6 +109,8 @@ class GroupMember:
             # A deleted topic explains most errors.
             self.topic.require_same(self.consumer, REFRESH_SECONDS)
             raise self.topic.read_error(error) from None
+        if polled:
+            self.topic.note_records()
         self.topic.require_same(self.consumer)
         return {tp.partition: records for tp, records in polled.items()}
 

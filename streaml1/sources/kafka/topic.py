@@ -96,7 +96,7 @@ class Topic(BrokerConnection):
         self.name = topic
         self._topic_id: str | None = None  # as first reported
         self._missing_since: float | None = None
-        self._refreshed_at = 0.0
+        self._is_verified = False  # that the records read so far are of this topic
 
     def sibling(self, name: str) -> Topic:
         """Return another topic of the same brokers, with the same security."""
@@ -104,7 +104,7 @@ class Topic(BrokerConnection):
         hosts, _, query = self.url.partition("?")
         topic.url = hosts.removesuffix(self.name) + name + ("?" + query if query else "")
         topic.name, topic._topic_id, topic._missing_since = name, None, None
-        topic._refreshed_at = 0.0
+        topic._is_verified = False
         return topic
 
     def by_topic_partition(self, offsets: Offsets) -> dict[TopicPartition, int]:
@@ -245,12 +245,16 @@ class Topic(BrokerConnection):
     def refresh_and_require_same(
         self, client: KafkaConsumer | KafkaProducer, stopped: StopCheck
     ) -> None:
-        """Call `require_same` with metadata that are at most `REFRESH_SECONDS` old."""
-        if time.monotonic() - self._refreshed_at < REFRESH_SECONDS:
+        """Call `require_same` with metadata that are newer than all records read so far."""
+        if self._is_verified:
             self.require_same(client)
             return
         self.require_same(client, STOPPED_SECONDS if stopped() else REFRESH_SECONDS)
-        self._refreshed_at = time.monotonic()
+        self._is_verified = True
+
+    def note_records(self) -> None:
+        """Note that records were read, which older metadata say nothing about."""
+        self._is_verified = False
 
     # Offsets
 

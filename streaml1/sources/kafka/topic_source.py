@@ -222,6 +222,8 @@ class KafkaSource:
             )
             try:
                 for records in merged:
+                    if records:
+                        self._topic.note_records()
                     self._require_same_topics()
                     yield records
                 self.require_same()
