@@ -31,15 +31,15 @@ late_options = together(
 
 
 def late_labels(options: dict[str, Any]) -> DelayedLabels | None:
-    """Return the settings of delayed labels, or None; removes their options from `options`.
+    """Return the settings of delayed labels, or None.
 
     Raises
     ------
     CommandError
         If an option requires --label-within.
     """
-    within, waiting = options.pop("label_within"), options.pop("waiting")
-    unanswered = options.pop("unanswered")
+    within, waiting = options["label_within"], options["waiting"]
+    unanswered = options["unanswered"]
     if within is None:
         given = {"labels": options["labels"], "waiting": waiting, "unanswered": unanswered}
         for name, value in given.items():

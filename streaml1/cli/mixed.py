@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -10,17 +9,18 @@ import click
 from streaml1.cli.messages import report_problem
 from streaml1.cli.options import Finite, positive, together
 from streaml1.cli.partitions import (
-    SINGLE_MODEL_DEFAULTS,
+    given_single_model_options,
     group_setup,
     require_topic,
     show_reports,
 )
 from streaml1.cli.program import CommandError
+from streaml1.cli.starting_model import ModelChoice
 
 if TYPE_CHECKING:
     from streaml1.training.mixed_models.messages import Base
 
-__all__ = ["MIX_OPTION_NAMES", "is_mixed", "learn_mixed", "mix_options"]
+__all__ = ["is_mixed", "learn_mixed", "mix_options"]
 
 MIX_OPTION_NAMES = ("mixed", "mix_every", "mix_wait")
 
@@ -56,20 +56,13 @@ def is_mixed(options: dict[str, Any]) -> bool:
     return options["mixed"] is not None
 
 
-def learn_mixed(
-    source: str | list[str], model: str | None, task: str | None, given: dict[str, Any], *,
-    checkpoint: Path | None, every: int | None, bad: str, alone: dict[str, Any],
-    metrics: str | None, stalled: float, options: dict[str, Any],
-) -> NoReturn:  # fmt: skip
+def learn_mixed(choice: ModelChoice, options: dict[str, Any]) -> NoReturn:
     """Learn as a member of a group that mixes until a signal, then print a summary and exit."""
     from streaml1.distributed.mixing.group import MixedGroup
     from streaml1.models.merging import require_mergeable
 
-    _require_consistent(source, checkpoint, alone, options)
-    with group_setup(
-        source, model, task, given, every=every, bad=bad, metrics=metrics, stalled=stalled,
-        options=options,
-    ) as setup:  # fmt: skip
+    _require_consistent(choice.source, options)
+    with group_setup(choice, options) as setup:
         try:
             require_mergeable([setup.learner])
         except ValueError as error:
@@ -88,20 +81,15 @@ def learn_mixed(
     raise click.exceptions.Exit(128 + setup.signals.number)
 
 
-def _require_consistent(
-    source: str | list[str], checkpoint: Path | None, alone: dict[str, Any],
-    options: dict[str, Any],
-) -> None:  # fmt: skip
-    given = {
+def _require_consistent(source: str | list[str], options: dict[str, Any]) -> None:
+    conflicts = {
         "--per-partition": options["per_partition"],
-        "--checkpoint": checkpoint is not None,
+        "--checkpoint": options["checkpoint"] is not None,
         "--on-drift reset-rates": options["on_drift"] == "reset-rates",
     }
-    for name, default in SINGLE_MODEL_DEFAULTS.items():
-        given[f"--{name.replace('_', '-')}"] = alone[name] != default
-    for option, is_given in given.items():
-        if is_given:
-            raise CommandError(f"{option} cannot be combined with --mixed")
+    given = [option for option, is_given in conflicts.items() if is_given]
+    for option in [*given, *given_single_model_options(options)]:
+        raise CommandError(f"{option} cannot be combined with --mixed")
     if options["group"] is None:
         raise CommandError("--mixed requires --group")
     require_topic("--mixed", source)

@@ -19,7 +19,13 @@ from streaml1.models.parameters import (
 from streaml1.models.registry import LEARNERS
 from streaml1.optim.tasks import PARAMETERS
 
-__all__ = ["declared_options", "list_of_learners", "options_of", "parameter_options"]
+__all__ = [
+    "HYPERPARAMETERS",
+    "declared_options",
+    "list_of_learners",
+    "options_of",
+    "parameter_options",
+]
 
 
 MAX_PLACEHOLDER = 60
@@ -251,6 +257,12 @@ parameter_options = together(
     *(_model_option(name, {"regression": parameters_of(RegressorParameters)[name]})
       for name in PARAMETERS.values()),
 )  # fmt: skip
+
+
+HYPERPARAMETERS = (
+    *declared_options(), "negative_rate", "positive_weight", "offset", *PARAMETERS.values()
+)  # fmt: skip
+"""The names of all hyperparameters; those that are not given are None."""
 
 
 def list_of_learners() -> str:

@@ -13,13 +13,13 @@ import click
 
 from streaml1.cli.live_table import table_width
 from streaml1.cli.messages import logged, report_problem
-from streaml1.cli.model_factory import new_learner
 from streaml1.cli.option_checks import require_prefixes
 from streaml1.cli.options import Finite, NonEmptyPath, is_topic, reading_options
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import signal_before_broker, watching
 from streaml1.cli.signals import Signals
 from streaml1.cli.sink_options import require_decaying_rates, sink_observers
+from streaml1.cli.starting_model import ModelChoice
 from streaml1.cli.termination import watchdog
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from streaml1.training.report import Line, Report
 
 __all__ = [
-    "GROUP_OPTION_NAMES",
-    "SINGLE_MODEL_DEFAULTS",
+    "given_single_model_options",
     "group_options",
     "group_setup",
     "learn_group",
@@ -37,8 +36,6 @@ __all__ = [
     "require_topic",
     "show_reports",
 ]
-
-GROUP_OPTION_NAMES = ("per_partition", "session_timeout")
 
 SINGLE_MODEL_DEFAULTS = {
     "limit": None, "passes": 1, "holdout": None, "save": None, "load": None, "report": None,
@@ -62,39 +59,31 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def learn_group(
-    source: str | list[str], model: str | None, task: str | None, given: dict[str, Any], *,
-    checkpoint: Path | None, checkpoint_every: float, every: int | None, bad: str,
-    alone: dict[str, Any], metrics: str | None, stalled: float, options: dict[str, Any],
-) -> NoReturn:  # fmt: skip
+def learn_group(choice: ModelChoice, options: dict[str, Any]) -> NoReturn:
     """Learn as a member of a consumer group until a signal, then print a summary and exit."""
     from streaml1.sources.source import Unavailable
     from streaml1.training.checkpoint.ownership import list_files
     from streaml1.training.consumer_group import Group
     from streaml1.training.run import Unfinished
 
-    for name, value in alone.items():
-        if value != SINGLE_MODEL_DEFAULTS[name]:
-            option = f"--{name.replace('_', '-')}"
-            raise CommandError(f"{option} cannot be combined with --per-partition")
+    checkpoint: Path | None = options["checkpoint"]
+    for option in given_single_model_options(options):
+        raise CommandError(f"{option} cannot be combined with --per-partition")
     if options["group"] is None or checkpoint is None:
         raise CommandError("--per-partition requires --group and --checkpoint")
-    require_topic("--per-partition", source)
+    require_topic("--per-partition", choice.source)
     if checkpoint.is_dir() and list_files(checkpoint):
         raise CommandError(
             f"{checkpoint} holds the checkpoints of a single model: omit --per-partition or use "
             "another directory"
         )
-    with group_setup(
-        source, model, task, given, every=every, bad=bad, metrics=metrics, stalled=stalled,
-        options=options,
-    ) as setup:  # fmt: skip
+    with group_setup(choice, options) as setup:
         require_decaying_rates(options["on_drift"], setup.learner)
         setup.compile()
         group = Group(
             setup.learner, setup.source, setup.config, directory=checkpoint,
-            seconds=checkpoint_every, session=options["session_timeout"], on_line=setup.show,
-            observers=setup.observers,
+            seconds=options["checkpoint_every"], session=options["session_timeout"],
+            on_line=setup.show, observers=setup.observers,
         )  # fmt: skip
         missed: Unfinished | None = None
         try:
@@ -112,6 +101,15 @@ def learn_group(
         raise click.exceptions.Exit(missed.exit_code)
     report_problem(f"interrupted; {checkpoint} was written")
     raise click.exceptions.Exit(128 + setup.signals.number)
+
+
+def given_single_model_options(options: dict[str, Any]) -> list[str]:
+    """Return the options that were given and require a single model."""
+    return [
+        f"--{name.replace('_', '-')}"
+        for name, default in SINGLE_MODEL_DEFAULTS.items()
+        if options[name] != default
+    ]
 
 
 def require_topic(option: str, source: str | list[str]) -> None:
@@ -147,27 +145,25 @@ class GroupSetup(NamedTuple):
 
 
 @contextmanager
-def group_setup(
-    source: str | list[str], model: str | None, task: str | None, given: dict[str, Any], *,
-    every: int | None, bad: str, metrics: str | None, stalled: float, options: dict[str, Any],
-) -> Iterator[GroupSetup]:  # fmt: skip
+def group_setup(choice: ModelChoice, options: dict[str, Any]) -> Iterator[GroupSetup]:
     """Handle signals, serve metrics, and yield what a group needs."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training import RunConfig
 
+    source, bad = choice.source, options["bad"]
     require_prefixes(source, options["format"], options["cross"])
     assert isinstance(source, str)
     signals = Signals()
     with (
         logged(),
         signals.handled(),
-        watching(metrics, stalled) as (_, watchers, _),
+        watching(options["metrics"], options["stalled"]) as (_, watchers, _),
         signal_before_broker(signals),
     ):
-        learner = new_learner(source, model, task, given)
+        learner = choice.new()
         config = RunConfig(
-            every=every, bad="skip" if bad == "dead-letter" else bad, on_drift=options["on_drift"],
-            source_options=reading_options(options),
+            every=options["every"], bad="skip" if bad == "dead-letter" else bad,
+            on_drift=options["on_drift"], source_options=reading_options(options),
         )  # fmt: skip
         place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))
         observers = partial(group_sinks, watchers, place, bad, options)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ import click
 from click.core import ParameterSource
 
 from streaml1.cli.messages import logged, report_problem
-from streaml1.cli.model_factory import without_steps
+from streaml1.cli.model_factory import loaded, without_steps
 from streaml1.cli.options import Finite, positive, together
 from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.program import CommandError
+from streaml1.cli.starting_model import ModelChoice, resumed
 from streaml1.cli.termination import Terminated, watchdog
 from streaml1.cli.text_tables import extreme_weights_table
 from streaml1.cli.worker_options import cluster_options, new_executor, require_one_engine
@@ -22,7 +24,7 @@ from streaml1.cli.worker_options import cluster_options, new_executor, require_o
 if TYPE_CHECKING:
     from streaml1.distributed import Executor, Round, Trained
 
-__all__ = ["SHARD_OPTION_NAMES", "is_sharded", "learn_in_shards", "shard_options"]
+__all__ = ["is_sharded", "learn_in_shards", "shard_options"]
 
 SHARD_OPTION_NAMES = ("workers", "dask", "ray", "shards", "rounds", "warm", "probe_rows")
 
@@ -78,37 +80,22 @@ def is_sharded(options: dict[str, Any]) -> bool:
     return False
 
 
-def learn_in_shards(
-    source: str | list[str],
-    learner_of: Callable[[], Any],
-    hyperparameters: Iterable[str],
-    *,
-    load: str | Path | None,
-    checkpoint: Path | None,
-    save: Path | None,
-    report: Path | None,
-    top: int,
-    options: dict[str, Any],
-) -> None:
+def learn_in_shards(choice: ModelChoice, options: dict[str, Any]) -> None:
     """Learn one model in shards, and print a table of the rounds.
 
     Parameters
     ----------
-    source
-        The argument SOURCE.
-    learner_of
-        Returns the model to learn on from.
-    hyperparameters
-        The names of the hyperparameters that were given.
-    load, checkpoint, save, report, top
-        The options of these names.
+    choice
+        What the command says of the model.
     options
-        The options of shards, among others.
+        All options of the command.
     """
     from streaml1.distributed import train
     from streaml1.sources import format_of
 
-    allowed = {*SHARED, *SHARD_OPTION_NAMES, *hyperparameters}
+    source, load, checkpoint = choice.source, options["load"], options["checkpoint"]
+    save, report = options["save"], options["report"]
+    allowed = {*SHARED, *SHARD_OPTION_NAMES, *choice.given}
     of_broker = {name for name in _parameter_names() if name.startswith("kafka_")}
     for param in _given_options({*_parameter_names()} - allowed - of_broker):
         raise CommandError(f"{param.opts[0]} cannot be combined with --workers or --shards")
@@ -119,7 +106,8 @@ def learn_in_shards(
             "convert"
         )
     require_outputs(source, {"--save": save, "--report": report}, load, directory=checkpoint)
-    learner = without_steps(learner_of(), load or "--checkpoint")
+    first = None if load is None else partial(loaded, load, options["kafka"])
+    learner = without_steps(choice.starting(resumed(None, load, first)), load or "--checkpoint")
     with logged(), _executor(options) as pool:
         watchdog.stand_down()
         try:
@@ -140,8 +128,8 @@ def learn_in_shards(
             raise CommandError(str(error)) from None
     _write(trained, save, report)
     click.echo(trained.table())
-    if top:
-        click.echo("\n" + extreme_weights_table(trained.model, top) + "\n")
+    if options["top"]:
+        click.echo("\n" + extreme_weights_table(trained.model, options["top"]) + "\n")
     click.echo(_summary(trained))
     for prefix, path in {"model: ": save, "checkpoint: ": checkpoint, "report: ": report}.items():
         if path is not None:

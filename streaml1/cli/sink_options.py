@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from streaml1.training import Observer
 
 __all__ = [
-    "SINK_OPTION_NAMES",
     "sink_options",
     "sink_observers",
     "publish_options",
