@@ -335,6 +335,44 @@ def test_members_of_json_lines() -> None:
     assert "examples" in run(*learn, "--bad", "skip", "--most-bad", "0.5").stdout
 
 
+@pytest.mark.parametrize(
+    ("program", "at", "around"),
+    [
+        ("Debezium", "payload.after", {"payload": {"op": "c", "ts_ms": 5, "before": None}}),
+        ("Debezium", "after", {"op": "c", "before": None, "source": {"db": "shop"}}),
+        ("Kafka Connect", "payload", {"schema": {"type": "struct", "optional": False}}),
+        ("Maxwell", "data", {"database": "shop", "table": "clicks", "type": "insert", "xid": 3}),
+        ("AWS DMS", "data", {"metadata": {"operation": "insert", "table-name": "clicks"}}),
+        ("CloudEvents", "data", {"specversion": "1.0", "id": "7", "source": "/shop"}),
+    ],
+)
+def test_envelopes_are_recognized(program: str, at: str, around: dict[str, Any]) -> None:
+    lines = []
+    for k in range(40):
+        line = inside = json.loads(json.dumps(around))
+        *outer, last = at.split(".")
+        for name in outer:
+            inside = inside[name]
+        inside[last] = {"price": k % 7, "site": f"s{k % 3}", "clicked": k % 2}
+        lines.append(line)
+    Path("a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for given in ([], ["--target", "clicked"]):
+        out = run("inspect", "a.jsonl", *given).stdout
+        assert f"the objects are envelopes of {program}: --at {at} reads the examples" in out
+        command = out.splitlines()[-1]
+        assert command == f"streaml1 learn a.jsonl --at {at} --target clicked"
+    assert "40" in run(*shlex.split(command)[1:]).stdout
+
+
+def test_members_like_those_of_an_envelope_are_examples() -> None:
+    lines = [
+        {"data": {"price": k % 7}, "op": "c", "payload": k, "clicked": k % 2} for k in range(9)
+    ]
+    Path("a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = run("inspect", "a.jsonl").stdout
+    assert "envelope" not in out and out.splitlines()[-1].startswith("streaml1 learn a.jsonl --tar")
+
+
 def test_json_lines_in_an_envelope_and_a_given_target() -> None:
     examples = [{"a": k % 4, "b": k % 2} for k in range(30)]
     lines: list[Any] = [{"after": example, "op": "c"} for example in examples]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,7 @@ def inspect(source: str, **options: Any) -> None:
     elif kind in (PARQUET, ARROW) and file != "-":
         _inspect_arrow(source, file, kind, options)
     elif kind == "jsonl" and file != "-" and not _has_x(file, options):
-        _inspect_json(source, file, options)
+        _show_json(source, file, options, partial(_sample_json, file))
     else:
         _inspect_examples(source, options)
 
@@ -190,10 +191,10 @@ def _show_table(source: str, options: dict[str, Any], sample: ArrowSample) -> No
 
 def _has_x(source: str, options: dict[str, Any]) -> bool:
     """Return whether the features of JSON lines are in an object ``x``."""
-    return _sample_json(source, options) is None
+    return _sample_json(source, options.get("at")) is None
 
 
-def _sample_json(source: str, options: dict[str, Any]) -> JsonSample | None:
+def _sample_json(source: str, at: str | None) -> JsonSample | None:
     from streaml1.sources.json_samples import sample_json
     from streaml1.sources.readers.json_documents import json_lines
     from streaml1.sources.readers.jsonl import require_lines
@@ -201,9 +202,9 @@ def _sample_json(source: str, options: dict[str, Any]) -> JsonSample | None:
     from streaml1.sources.samples import N_SAMPLED, sample_text
 
     require_readable(source)
-    text = sample_text(source, N_SAMPLED, partial(json_lines, at=options.get("at")))[0]
+    text = sample_text(source, N_SAMPLED, partial(json_lines, at=at))[0]
     require_lines(text, source)
-    return sample_json(text, options.get("at"))
+    return sample_json(text, at)
 
 
 def _inspect_topic(source: str, options: dict[str, Any]) -> None:
@@ -228,19 +229,40 @@ def _inspect_topic(source: str, options: dict[str, Any]) -> None:
             cell_rules(reading), False, names, reading.target,
         )  # fmt: skip
         _show_csv(source, options, sample)
-    elif lines[0].lstrip().startswith(b"{") and (found := sample_json(text, options["at"])):
-        _show_json(source, source, options, found)
+    elif lines[0].lstrip().startswith(b"{") and sample_json(text, options["at"]) is not None:
+        _show_json(source, source, options, partial(sample_json, text))
     else:
         _inspect_examples(source, options)
 
 
-def _inspect_json(source: str, file: str, options: dict[str, Any]) -> None:
-    _show_json(source, file, options, _sample_json(file, options))
+def _show_json(
+    source: str,
+    file: str,
+    options: dict[str, Any],
+    sampled: Callable[[str | None], JsonSample | None],
+) -> None:
+    """Show the members of JSON objects.
 
+    Parameters
+    ----------
+    source, file, options
+        The argument SOURCE, the file of it that is looked at, and the options.
+    sampled
+        Returns the members of the objects at a path.
+    """
+    from streaml1.sources.json_samples import envelope_of, texts_of_objects
 
-def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSample | None) -> None:
-    from streaml1.sources.json_samples import texts_of_objects
-
+    sample, hint = sampled(options["at"]), ""
+    outer = [] if sample is None or options["at"] is not None else sample.columns
+    envelope = None if options["target"] in [c.name for c in outer] else envelope_of(outer)
+    if envelope is not None:
+        inner = sampled(envelope.at)
+        if inner is not None and inner.n_rows:
+            sample, options = inner, options | {"at": envelope.at}
+            hint = (
+                f"the objects are envelopes of {envelope.program}: --at {envelope.at} reads the "
+                "examples inside"
+            )
     if sample is None or not sample.n_rows:
         fault = "" if sample is None or sample.fault is None else f": {sample.fault}"
         raise CommandError(f"{file} has no JSON object in its first lines{fault}")
@@ -260,8 +282,9 @@ def _show_json(source: str, file: str, options: dict[str, Any], sample: JsonSamp
     invalid = _invalid(sample.n_invalid, sample.fault)
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}")
     _echo_quoted(sample.columns, target)
-    if hint := texts_of_objects([c for c in sample.columns if c is not target]):
-        click.echo(f"{hint}\n")
+    texts = texts_of_objects([c for c in sample.columns if c is not target])
+    for sentence in filter(None, (hint, texts)):
+        click.echo(f"{sentence}\n")
     _echo_hints(sample.columns, target, options, "write null instead")
     _echo_no_label(source, target, "member")
     click.echo(command_for_members(source, options, sample.columns, target))

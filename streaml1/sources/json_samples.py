@@ -18,8 +18,8 @@ from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.samples import N_SAMPLED
 
 __all__ = [
-    "ARRAY", "JsonSample", "quoted_numbers", "sample_json", "summarize_members",
-    "texts_of_objects",
+    "ARRAY", "Envelope", "JsonSample", "envelope_of", "quoted_numbers", "sample_json",
+    "summarize_members", "texts_of_objects",
 ]  # fmt: skip
 
 MAX_DEPTH = 64
@@ -40,6 +40,34 @@ MIN_MEMBERS = 3
 
 MIN_OBJECTS = 0.9
 """Share of texts that hold JSON objects from which a member is taken for an envelope."""
+
+
+class Envelope(NamedTuple):
+    """An object around examples, as a program writes it.
+
+    Parameters
+    ----------
+    program
+        What writes it.
+    at
+        Path of the example.
+    mark
+        Path of a member that tells the envelope from other objects with a member `at`.
+    """
+
+    program: str
+    at: str
+    mark: str
+
+
+ENVELOPES = (
+    Envelope("Debezium", "payload.after", "payload.op"),
+    Envelope("Debezium", "after", "op"),
+    Envelope("Kafka Connect", "payload", "schema.type"),
+    Envelope("Maxwell", "data", "database"),
+    Envelope("AWS DMS", "data", "metadata.operation"),
+    Envelope("CloudEvents", "data", "specversion"),
+)
 
 
 class JsonSample(NamedTuple):
@@ -111,6 +139,24 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
     n_objects = len(value) if is_alone and all(map(_is_dict, value.values())) else 0
     columns = summarize_members(names, rows)
     return JsonSample(columns, len(rows), n_invalid, fault, array, n_objects)
+
+
+def envelope_of(columns: Sequence[ColumnSummary]) -> Envelope | None:
+    """Return the envelope whose members these are; None if they are those of an example.
+
+    Examples
+    --------
+    >>> from streaml1.sources.json_samples import envelope_of, sample_json
+    >>> sample = sample_json(b'{"op": "c", "before": null, "after": {"clicked": 1}}')
+    >>> envelope_of(sample.columns).at
+    'after'
+    """
+    names = {column.name for column in columns}
+    for envelope in ENVELOPES:
+        inside = f"{envelope.at}."
+        if envelope.mark in names and any(name.startswith(inside) for name in names):
+            return envelope
+    return None
 
 
 def _is_dict(value: Any) -> bool:
