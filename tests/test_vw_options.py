@@ -41,7 +41,7 @@ def error_of(line: str) -> str:
         ("learn a.vw -f 'my model'", "use --save 'my model';"),
         ("learn a.vw -f --l1 1", "use --save FILE;"),
         ("learn a.vw -i my.model", "use --load my.model;"),
-        ("learn a.vw -t -i my.model", "use streaml1 evaluate MODEL SOURCE, or streaml1 predict"),
+        ("learn a.vw -t", "use streaml1 evaluate MODEL SOURCE, or streaml1 predict"),
         ("learn -d a.vw", "use streaml1 learn a.vw;"),
         ("-d a.vw --l1 1", "use streaml1 learn a.vw; see streaml1 --help"),
         ("learn a.vw -c", "omit it, or use streaml1 convert SOURCE FILE.rows"),
@@ -88,6 +88,16 @@ def test_options_of_vowpal_wabbit(line: str, remedy: str) -> None:
             "-d, --ftrl and --oaa are options of Vowpal Wabbit: for -d use streaml1 learn a.vw; "
             "for --ftrl use --model ftrl; for --oaa use --model softmax, which adds labels as they "
             "appear; see streaml1 --help",
+        ),
+        (
+            "-t -i 'my model' -d a.vw -p out --quiet",
+            "for -t, -i, -d and -p use streaml1 evaluate 'my model' a.vw, or streaml1 predict "
+            "'my model' a.vw > out; for --quiet omit it",
+        ),
+        (
+            "learn a.vw -t -i my.model",
+            "for -t and -i use streaml1 evaluate my.model SOURCE, or streaml1 predict my.model "
+            "SOURCE > FILE; see streaml1 learn --help",
         ),
         ("learn a.vw -f a -f b", "-f is an option of Vowpal Wabbit: use --save b; see"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 __all__ = ["remedy_of"]
@@ -33,6 +33,8 @@ NO_BANDITS = "there is no equivalent: contextual bandits are not supported"
 NOT_LINEAR = "there is no equivalent: all models are linear; see --cross for interactions"
 NO_FEATURES = "there is no equivalent: add such features to the data"
 NO_TREES = "use --model softmax, which has one set of weights per label"
+ONE_PAIR = "omit it: each pair of different features counts once"
+ZERO_START = "omit it: weights start at zero"
 QUIET = "omit it, and redirect standard output to /dev/null"
 
 REMEDIES = {
@@ -73,6 +75,7 @@ REMEDIES = {
     "--coin": Remedy("use --model coin"),
     "--sgd": Remedy("use --lr with a number"),
     "--adaptive": Remedy("use --model adaptive"),
+    "--adax": Remedy("use --model adaptive"),
     "--oaa": Remedy("use --model softmax, which adds labels as they appear", True),
     "--csoaa": Remedy("use --model softmax, which has no costs", True),
     "--ngram": Remedy("use --text NAMESPACE --ngrams {}", True),
@@ -86,6 +89,13 @@ REMEDIES = {
     "--log_level": Remedy("omit it, or use --log json for more events", True),
     "--keep": Remedy("use --ignore with the others", True),
     "--ignore_linear": Remedy(NO_FEATURES, True),
+    "--leave_duplicate_interactions": Remedy(ONE_PAIR),
+    "--permutations": Remedy(ONE_PAIR),
+    "--sort_features": Remedy("omit it: the order of features in a line does not matter"),
+    "--sparse_weights": Remedy("omit it: memory follows the features seen, not -b"),
+    "--initial_weight": Remedy(ZERO_START, True),
+    "--random_weights": Remedy(ZERO_START),
+    "--strict_parse": Remedy("omit it: --bad fail is the default"),
     "--redefine": Remedy("rename the namespaces in the data", True),
     "--skips": Remedy(NO_FEATURES, True),
     "--affix": Remedy(NO_FEATURES, True),
@@ -104,6 +114,7 @@ REMEDIES = {
     "--min_prediction": Remedy("omit it, or clip the output of streaml1 predict", True),
     "--max_prediction": Remedy("omit it, or clip the output of streaml1 predict", True),
     "--no_bias_regularization": Remedy("omit it: the intercept is never penalized"),
+    "--chain_hash": Remedy("omit it: members of nested JSON are named by their paths"),
     "--json": Remedy("use --format jsonl: one object per line, with the label in y or --target"),
     "--dsjson": Remedy(NO_BANDITS),
     "--csv": Remedy("use --format csv --target COLUMN"),
@@ -120,6 +131,7 @@ REMEDIES = {
     "--port_file": Remedy(SERVE_NONE, True),
     "-a": Remedy(EXPLAIN),
     "--audit": Remedy(EXPLAIN),
+    "--audit_regressor": Remedy("use streaml1 export MODEL --csv", True),
     "-r": Remedy("use streaml1 predict MODEL SOURCE: the margin is log(p / (1 - p))", True),
     "--raw_predictions": Remedy("use streaml1 predict MODEL SOURCE: the margin is "
                                 "log(p / (1 - p))", True),
@@ -139,6 +151,10 @@ REMEDIES = {
     "--decay_learning_rate": Remedy("omit it: of several passes the best is kept", True),
     "--save_resume": Remedy("omit it: each saved model can be learnt further with --load"),
     "--bfgs": Remedy("omit it, or use streaml1.solvers in Python to solve a batch exactly"),
+    "--conjugate_gradient": Remedy("omit it, or use streaml1.solvers in Python to solve a batch "
+                                   "exactly"),
+    "--svrg": Remedy("omit it, or use streaml1.solvers in Python to solve a batch exactly"),
+    "--active": Remedy("there is no equivalent: every example with a label is learnt"),
     "--multilabel_oaa": Remedy("learn one model per label, each with its --target", True),
     "--wap": Remedy("use --model softmax, which has no costs", True),
     "--csoaa_ldf": Remedy("use --model softmax, which has no costs", True),
@@ -148,6 +164,11 @@ REMEDIES = {
     "--recall_tree": Remedy(NO_TREES, True),
     "--plt": Remedy(NO_TREES, True),
     "--lrq": Remedy(NOT_LINEAR, True),
+    "--lrqfa": Remedy(NOT_LINEAR, True),
+    "--new_mf": Remedy(NOT_LINEAR, True),
+    "--search": Remedy(NOT_LINEAR, True),
+    "--marginal": Remedy(NOT_LINEAR, True),
+    "--bag": Remedy(NOT_LINEAR, True),
     "--rank": Remedy(NOT_LINEAR, True),
     "--nn": Remedy(NOT_LINEAR, True),
     "--lda": Remedy(NOT_LINEAR, True),
@@ -159,6 +180,7 @@ REMEDIES = {
     "--freegrad": Remedy("use --model coin, which has no learning rate either"),
     "--pistol": Remedy("use --model coin, which has no learning rate either"),
     "--cb": Remedy(NO_BANDITS, True),
+    "--cb_type": Remedy(NO_BANDITS, True),
     "--cb_adf": Remedy(NO_BANDITS),
     "--cb_explore": Remedy(NO_BANDITS, True),
     "--cb_explore_adf": Remedy(NO_BANDITS),
@@ -171,6 +193,12 @@ REMEDIES = {
 FULL_NAMES = "--experimental_full_name_interactions"
 INTERACTIONS = ("-q", "--quadratic", "--cubic", "--interactions", FULL_NAMES)
 """Options that may be repeated, each with the namespaces to combine."""
+
+TESTING = {
+    "-t": "", "--testonly": "", "-i": "MODEL", "--initial_regressor": "MODEL",
+    "-d": "SOURCE", "--data": "SOURCE", "-p": "FILE",
+}  # fmt: skip
+"""Options of a run that only predicts, and the part of our command that each names."""
 
 PLACEHOLDERS = {
     "-f": "FILE", "--final_regressor": "FILE", "-i": "FILE", "--initial_regressor": "FILE",
@@ -202,8 +230,10 @@ def remedy_of(option: str, args: Sequence[str], known: Collection[str] = ()) -> 
     for name, value in _occurrences(args, known) or [(option, "")]:
         values.setdefault(name, []).append(value)
     options: dict[str, list[str]] = {}  # by remedy: -c and -k have the same
+    tested = _test_command(values)
     for name, given in values.items():
-        options.setdefault(_remedy(name, given), []).append(name)
+        text = tested if tested and name in TESTING else _remedy(name, given)
+        options.setdefault(text, []).append(name)
     if len(values) == 1:
         return f"{option} is an option of Vowpal Wabbit: {next(iter(options))}"
     answers = "; ".join(f"for {_listed(names)} {text}" for text, names in options.items())
@@ -225,6 +255,18 @@ def _occurrences(args: Sequence[str], known: Collection[str]) -> list[tuple[str,
             value = following
         found.append((name, value))
     return found
+
+
+def _test_command(values: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the remedy for the options of a run of ``vw -t -i MODEL``; None for other runs."""
+    if not ("-t" in values or "--testonly" in values) or len({*values} & {*TESTING}) < 2:
+        return None
+    parts = {"MODEL": "MODEL", "SOURCE": "SOURCE", "FILE": "FILE"}
+    for option, part in TESTING.items():
+        if part and values.get(option, ("",))[-1]:
+            parts[part] = shlex.quote(values[option][-1])
+    command = "{MODEL} {SOURCE}".format(**parts)
+    return f"use streaml1 evaluate {command}, or streaml1 predict {command} > {parts['FILE']}"
 
 
 def _remedy(option: str, given: Sequence[str]) -> str:
