@@ -854,6 +854,11 @@ def test_invalid_csv_lines(write, line, reason):
             "a.csv: use --target COLUMN to name the label column; the columns are: a, y",
         ),
         ("a,y\n1,1", {"target": "z"}, "a.csv has no column 'z'; the columns are: a, y"),
+        (
+            "id,Churned?\n1,1",
+            {"target": "churned"},
+            "no column 'churned' (did you mean 'Churned?'?); the columns are: id, Churned?",
+        ),
         ("a,y\n1,1", {"target": "y", "categorical": ["c"]}, "no column 'c'; the columns are: a, y"),
         ("a,y\n1,1", {"target": "y", "weight": "w"}, "no column 'w'; the columns are: a, y"),
         (
@@ -1093,12 +1098,12 @@ def test_binary_labels(y, label):
         (
             2.0,
             "^invalid label 2: recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 "
-            r"\(CSV and JSON\)$",
+            r"\(CSV and JSON\), or --model softmax for more than two labels$",
         ),
         (
             "2",
             "^invalid label '2': recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 "
-            r"\(CSV and JSON\)$",
+            r"\(CSV and JSON\), or --model softmax for more than two labels$",
         ),
         (
             0.5,

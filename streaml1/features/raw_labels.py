@@ -126,7 +126,10 @@ def binary_label(y: Any) -> bool:
         "labels"
     )
     if equals_itself(value) and value == 2:
-        rule = "recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 (CSV and JSON)"
+        rule = (
+            "recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 (CSV and JSON), or "
+            "--model softmax for more than two labels"
+        )
     raise ValueError(f"invalid label {shown(y)}: {rule}")
 
 

@@ -10,6 +10,7 @@ import io
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from streaml1.sources.source import SourceError
@@ -130,8 +131,9 @@ class RequestedRoles(NamedTuple):
         if self.target is None and require_target:
             problems.append(": use --target COLUMN to name the label column")
         if unknown := list(dict.fromkeys(unknown)):
-            padded = [name for name in header if name != name.strip() and name.strip() in unknown]
-            hint = f" (did you mean {_listing(padded)}?)" if padded else ""
+            meant = [name for name in header if name != name.strip() and name.strip() in unknown]
+            meant = meant or _similar(unknown, header)
+            hint = f" (did you mean {_listing(meant)}?)" if meant else ""
             if split := [
                 name for name in header if "," in name and {*name.split(",")} <= {*unknown}
             ]:
@@ -187,6 +189,13 @@ def _duplicates(header: Sequence[str], ignored: Iterable[int]) -> list[str]:
         f" has several columns {_listing(twice)} (such as columns {', '.join(numbers)}, counted "
         f"from 0): rename all but one, or use --ignore {numbers[-1]}"
     ]
+
+
+def _similar(unknown: Iterable[str], header: Sequence[str]) -> list[str]:
+    """Return the names of a header that unknown names resemble, whatever their case."""
+    by_name = {name.lower(): name for name in reversed(header)}
+    found = [get_close_matches(name.lower(), by_name, 1, 0.75) for name in unknown]
+    return [by_name[name] for names in found for name in names]
 
 
 def _listing(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import sys
 from collections.abc import Callable
@@ -91,9 +92,16 @@ def input_poll(file: BinaryIO) -> Callable[[], bool] | None:
     return lambda: bool(poll.poll(1000 * PAUSE))
 
 
+_BROKER = re.compile(r"[\w.-]+:\d+/[\w.-]+")  # HOST:PORT/TOPIC
+
+
 def _open_error(name: str, error: OSError | ValueError) -> SourceError:
     match error:
         case FileNotFoundError():
+            if _BROKER.fullmatch(name):
+                return SourceError(
+                    f"{name}: there is no such file; a topic is written kafka://{name}"
+                )
             alternatives = ", ".join(["- (standard input)", *sorted(SOURCES)])
             return SourceError(
                 f"{name}: there is no such file; a source is a file, or one of {alternatives}, "
