@@ -149,18 +149,26 @@ def wait_for(url: str, processes: list[subprocess.Popen[bytes]], seconds: float 
             time.sleep(0.2)
 
 
-def wait_for_model(place: str, learner: subprocess.Popen[bytes], seconds: float = 60.0) -> None:
-    """Wait until a model can be loaded from a file or a topic."""
+def wait_for_model(place: str, learner: subprocess.Popen[bytes], seconds: float = 600.0) -> None:
+    """Wait until a model can be loaded from a file or a topic.
+
+    The learner publishes within seconds, unless it compiles kernels first.
+    """
     from streaml1 import load
 
-    give_up = time.monotonic() + seconds
+    started = time.monotonic()
+    explained = False
     while True:
         try:
             load(place if "://" in place else FOLDER / place)
             return
-        except Exception:
-            if time.monotonic() > give_up or learner.poll() is not None:
-                raise
+        except Exception as error:
+            waited = time.monotonic() - started
+            if waited > seconds or learner.poll() is not None:
+                raise SystemExit(f"The learner has published no model: {error}") from None
+            if waited > 15 and not explained:
+                explained = True
+                say("   Waiting for the first published model; a first run compiles kernels.")
             time.sleep(0.5)
 
 
