@@ -76,7 +76,7 @@ def test_readme_is_a_landing_page() -> None:
     lines = README.splitlines()
     assert len(lines) <= 120
     assert max(map(len, lines)) <= 160
-    assert len(LINK.findall(without_code(README))) <= 14
+    assert len(LINK.findall(without_code(README))) <= 12
     for command in ("pip install streaml1", "scripts/demo", "scripts/test"):
         assert command in README
 
