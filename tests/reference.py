@@ -1194,6 +1194,10 @@ class Softmax:
         e = np.exp(a - a.max(initial=-np.inf))
         return e / e.sum()
 
+    def intercepts(self) -> Vector:
+        """Return the intercepts that belong to `w`."""
+        return self.b
+
     def learn(self, x: Vector, y: int, w: float = 1.0) -> Vector:
         """Take one step; return the probabilities before it, the new class included."""
         eta, n_new = rate(self.lr, self.schedule, self.t), max(0, y + 1 - len(self.b))
@@ -1217,8 +1221,10 @@ class Softmax:
 class ScaledSoftmax(Softmax):
     """Multinomial logistic regression on scaled features; `w` is per unit of x.
 
-    A value is seen over the mean size of its feature, clipped to 3. Each feature has the rate of
-    AdaGrad for its row of weights. One whose weights are all zero has neither a mean nor gradients.
+    A value is seen over the mean size of its feature, saturated. Each feature has the rate of
+    AdaGrad for its row of weights. One whose weights are all zero after the first 16 rows has
+    neither a mean nor gradients. One that is in each of these rows is then learnt from its distance
+    to a trimmed mean, starting anew.
     The rate of a step depends on the norms of the rows so far. A penalty acts as the flow of its
     subgradient for a time, which has a closed form.
     """
@@ -1229,18 +1235,35 @@ class ScaledSoftmax(Softmax):
         self.count, self.mean = np.zeros(d), np.zeros(d)
         self.squares, self.intercept_squares = np.zeros(d), 0.0
         self.sample_weights, self.norms = MeanSize(), MeanSize()
+        self.origin, self.first = np.zeros(d), np.empty((0, d))
+
+    def intercepts(self) -> Vector:
+        """Return the intercepts that belong to `w`: to x, not to distances from the origins."""
+        return self.b - self.origin @ self.w
+
+    def centred(self, x: Vector) -> Vector:
+        """Return the row as distances from the origins; an absent feature stays 0."""
+        return np.where(x != 0.0, x - self.origin, 0.0)
+
+    def known(self) -> NDArray[np.bool_]:
+        """Return which features keep their sizes and gradients."""
+        return self.v.any(axis=1) | (self.t < 16)
 
     def sizes(self, x: Vector) -> tuple[Vector, Vector]:
         """Return number and mean of the sizes of each feature, with those of the row x."""
-        count = np.where(self.v.any(axis=1), self.count, 0.0)
+        x = self.centred(x)
+        count = np.where(self.known(), self.count, 0.0)
         sizes = np.where(count > 0, np.minimum(np.abs(x), 10.0 * self.mean), np.abs(x))
         mean = (count * self.mean + sizes) / (count + 1)
         return np.where(x != 0.0, count + 1, self.count), np.where(x != 0.0, mean, self.mean)
 
     def scaled(self, x: Vector) -> Vector:
         """Return the scaled values of a row, which counts in the means."""
-        z = np.divide(x, self.sizes(x)[1], out=np.zeros_like(x), where=x != 0.0)
-        return np.clip(z, -3.0, 3.0)
+        means, x = self.sizes(x)[1], self.centred(x)
+        z = np.divide(x, means, out=np.zeros_like(x), where=x != 0.0)
+        large = np.abs(z) > 1.0
+        z[large] = np.sign(z[large]) * (3.0 - 4.0 / (np.abs(z[large]) + 1.0))
+        return z
 
     def output(self, x: Vector) -> Vector:
         """Return the probability of each class."""
@@ -1262,12 +1285,14 @@ class ScaledSoftmax(Softmax):
         g = np.clip(p - (np.arange(len(p)) == y), -self.clip_gradient, self.clip_gradient) * w
         square = 1.0 + float(z @ z)
         self.norms.add(math.sqrt(square))
-        eta = 30.0 / (10.0 + max(self.norms.mean**2, square / 4.0))
-        self.squares = np.where(self.v.any(axis=1), self.squares, 0.0)
+        eta = 30.0 / (10.0 + max(self.norms.mean**2, square))
+        self.squares = np.where(self.known(), self.squares, 0.0)
         self.squares = self.squares + z**2 * float(g @ g)
         rates = eta / (1.0 + np.sqrt(self.squares))[:, None]
         self.count, self.mean = self.sizes(x)
         self.v = self._flow(self.v - rates * z[:, None] * g, rates)
+        if self.t < 16:
+            self._find_origins(x)
         self.w = np.divide(
             *(self.v, self.mean[:, None]),
             out=np.zeros_like(self.v),
@@ -1278,6 +1303,17 @@ class ScaledSoftmax(Softmax):
             self.b = self.b - eta / (1.0 + math.sqrt(self.intercept_squares)) * g
         self.t += 1
         return p
+
+    def _find_origins(self, x: Vector) -> None:
+        self.first = np.vstack([self.first, x])
+        if len(self.first) == 16:
+            low, high = self.first.min(axis=0), self.first.max(axis=0)
+            has = np.all(self.first != 0.0, axis=0) & (low < high)
+            self.origin = np.where(has, (self.first.sum(axis=0) - low - high) / 14.0, 0.0)
+            self.v, self.squares, self.count, self.mean = (
+                np.where(has if a.ndim == 1 else has[:, None], 0.0, a)
+                for a in (self.v, self.squares, self.count, self.mean)
+            )
 
     def _flow(self, v: Matrix, times: Matrix) -> Matrix:
         if self.l2 == 0.0:

@@ -930,3 +930,14 @@ def test_models_without_origins_go_on_as_before(name: str) -> None:
     new.learn_one(rows[0], True)
     with pytest.raises(ValueError, match="model 2 and model 1 bound values in different ways"):
         streaml1.merge([new, model], probe=(rows, [True] * len(rows)))
+
+
+def test_softmax_models_without_origins_go_on_as_before() -> None:
+    """A file from before large values were saturated and features had origins."""
+    expected = json.loads((FIXTURES / "clipped_softmax.json").read_text())
+    rows, model = expected["rows"], load(FIXTURES / "clipped_softmax.streaml1")
+    assert [model.predict_proba_one(x) for x in rows] == expected["next"]
+    assert [model.freeze().predict_proba_one(x) for x in rows] == expected["frozen"]
+    for x, y in expected["learnt"]:
+        model.learn_one(x, y)
+    assert [model.predict_proba_one(x) for x in rows] == expected["after"]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river import datasets
 
+import streaml1
 from streaml1 import SoftmaxClassifier
 from streaml1.optim.scaled_softmax import ScaledSoftmax
 from streaml1.optim.softmax import Softmax
@@ -46,6 +47,70 @@ def test_declared_classes_and_late_ones() -> None:
     model = SoftmaxClassifier(classes=names, strength=1e-3)
     twin = reference.ScaledSoftmax(D, 5, strength=1e-3)
     run_beside(model, twin, data_of(5, 600), names, [0, 1, 30, 500, 530, 600])
+
+
+def columns_of(k: int, n: int = 3_000) -> tuple[Any, Any, Any]:
+    """Return `data_of` with three columns that are far from 0 in nearly all rows."""
+    X, y, w = data_of(k, n)
+    random = np.random.default_rng(k + 1)
+    X[:, :4] = 0.0
+    X[:, 0] = 2000 + random.integers(25, size=n) + y
+    X[:, 1] = random.normal(15.0 - 3.0 * y, 8.0)
+    X[:, 2] = 7.0  # its values do not differ
+    X[:, 3] = random.integers(1, 9, size=n)
+    X[20::30, 3] = 0.0
+    return X, y, w
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_features_in_every_row_have_origins(setting: str) -> None:
+    k = 4
+    X, y, w = columns_of(k)
+    model, twin = (
+        SoftmaxClassifier(**SETTINGS[setting]),
+        reference.ScaledSoftmax(D, **SETTINGS[setting]),
+    )
+    run_beside(model, twin, (X, y, w), NAMES[:k], [0, 1, 9, 15, 16, 17, 40, 1_000, 1_030, 3_000])
+    has = twin.origin != 0.0
+    assert has[[0, 1, 3]].all() and not has[2] and model._engine.rule.rates[0].with_origin >= 3
+
+
+def test_origins_survive_files_in_the_first_rows(tmp_path: Path) -> None:
+    X, y, _ = columns_of(3, 60)
+    whole = SoftmaxClassifier(strength=0.05)
+    resumed = SoftmaxClassifier(strength=0.05)
+    for i, x in enumerate(X):
+        resumed.save(tmp_path / "m")
+        resumed = streaml1.load(tmp_path / "m")
+        assert resumed.predict_proba_one(as_dict(x)) == whole.predict_proba_one(as_dict(x)), i
+        for model in (whole, resumed):
+            model.learn_one(as_dict(x), NAMES[y[i]])
+    assert whole._engine.rule.rates[0].with_origin >= 3
+    assert resumed.freeze().intercept == whole.intercept
+
+
+def test_intercepts_belong_to_values_and_contributions_to_distances() -> None:
+    """So that weights and intercepts give the margins of a row with all of these features."""
+    X, y, _ = columns_of(3, 500)
+    model = SoftmaxClassifier()
+    for x, label in zip(X, y.tolist(), strict=True):
+        model.learn_one(as_dict(x), NAMES[label])
+    x = {0: 2014.0, 1: 12.0, 2: 7.0, 3: 4.0}  # not so far away that they are saturated
+    explained = model.explain_one(x)
+    for label, explanation in explained.items():
+        weights = {name: row.get(label, 0.0) for name, row in model.weights.items()}
+        a = model.intercept[label] + sum(weights.get(name, 0.0) * v for name, v in x.items())
+        assert a == pytest.approx(explanation.margin, rel=0.01)  # scales count the current row
+        assert math.fsum([*explanation.contributions, *explanation.remainder]) == explanation.margin
+    margins = np.array([e.margin for e in explained.values()])
+    p = np.exp(margins - margins.max())
+    np.testing.assert_allclose(list(model.predict_proba_one(x).values()), p / p.sum(), rtol=1e-12)
+
+
+def test_columns_far_from_zero_are_learnt_as_well_as_centred_ones() -> None:
+    rows = list(datasets.ImageSegments())
+    shifted = [({name: v + 1000.0 for name, v in x.items()}, label) for x, label in rows]
+    assert mean_loss(shifted, [1.0] * len(rows)) < 0.6  # 2.1 without origins
 
 
 @given(st.lists(st.integers(-140, 140), min_size=4, max_size=4), st.integers(0, 10**6))
@@ -186,6 +251,8 @@ def test_crafted_state_is_rejected() -> None:
         {"squares": -arrays["squares"]},
         {"squares": arrays["squares"] * np.nan},
         {"rate": arrays["rate"] * 2.0},
+        {"origins": arrays["origins"] * np.nan},
+        {"origins": np.tile([5.0, 1.0, -1.0], (len(slots), 1))},
         {"more": arrays["count"]},
     ):
         with pytest.raises(AssertionError):

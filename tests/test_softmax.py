@@ -70,7 +70,9 @@ def assert_equal_twins(model: Any, twin: Any, names: list[Any]) -> None:
     large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9
     np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
     assert model.classes_met == names[:k]
-    assert model.intercept == pytest.approx(dict(zip(names, twin.b, strict=False)), abs=1e-9)
+    assert model.intercept == pytest.approx(
+        dict(zip(names, twin.intercepts(), strict=False)), abs=1e-9
+    )
     reported = np.zeros((D, k))
     for j, row in model.weights.items():
         for label, v in row.items():

@@ -216,7 +216,7 @@ class FrozenClasses(Frozen):
     @property
     def intercept(self) -> Any:
         """The intercept of each label."""
-        b = self._reader.rule.b.tolist()
+        b = self._reader.rule.intercepts().tolist()
         return MappingProxyType(dict(zip(self._classes.labels, b, strict=False)))
 
     def margin(self, x: Mapping[Hashable, Any]) -> float:

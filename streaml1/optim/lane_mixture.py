@@ -116,7 +116,7 @@ from streaml1.optim.structures.feature_origins import (
     origin_of,
     origins_of,
 )
-from streaml1.optim.structures.feature_scales import add_size, saturated, scaled
+from streaml1.optim.structures.feature_scales import add_size, bounded
 from streaml1.optim.structures.joined_lanes import JoinedLanes, divide_coins, joined_lanes
 from streaml1.optim.structures.lane_checks import check_lanes
 from streaml1.optim.structures.lane_clock import (
@@ -250,7 +250,7 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
             x -= origin_of(rule.origins, ids[k])
         total = add_size(n, total, abs(x))
         mean = total / (n + 1.0)
-        z = saturated(x, mean, ceiling) if ceiling > 0.0 else scaled(x, mean)
+        z = bounded(x, mean, ceiling)
         s = max(slots[i + TWO], abs(z))
         bet = z / s if s > 0.0 else 0.0  # 0: a feature without a slot, whose value is 0
         w = slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)

@@ -1,11 +1,11 @@
 r"""Lazy multiclass logistic regression on scaled features, without a learning rate to choose.
 
-The update of `softmax.py` on $z_j$, the value over the mean size of its feature, clipped to $\pm 3$ (see
-`structures/feature_scales.py`), in place of $x_j$, with AdaGrad's rate for each row of weights (Duchi, Hazan &
+The update of `softmax.py` on $z_j$, the value over the mean size of its feature, saturated beyond 1 with the ceiling
+3 (see `structures/feature_scales.py`), in place of $x_j$, with AdaGrad's rate for each row of weights (Duchi, Hazan &
 Singer 2011). With r the residuals of a row,
 
 $$n_j \leftarrow n_j + z_j^2\,\|r\|_2^2, \qquad \eta_j = \frac{1}{1 + \sqrt{n_j}}, \qquad
-a_t = \frac{30}{10 + \max(q_t,\ (1 + \|z_t\|_2^2)/4)}$$
+a_t = \frac{30}{10 + \max(q_t,\ 1 + \|z_t\|_2^2)}$$
 
 and step t has the rate $a_t \eta_j$ for gradient and penalty of feature j. Here $q_t$ is the square of the mean of
 $(1 + \|z\|_2^2)^{1/2}$ so far: a first step changes the margins of its row by a few units, whatever the number of
@@ -22,11 +22,16 @@ $1/(1 + \lambda_2\tau)$. Flows for two times add up to that for their sum, and a
 $\eta_j$. So with $A = \sum a_t$, a row that was last touched at $A_0$ has $\tau = \eta_j (A - A_0)$ pending, at any rates
 $a_t$.
 
-**Invariant.** A feature whose row of weights is zero has neither a scale nor an $n_j$: its next value starts both
-anew. So, as in `softmax.py`, a slot is live only while its row is not zero, and memory follows the number of
-rows that are not. Only a penalty makes a row zero, and hardly ever that of a feature that matters.
+A feature that is in each of the first 16 rows has an origin m: from then on, x stands for x - m above (see
+`structures/feature_origins.py`), and what was learnt of x is forgotten. A value at the origin changes nothing, as if
+the feature were absent.
 
-Cost of a step: O(k times the non-zeros of the row), and k exponentials. Memory: 32 bytes per slot more than
+**Invariant.** After the first 16 rows, a feature whose row of weights is zero has neither a scale nor an $n_j$: its
+next value starts both anew. So, as in `softmax.py`, a slot is live only while its row is not zero, or has an
+origin, and memory follows the number of rows that are not. Only a penalty makes a row zero, and hardly ever that of
+a feature that matters.
+
+Cost of a step: O(k times the non-zeros of the row), and k exponentials. Memory: 56 bytes per slot more than
 `softmax.py`.
 """  # noqa: E501
 
@@ -40,7 +45,7 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
-from streaml1.core.types import Floats, Ints, Records, Slots
+from streaml1.core.types import Bools, Floats, Ints, Records, Slots
 from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerRow, PerSlot, Scratch
 from streaml1.optim.softmax import (
     A_START,
@@ -53,7 +58,14 @@ from streaml1.optim.softmax import (
     prefetch_row,
     prox,
 )
-from streaml1.optim.structures.feature_scales import add_size, scaled
+from streaml1.optim.structures.feature_origins import (
+    ORIGIN_ROWS,
+    ORIGIN_WIDTH,
+    count_value,
+    origin_of,
+    origins_of,
+)
+from streaml1.optim.structures.feature_scales import add_size, bounded
 from streaml1.optim.structures.lane_clock import counted, relative_weight
 from streaml1.optim.structures.multiclass import (
     begin_outputs,
@@ -88,12 +100,21 @@ RATES = np.dtype(
         ("rate", "f8"),  # a of the last step
         ("square", "f8"),  # 1 + |z|^2 of the current row
         ("residual", "f8"),  # |r|^2 of the current row
+        ("origin_rows", "i8"),  # rows that decide which features have an origin
+        ("with_origin", "i8"),  # number of features that have one
+        ("ceiling", "f8"),  # of scaled values; 0: they are clipped to [-3, 3]
+        ("max_square", "f8"),  # of a row, relative to that of the mean, before it lowers the rate
     ],
     align=True,
 )
+NEWER = ("origin_rows", "with_origin", "ceiling", "max_square")
+RATES_WITHOUT_ORIGINS = np.dtype(
+    [(name, RATES[name]) for name in RATES.names or () if name not in NEWER], align=True
+)
 RATE, SQUARE = 30.0, 10.0  # a is RATE over SQUARE plus the square of a row
 OFFSET = 1.0  # of the root of n
-MAX_SQUARE = 4.0  # of a row, relative to that of the mean, before it lowers the rate
+CEILING = 3.0
+MAX_SQUARE, MAX_SQUARE_WITHOUT_ORIGINS = 1.0, 4.0
 MIN_MEAN = 1e-150  # which a weight per unit of x is divided by
 MIN_DECAY = 1e-100  # below it, the time of a flow times l2 counts as 0
 MAX_DECAY = 700.0  # beyond it, the exponential overflows, and in Python raises
@@ -102,10 +123,17 @@ ONE = np.uint64(1)
 
 
 @inlined
-def _scaled_value(slot: Any, x: float) -> float:
+def _from_origin(rule: Any, j: Any, x: float) -> float:
+    """Return x less the origin of its feature, the one of slot j."""
+    return x - origin_of(rule.origins, j) if rule.rates[0].with_origin > 0 else x
+
+
+@inlined
+def _scaled_value(rule: Any, j: Any, x: float) -> float:
     """Return the scaled value of x, which counts in the mean size of its feature."""
+    slot, x = rule.sizes[j], _from_origin(rule, j, x)
     total = add_size(slot.count, slot.total, abs(x))
-    z: float = scaled(x, total / (slot.count + 1.0))
+    z: float = bounded(x, total / (slot.count + 1.0), rule.rates[0].ceiling)
     return z
 
 
@@ -116,13 +144,14 @@ def _row_rate(squares: float) -> float:
 
 
 class ScaledSoftmaxState(NamedTuple):
-    """State of `Softmax`, the sizes of features, values of the current row, and the rates."""
+    """State of `Softmax`, sizes and origins of features, the current row, and the rates."""
 
     u: Annotated[Floats, PerRow(np.float64)]
     b: Annotated[Floats, Scratch(np.float64)]
     scratch: Annotated[Floats, Scratch(np.float64)]
     clock: Annotated[Records, Ledger(CLOCK)]
     sizes: Annotated[Records, PerSlot(SIZES)]
+    origins: Annotated[Floats, PerSlot(np.float64, width=ORIGIN_WIDTH)]
     row: Annotated[Records, Scratch(SCRATCH)]
     rates: Annotated[Records, Ledger(RATES)]
 
@@ -151,15 +180,17 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
             a[c] = 0.0
         square = 1.0
         distance = ahead(ids, hi)
+        ceiling = self.rates[0].ceiling
+        restarts = self.rates[0].n >= self.rates[0].origin_rows
         for i in range(lo, hi):
             prefetch_row(self, ids[i + distance])
             prefetch_early(self.sizes, np.uint64(ids[i + distance]))
-            base, x = np.uint64(ids[i]) * width, values[i]
+            base, x = np.uint64(ids[i]) * width, _from_origin(self, ids[i], values[i])
             slot, saved = self.sizes[ids[i]], self.row[i - lo]
-            is_zero = not bring_current(self, ids[i])
+            is_zero = not bring_current(self, ids[i]) and restarts
             count = 0.0 if is_zero else slot.count
             total = add_size(count, 0.0 if is_zero else slot.total, abs(x))
-            z = scaled(x, total / (count + 1.0))
+            z = bounded(x, total / (count + 1.0), ceiling)
             saved.count = count + 1.0
             saved.total = total
             saved.squares = 0.0 if is_zero else slot.squares
@@ -179,7 +210,7 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
         relative = relative_weight(rates, w)
         rates.norms += counted(math.sqrt(rates.square), rates.n - 1, rates.norms)
         mean = rates.norms / rates.n
-        rates.rate = RATE / (SQUARE + max(mean * mean, rates.square / MAX_SQUARE))
+        rates.rate = RATE / (SQUARE + max(mean * mean, rates.square / rates.max_square))
         first = softmax_residuals(r, self.b, o.k, 1.0, shared, y, relative, out)
         o.k = max(o.k, np.int64(y) + 1)
         residual = 0.0
@@ -196,8 +227,11 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
         # `margin` has left sizes and values in the scratch array.
         o, rates, u, r = self.clock[0], self.rates[0], self.u, self.scratch
         k, width = np.uint64(o.k), np.uint64(o.width)
+        t = float(rates.n - 1)
         for i in range(lo, hi):
             slot, saved = self.sizes[ids[i]], self.row[i - lo]
+            if saved.z == 0.0:  # at the origin
+                continue
             squares = saved.squares + saved.z * saved.z * rates.residual
             slot.count = saved.count
             slot.total = saved.total
@@ -207,6 +241,14 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
             base, x = np.uint64(ids[i]) * width, rates.rate * rate * saved.z
             for c in range(k):
                 u[base + c] -= x * r[c]
+            if t < rates.origin_rows and count_value(
+                self.origins, ids[i], saved.count - 1.0, t, values[i]
+            ):
+                rates.with_origin += 1
+                slot.count = slot.total = slot.squares = 0.0
+                slot.rate = _row_rate(0.0)
+                for c in range(k):
+                    u[base + c] = 0.0
 
     def apply_penalty(self, eta: float) -> None:
         o, c = self.clock[0], self.rates[0]
@@ -238,7 +280,7 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
             return -1.0
         a = array_at(out + np.uint64(8), k, np.float64)
         for i in range(lo, hi):
-            z = _scaled_value(self.sizes[ids[i]], values[i])
+            z = _scaled_value(self, ids[i], values[i])
             add_product(self, ids[i], z, a)
         return finish_outputs(a, self.b, 1.0, k, only_margins)
 
@@ -266,6 +308,24 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
     def rows(self, slots: Ints) -> Floats:
         """Return the current weights of some slots per unit of x, shape (slots, k)."""
         return super().rows(slots) / self._means(slots)[:, None]
+
+    def intercepts(self) -> Floats:
+        """Return the intercepts that belong to `rows`: to x instead of x - m."""
+        has, origins = origins_of(self.origins)
+        if not has.any():
+            return super().intercepts()
+        return super().intercepts() - origins[has] @ self.rows(np.flatnonzero(has))
+
+    def live_mask(self) -> Bools:
+        live = super().live_mask() | origins_of(self.origins)[0]
+        if self.rates[0]["n"] < self.rates[0]["origin_rows"]:
+            live |= self.sizes["count"] > 0.0
+        return live
+
+    def drop(self, slots: Ints) -> None:
+        """Clear some slots; they keep their origins."""
+        super().drop(slots)
+        self.sizes[slots] = (0.0, 0.0, 0.0, 1.0 / OFFSET)
 
     def contributions(self, slots: Slots, values: Floats) -> Floats:
         """Return what values of some slots would each add to the k margins, shape (slots, k)."""
@@ -296,16 +356,37 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
             ensure(0.0 <= c[name] < MAX_NUMBER, f"{name} is out of range")
         ensure(c.n == 0 or c.norms > 0.0, "examples have no norms")
         ensure(0.0 <= c.rate <= RATE, "a rate is out of range")
-        sizes = self.sizes[self.live_mask()]
+        ensure(c.origin_rows in (0, ORIGIN_ROWS), "the number of first rows is out of range")
+        ensure(c.ceiling in (0.0, CEILING), "the ceiling of scaled values is out of range")
+        allowed = (MAX_SQUARE, MAX_SQUARE_WITHOUT_ORIGINS)
+        ensure(c.max_square in allowed, "the largest square is out of range")
+        ensure(np.all(np.isfinite(self.origins)), "an origin is not finite")
+        has = origins_of(self.origins)[0]
+        ensure(c.with_origin == has.sum(), "the number of origins is wrong")
+        sizes = self.sizes[super().live_mask()]
         count, total = sizes["count"], sizes["total"]
         ensure(np.all((count > 0.0) & (count <= c.n)), "a count is out of range")
         ensure(np.all((total > 0.0) & (total < MAX_NUMBER)), "a sum of sizes is out of range")
         ensure(np.all(total / count > 0.0), "a mean size is 0")
 
     @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> Self:
+        rates = np.atleast_1d(arrays.get("rates", 0))
+        if rates.dtype == RATES_WITHOUT_ORIGINS and len(rates) == 1:
+            # Of an earlier version: it continues to read values as it did.
+            new = np.zeros(1, RATES)
+            for name in rates.dtype.names or ():
+                new[name] = rates[name]
+            new["max_square"] = MAX_SQUARE_WITHOUT_ORIGINS
+            arrays = {**arrays, "rates": new, "origins": np.zeros((len(slots), ORIGIN_WIDTH))}
+        return super().from_state_dict(d, slots, arrays)
+
+    @classmethod
     def start(cls, d: int, k: int, penalty: int, strength: float, l2: float, b: float) -> Self:
         rule = super().start(d, k, penalty, strength, l2, b)
         rule.rates["strength"], rule.rates["l2"] = strength, l2
+        rule.rates["origin_rows"] = ORIGIN_ROWS
+        rule.rates["ceiling"], rule.rates["max_square"] = CEILING, MAX_SQUARE
         return rule
 
 
@@ -318,4 +399,4 @@ def _renormalize(rule: Any) -> None:
 def _scale_values(rule: Any, slots: Any, values: Any, z: Any) -> None:
     """Write the scaled values of features to `z`."""
     for i in range(np.uint64(len(slots))):
-        z[i] = _scaled_value(rule.sizes[slots[i]], values[i])
+        z[i] = _scaled_value(rule, slots[i], values[i])

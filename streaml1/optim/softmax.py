@@ -313,6 +313,10 @@ class SoftmaxRows(RuleState):
         _write_rows(self, np.asarray(slots, np.uint64), w)
         return w
 
+    def intercepts(self) -> Floats:
+        """Return the intercept of each label."""
+        return self.b[: self.clock[0].k].copy()
+
     def live_mask(self) -> Bools:
         live: Bools = _max_sizes(self, np.empty(self.size)) > 0.0
         return live

@@ -155,6 +155,10 @@ class SoftmaxBall(RuleState, SoftmaxBallState):
         """Return all balls, as views."""
         return [_ball_of(self, c) for c in range(self.outputs)]
 
+    def intercepts(self) -> Floats:
+        """Return the intercept of each label."""
+        return self.b[: self.clock[0].k].copy()
+
     def weights(self) -> Floats:
         largest = np.zeros(self.size)
         for ball in self._seen_balls():

@@ -15,7 +15,7 @@ import math
 
 from streaml1.core.jit import inlined
 
-__all__ = ["MAX_SCALED", "add_size", "saturated", "scaled"]
+__all__ = ["MAX_SCALED", "add_size", "bounded", "saturated", "scaled"]
 
 MAX_SHARE = 10.0
 MAX_SCALED = 3.0
@@ -45,3 +45,9 @@ def saturated(x: float, mean: float, ceiling: float) -> float:
     z = x / mean if x != 0.0 else 0.0
     size, rest = abs(z), ceiling - 1.0
     return z if size <= 1.0 else math.copysign(ceiling - rest * rest / (size - 1.0 + rest), z)
+
+
+@inlined
+def bounded(x: float, mean: float, ceiling: float) -> float:
+    """Return the value of `saturated`; that of `scaled` if there is no ceiling, which is 0 then."""
+    return saturated(x, mean, ceiling) if ceiling > 0.0 else scaled(x, mean)
