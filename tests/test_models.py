@@ -107,6 +107,18 @@ def test_read_operations_do_not_change_state(make_model: Callable[[], Any], tmp_
     assert x == {"word 1": 1.0, "never seen": 2.0, "word 2": "a string", "word 3": None, 7: 1.0}
 
 
+def test_methods_of_scikit_learn_are_answered_with_ours() -> None:
+    model = streaml1.ElasticNetClassifier()
+    for name, remedy in (("fit", "learn_many"), ("predict_proba", "predict_proba_many")):
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match=f"'{name}': use {remedy}, or streaml1.sklearn"):
+            getattr(model, name)
+    with pytest.raises(
+        AttributeError, match="has no attribute 'f'$"
+    ):
+        model.f  # noqa: B018
+
+
 def test_examples_are_neither_modified_nor_referenced() -> None:
     model = ElasticNetClassifier()
     x: dict[Any, Any] = {"a": 0.0, "b": None, "c": "d", 1: True, ("e", "f"): 2}

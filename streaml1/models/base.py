@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,6 +47,12 @@ from streaml1.optim.tasks import REGRESSION, loss_parameter
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor"]
 
+OF_SCIKIT_LEARN = {
+    "fit": "learn_many", "partial_fit": "learn_many", "predict": "predict_many",
+    "predict_proba": "predict_proba_many",
+}  # fmt: skip
+"""Methods of scikit-learn's estimators, and what does the same here."""
+
 
 class OnlineModel(SharedParameters, InspectableModel, base.Base):
     """Base class of all learners.
@@ -57,6 +63,17 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
     """
 
     _engine = EngineSlot()
+
+    if not TYPE_CHECKING:  # type checkers would take any attribute for granted
+
+        def __getattr__(self, name: str) -> NoReturn:
+            sentence = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in OF_SCIKIT_LEARN:
+                sentence += (
+                    f": use {OF_SCIKIT_LEARN[name]}, or streaml1.sklearn for an estimator of "
+                    "scikit-learn"
+                )
+            raise AttributeError(sentence)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
