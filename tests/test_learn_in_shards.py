@@ -132,7 +132,7 @@ def test_a_signal_ends_the_run(
         (["--every", "5"], "--every cannot be combined with --workers or --shards"),
         (["--passes", "2"], "--passes cannot be combined with --workers or --shards"),
         (["--bad", "skip"], "--bad cannot be combined with --workers or --shards"),
-        (["--model", "smidas"], "SMIDASClassifier does not support it"),
+        (["--model", "l1-ball"], "L1BallClassifier does not support it"),
         (["--shards", "11"], "shards must be <= 10 for 200 rows, one for 20 rows, got 11"),
         (["--warm", "1"], "Invalid value for '--warm'"),
         (["--dask", "tcp://h:1", "--ray", "h"], "--dask cannot be combined with --ray"),

@@ -524,6 +524,31 @@ def test_a_mix_that_diverges_is_refused(caplog: pytest.LogCaptureFixture) -> Non
     assert message.startswith("kafka://b/t: round 1 was not merged: the loss would rise from 0.")
 
 
+@pytest.mark.parametrize("label", [True, False])
+def test_parts_with_too_many_features_together(
+    label: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A part alone is taken if it is good enough, so that the group goes on."""
+    start = streaml1.EGClassifier(n_features=3)
+    start.learn_one({"a": 1.0}, True)
+    scores = {"mean": (1.0, 9.0)}
+    newest = base(data=snapshot(start, packed=False)(), examples=1, scores=scores)
+    learners = []
+    for name in ("c", "d"):
+        learners.append(decode(newest.data, ""))
+        learners[-1].learn_many([{"b": 1.0, name: 1.0}] * 200, [label] * 200)
+    parts = [
+        part(newest, k)._replace(data=snapshot(learner, packed=False)())
+        for k, learner in enumerate(learners)
+    ]
+    probe = [[Rows([{"b": 1.0}] * 5, np.array([True] * 5), None)]]
+    with caplog.at_level(logging.WARNING):
+        joined = ModelJoin("kafka://b/t")(newest, parts, probe)
+    assert joined.data == (parts[0] if label else newest).data and joined.scores == scores
+    [message] = caplog.messages
+    assert message.startswith("kafka://b/t: round 1 was not merged: the models have seen 4 featur")
+
+
 def test_ways_to_join_are_scored_over_rounds() -> None:
     X, y = stream(120)
     start = streaml1.FTRLClassifier()

@@ -267,7 +267,7 @@ def test_a_shard_that_fails_ends_the_run(files: list[str], tmp_path: Path) -> No
         ({"warm": 1.0}, ValueError, r"warm must be in \[0, 1\), got 1.0"),
         ({"probe": 30_000}, ValueError, "24,000 rows are too few for warm=0.05, rounds=16, shard"),
         ({"model": FTRLClassifier(text=["t"])}, ValueError, "use the file it was converted from"),
-        ({"model": streaml1.EGClassifier()}, ValueError, "EGClassifier does not support it"),
+        ({"model": streaml1.FOBOSClassifier()}, ValueError, "FOBOSClassifier does not support it"),
         ({"sources": [({1: 1.0}, True)]}, TypeError, "sources must be the names of .rows files"),
         ({"sources": __file__}, ValueError, "is not a .rows file"),
     ],

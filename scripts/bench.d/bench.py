@@ -3,8 +3,8 @@
 `scripts/bench` runs all parts, `scripts/bench rows csr` some of them. `scripts/bench page` runs the
 parts that compare with other packages and writes their tables to docs/BENCHMARKS.md, or to another
 file: `scripts/bench page --file docs/BENCHMARKS-arm.md`. `scripts/bench chart`, which draws
-docs/throughput.png, runs only by name. `scripts/bench shards --rows 160000` takes more rows than
-the default.
+docs/throughput.png, runs only by name. `scripts/bench shards --rows 160000 --model SMIDAS` takes
+more rows than the default, and one of its models instead of all.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import platform
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from bench_kit import CONSOLE, cpu_description
 
@@ -52,21 +53,24 @@ PARTS = {
 """Module and function of each part; a module is imported only when its part runs."""
 
 
-def run(part: str, **options: int) -> None:
+def run(part: str, **options: Any) -> None:
     """Run one part, which prints its tables."""
     module, _, function = PARTS[part].rpartition(".")
     getattr(importlib.import_module(module), function)(**options)
 
 
-def number_of_rows(arguments: list[str]) -> dict[str, int]:
-    """Return the option of `shards --rows N` as keywords, and leave `shards` in its place."""
-    if arguments[:2] != ["shards", "--rows"]:
-        return {}
-    if len(arguments) != 3 or not arguments[2].isdecimal():
-        sys.exit("bench: --rows needs a number")
-    rows = int(arguments[2])
-    del arguments[1:]
-    return {"rows": rows}
+def shard_options(arguments: list[str]) -> dict[str, Any]:
+    """Return the options of `shards` as keywords, and leave `shards` in their place."""
+    options: dict[str, Any] = {}
+    while arguments[:1] == ["shards"] and arguments[1:2] in (["--rows"], ["--model"]):
+        name, values = arguments[1].removeprefix("--"), arguments[2:3]
+        if not values or (name == "rows" and not values[0].isdecimal()):
+            sys.exit(f"bench: --{name} needs a {'number' if name == 'rows' else 'name'}")
+        options[name] = int(values[0]) if name == "rows" else values[0]
+        del arguments[1:3]
+    if options and arguments != ["shards"]:
+        sys.exit(f"bench: options of shards cannot be combined with {' '.join(arguments[1:])}")
+    return options
 
 
 def main() -> None:
@@ -74,7 +78,7 @@ def main() -> None:
     if {"-h", "--help"} & set(arguments):
         print(f"{__doc__}\nParts: {', '.join([*PARTS, 'page'])}")
         return
-    options = number_of_rows(arguments)
+    options = shard_options(arguments)
     parts = [argument.removeprefix("--") for argument in arguments]
     page = None
     if parts[:1] == ["page"]:

@@ -23,19 +23,24 @@ ROWS, HELD_OUT = 40_000, 10_000
 LEARNERS: dict[str, Callable[[], Any]] = {
     "FTRL": streaml1.FTRLClassifier,
     "elastic net": streaml1.ElasticNetClassifier,
+    # Their default rates are too small to learn from so few rows.
+    "SMIDAS": lambda: streaml1.SMIDASClassifier(lr=3.0),
+    "EG": lambda: streaml1.EGClassifier(lr=10.0, radius=100.0),
 }
 
 
-def bench_shards(rows: int = ROWS) -> None:
+def bench_shards(rows: int = ROWS, model: str | None = None) -> None:
     """Learn rows of W1 in 1 to 16 shards, as many as that number of rows allows."""
+    if model is not None and model not in LEARNERS:
+        sys.exit(f"bench: unknown model {model!r}; use any of {', '.join(LEARNERS)}")
     if rows < MIN_SHARD_ROWS:
         sys.exit(f"bench: --rows must be >= {MIN_SHARD_ROWS}, got {rows}")
     X, y = w1(rows + HELD_OUT)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "w1.rows"
         convert((X[:rows], y[:rows]), path)
-        for name, make in LEARNERS.items():
-            show(f"W1, {name}: {rows:,} rows", make, path, (X[rows:], y[rows:]), rows)
+        for name in LEARNERS if model is None else [model]:
+            show(f"W1, {name}: {rows:,} rows", LEARNERS[name], path, (X[rows:], y[rows:]), rows)
 
 
 def show(title: str, make: Callable[[], Any], path: Path, held_out: Any, rows: int) -> None:

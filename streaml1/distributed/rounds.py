@@ -141,7 +141,8 @@ def train(
     TaskFailed
         If the worker of a shard died each time it was tried; the error names the files and rows.
     TypeError, ValueError
-        If an argument is out of range, or the model cannot be merged.
+        If an argument is out of range, the model cannot be merged, or the shards of a round have
+        seen more features together than one model may see.
 
     Examples
     --------

@@ -36,7 +36,9 @@ __all__ = [
     "start_shards",
 ]
 
-MERGEABLE = "elastic nets, truncated gradient, FTRL and coin betting, without averaged weights,"
+MERGEABLE = (
+    "elastic nets, truncated gradient, FTRL, coin betting, SMIDAS and EG, without averaged weights,"
+)
 BLOCK = 2**16
 """Number of steps whose rates are computed at a time."""
 
@@ -151,7 +153,8 @@ def merge_candidates(
     Raises
     ------
     TypeError, ValueError
-        As `require_mergeable`.
+        As `require_mergeable`; or if the parts cannot be joined, because they have seen more
+        features together than one model may see.
     """
     require_mergeable(models, base)
     first = models[0]

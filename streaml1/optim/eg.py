@@ -35,6 +35,7 @@ Cost of a step: O(non-zeros of the row), with one exponential each. Memory: 16 b
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,7 @@ from streaml1.core.simd import prefetch_early, stack_buffer
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.core.vecmath import LOG2E, exp_pair, sum_in_place
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, new_state
+from streaml1.optim.structures.joined_weights import joined_weights
 from streaml1.optim.update_rule import renormalize, weight
 
 __all__ = ["EG"]
@@ -203,6 +205,41 @@ class EG(RuleState, EGState):
         self.theta[2 * slots + 1] = 0.0
         if np.any(np.abs(theta) > TOUCHED) or self.clock[0].one == 0.0:
             _renormalize(self)
+
+    def candidates(
+        self, parts: Sequence[EG], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, EG]]:
+        """Yield the candidates of `structures.joined_weights` for theta, without a penalty.
+
+        Raises
+        ------
+        ValueError
+            If there are more features than a rule may see.
+        """
+        c = self.clock[0]
+        n, limit = self.size, int(c.d)  # each slot is that of a feature that one of them has seen
+        if n > limit:
+            raise ValueError(
+                f"the models have seen {n:,} features together, more than n_features={limit}; "
+                "make them with a larger n_features"
+            )
+        stored = np.array([part.theta[:-2:2] for part in parts])
+        kept = np.any((stored != 0.0) & (stored != DROPPED), axis=0)
+        zeros = np.where(kept, TOUCHED, DROPPED)  # what stands for a theta of 0
+        theta, *thetas = (rule._theta() for rule in (self, *parts))
+        steps = [sum(map(len, blocks)) for blocks in rates]
+        visits = [n * (part != theta) for n, part in zip(steps, thetas, strict=True)]
+        for joined in joined_weights(theta, thetas, visits, steps, [0.0] * len(parts)):
+            rule = self.start(self.size, float(c.R), limit, c.two == 0.0)
+            rule.theta[:-2:2] = np.where(np.abs(joined.w) > TOUCHED, joined.w, zeros)
+            rule._rebuild_index()
+            _renormalize(rule)
+            yield joined.name, rule
+
+    def _theta(self) -> Floats:
+        """Return theta of each slot; that of a mark is 0."""
+        theta = self.theta[:-2:2]
+        return np.where(np.abs(theta) > TOUCHED, theta, 0.0)
 
     def _rebuild_index(self) -> None:
         self.clock[0].touched = np.count_nonzero(self.seen_mask())

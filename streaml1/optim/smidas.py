@@ -27,6 +27,7 @@ small. Memory: 12 bytes per slot.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from streaml1.core.types import Bools, Floats, Ids, Ints, Records
 from streaml1.core.vecmath import is_small_int, multiply_powers, power
 from streaml1.optim.rule_state import LOW, Index, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures import pnorm_moments
+from streaml1.optim.structures.joined_weights import joined_elastic_nets
 from streaml1.optim.structures.pnorm_moments import CHUNK, NORM, TERMS
 from streaml1.optim.update_rule import renormalize, weight
 
@@ -190,6 +192,27 @@ class SMIDAS(RuleState, SMIDASState):
         self.u[slots] = np.where(np.abs(u) < A_START, u, A)
         if np.any(np.abs(u) > A):
             _renormalize(self)
+
+    def candidates(
+        self, parts: Sequence[SMIDAS], rates: Sequence[Iterable[Floats]]
+    ) -> Iterator[tuple[str, SMIDAS]]:
+        """Yield the candidates of `structures.joined_weights` for theta.
+
+        Gradients and the truncation add up there, as they do in the weights of an l1 elastic net.
+        """
+        l1, p, K = float(self.clock[0].l1), float(self.norm[0].p), parts[0].norm[0].K
+        thetas = [part._theta() for part in parts]
+        for name, theta in joined_elastic_nets(self._theta(), thetas, rates, l1, 0.0, sgd=False):
+            rule = self.start(self.size, l1, p)
+            rule.norm[0].K = K  # as many moments as the first part has come to need
+            rule.u[:] = np.where(theta == 0.0, 0.0, theta + np.copysign(A_START, theta))
+            rule._rebuild_index()
+            _renormalize(rule)
+            yield name, rule
+
+    def _theta(self) -> Floats:
+        """Return theta of each slot."""
+        return np.copysign(np.maximum(np.abs(self.u) - self.clock[0].A, 0.0), self.u)
 
     def reserve(self, nnz: int) -> SMIDAS:
         return self

@@ -89,7 +89,8 @@ def merge(models: Sequence[Any], base: Any = None, *, probe: Any, **options: Any
         If one is not a model of streaml1.
     ValueError
         If the method of the models cannot be merged, the models differ in class or parameters,
-        a part has learnt fewer examples than the base, or the probe has no example.
+        a part has learnt fewer examples than the base, the parts have seen more features together
+        than one model may see, or the probe has no example.
 
     Examples
     --------

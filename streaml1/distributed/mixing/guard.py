@@ -6,7 +6,9 @@ and travel with the base.
 
 A join is refused if its loss on the examples of this round is far above that of the base. Then the
 other ways are tried, then the best part alone. If all are refused, the base stays as it is, and
-the examples of the round are lost to the model; one warning says so.
+the examples of the round are lost to the model; one warning says so. Parts that cannot be joined,
+because they have seen more features than one model may see, are treated as if each way were
+refused.
 """
 
 from __future__ import annotations
@@ -124,20 +126,23 @@ class ModelJoin:
         rows = [some for piece in probe for some in piece]
         start = models.decode(base.data, self._url)
         learnt = [models.decode(part.data, self._url) for part in parts]
-        joined = _judged(merge_candidates(learnt, start), rows)
+        joined, obstacle = _all_joined(learnt, start, rows)
         [unchanged] = _judged([("base", start)], rows)
         weight = sum(float(len(y)) for _, y, _ in rows)
-        scores = updated_scores(base.scores, joined, weight)
+        scores = updated_scores(base.scores, joined, weight) if joined else base.scores
         limit = MAX_RATIO * unchanged.loss if rows else math.inf
         chosen = _first_within(limit, _by_score(joined, scores))
         if chosen is None:
             chosen = _first_within(limit, _judged((("part", model) for model in learnt), rows))
-        if chosen is None:
+        if obstacle:
+            logger.warning("%s: round %d was not merged: %s", self._url, base.round + 1, obstacle)
+        elif chosen is None:
             logger.warning(
                 "%s: round %d was not merged: the loss would rise from %.4g to %.4g; mix after "
                 "fewer examples", self._url, base.round + 1, unchanged.loss,
                 min(candidate.loss for candidate in joined),
             )  # fmt: skip
+        if chosen is None:
             return Joined(base.data, examples, scores)
         return Joined(snapshot(chosen.model, packed=False)(), examples, scores)
 
@@ -161,6 +166,16 @@ def updated_scores(scores: Scores, joined: Sequence[_Candidate], weight: float) 
     return new
 
 
+def _all_joined(
+    parts: Sequence[Any], start: Any, rows: Sequence[Rows]
+) -> tuple[list[_Candidate], str]:
+    """Return the candidates, and why there is none."""
+    try:
+        return _judged(merge_candidates(parts, start), rows), ""
+    except ValueError as error:
+        return [], str(error)
+
+
 def _by_score(joined: Sequence[_Candidate], scores: Scores) -> list[_Candidate]:
     """Return the candidate that was best lately, and then the others by their loss now."""
 
@@ -168,8 +183,8 @@ def _by_score(joined: Sequence[_Candidate], scores: Scores) -> list[_Candidate]:
         total, seen = scores[candidate.name]
         return total / seen if seen else 0.0
 
-    leader = min(joined, key=mean)
-    return [leader, *sorted(joined, key=lambda candidate: candidate.loss)]
+    leaders = [min(joined, key=mean)] if joined else []
+    return [*leaders, *sorted(joined, key=lambda candidate: candidate.loss)]
 
 
 def _first_within(limit: float, candidates: Sequence[_Candidate]) -> _Candidate | None:

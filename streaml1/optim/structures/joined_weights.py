@@ -25,6 +25,9 @@ $$f \,\Bigl(\frac\tau m - \sum_k v_k \tau_k\Bigr)$$
 
 which is 0 where all parts have moved the weight, and for K = 1. A weight that no part has moved becomes the mean
 of the $w_k$ and is due the rest of $f\tau$, with m = 1.
+
+Mirror descent takes these steps in $\theta$, of which its weights are a function: `smidas.py` and `eg.py` join $\theta$
+in place of w.
 """  # noqa: E501
 
 from __future__ import annotations
