@@ -113,9 +113,7 @@ def test_methods_of_scikit_learn_are_answered_with_ours() -> None:
         assert not hasattr(model, name)
         with pytest.raises(AttributeError, match=f"'{name}': use {remedy}, or streaml1.sklearn"):
             getattr(model, name)
-    with pytest.raises(
-        AttributeError, match="has no attribute 'f'$"
-    ):
+    with pytest.raises(AttributeError, match="has no attribute 'f'$"):
         model.f  # noqa: B018
 
 
