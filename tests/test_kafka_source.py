@@ -642,24 +642,39 @@ def test_topic_that_cannot_be_described_has_no_identity(
     assert topic.identity(lambda: False)["topic id"] is None
 
 
-def test_metadata_from_before_the_records_do_not_verify_them() -> None:
+def test_metadata_from_before_the_records_do_not_verify_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The topic may have been recreated, and its new records read, right after a refresh."""
+    monkeypatch.setattr("streaml1.sources.kafka.topic.REFRESH_SECONDS", 0.05)
+    ids = {"known": "old", "real": "old"}
+    answers = [True]
+
+    def request_update() -> Any:
+        if answers[-1]:
+            ids["known"] = ids["real"]
+        return SimpleNamespace(is_done=True, succeeded=lambda: answers[-1])
+
     cluster = SimpleNamespace(
         topic_id=lambda name: ids["known"], closed=False, metadata_refresh_in_progress=False,
-        request_update=lambda: (ids.update(known=ids["real"]), answer)[1],
+        request_update=request_update, _topics={"t"}, partitions_for_topic=lambda name: {0},
     )  # fmt: skip
-    answer = SimpleNamespace(is_done=True, succeeded=lambda: True)
     client: Any = SimpleNamespace(_client=SimpleNamespace(cluster=cluster))
-    ids = {"known": "old", "real": "old"}
-    cluster._topics, cluster.partitions_for_topic = {"t"}, lambda name: {0}
     topic = Topic("kafka://h/t")
-    topic.note_records()
-    topic.refresh_and_require_same(client, lambda: False)
-    ids["real"] = "new"
-    topic.refresh_and_require_same(client, lambda: False)  # no records since: not asked again
-    topic.note_records()
-    with pytest.raises(SourceError, match="was deleted and recreated: its id is new, it was old"):
+
+    def check() -> None:
         topic.refresh_and_require_same(client, lambda: False)
+
+    topic.note_records()
+    check()
+    ids["real"] = "new"
+    check()  # no records since: not asked again
+    topic.note_records()
+    answers.append(False)
+    check()  # no broker answers: asked again next time
+    answers.append(True)
+    with pytest.raises(SourceError, match="was deleted and recreated: its id is new, it was old"):
+        check()
 
 
 def test_new_topic_may_be_unknown_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:

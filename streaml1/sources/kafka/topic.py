@@ -245,12 +245,11 @@ class Topic(BrokerConnection):
     def refresh_and_require_same(
         self, client: KafkaConsumer | KafkaProducer, stopped: StopCheck
     ) -> None:
-        """Call `require_same` with metadata that are newer than all records read so far."""
-        if self._is_verified:
-            self.require_same(client)
-            return
-        self.require_same(client, STOPPED_SECONDS if stopped() else REFRESH_SECONDS)
-        self._is_verified = True
+        """Call `require_same` with metadata newer than all records read, if a broker answers."""
+        if not self._is_verified:
+            timeout = STOPPED_SECONDS if stopped() else REFRESH_SECONDS
+            self._is_verified = refresh_metadata(client, self.name, timeout)
+        self.require_same(client)
 
     def note_records(self) -> None:
         """Note that records were read, which older metadata say nothing about."""

@@ -31,8 +31,8 @@ def is_missing(client: KafkaConsumer | KafkaProducer, name: str) -> bool:
     )
 
 
-def refresh_metadata(client: KafkaConsumer | KafkaProducer, name: str, timeout: float) -> None:
-    """Update the client's metadata, waiting at most `timeout` seconds.
+def refresh_metadata(client: KafkaConsumer | KafkaProducer, name: str, timeout: float) -> bool:
+    """Update the client's metadata within `timeout` seconds; return whether a broker answered.
 
     Do not call this from kafka-python's own thread: it waits for that thread. Metadata without the
     topic are requested again, because a broker learns of a new topic later than its controller.
@@ -46,8 +46,9 @@ def refresh_metadata(client: KafkaConsumer | KafkaProducer, name: str, timeout: 
             while not response.is_done and time.monotonic() < deadline:
                 time.sleep(0.001)
             if response.succeeded() and not is_missing(client, name):
-                return
+                return True
         time.sleep(0.001)
+    return False
 
 
 def _cluster_metadata(client: Any) -> ClusterMetadata | None:
