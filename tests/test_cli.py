@@ -404,7 +404,7 @@ GOOD = "+1 1:1\n"
     ("args", "message"),
     [
         (["learn", "no.svm"], "no.svm: there is no such file"),
-        (["learn", "a.b:92/t"], "a.b:92/t: there is no such file; a topic is written kafka://a.b"),
+        (["learn", "a.b:92/t"], "a.b:92/t: there is no such file; to read a topic, use kafka://a.b"),
         (["learn", "two\nlines.svm"], r"two\nlines.svm: there is no such file"),
         (["learn", "*.vw"], "no file matches '*.vw'"),
         (["learn", "a.svm", "--cross", "a,b"], "a.svm is svmlight, whose features have no name"),

@@ -74,8 +74,8 @@ def inspect(source: str, **options: Any) -> None:
         _inspect_csv(source, file, options)
     elif kind in (PARQUET, ARROW) and file != "-":
         _inspect_arrow(source, file, kind, options)
-    elif kind == "jsonl" and file != "-" and not _has_x(file, options):
-        _show_json(source, file, options, partial(_sample_json, file))
+    elif kind == "jsonl" and file != "-" and (sample := _sample_json(file, options["at"])):
+        _show_json(source, file, options, sample, partial(_sample_json, file))
     else:
         _inspect_examples(source, options)
 
@@ -189,12 +189,8 @@ def _show_table(source: str, options: dict[str, Any], sample: ArrowSample) -> No
     click.echo(command_for_members(source, options, sample.columns, target, ignored, "COLUMN"))
 
 
-def _has_x(source: str, options: dict[str, Any]) -> bool:
-    """Return whether the features of JSON lines are in an object ``x``."""
-    return _sample_json(source, options.get("at")) is None
-
-
 def _sample_json(source: str, at: str | None) -> JsonSample | None:
+    """Return the members of a file; None if the features are in an object ``x``."""
     from streaml1.sources.json_samples import sample_json
     from streaml1.sources.readers.json_documents import json_lines
     from streaml1.sources.readers.jsonl import require_lines
@@ -229,8 +225,8 @@ def _inspect_topic(source: str, options: dict[str, Any]) -> None:
             cell_rules(reading), False, names, reading.target,
         )  # fmt: skip
         _show_csv(source, options, sample)
-    elif lines[0].lstrip().startswith(b"{") and sample_json(text, options["at"]) is not None:
-        _show_json(source, source, options, partial(sample_json, text))
+    elif lines[0].lstrip().startswith(b"{") and (found := sample_json(text, options["at"])):
+        _show_json(source, source, options, found, partial(sample_json, text))
     else:
         _inspect_examples(source, options)
 
@@ -239,7 +235,8 @@ def _show_json(
     source: str,
     file: str,
     options: dict[str, Any],
-    sampled: Callable[[str | None], JsonSample | None],
+    sample: JsonSample,
+    sampled: Callable[[str], JsonSample | None],
 ) -> None:
     """Show the members of JSON objects.
 
@@ -247,24 +244,22 @@ def _show_json(
     ----------
     source, file, options
         The argument SOURCE, the file of it that is looked at, and the options.
-    sampled
-        Returns the members of the objects at a path.
+    sample, sampled
+        The members of the objects, and what returns those at a path inside.
     """
     from streaml1.sources.json_samples import envelope_of, texts_of_objects
 
-    sample, hint = sampled(options["at"]), ""
-    outer = [] if sample is None or options["at"] is not None else sample.columns
-    envelope = None if options["target"] in [c.name for c in outer] else envelope_of(outer)
-    if envelope is not None:
-        inner = sampled(envelope.at)
-        if inner is not None and inner.n_rows:
-            sample, options = inner, options | {"at": envelope.at}
-            hint = (
-                f"the objects are envelopes of {envelope.program}: --at {envelope.at} reads the "
-                "examples inside"
-            )
-    if sample is None or not sample.n_rows:
-        fault = "" if sample is None or sample.fault is None else f": {sample.fault}"
+    hint = ""
+    is_chosen = options["at"] is not None or options["target"] in [c.name for c in sample.columns]
+    envelope = None if is_chosen else envelope_of(sample.columns)
+    if envelope is not None and (inner := sampled(envelope.at)) is not None and inner.n_rows:
+        sample, options = inner, options | {"at": envelope.at}
+        hint = (
+            f"the objects are envelopes of {envelope.program}: --at {envelope.at} reads the "
+            "examples inside"
+        )
+    if not sample.n_rows:
+        fault = "" if sample.fault is None else f": {sample.fault}"
         raise CommandError(f"{file} has no JSON object in its first lines{fault}")
     target = _target_of(source, options, sample.columns, "member")
     if target is None and sample.array is not None:

@@ -262,7 +262,7 @@ parameter_options = together(
 HYPERPARAMETERS = (
     *declared_options(), "negative_rate", "positive_weight", "offset", *PARAMETERS.values()
 )  # fmt: skip
-"""The names of all hyperparameters; those that are not given are None."""
+"""The names of the options that set hyperparameters."""
 
 
 def list_of_learners() -> str:

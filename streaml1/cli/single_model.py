@@ -102,7 +102,7 @@ class _Measures(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """A run that has come to its end, or to that of its patience with a broker."""
+    """A run that is over: the examples have ended, a signal came, or a broker was unavailable."""
 
     learner: Any
     report: Report
@@ -240,7 +240,7 @@ def _run(plan: _Plan, signals: Signals) -> _Ended:
             on_line=log.and_log(screen.line),
             on_start=screen.start,
             stop=lambda: signals.number,
-            observers=[*watchers, *sinks, *filter(None, measures)],
+            observers=[*watchers, *sinks, *(one for one in measures if one is not None)],
         )
         stream = Interruptible(examples, signals, screen.advance, screen.begin_pass)
         try:

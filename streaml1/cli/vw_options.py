@@ -154,7 +154,7 @@ REMEDIES = {
     "--conjugate_gradient": Remedy("omit it, or use streaml1.solvers in Python to solve a batch "
                                    "exactly"),
     "--svrg": Remedy("omit it, or use streaml1.solvers in Python to solve a batch exactly"),
-    "--active": Remedy("there is no equivalent: every example with a label is learnt"),
+    "--active": Remedy("there is no equivalent: all labelled examples are learnt"),
     "--multilabel_oaa": Remedy("learn one model per label, each with its --target", True),
     "--wap": Remedy("use --model softmax, which has no costs", True),
     "--csoaa_ldf": Remedy("use --model softmax, which has no costs", True),

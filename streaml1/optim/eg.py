@@ -225,7 +225,7 @@ class EG(RuleState, EGState):
             )
         stored = np.array([part.theta[:-2:2] for part in parts])
         kept = np.any((stored != 0.0) & (stored != DROPPED), axis=0)
-        zeros = np.where(kept, TOUCHED, DROPPED)  # what stands for a theta of 0
+        zeros = np.where(kept, TOUCHED, DROPPED)  # the marks of slots whose theta is 0
         theta, *thetas = (rule._theta() for rule in (self, *parts))
         steps = [sum(map(len, blocks)) for blocks in rates]
         visits = [n * (part != theta) for n, part in zip(steps, thetas, strict=True)]

@@ -74,6 +74,7 @@ from streaml1.optim.structures.multiclass import (
     softmax_residuals,
     wants_margins,
 )
+from streaml1.optim.structures.record_layouts import copied_to, dtype_without
 from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.update_rule import renormalize
 
@@ -108,9 +109,7 @@ RATES = np.dtype(
     align=True,
 )
 NEWER = ("origin_rows", "with_origin", "ceiling", "max_square")
-RATES_WITHOUT_ORIGINS = np.dtype(
-    [(name, RATES[name]) for name in RATES.names or () if name not in NEWER], align=True
-)
+RATES_WITHOUT_ORIGINS = dtype_without(RATES, NEWER)
 RATE, SQUARE = 30.0, 10.0  # a is RATE over SQUARE plus the square of a row
 OFFSET = 1.0  # of the root of n
 CEILING = 3.0
@@ -374,9 +373,7 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
         rates = np.atleast_1d(arrays.get("rates", 0))
         if rates.dtype == RATES_WITHOUT_ORIGINS and len(rates) == 1:
             # Of an earlier version: it continues to read values as it did.
-            new = np.zeros(1, RATES)
-            for name in rates.dtype.names or ():
-                new[name] = rates[name]
+            new = copied_to(RATES, rates)
             new["max_square"] = MAX_SQUARE_WITHOUT_ORIGINS
             arrays = {**arrays, "rates": new, "origins": np.zeros((len(slots), ORIGIN_WIDTH))}
         return super().from_state_dict(d, slots, arrays)

@@ -49,5 +49,5 @@ def saturated(x: float, mean: float, ceiling: float) -> float:
 
 @inlined
 def bounded(x: float, mean: float, ceiling: float) -> float:
-    """Return the value of `saturated`; that of `scaled` if there is no ceiling, which is 0 then."""
+    """Return x / mean, saturated below the ceiling, or clipped if the ceiling is 0."""
     return saturated(x, mean, ceiling) if ceiling > 0.0 else scaled(x, mean)

@@ -20,6 +20,7 @@ from streaml1.optim.structures.lane_table import (
     STALE_BIAS,
     STALE_COEFFICIENT,
 )
+from streaml1.optim.structures.record_layouts import copied_to, dtype_without
 
 __all__ = ["upgraded"]
 
@@ -29,14 +30,8 @@ OF_SNAPSHOTS = {"stale_risk", "slow_risk", "lane_risk", "snapshot", "published"}
 OF_ORIGINS = {"ceiling", "origin_rows", "with_origin"}
 """Fields of the clock that came with the origins of features and the ceiling of values, later."""
 
-
-def _clock_without(fields: set[str]) -> np.dtype[Any]:
-    names = [name for name in CLOCK.names or () if name not in fields]
-    return np.dtype([(name, CLOCK[name]) for name in names], align=True)
-
-
-CLOCK_WITHOUT_ORIGINS = _clock_without(OF_ORIGINS)
-CLOCK_WITHOUT_SNAPSHOTS = _clock_without(OF_ORIGINS | OF_SNAPSHOTS)
+CLOCK_WITHOUT_ORIGINS = dtype_without(CLOCK, OF_ORIGINS)
+CLOCK_WITHOUT_SNAPSHOTS = dtype_without(CLOCK, OF_ORIGINS | OF_SNAPSHOTS)
 ROWS_WITHOUT_SNAPSHOTS = ROWS - 2
 FIRST_ROW_OF_SNAPSHOTS = int(AVERAGE_BIAS) // LANES + 1
 
@@ -54,24 +49,16 @@ def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:
             return arrays
         arrays = {**arrays, **_with_snapshots(clock, table.reshape(-1, LANES))}
     elif clock.dtype == CLOCK_WITHOUT_ORIGINS and len(clock) == 1:
-        arrays = {**arrays, "clock": _copied(clock)}
+        arrays = {**arrays, "clock": copied_to(CLOCK, clock)}
     else:
         return arrays
     n_slots = len(arrays["slots"]) if np.ndim(arrays.get("slots", 0)) else 0
     return {**arrays, "origins": np.zeros((n_slots, ORIGIN_WIDTH))}
 
 
-def _copied(clock: Any) -> Any:
-    """Return a clock of today with the fields of an older one."""
-    new = np.zeros(1, CLOCK)
-    for name in clock.dtype.names:
-        new[name] = clock[name]
-    return new
-
-
 def _with_snapshots(clock: Any, rows: Any) -> dict[str, Any]:
     """Return the clock and the table after a snapshot is taken now."""
-    new_clock = _copied(clock)
+    new_clock = copied_to(CLOCK, clock)
     new_clock["average_risk"] = 0.0  # the others start from 0, too
     new_clock["snapshot"] = clock["n"]
     new_table = np.insert(rows, [FIRST_ROW_OF_SNAPSHOTS] * 2, 0.0, axis=0)

@@ -100,7 +100,7 @@ def _open_error(name: str, error: OSError | ValueError) -> SourceError:
         case FileNotFoundError():
             if _BROKER.fullmatch(name):
                 return SourceError(
-                    f"{name}: there is no such file; a topic is written kafka://{name}"
+                    f"{name}: there is no such file; to read a topic, use kafka://{name}"
                 )
             alternatives = ", ".join(["- (standard input)", *sorted(SOURCES)])
             return SourceError(
