@@ -63,7 +63,10 @@ and nothing else use internals of numba. To allow the next minor version:
                                   ``._version``, ``._source_stamp``; ``rtsys.initialize``;
                                   ``global_compiler_lock``; ``CPUDispatcher.compile``, ``._cache``
    `inline_functions`             ``JITCodeLibrary._finalize_final_module``,
-                                  ``._finalize_dynamic_globals``, ``._finalized``;
+                                  ``._finalize_dynamic_globals``, ``._finalized``,
+                                  ``._optimize_final_module``, ``._codegen``;
+                                  ``codegen._module_pass_manager``, ``._loopvect``,
+                                  ``._opt_level``;
                                   ``DefaultPassBuilder.define_nopython_pipeline``;
                                   ``NativeLowering.run_pass``; ``state.targetctx``, ``.library``,
                                   ``.flags.no_compile``, ``["cr"]``; ``insert_user_function``

@@ -20,6 +20,18 @@ __all__ = ["INLINE_OPTIONS", "IRLibrary"]
 class IRLibrary(JITCodeLibrary):
     """Optimized LLVM IR to be linked into other libraries; no machine code is generated."""
 
+    def _optimize_final_module(self) -> None:
+        # As numba's first pass. It runs a second one, which the kernel that inlines this function
+        # repeats on all of it: a fifth of the compile time, without an effect on speed.
+        codegen = self._codegen
+        passes, builder = codegen._module_pass_manager(
+            loop_vectorize=codegen._loopvect,
+            slp_vectorize=False,
+            opt=codegen._opt_level,
+            cost="cheap",
+        )
+        passes.run(self._final_module, builder)
+
     def _finalize_final_module(self) -> None:
         # As in numba, except that the module is not added to the execution engine.
         self._finalize_dynamic_globals()

@@ -17,6 +17,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 from numba.core import types as nbtypes
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
@@ -59,7 +60,7 @@ class _ObjectLibrary(IRLibrary):
         for symbol in (*module.functions, *module.global_variables):
             if not symbol.is_declaration and symbol.name != self._exported:
                 symbol.linkage = "internal"
-        super()._optimize_final_module()
+        JITCodeLibrary._optimize_final_module(self)  # no kernel will optimize this code again
 
     def emit(self) -> bytes:
         """Return the object file.
