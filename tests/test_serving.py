@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ from streaml1.serving.bodies import (
     kind_of,
 )
 from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
+from streaml1.serving.line_kernels import LineKernels
 from streaml1.serving.model_source import open_source
 from streaml1.serving.openapi import description
 from streaml1.serving.service import QUERY_OPTIONS, Limits, Request, Response
@@ -152,6 +154,29 @@ def test_kernels_answer_bodies_of_many_lines_with_the_same_bits(
     broken = post(service, "/predict", b"\n".join([body, b"{", b"|:"]), kind)
     assert broken.status == 400 and b"line 41" in broken.body
     assert post(service, "/predict", b"[\n" + b"{},\n" * 9 + b"]", kind).status == 400
+
+
+def test_kernels_are_loaded_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by a later request: also if the thread runs before its starter releases the lock."""
+    callers = []
+
+    def start(thread: threading.Thread) -> None:
+        start_thread(thread)
+        if thread.name == "streaml1-kernels":
+            time.sleep(0.3)
+
+    def predict(rows: Any) -> Any:
+        callers.append(threading.current_thread().name)
+        return np.zeros(len(rows))
+
+    start_thread = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start)
+    kernels = LineKernels()
+    body = b"\n".join([b'{"a": 1}'] * 20)
+    assert kernels.predict(body, "application/x-ndjson", (), predict) is None
+    assert kernels._loading is not None
+    kernels._loading.join(120)
+    assert callers == ["streaml1-kernels"]
 
 
 READ_AS: dict[str, Any] = {

@@ -99,7 +99,8 @@ class LineKernels:
         from streaml1.core.jit import COMPILED
 
         if COMPILED:
-            self._predict(body, kind, texts, predict)
+            with self._lock:
+                self._parse(body, kind, texts, predict)
             self._is_loaded = True
 
     def _predict(
@@ -108,16 +109,22 @@ class LineKernels:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            key = (kind, tuple(texts))
-            parser = self._parsers.get(key)
-            if parser is None:
-                parser = self._parsers[key] = _new_parser(kind, key[1], self._roles)
-            rows = parser.read_features(body)
-            return None if rows is None else predict(rows)
-        except SourceError:  # such as one array: Python says what is wrong
-            return None
+            return self._parse(body, kind, texts, predict)
         finally:
             self._lock.release()
+
+    def _parse(
+        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Floats]
+    ) -> Floats | None:
+        key = (kind, tuple(texts))
+        parser = self._parsers.get(key)
+        if parser is None:
+            parser = self._parsers[key] = _new_parser(kind, key[1], self._roles)
+        try:
+            rows = parser.read_features(body)
+        except SourceError:  # such as one array: Python says what is wrong
+            return None
+        return None if rows is None else predict(rows)
 
 
 def _lines_of_array(body: bytes) -> bytes:
