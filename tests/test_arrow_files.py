@@ -184,7 +184,7 @@ def test_unreadable_columns_are_rejected(
     tmp_path: Path, roles: dict[str, Any], reason: str
 ) -> None:
     times = pa.array([datetime.datetime(2026, 1, 1)])
-    rows = pa.table({"site": ["a"], "at": times, "list": pa.array([[1]])})
+    rows = pa.table({"site": ["a"], "at": times, "list": pa.array([[b"1"]])})
     parquet.write_table(rows, tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=reason):
         open_source(tmp_path / "a.parquet", **roles)

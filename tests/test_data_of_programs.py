@@ -113,13 +113,13 @@ def test_frames_that_arrow_cannot_hold_are_rejected_in_one_sentence() -> None:
 
 def test_all_unreadable_columns_are_named_at_once() -> None:
     day = pd.Timestamp("2025-01-01")
-    X = FRAME.assign(day=day, tags=[["a"]] * N, hours=pd.Timedelta(1, "h"))
+    X = FRAME.assign(day=day, raws=[[b"a"]] * N, hours=pd.Timedelta(1, "h"))
     X.to_parquet("a.parquet")
     assert error_of("learn", "a.parquet", "--target", "click") == (
         "a.parquet: columns 'day' (timestamp[us]), 'hours' (duration[us]) hold values of other "
         "types than numbers and text: use --ignore day,hours, or --categorical day,hours if few "
-        "of them are different; column 'tags' holds values of the type list<element: string>: use "
-        "--ignore tags"
+        "of them are different; column 'raws' holds values of the type list<element: binary>: use "
+        "--ignore raws"
     )
 
 
@@ -136,13 +136,13 @@ def test_inspect_describes_parquet_and_arrow() -> None:
         kinds = [line[8:].split()[:2] for line in out.splitlines()[1:11]]
         assert kinds == [
             ["site", "category"], ["price", "number"], ["n", "number"], ["click", "boolean"],
-            ["day", "time-like"], ["tags", "nested"], ["raw", "nested"], ["maybe", "constant"],
+            ["day", "time-like"], ["tags", "array"], ["raw", "nested"], ["maybe", "constant"],
             ["user", "id-like"], ["zip", "category"],
         ]  # fmt: skip
         assert "75.0%" in out and "first 60 examples, 10 columns" in out
         command = suggested(name)
         assert command == [
-            "learn", name, "--target", "click", "--ignore", "day,tags,raw,user"
+            "learn", name, "--target", "click", "--ignore", "day,raw,user"
         ]  # fmt: skip
         assert "examples          60" in run(*command).stdout
     assert "no column 'c'" in error_of("inspect", "a.parquet", "--target", "c")

@@ -92,7 +92,10 @@ def test_places() -> None:
         ("duckdb:SELECT 1 AS clicked; DROP TABLE x", "one statement that only reads"),
         ("duckdb:SELECT 1 AS clicked FROM roles", "Table with name roles does not exist"),
         ("duckdb:SELECT 1 AS clicked, 2 AS a, 3 AS a", "has several columns 'a': rename all but"),
-        ("duckdb:SELECT 1 AS clicked, [1] AS a", "column 'a' holds values of the type list"),
+        (
+            "duckdb:SELECT 1 AS clicked, ['x'::BLOB] AS a",
+            "column 'a' holds values of the type list",
+        ),
         ("duckdb:a.duckdb?query=SELECT 1 AS a FROM clicks", "has no column 'clicked'"),
     ],
 )

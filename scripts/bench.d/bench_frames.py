@@ -1,4 +1,7 @@
-"""Learn data frames, Parquet and Arrow files, compared with the same rows as CSV."""
+"""Learn data frames, Parquet and Arrow files, compared with the same rows as CSV.
+
+The rows of nested columns have the same features, in a struct or in a list.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,16 @@ def bench_frames() -> None:
         pyarrow.csv.write_csv(labelled, path / "w2.csv")
         parquet.write_table(labelled, path / "w2.parquet", row_group_size=20_000)
         feather.write_feather(labelled, str(path / "w2.arrow"), compression="uncompressed")
+        for kind, column in _nested(table).items():
+            nested = pa.table({"C": column, "click": labelled["click"]})
+            parquet.write_table(nested, path / f"{kind}.parquet", row_group_size=20_000)
         runs: dict[str, Callable[[], Any]] = {
             name: partial(_learn_file, path / f"w2.{suffix}", list(columns))
             for name, suffix in (("CSV", "csv"), ("Parquet", "parquet"), ("Arrow IPC", "arrow"))
+        }
+        runs |= {
+            f"Parquet, {kind}": partial(_learn_file, path / f"{kind}.parquet", [])
+            for kind in _nested(table.slice(0, 1))
         }
         runs |= {name: partial(_learn_frame, X, clicked) for name, X in frames.items()}
         seconds = interleave(runs, ROUNDS, process_seconds)
@@ -54,6 +64,19 @@ def bench_frames() -> None:
         ratio = np.median(each / seconds["CSV"])
         results.add_row(name, f"{np.median(each) / ROWS * 1e6:.2f}", f"{ratio:.2f}")
     CONSOLE.print(results)
+
+
+def _nested(table: pa.Table) -> dict[str, Any]:
+    """Return the values of each row as one struct, as a list of text, and as a map."""
+    names = table.column_names
+    columns = [column.combine_chunks() for column in table.columns]
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    pairs = [list(zip(names, row, strict=True)) for row in rows]
+    return {
+        "struct": pa.StructArray.from_arrays(columns, names=names),
+        "list of text": pa.array([[f"{name}:{value}" for name, value in row] for row in pairs]),
+        "map": pa.array(pairs, pa.map_(pa.string(), pa.string())),
+    }
 
 
 def _learn_file(path: Path, categories: list[str]) -> None:

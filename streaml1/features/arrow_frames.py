@@ -8,18 +8,34 @@ text of a file is: no Python object is made for a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED
-from streaml1.core.rows import is_missing
+from streaml1.core.rows import BadExample, is_missing
 from streaml1.core.types import Bytes, Hashes
-from streaml1.features.batch import category_text, is_frame, is_matrix, require_distinct
+from streaml1.features.arrow_nested import (
+    LARGE_DICTIONARY,
+    PLAIN_ROLES,
+    feature_columns,
+    features_type,
+)
+from streaml1.features.arrow_structs import open_structs
+from streaml1.features.arrow_types import is_dictionary, is_nested, is_text
+from streaml1.features.batch import (
+    batch_of,
+    category_text,
+    is_frame,
+    is_matrix,
+    require_distinct,
+)
+from streaml1.features.flat_members import MemberRoles
 from streaml1.text.arrow import (
     CODES,
+    FEATURES,
     N_FIELDS,
     NUMBERS,
     SLACK,
@@ -27,11 +43,13 @@ from streaml1.text.arrow import (
     TEXTS_64,
     VIEWS,
     read_columns,
+    read_nested_columns,
 )
 from streaml1.text.parsed_rows import NamedRows, Spans
 
 __all__ = [
-    "arrow_batches", "as_frame", "frame_rows", "is_index", "is_stream", "is_text", "table_dicts",
+    "arrow_batches", "as_frame", "as_rows", "frame_rows", "frame_table", "has_nested",
+    "holds_nested", "is_index", "is_stream", "nested_rows", "opened_frame", "table_dicts",
     "table_rows",
 ]  # fmt: skip
 
@@ -39,9 +57,6 @@ _INDEX = re.compile(r"__index_level_[0-9]+__")
 
 MAX_NAME_BYTES = 2**31
 """Spans have offsets of 32 bits; `batch` reads larger frames."""
-
-MANY = 1000
-"""Rows from which a dictionary with more entries than rows is decoded."""
 
 BATCH_ROWS = 8192
 """Rows that are read at once from a data set of the package datasets."""
@@ -91,6 +106,27 @@ def as_frame(X: Any) -> Any:
     return _without_index(pyarrow.table(X))
 
 
+def opened_frame(X: Any) -> Any:
+    """Return X as `as_frame` does, but with the members of structs as columns.
+
+    Raises
+    ------
+    TypeError
+        If `as_frame` does, or two columns share a name.
+    ValueError
+        If values are nested too deeply.
+    """
+    X = as_frame(X)
+    table = frame_table(X) if has_nested(X) else None
+    return X if table is None else open_structs(table)
+
+
+def as_rows(X: Any) -> Any:
+    """Return a frame with nested columns as rows, as `frame_rows` does, and others as frames."""
+    X = as_frame(X)
+    return frame_rows(X) if has_nested(X) else X
+
+
 def _without_index(X: Any) -> Any:
     """Return a frame without the columns in which pyarrow keeps the index of a pandas frame."""
     if _library(X) not in ("polars", "pyarrow"):
@@ -107,22 +143,91 @@ def is_index(column: str) -> bool:
 
 
 def frame_rows(X: Any) -> Any:
-    """Return a frame with columns of text as rows, and anything else unchanged.
+    """Return a frame with columns of text or nested ones as rows, and anything else unchanged.
 
     The rows equal those of `batch_of`, which also names what is wrong with other frames.
+
+    Raises
+    ------
+    BadExample
+        If a nested value is invalid. `row` is the first invalid row.
+    TypeError, ValueError
+        If `opened_frame` raises it.
     """
     X = as_frame(X)
-    if not COMPILED or not is_frame(X) or not _has_texts(X):
+    if not is_frame(X) or not _has_texts(X) or not (COMPILED or has_nested(X)):
         return X
+    table = frame_table(X)
+    if table is None:
+        return X
+    if any(map(is_nested, table.schema.types)):
+        return nested_rows(open_structs(table))
+    rows = table_rows(table) if COMPILED else None
+    return X if rows is None else rows
+
+
+def nested_rows(table: Any, roles: MemberRoles = PLAIN_ROLES) -> Any:
+    """Return the rows of a table with nested columns, but without structs.
+
+    Parameters
+    ----------
+    table
+        A pyarrow.Table.
+    roles
+        The roles of nested columns and of members inside of them.
+
+    Raises
+    ------
+    BadExample
+        If a nested value is invalid. `row` is the first invalid row.
+    """
+    faults: dict[int, str] = {}
+    table = feature_columns(table, roles, faults)
+    if faults:
+        first = min(faults)
+        batch_of(table_dicts(table.slice(0, first)))  # an earlier bad value comes first
+        raise BadExample(faults[first], first)
+    rows = table_rows(table) if COMPILED else None
+    return table_dicts(table) if rows is None else rows
+
+
+def frame_table(X: Any) -> Any:
+    """Return a frame as a pyarrow.Table; None without pyarrow, or if it cannot be converted."""
     pyarrow = _pyarrow()
     if pyarrow is None:
-        return X
+        return None
     try:
-        table = _table(X)
+        return _table(X)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
-        return X  # columns of several types, lone surrogates
-    rows = table_rows(table)
-    return X if rows is None else rows
+        return None  # columns of several types, lone surrogates
+
+
+def has_nested(X: Any) -> bool:
+    """Return whether a frame of pandas, polars or pyarrow has columns of lists or objects."""
+    if not is_frame(X):
+        return False
+    library = _library(X)
+    if library == "pandas":
+        names = list(X.columns)
+        nested = any(holds_nested(X.iloc[:, k]) for k in range(len(names)))
+    elif library == "polars":
+        names, nested = X.columns, any(kind.is_nested() for kind in X.dtypes)
+    elif library == "pyarrow":
+        names, nested = X.column_names, any(map(is_nested, X.schema.types))
+    else:
+        return False
+    return nested and {*map(type, names)} == {str}
+
+
+def holds_nested(column: Any) -> bool:
+    """Return whether the first value of a pandas.Series is a list, a dict or an array."""
+    kind: Any = column.dtype
+    if hasattr(kind, "pyarrow_dtype"):
+        return is_nested(kind.pyarrow_dtype)
+    if not isinstance(kind, np.dtype) or kind.kind != "O":
+        return False
+    first = next((value for value in column.to_numpy() if not is_missing(value)), None)
+    return isinstance(first, list | tuple | Mapping | np.ndarray)
 
 
 def arrow_batches(X: Any) -> Iterator[Any]:
@@ -162,7 +267,7 @@ def _table(X: Any) -> Any:
     if _library(X) == "pandas":
         X = _for_arrow(X)
         return pyarrow.Table.from_pandas(X, preserve_index=False, nthreads=1)
-    return pyarrow.table(X)
+    return X if isinstance(X, pyarrow.Table) else pyarrow.table(X)
 
 
 def _for_arrow(X: Any) -> Any:
@@ -194,7 +299,10 @@ def _pyarrow() -> Any:
 
 
 def _has_texts(X: Any) -> bool:
-    """Return whether a frame of pandas, polars or pyarrow has columns of text, and str names."""
+    """Return whether a frame has columns of text or nested ones, and str names.
+
+    It is a frame of pandas, polars or pyarrow.
+    """
     library = _library(X)
     if library == "pandas":
         names, types = list(X.columns), list(X.dtypes)
@@ -204,18 +312,11 @@ def _has_texts(X: Any) -> bool:
     elif library == "polars":
         names, texts = X.columns, [not kind.is_numeric() for kind in X.dtypes]
     elif library == "pyarrow":
-        names, texts = X.column_names, [is_text(kind) for kind in X.schema.types]
+        names = X.column_names
+        texts = [is_text(kind) or is_nested(kind) for kind in X.schema.types]
     else:
         return False
     return any(texts) and len(set(names)) == len(names) and {*map(type, names)} == {str}
-
-
-def is_text(kind: Any) -> bool:
-    """Return whether values of an Arrow type are text or categories."""
-    from pyarrow import types
-
-    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_dictionary)
-    return any(test(kind) for test in tests)
 
 
 # Columns
@@ -236,16 +337,18 @@ class _Column(NamedTuple):
     """An upper bound on the bytes of its names."""
     owners: tuple[Any, ...]
     entries: Any = None
-    """For codes: the entries of the dictionary, as an array of strings."""
+    """For codes: the entries of the dictionary, as an array of strings. For features: the names."""
+    n_features: int | None = None
+    """Of a column of features, their number."""
 
 
 def table_rows(table: Any, categorical: Sequence[str] = ()) -> NamedRows | None:
-    """Return the rows of a pyarrow.Table; None if a column has another type than text or number.
+    """Return the rows of a pyarrow.Table; None if a column has another type.
 
     Parameters
     ----------
     table
-        The table.
+        The table, with columns of text, of numbers and of features (see `arrow_nested`).
     categorical
         Columns whose values are categories even if they are numbers.
     """
@@ -267,8 +370,10 @@ def _column(name: str, array: Any, n: int, is_category: bool) -> _Column | None:
     kind = getattr(array, "type", None)
     if hasattr(array, "chunks") or kind is None:  # too long for one array
         return None
+    if kind == features_type():
+        return _features(array)
     if types.is_dictionary(kind):
-        if len(array.dictionary) > max(n, MANY) and is_text(kind.value_type):
+        if len(array.dictionary) > max(n, LARGE_DICTIONARY) and is_text(kind.value_type):
             return _column(name, array.dictionary_decode(), n, True)
         return _codes(name, array)
     if types.is_string_view(kind):
@@ -352,6 +457,19 @@ def _codes(name: str, array: Any) -> _Column:
     return _Column(CODES, f"{name}=", codes.ctypes.data, 0, 0, 0, 0, bound, (codes,), entries)
 
 
+def _features(array: Any) -> _Column:
+    """Return a column of features, whose names are in a dictionary."""
+    offsets = np.ascontiguousarray(array.offsets.to_numpy(), np.int64)
+    keys, values = array.values.field(0), array.values.field(1).to_numpy()
+    codes = np.ascontiguousarray(keys.indices.fill_null(-1).to_numpy(), np.int64)
+    entries = keys.dictionary
+    bound = _texts("", entries).max_bytes
+    return _Column(
+        FEATURES, "", codes.ctypes.data, 0, 0, values.ctypes.data, offsets.ctypes.data, bound,
+        (offsets, codes, values), entries, int(offsets[-1] - offsets[0]) if len(offsets) else 0,
+    )  # fmt: skip
+
+
 # Rows
 
 
@@ -398,7 +516,9 @@ def _rows(
             column.kind, names.start + begins[k], sizes[k], hashes[k], column.data, offsets, end,
             column.validity, column.bit,
         ]  # fmt: skip
-    found = _read(described, n, names)
+    counts = [column.n_features for column in columns if column.n_features is not None]
+    n_features = sum(counts) if counts else None
+    found = _read(described, n, names, n_features)
     del owners  # the kernel has read their memory by address
     lines = np.arange(n).view(np.uint8)
     positions = np.arange(0, 8 * n, 8)
@@ -410,7 +530,7 @@ def _rows(
     return NamedRows(
         found.hashes, found.values, found.indptr, names.bytes, found.spans, lines, positions,
         positions + 8, parse_line, table.column_names, values_checked=not found.has_large,
-        distinct_names=not any("=" in name for name in table.column_names),
+        distinct_names=not (counts or any("=" in name for name in table.column_names)),
     )  # fmt: skip
 
 
@@ -429,12 +549,13 @@ def _entries(column: _Column, names: _Names, prefix: int, size: int) -> tuple[Ha
     return hashes, spans
 
 
-def _read(described: Any, n: int, names: _Names) -> _Arrays:
-    """Call the kernel."""
-    size = n * described.shape[1] + 8
+def _read(described: Any, n: int, names: _Names, n_features: int | None = None) -> _Arrays:
+    """Call the kernel; columns of features hold `n_features` at most, None if there are none."""
+    size = n * described.shape[1] + (n_features or 0) + 8
     hashes, values, spans = np.empty(size, np.uint64), np.empty(size), np.empty(size, np.uint64)
     indptr = np.empty(n + 1, np.int64)
-    k, after, has_large = read_columns(
+    kernel = read_columns if n_features is None else read_nested_columns
+    k, after, has_large = kernel(
         described, np.uint64(n), np.uint64(names.start), np.uint64(names.next), hashes, values,
         spans, indptr,
     )  # fmt: skip
@@ -447,15 +568,48 @@ def table_dicts(table: Any, categorical: Sequence[str] = ()) -> list[dict[Hashab
 
     Errors need them, and interpreters without compiled kernels.
     """
-    from pyarrow import types
-
-    columns = []
+    columns: list[list[Any]] = []
+    is_features = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         values = column.to_pylist()
-        if name in categorical or types.is_dictionary(column.type):
+        is_features.append(column.type == features_type())
+        if not is_features[-1] and (name in categorical or is_dictionary(column.type)):
             values = [None if is_missing(value) else category_text(value) for value in values]
         columns.append(values)
     names = table.column_names
+    if any(is_features):
+        return [_joined(names, is_features, row) for row in zip(*columns, strict=True)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] or [
         {} for _ in range(len(table))
     ]
+
+
+def _joined(
+    names: Sequence[str], is_features: Sequence[bool], row: Sequence[Any]
+) -> dict[Hashable, Any]:
+    """Return a row as a dict, with the features of its columns of features."""
+    x: dict[Hashable, Any] = {}
+    for name, holds_features, value in zip(names, is_features, row, strict=True):
+        if not holds_features:
+            _add(x, name, value)
+            continue
+        for pair in value:
+            if pair["feature"] is not None:
+                _add(x, pair["feature"], pair["value"])
+    return x
+
+
+def _add(x: dict[Hashable, Any], name: str, value: Any) -> None:
+    """Add a value to a row that may have a feature of this name, as the kernel does."""
+    known = x.get(name)
+    if is_missing(known):
+        x[name] = value
+    elif is_missing(value):
+        pass
+    elif isinstance(value, str):
+        x[f"{name}={value}"] = 1.0
+    elif isinstance(known, str):
+        x[f"{name}={known}"] = 1.0
+        x[name] = value
+    else:
+        x[name] = known + value

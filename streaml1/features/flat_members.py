@@ -90,7 +90,7 @@ class MemberRoles:
     numeric: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        roles = self._named()
+        roles = self.named_roles()
         for name, role in roles:
             for other, other_role in roles:
                 if name == other and role != other_role:
@@ -98,7 +98,8 @@ class MemberRoles:
                         f"member {name!r} can have only one role, got {role} and {other_role}"
                     )
 
-    def _named(self) -> list[tuple[str, str]]:
+    def named_roles(self) -> list[tuple[str, str]]:
+        """Return the members with a role, each with its role."""
         single = (("target", self.target), ("weight", self.weight), ("id", self.id))
         roles = [(name, role) for role, name in single if name is not None]
         roles += [(name, "ignored") for name in sorted(self.ignore)]
@@ -108,7 +109,7 @@ class MemberRoles:
     @property
     def named(self) -> bool:
         """Whether any member has a role."""
-        return bool(self._named())
+        return bool(self.named_roles())
 
     @cached_property
     def readings(self) -> dict[str, Reading]:

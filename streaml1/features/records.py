@@ -19,11 +19,12 @@ from streaml1.features.flat_members import (
     FlatMembers,
     MemberRoles,
     Reading,
+    find_member,
     find_roles,
     select_object,
 )
 
-__all__ = ["Record", "read_record"]
+__all__ = ["Record", "flat_features", "member_text", "read_record"]
 
 PLAIN = frozenset({int, float, str, bool, type(None)})
 """Types of values that need no conversion."""
@@ -113,6 +114,33 @@ def _read_nested(row: Mapping[Any, Any], roles: MemberRoles, require_label: bool
     return Record(flat.x, roles.label(y), found.weight, _id(found.id and found.id.value))
 
 
+def flat_features(members: Mapping[Any, Any], roles: MemberRoles) -> dict[Any, Any]:
+    """Return the features of members of an example, of which none need have a role.
+
+    Raises
+    ------
+    ValueError
+        If a value is not a feature, a name occurs twice, or values are nested too deeply.
+
+    Examples
+    --------
+    >>> from streaml1.features.flat_members import MemberRoles
+    >>> from streaml1.features.records import flat_features
+    >>> flat_features({"v": [{"a": 2}, None, "b"]}, MemberRoles("v.0.a"))
+    {'v=b': 1.0}
+    """
+    paths = (roles.target, roles.weight, roles.id)
+    places = [find_member(members, path) for path in paths if path is not None]
+    flat = _PythonMembers(roles, {(id(place.parent), place.key) for place in places if place})
+    flat.add_members(members)
+    return flat.x
+
+
+def member_text(value: Any) -> str:
+    """Return the value of a member as a category: as `category_text`, but bools as in JSON."""
+    return str(value).lower() if isinstance(value, bool) else category_text(value)
+
+
 def _id(value: Any) -> int | str | None:
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
@@ -137,9 +165,7 @@ class _PythonMembers(FlatMembers):
 
     def _leaf(self, value: Any, reading: Reading) -> Any:
         if reading is Reading.CATEGORY and not isinstance(value, str | dict | list):
-            if isinstance(value, bool):
-                return "true" if value else "false"
-            return category_text(value)
+            return member_text(value)
         return value
 
     def _put(self, name: str, value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from streaml1.core.text_table import printable
 from streaml1.core.types import RowsLike
-from streaml1.features.arrow_frames import as_frame
+from streaml1.features.arrow_frames import as_rows
 from streaml1.features.labels import require_mapping
 from streaml1.models.explanation import Contribution, Explanation, explanation_of
 from streaml1.models.output_buffer import predict_output_rows, predict_outputs
@@ -41,7 +41,7 @@ def explain_rows(state: Predictor, X: RowsLike) -> list[Explanation]:
         If a row is invalid. `row` is the first such row.
     """
     with explained(state) as predictor:
-        X = as_frame(X)  # a stream can be read only once
+        X = as_rows(X)  # a stream can be read only once
         margins = predictor.margins(predictor.batch(X), 0).tolist()
         terms = terms_of(predictor, examples_of(predictor, X))
         return _explanations(terms, margins, predictor.base_margin)
@@ -62,7 +62,7 @@ def explain_label_rows(
 ) -> list[dict[Hashable, Explanation]]:
     """Explain the margin of each label for each row; like `explain_rows`."""
     with explained(state) as predictor:
-        X = as_frame(X)
+        X = as_rows(X)
         margins = predict_output_rows(predictor, predictor.batch(X), margins=True)[1].tolist()
         return _explain_outputs(predictor, labels, X, margins)
 

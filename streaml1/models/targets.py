@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.rows import BadExample, shown
-from streaml1.features.arrow_frames import as_frame, is_stream
+from streaml1.features.arrow_frames import (
+    as_frame,
+    frame_table,
+    has_nested,
+    is_stream,
+    nested_rows,
+)
+from streaml1.features.arrow_structs import OpenedColumns
 from streaml1.features.batch import category_text, column_values, is_frame, is_matrix, to_narwhals
 from streaml1.features.flat_members import MemberRoles
 from streaml1.features.number_texts import read_number_text
@@ -166,9 +173,28 @@ def _joined(frames: list[Any]) -> Any:
 
 
 def _of_frames(X: Any, roles: MemberRoles) -> LabelledRows:
+    X = as_frame(X)
+    table = frame_table(X) if has_nested(X) else None
+    return _of_columns(X, roles) if table is None else _of_nested(table, roles)
+
+
+def _of_nested(table: Any, roles: MemberRoles) -> LabelledRows:
+    """Read a pyarrow.Table with nested columns."""
+    opened = OpenedColumns(table.schema)
+    opened.require_distinct()
+    flat = opened.set_roles(roles)
+    opened.require_value(roles.target, "target")
+    opened.require_value(roles.weight, "weight")
+    nested = frozenset(column for column in opened.kinds if opened.is_nested(column))
+    found = _of_columns(opened.select(table, opened.header), flat, nested)
+    return found._replace(X=nested_rows(found.X, opened.roles))
+
+
+def _of_columns(X: Any, roles: MemberRoles, nested: frozenset[str] = frozenset()) -> LabelledRows:
+    """Read a frame, except for the roles of its nested columns."""
     import narwhals as nw
 
-    frame = to_narwhals(as_frame(X))
+    frame = to_narwhals(X)
     named = (roles.target, roles.weight, *sorted(roles.ignore), *sorted(roles.readings))
     for name in named:
         if name is not None and name not in frame.columns:
@@ -177,14 +203,14 @@ def _of_frames(X: Any, roles: MemberRoles) -> LabelledRows:
     w = None if roles.weight is None else column_values(frame.get_column(roles.weight))
     taken = {roles.target, roles.weight, *roles.ignore}
     features = frame.drop([name for name in frame.columns if name in taken])
-    for name in sorted(roles.categorical):
+    for name in sorted(roles.categorical - nested):
         texts = [
             None if value is None else value if isinstance(value, str) else category_text(value)
             for value in column_values(frame.get_column(name))
         ]
         column = nw.new_series(name, texts, nw.String, backend=frame.implementation)
         features = features.with_columns(column)
-    for name in sorted(roles.numeric):
+    for name in sorted(roles.numeric - nested):
         numbers = _each(partial(_number, name), column_values(frame.get_column(name)))
         column = nw.new_series(name, numbers, nw.Float64, backend=frame.implementation)
         features = features.with_columns(column)

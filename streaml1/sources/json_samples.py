@@ -18,8 +18,8 @@ from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.samples import N_SAMPLED
 
 __all__ = [
-    "ARRAY", "Envelope", "JsonSample", "envelope_of", "quoted_numbers", "sample_json",
-    "summarize_members", "texts_of_objects",
+    "ARRAY", "Envelope", "JsonSample", "envelope_of", "members_of", "quoted_numbers",
+    "sample_json", "summarize_members", "texts_of_objects",
 ]  # fmt: skip
 
 MAX_DEPTH = 64
@@ -124,7 +124,7 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
             value = orjson.loads(line)
             if at is not None and (value := _example(value, at)) is None:
                 continue
-            members = dict(_members(value))
+            members = dict(members_of(value))
             parse_flat(decode_line(line), JsonRoles(at=at), require_label=False)
             rows.append(members)
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -224,12 +224,14 @@ def summarize_members(names: Sequence[str], rows: list[dict[str, Any]]) -> list[
     return [_as_member(column, [row.get(column.name) for row in rows]) for column in columns]
 
 
-def _members(value: dict[str, Any], prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+def members_of(
+    value: dict[str, Any], prefix: str = "", depth: int = 1
+) -> Iterator[tuple[str, Any]]:
     """Yield the members of an object with their paths; ``x`` of an example stays whole."""
     for name, member in value.items():
         is_example = not prefix and name == "x" and "y" in value
         if isinstance(member, dict) and not is_example and depth < MAX_DEPTH:
-            yield from _members(member, f"{prefix}{name}.", depth + 1)
+            yield from members_of(member, f"{prefix}{name}.", depth + 1)
         else:
             yield prefix + name, member
 

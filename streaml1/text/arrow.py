@@ -17,11 +17,15 @@ from streaml1.core.simd import load_f64, load_u8, load_u64, loadu_u64, prefetch_
 from streaml1.text.byte_names import UNHASHED, copy_short_bytes
 from streaml1.text.feature_spans import hash_pending_names
 
-__all__ = ["CODES", "N_FIELDS", "NUMBERS", "SLACK", "TEXTS_32", "TEXTS_64", "VIEWS", "read_columns"]
+__all__ = [
+    "CODES", "FEATURES", "N_FIELDS", "NUMBERS", "SLACK", "TEXTS_32", "TEXTS_64", "VIEWS",
+    "read_columns", "read_nested_columns",
+]  # fmt: skip
 
-NUMBERS, CODES, TEXTS_32, TEXTS_64, VIEWS = map(np.uint64, range(5))
+NUMBERS, CODES, TEXTS_32, TEXTS_64, VIEWS, FEATURES = map(np.uint64, range(6))
 """Kinds of columns: floats; indices into a dictionary; strings with offsets of 32 and 64 bits;
-strings as views, which contain up to 12 characters and point to longer texts."""
+strings as views, which contain up to 12 characters and point to longer texts; lists of features,
+whose names are in a dictionary."""
 
 KIND, PREFIX, SIZE, HASH, DATA, OFFSETS, END, VALIDITY, BIT = map(np.uint64, range(9))
 N_FIELDS = 9
@@ -53,6 +57,9 @@ def read_columns(
         the characters or the views, or that of the hashes of a dictionary; the span of an entry
         that is missing is 0. VALIDITY is the address of the bitmap of strings that are not missing,
         or 0, and BIT the bit of the first row.
+        A column of features has DATA, OFFSETS and END as codes do; VALIDITY is the address of the
+        values and BIT that of the offsets: the features of row i are those from the offset i to
+        the offset i + 1.
     start
         The address that spans count from.
     names
@@ -67,6 +74,26 @@ def read_columns(
     The number of features, the address after the last name, and whether a value exceeds what models
     accept.
     """
+    return _read(False, columns, n, start, names, hashes, values, spans, indptr)
+
+
+@kernel
+def read_nested_columns(
+    columns: Any, n: Any, start: Any, names: Any, hashes: Any, values: Any, spans: Any, indptr: Any
+) -> Any:
+    """As `read_columns`, for rows with columns of features.
+
+    Rows without are read faster by `read_columns`.
+    """
+    return _read(True, columns, n, start, names, hashes, values, spans, indptr)
+
+
+@inlined
+def _read(
+    nested: Any, columns: Any, n: Any, start: Any, names: Any, hashes: Any, values: Any, spans: Any,
+    indptr: Any,
+) -> Any:  # fmt: skip
+    """Write the features of `n` rows; `nested` is a constant for the compiler."""
     k, has_large = _ZERO, False
     width = np.uint64(columns.shape[1])
     indptr[0] = 0
@@ -92,6 +119,9 @@ def read_columns(
                     values[k] = 1.0
                     spans[k] = span
                     k += np.uint64(span != _ZERO)
+            elif nested and kind == FEATURES:
+                k, is_large = _add_features(columns, column, row, hashes, values, spans, k)
+                has_large |= is_large
             elif _is_valid(columns, column, row):
                 begin, end, readable = _text(columns, column, row)
                 name = names
@@ -106,6 +136,28 @@ def read_columns(
         hash_pending_names(hashes, spans, start, first, k)
         indptr[row + _ONE] = k
     return k, names, has_large
+
+
+@inlined
+def _add_features(
+    columns: Any, column: Any, row: Any, hashes: Any, values: Any, spans: Any, k: Any
+) -> Any:
+    """Write the features of a list; return the position after them, and if a value is large."""
+    bounds = columns[BIT, column] + _EIGHT * row
+    at, end = load_u64(bounds), load_u64(bounds + _EIGHT)
+    has_large = False
+    while at < end:
+        code = load_u64(columns[DATA, column] + _EIGHT * at)
+        v = load_f64(columns[VALIDITY, column] + _EIGHT * at)
+        if code != _NO_CODE and v == v and v != 0.0:
+            has_large |= not abs(v) < VALUE_LIMIT
+            span = load_u64(columns[OFFSETS, column] + _EIGHT * code)
+            hashes[k] = load_u64(columns[END, column] + _EIGHT * code)
+            values[k] = v
+            spans[k] = span
+            k += np.uint64(span != _ZERO)
+        at += _ONE
+    return k, has_large
 
 
 @inlined

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import streaml1.datasets  # noqa: F401  (registers `stdlib` and `data:...` as sources)
 from streaml1.core.rows import shown
 from streaml1.core.types import Ints
-from streaml1.features.arrow_frames import as_frame
+from streaml1.features.arrow_frames import opened_frame
 from streaml1.features.batch import is_frame, is_matrix
 from streaml1.features.matrices import as_csr
 from streaml1.models.class_labels import as_label
@@ -327,7 +327,7 @@ class ArraySource:
         self, x: Any, y: Any, w: Any = None, *, name: str = "rows", first: int = 0
     ) -> None:
         self.name, self._first = name, first
-        x = as_frame(x)
+        x = opened_frame(x)
         self._x = as_csr(x) if hasattr(type(x), "tocsr") else x
         self._n = len(x) if isinstance(x, list) else int(x.shape[0])
         self.d = int(x.shape[1]) if is_matrix(x) else None

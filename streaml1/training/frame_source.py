@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
-from streaml1.features.arrow_frames import arrow_batches, is_stream
+from streaml1.features.arrow_frames import arrow_batches, holds_nested, is_stream
 from streaml1.features.batch import is_frame
 from streaml1.models.class_labels import as_label
 from streaml1.sources import Reject, SourceError, SourceOptions
@@ -84,7 +84,7 @@ class TableRows:
                 continue
             if _name(column) in ignored:
                 changed[column] = None
-            elif _name(column) in categories:
+            elif _name(column) in categories and not holds_nested(frame[column]):
                 changed[column] = frame[column].map(_spelled, na_action="ignore")
         if not changed:
             return frame

@@ -15,6 +15,7 @@ import numpy as np
 
 from streaml1.core.logging import event
 from streaml1.core.types import Model
+from streaml1.features.arrow_frames import as_rows, has_nested
 from streaml1.features.batch import is_frame, is_matrix, to_narwhals
 from streaml1.features.interactions.spec import interactions_of
 from streaml1.models.base import OnlineModel
@@ -178,6 +179,8 @@ def _feature_names(x: Any, lo: int, hi: int) -> Iterable[Sequence[Hashable]]:
     """Return the feature names of each of some consecutive rows."""
     if is_matrix(x):
         return [()] * (hi - lo)
+    if has_nested(x):  # as few rows as suffice: their names may be in the data
+        return map(list, as_rows(slice_rows(x, lo, hi)))
     if is_frame(x):
         return [to_narwhals(x).columns] * (hi - lo)
     return (list(row.x or () if isinstance(row, Event) else row) for row in x[lo:hi])

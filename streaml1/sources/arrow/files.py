@@ -77,7 +77,6 @@ class ArrowFile(TableSource):
         self._format = format
         with _valid_file(name, format) as file:
             schema = _schema_of(file, format)
-        self._columns = list(schema.names)
         self._reader = TableReader(name, schema, text=text, **roles)
         self.line = 0
         self._check_header: Callable[..., None] = lambda header, kinds: None
@@ -113,7 +112,7 @@ class ArrowFile(TableSource):
         if self._footer_digest() != self._digest:
             raise Lost(f"{self.name} was replaced while it was read; start again")
         batches = self._parquet_batches if self._format == PARQUET else self._ipc_batches
-        self._check_header(self._columns, self._reader.kinds)
+        self._check_header(self._reader.header, self._reader.kinds)
         self.line = skipped
         try:
             with _arrow_file(self.name, self._format) as file:
@@ -135,7 +134,7 @@ class ArrowFile(TableSource):
             groups = groups[1:]
         if not groups:
             return
-        columns = self._reader.columns
+        columns = self._reader.paths
         batches = file.iter_batches(size, row_groups=list(groups), columns=columns)
         yield from after_rows(batches, skipped - before)
 
@@ -208,11 +207,28 @@ def _schema_of(file: Any, format: str) -> Any:
     if written is None:
         return schema
     original = pyarrow.ipc.read_schema(pyarrow.py_buffer(base64.b64decode(written)))
+    if original.names != schema.names:
+        return schema
     for k, field in enumerate(schema):
-        kinds = original.field(k).type if original.names == schema.names else field.type
-        if pyarrow.types.is_dictionary(kinds):
-            schema = schema.set(k, field.with_type(kinds))
+        schema = schema.set(k, _with_dictionaries(field, original.field(k)))
     return schema
+
+
+def _with_dictionaries(field: Any, written: Any) -> Any:
+    """Return a field whose values are dictionaries where those that were written are."""
+    import pyarrow
+    from pyarrow import types
+
+    kind, original = field.type, written.type
+    if types.is_dictionary(original):
+        return field.with_type(original)
+    if types.is_list(kind) and types.is_list(original):
+        inside = _with_dictionaries(kind.value_field, original.value_field)
+        return field.with_type(pyarrow.list_(inside))
+    if types.is_struct(kind) and types.is_struct(original):
+        pairs = zip(kind, original, strict=True)
+        return field.with_type(pyarrow.struct([_with_dictionaries(*pair) for pair in pairs]))
+    return field
 
 
 def _with_categories(table: Any, schema: Any) -> Any:

@@ -8,17 +8,19 @@ from typing import Any, NamedTuple
 
 from streaml1.core.rows import is_missing
 from streaml1.features.arrow_frames import is_index
+from streaml1.features.arrow_nested import holds_other_types, is_unusable, json_values
+from streaml1.features.arrow_types import is_nested
 from streaml1.sources.arrow.databases import first_query_rows
 from streaml1.sources.arrow.files import first_rows
-from streaml1.sources.arrow.tables import is_feature, is_unusable, reject_duplicates
-from streaml1.sources.json_samples import summarize_members
+from streaml1.sources.arrow.tables import open_columns
+from streaml1.sources.json_samples import members_of, summarize_members
 from streaml1.sources.readers.csv_kinds import ColumnSummary
 from streaml1.sources.samples import N_SAMPLED
 
 __all__ = ["NESTED", "ArrowSample", "sample_arrow", "sample_duckdb"]
 
 NESTED = "nested"
-"""The kind of a column of lists, structs, maps, bytes or extensions, which cannot be features."""
+"""The kind of a column of bytes or extensions, also inside lists and maps: it has no features."""
 
 
 class ArrowSample(NamedTuple):
@@ -63,13 +65,31 @@ def sample_duckdb(name: str) -> ArrowSample:
 
 
 def _summary(name: str, table: Any) -> ArrowSample:
-    reject_duplicates(name, table.column_names)
-    names = [column for column in table.column_names if not is_index(column)]
-    values = {column: [_plain(value) for value in table[column].to_pylist()] for column in names}
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    kinds = {column: table.schema.field(column).type for column in names}
-    found = [_by_type(column, kinds[column.name]) for column in summarize_members(names, rows)]
+    opened = open_columns(name, table.schema)
+    header = [column for column in opened.header if not is_index(column)]
+    table = opened.select(table, header)
+    values = {column: _values(table[column]) for column in header}
+    rows = [dict(zip(header, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    members = [dict(members_of(row)) for row in rows]
+    maps = {column for row in rows for column, value in row.items() if isinstance(value, dict)}
+    names: dict[str, str] = {}  # and the columns that they are from
+    for column in header:
+        inside = [column]
+        if column in maps:
+            inside = [key for row in members for key in row if key.startswith(f"{column}.")]
+        names |= dict.fromkeys(inside, column)
+    found = [
+        _by_type(column, opened.kinds[names[column.name]])
+        for column in summarize_members(list(names), members)
+    ]
     return ArrowSample(found, len(table))
+
+
+def _values(column: Any) -> list[Any]:
+    """Return the values of a column as JSON has them; NaN is missing."""
+    if is_nested(column.type) and not (is_unusable(column.type) or holds_other_types(column.type)):
+        return list(json_values(column))
+    return [_plain(value) for value in column.to_pylist()]
 
 
 def _plain(value: Any) -> Any:
@@ -86,7 +106,7 @@ def _by_type(column: ColumnSummary, kind: Any) -> ColumnSummary:
 
     if types.is_temporal(kind):
         return replace(column, kind="time-like")
-    if is_unusable(kind) or not is_feature(kind):
+    if is_unusable(kind) or holds_other_types(kind):
         return replace(column, kind=NESTED)
     if types.is_dictionary(kind) and not types.is_string(kind.value_type):
         return replace(column, kind="category", is_category=True)

@@ -12,15 +12,19 @@ import numpy as np
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import is_missing
 from streaml1.core.types import Floats
-from streaml1.features.arrow_frames import is_index, is_text, table_dicts, table_rows
+from streaml1.features.arrow_frames import is_index, table_dicts, table_rows
+from streaml1.features.arrow_nested import feature_columns, holds_other_types, is_unusable
+from streaml1.features.arrow_structs import OpenedColumns
+from streaml1.features.arrow_types import is_dictionary, is_list, is_nested, is_text
 from streaml1.features.batch import category_text
+from streaml1.features.flat_members import MemberRoles
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.number_texts import read_number_text
 from streaml1.features.positive_label import positive_labels
 from streaml1.sources.extras import importing
 from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.chunks import Wait
-from streaml1.sources.readers.csv_header import RequestedRoles, list_of
+from streaml1.sources.readers.csv_header import RequestedRoles, is_number_of, list_of
 from streaml1.sources.source import (
     Block,
     Numbered,
@@ -30,14 +34,7 @@ from streaml1.sources.source import (
     read_weight,
 )
 
-__all__ = [
-    "TableReader",
-    "TableSource",
-    "is_feature",
-    "is_unusable",
-    "reject_duplicates",
-    "require_pyarrow",
-]
+__all__ = ["TableReader", "TableSource", "open_columns", "require_pyarrow"]
 
 
 def require_pyarrow(name: str) -> Any:
@@ -56,8 +53,9 @@ def require_pyarrow(name: str) -> Any:
 class TableReader:
     """Makes blocks of the rows of tables with the same columns.
 
-    Strings and dictionaries are categories, numbers and booleans are numbers. The index of a pandas
-    frame is ignored.
+    Strings and dictionaries are categories, numbers and booleans are numbers. Nested columns mean
+    what flat JSON lines mean, and roles may name members inside. The index of a pandas frame is
+    ignored.
 
     Parameters
     ----------
@@ -101,11 +99,14 @@ class TableReader:
         self.name = name
         self._positive = positive
         self._require_label = require_label
-        header = list(schema.names)
-        reject_duplicates(name, header)
-        ignored = tuple(dict.fromkeys(ignore))
-        categorical = tuple(dict.fromkeys([*categorical, *text]))
-        requested = RequestedRoles(target, weight, categorical, (), ignored, id, tuple(numeric))
+        self._opened = opened = open_columns(name, schema)
+        ignored = list(dict.fromkeys(ignore))
+        categorical = list(dict.fromkeys([*categorical, *text]))
+        numeric = list(dict.fromkeys(numeric))
+        requested = RequestedRoles(target, weight, categorical, (), ignored, id, numeric)
+        if any(map(is_nested, schema.types)):
+            requested = self._set_roles(requested)
+        header = opened.header
         roles = requested.resolve(header, name, require_label)
         self._target = None if roles.target is None else header[roles.target]
         self._weight = None if roles.weight is None else header[roles.weight]
@@ -119,30 +120,70 @@ class TableReader:
         ]
         requested_numbers = [header[position] for position in sorted(roles.numeric)]
         # Categories may be numbers, as those of pandas.
+        kinds = {column: opened.kinds[column] for column in self._features}
         self._categorical += [
             column
-            for column in self._features
-            if _is_dictionary(schema.field(column).type)
-            and column not in (*self._categorical, *requested_numbers)
+            for column, kind in kinds.items()
+            if is_dictionary(kind) and column not in (*self._categorical, *requested_numbers)
         ]
-        self._number_texts = [c for c in requested_numbers if _holds_text(schema.field(c).type)]
-        self._decimals = [c for c in self._features if _is_decimal(schema.field(c).type)]
-        self._require_readable({column: schema.field(column).type for column in self._features})
+        self._nested = any(map(is_nested, kinds.values()))
+        self._number_texts = [c for c in requested_numbers if _holds_text(opened.kinds[c])]
+        self._decimals = [column for column, kind in kinds.items() if _is_decimal(kind)]
+        self._require_readable(kinds)
         self.kinds = {
             column: "text" if self._holds_words(column, kind) else "numbers"
-            for column in self._features
-            if not types.is_null(kind := schema.field(column).type)
+            for column, kind in kinds.items()
+            if not types.is_null(kind) and (is_list(kind) or not is_nested(kind))
         }
         used = {*self._features, self._target, self._weight, self._id}
-        self.columns = [column for column in header if column in used]
+        self._used = [column for column in header if column in used]
+        self.columns = opened.roots(self._used)
+        self.paths = opened.paths(self._used)
         self.roles = {
             "target": target, "weight": weight, "categorical": sorted(categorical),
             "ignore": sorted(ignored), **({} if positive is None else {"positive": positive}),
             **({} if id is None else {"id": id}),
-            **({"numeric": sorted(requested.numeric)} if requested.numeric else {}),
+            **({"numeric": sorted(numeric)} if numeric else {}),
         }  # fmt: skip
 
+    @property
+    def header(self) -> list[str]:
+        """The names of all columns, with the members of structs in their place."""
+        return list(self._opened.kinds)
+
+    def _set_roles(self, requested: RequestedRoles) -> RequestedRoles:
+        """Set the roles of members inside lists and maps; return those of columns."""
+        header = list(self._opened.header)
+
+        def named(columns: Iterable[str]) -> frozenset[str]:
+            """Return the names of columns, which may be selected by number."""
+            return frozenset(
+                header[int(c)] if c not in header and is_number_of(c, header) else c
+                for c in columns
+            )
+
+        try:
+            single = [
+                None if column is None else next(iter(named([column])))
+                for column in (requested.target, requested.weight, requested.id)
+            ]
+            given = MemberRoles(
+                single[0], single[1], single[2], named(requested.ignored),
+                named(requested.categorical), numeric=named(requested.numeric),
+            )  # fmt: skip
+            roles = self._opened.set_roles(given)
+            for role, column in zip(("target", "weight", "id"), single, strict=True):
+                self._opened.require_value(column, role)
+        except ValueError as error:
+            raise SourceError(f"{self.name}: {error}") from None
+        return RequestedRoles(
+            roles.target, roles.weight, sorted(roles.categorical), (), sorted(roles.ignore),
+            roles.id, sorted(roles.numeric),
+        )  # fmt: skip
+
     def _holds_words(self, column: str, kind: Any) -> bool:
+        if is_list(kind):
+            kind = kind.value_type
         return column in self._categorical or (is_text(kind) and column not in self._number_texts)
 
     def _require_readable(self, kinds: dict[str, Any]) -> None:
@@ -151,7 +192,7 @@ class TableReader:
         others = [
             column
             for column, kind in kinds.items()
-            if column not in (*unusable, *self._categorical) and not is_feature(kind)
+            if column not in (*unusable, *self._categorical) and holds_other_types(kind)
         ]
         clauses = []
         for columns, may_be_categories in ((others, True), (unusable, False)):
@@ -171,13 +212,14 @@ class TableReader:
         Parameters
         ----------
         table
-            The columns `columns` of some rows.
+            Some rows, with the columns `columns` at least; of structs, with the `paths` at least.
         first
             How many rows of the source are before them.
         reject
             Called for each invalid row, once the rows before it are delivered.
         """
         n = len(table)
+        table = self._opened.select(table, self._used)
         features = table.select(self._features)
         for column in self._decimals:
             k = self._features.index(column)
@@ -186,6 +228,8 @@ class TableReader:
         for column in self._number_texts:
             numbers = _numbers(column, table[column], faults)
             features = features.set_column(self._features.index(column), column, numbers)
+        if self._nested:
+            features = feature_columns(features, self._opened.roles, faults)
         x: Any = table_rows(features, self._categorical) if COMPILED else None
         if x is None:
             x = table_dicts(features, self._categorical)
@@ -256,35 +300,21 @@ def reject_duplicates(name: str, header: list[str]) -> None:
         )
 
 
-def is_feature(kind: Any) -> bool:
-    """Return whether values of an Arrow type are numbers or text."""
-    from pyarrow import types
+def open_columns(name: str, schema: Any) -> OpenedColumns:
+    """Return the columns of a table with structs opened.
 
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_null, types.is_decimal)
-    return is_text(kind) or any(test(kind) for test in tests)
-
-
-def is_unusable(kind: Any) -> bool:
-    """Return whether values of an Arrow type cannot even be categories."""
-    from pyarrow import types
-
-    return bool(types.is_nested(kind)) or is_bytes(kind)
-
-
-def is_bytes(kind: Any) -> bool:
-    """Return whether values of an Arrow type are bytes."""
-    from pyarrow import types
-
-    tests = (
-        types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view
-    )  # fmt: skip
-    return any(test(kind) for test in tests)
-
-
-def _is_dictionary(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_dictionary(kind))
+    Raises
+    ------
+    SourceError
+        If two have the same name, or values are nested too deeply.
+    """
+    reject_duplicates(name, list(schema.names))
+    try:
+        opened = OpenedColumns(schema)
+    except ValueError as error:
+        raise SourceError(f"{name}: {error}") from None
+    reject_duplicates(name, opened.header)
+    return opened
 
 
 def _types_of(columns: list[str], kinds: dict[str, Any]) -> str:
@@ -339,7 +369,7 @@ def _numbers(name: str, column: Any, faults: dict[int, str]) -> Any:
 
 def _holds_text(kind: Any) -> bool:
     """Return whether values of an Arrow type are text, or categories that are."""
-    return is_text(kind.value_type if _is_dictionary(kind) else kind)
+    return is_text(kind.value_type if is_dictionary(kind) else kind)
 
 
 def _is_decimal(kind: Any) -> bool:

@@ -78,7 +78,7 @@ class JsonRoles(MemberRoles):
             "target": LABEL, "weight": WEIGHT, "id": ID, "ignored": IGNORED,
             "categorical": CATEGORY, "numeric": NUMERIC,
         }  # fmt: skip
-        return {name: code[role] for name, role in self._named()}
+        return {name: code[role] for name, role in self.named_roles()}
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -1,0 +1,256 @@
+"""Structs in Arrow tables: their members as columns named by their paths, ``user.age``.
+
+Roles are resolved once structs are opened, so that the rest of the code sees flat columns. What is
+inside of lists and maps remains there, see `streaml1.features.arrow_nested`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from streaml1.features.arrow_nested import PLAIN_ROLES, json_values
+from streaml1.features.arrow_types import is_dictionary, is_list, is_nested
+from streaml1.features.batch import require_distinct
+from streaml1.features.flat_members import MAX_DEPTH, MemberRoles, find_member
+
+__all__ = ["OpenedColumns", "open_structs"]
+
+
+class OpenedColumns:
+    """The columns of a schema with structs opened, and what names of members mean there.
+
+    Parameters
+    ----------
+    schema
+        A pyarrow.Schema.
+
+    Attributes
+    ----------
+    header : list of str
+        The names of the columns, with those of members that have a role at the end.
+    kinds : dict
+        Their types by name.
+    roles : MemberRoles
+        The roles of members inside lists and maps.
+
+    Raises
+    ------
+    ValueError
+        If values are nested too deeply.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streaml1.features.arrow_structs import OpenedColumns
+    >>> table = pa.table({"user": [{"age": 31, "os": "mac"}], "tags": [["a", "b"]]})
+    >>> opened = OpenedColumns(table.schema)
+    >>> opened.header, opened.expand(["user", "tags"])
+    (['user.age', 'user.os', 'tags'], ['user.age', 'user.os', 'tags'])
+    """
+
+    def __init__(self, schema: Any) -> None:
+        from pyarrow import types
+
+        self._roots: list[Hashable] = list(schema.names)
+        self.header: list[str] = []
+        self.kinds: dict[str, Any] = {}
+        self.roles = PLAIN_ROLES
+        self._ways: dict[str, tuple[str, ...]] = {}
+        self._structs: dict[str, list[str]] = {}
+        self._holders: dict[str, str] = {}
+        self._spelled: set[str] = set()
+
+        def add(way: tuple[str, ...], kind: Any) -> Iterator[str]:
+            path = ".".join(way)
+            if types.is_struct(kind):
+                inside = [name for field in kind for name in add((*way, field.name), field.type)]
+                self._structs.setdefault(path, []).extend(inside)
+                yield from inside
+                return
+            self.header.append(path)
+            self.kinds[path], self._ways[path] = kind, way
+            yield path
+
+        for field in schema:
+            if _depth(field.type) >= MAX_DEPTH:
+                raise ValueError(
+                    f"column {field.name!r} is nested more than {MAX_DEPTH} levels deep"
+                )
+            list(add((field.name,), field.type))
+
+    @property
+    def has_structs(self) -> bool:
+        """Whether any column is a struct."""
+        return bool(self._structs)
+
+    def is_nested(self, column: str) -> bool:
+        """Return whether a column holds lists or maps."""
+        return column in self.kinds and is_nested(self.kinds[column])
+
+    def require_distinct(self) -> None:
+        """Raise TypeError if two columns share a name, also once structs are opened."""
+        require_distinct(self._roots)
+        require_distinct(list(self.header))
+
+    # Names of options
+
+    def expand(self, names: Iterable[str]) -> list[str]:
+        """Return the columns that names mean: all that are inside of a struct."""
+        return [
+            column
+            for name in names
+            for column in (
+                *([] if name in self._structs and name not in self.kinds else [name]),
+                *self._structs.get(name, ()),
+            )
+        ]
+
+    def require_value(self, name: str | None, role: str) -> None:
+        """Raise ValueError if a name with a role for one value is that of a struct or a list."""
+        if name is None or name in self._holders:
+            return
+        if name in self._structs and name not in self.kinds:
+            inside = self._structs[name]
+            remedy = f"; use --{role} {inside[0]} for a value inside" if inside else ""
+            raise ValueError(f"column {name!r} is a struct, but a {role} is one value{remedy}")
+        if self.is_nested(name):
+            raise ValueError(
+                f"column {name!r} holds values of the type {self.kinds[name]}, but a {role} is one "
+                "value"
+            )
+
+    def set_roles(self, roles: MemberRoles) -> MemberRoles:
+        """Set the roles of members inside lists and maps; return the others, of whole columns."""
+        from pyarrow import types
+
+        inside = {
+            name: holder
+            for name, _ in roles.named_roles()
+            if (holder := self._holder(name)) is not None
+        }
+        single = roles.target, roles.weight, roles.id
+        for name in single:
+            if name in inside and name not in self._holders:
+                self._holders[name] = inside[name]
+                self.header.append(name)
+        target, weight, id = (name if name in inside else None for name in single)
+        # As in JSON, a label may be in an object that is ignored, and the innermost name decides
+        # how a value is read.
+        ignore = {*self.expand(roles.ignore)} - {*single}
+        categorical, numeric = map(self._lengths, (roles.categorical, roles.numeric))
+        taken = ignore.union(single)
+        texts = {c for c, n in categorical.items() if n >= numeric.get(c, 0)} - taken
+        numbers = {c for c, n in numeric.items() if n > categorical.get(c, 0)} - taken
+        self._spelled = {
+            c for c in texts & self.kinds.keys() if types.is_boolean(self.kinds[c])
+        }.difference(self._roots)
+        # Parquet reads entries of a dictionary that are numbers as numbers.
+        entries = {
+            column
+            for column, kind in self.kinds.items()
+            if is_list(kind) and is_dictionary(kind.value_type) and column not in numbers
+        }
+        own = {column for column in self.kinds if self.is_nested(column)}.union(inside)
+        self.roles = MemberRoles(
+            target, weight, id, frozenset(ignore & own), frozenset(texts & own | entries - taken),
+            numeric=frozenset(numbers & own),
+        )  # fmt: skip
+        return replace(
+            roles,
+            ignore=frozenset(ignore - inside.keys()),
+            categorical=frozenset(texts - inside.keys()),
+            numeric=frozenset(numbers - inside.keys()),
+        )
+
+    def _lengths(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the columns that names mean, with the length of the longest name of each."""
+        found: dict[str, int] = {}
+        for name in sorted(names, key=len):
+            found |= dict.fromkeys(self.expand([name]), len(name))
+        return found
+
+    def _holder(self, name: str) -> str | None:
+        """Return the list or map that a name is inside; None if it is inside none."""
+        if name in self.kinds or name in self._structs:
+            return None
+        for end in range(len(name) - 1, 0, -1):
+            if name[end] == "." and self.is_nested(name[:end]):
+                index = name[end + 1 :].partition(".")[0]
+                if index.isdecimal() or not is_list(self.kinds[name[:end]]):
+                    return name[:end]
+        return None
+
+    # Tables
+
+    def roots(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns of the table that hold these columns."""
+        ways = (self._ways[self._holders.get(column, column)] for column in columns)
+        return list(dict.fromkeys(way[0] for way in ways))
+
+    def paths(self, columns: Iterable[str]) -> list[str]:
+        """Return the paths by which Parquet selects these columns."""
+        return list(dict.fromkeys(self._holders.get(column, column) for column in columns))
+
+    def select(self, table: Any, columns: Sequence[str]) -> Any:
+        """Return columns of a table, which has the roots of these columns at least."""
+        import pyarrow as pa
+
+        if not columns:
+            return table.select([])
+        arrays = [self._column(table, column) for column in columns]
+        return pa.Table.from_arrays(arrays, names=list(columns))
+
+    def _column(self, table: Any, path: str) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if (holder := self._holders.get(path)) is not None:
+            values = json_values(self._column(table, holder))
+            return pa.chunked_array([pa.array([_inside(holder, v, path) for v in values])])
+        root, *names = self._ways[path]
+        column = table.column(root)
+        if not names:
+            return column
+        kind, indices = column.type, []
+        for name in names:
+            indices.append(kind.get_field_index(name))
+            kind = kind.field(indices[-1]).type
+        column = pc.struct_field(column, indices)
+        return column.cast(pa.string()) if path in self._spelled else column
+
+
+def open_structs(table: Any) -> Any:
+    """Return a table whose structs are opened.
+
+    Raises
+    ------
+    ValueError
+        If values are nested too deeply.
+    TypeError
+        If two columns share a name.
+    """
+    opened = OpenedColumns(table.schema)
+    if not opened.has_structs:
+        return table
+    opened.require_distinct()
+    return opened.select(table, opened.header)
+
+
+def _inside(holder: str, value: Any, path: str) -> Any:
+    found = find_member({holder: value}, path)
+    return None if found is None else found.value
+
+
+def _depth(kind: Any) -> int:
+    """Return how many objects and lists are inside each other."""
+    if not is_nested(kind):
+        return 0
+    if hasattr(kind, "item_type"):  # a map, whose pairs are structs
+        inside = [kind.item_type]
+    elif hasattr(kind, "value_type"):
+        inside = [kind.value_type]
+    else:
+        inside = [kind.field(k).type for k in range(kind.num_fields)]
+    return 1 + max(map(_depth, inside), default=0)
