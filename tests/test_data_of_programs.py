@@ -539,10 +539,16 @@ def test_columns_in_names_of_directories_are_reported() -> None:
     for site, rows in FRAME.groupby("site"):
         Path(f"hive/site={site}/year=2025").mkdir(parents=True)
         rows.drop(columns="site").to_csv(f"hive/site={site}/year=2025/part-0.csv", index=False)
+        Path(f"hive/site={site}/year=2025/part-0.svm").write_text("1 1:1\n0 2:1\n")
     learn = ["--target", "click", "--lr", "0.1", "--passes", "2"]
-    stderr = run("learn", "hive/*/*/*.csv", *learn).stderr
-    assert stderr.count("hive/*/*/*.csv: names of directories hold values of site, such as ") == 1
-    assert "not read" not in run("learn", "hive/site=news/*/*.csv", *learn).stderr
+    for spec in ("hive/*/*/*.csv", "hive/site=news/*/*.csv"):
+        stderr = run("learn", spec, *learn).stderr
+        columns = f"{spec} (names of directories): categories: site; numbers: year\n"
+        assert stderr.count(columns) == 1
+        assert "not read" not in stderr
+    stderr = run("learn", "hive/*/*/*.svm", *learn[2:]).stderr
+    assert stderr.count("hive/*/*/*.svm: names of directories hold values of site, such as ") == 1
+    assert "not read" not in run("learn", "hive/site=news/*/*.svm", *learn[2:]).stderr
 
 
 # JSON in envelopes

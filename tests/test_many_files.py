@@ -158,13 +158,13 @@ def open_source_of(text: str) -> list[Any]:
         (["a.svm", "b.vw"], r"b\.vw is vw, but a\.svm is svmlight"),
         (["a.svm", "c.rows"], r"c\.rows is a row cache, which cannot be read with other files"),
         ("odd", r"cannot infer the format of odd/README from its name"),
-        ("nested", r"nested contains the directory day=1: use a pattern such as 'nested/\*/\*'"),
+        ("nested", r"nested contains the directory day: use a pattern such as 'nested/\*/\*'"),
     ],
 )
 def test_invalid_lists(write: Write, spec: Any, reason: str) -> None:
     write(**{"a.svm": svm(0, 1), "b.vw": "1 | a\n", "c.rows": b"", "odd__README": "",
              "empty___SUCCESS": "", "odd__a.svm": ""})  # fmt: skip
-    Path("nested/day=1").mkdir(parents=True)
+    Path("nested/day").mkdir(parents=True)
     with pytest.raises(SourceError, match=reason):
         open_source(spec)
 

@@ -51,6 +51,41 @@ def with_categories(
         The model that predicts the examples, or None. A message names columns that it has learnt
         as another kind.
     """
+    keys = _key_categories(source, reading, model)
+    reading = _with_text_columns(source, reading, model)
+    return replace(reading, categorical=[*reading.categorical, *keys]) if keys else reading
+
+
+def _key_categories(source: str | list[str], reading: SourceOptions, model: Any) -> list[str]:
+    """Return the columns of directories whose numbers the model has learnt as categories.
+
+    A message lists the columns of directories without a role.
+    """
+    from streaml1.sources import SourceError, is_many, key_columns, list_files
+
+    if not is_many(source) and not Path(str(source)).is_file():
+        return []
+    try:
+        files = list_files(source) if is_many(source) else [str(source)]
+        keys = key_columns(files, reading)
+    except SourceError:  # the reader reports it
+        return []
+    columns = _features([] if keys is None else keys.summaries(), reading)
+    name = f"{source} (names of directories)" if isinstance(source, str) else files[0]
+    learnt = [] if model is None else _report_other_kinds(name, columns, model, are_keys=True)
+    categories = [column for column in columns if column.holds_text or column in learnt]
+    numbers = [column for column in columns if column not in categories]
+    kinds = {"categories": categories, "numbers": numbers}
+    if columns:
+        clauses = [f"{kind}: {_listed(listed)}" for kind, listed in kinds.items() if listed]
+        report_problem(f"{name}: {'; '.join(clauses)}", "columns")
+    return [column.name for column in learnt]
+
+
+def _with_text_columns(
+    source: str | list[str], reading: SourceOptions, model: Any
+) -> SourceOptions:
+    """Add the columns of text among the first rows of a CSV file to its categories."""
     from streaml1.sources import SourceError, format_of, is_many, list_files
     from streaml1.sources.readers.remote import is_remote
 
@@ -148,9 +183,16 @@ def _report_labels(name: str, columns: Sequence[ColumnSummary], reading: SourceO
 
 
 def _report_other_kinds(
-    name: str, columns: Sequence[ColumnSummary], model: Any, is_json: bool = False
-) -> None:
-    """Report columns of words that the model has learnt as numbers, and the reverse."""
+    name: str,
+    columns: Sequence[ColumnSummary],
+    model: Any,
+    is_json: bool = False,
+    are_keys: bool = False,
+) -> list[ColumnSummary]:
+    """Report columns of words that the model has learnt as numbers, and the reverse.
+
+    The reverse is returned, and not reported if the columns are those of directories.
+    """
     from streaml1.sources.readers.csv_header import list_of
 
     values = {
@@ -170,14 +212,14 @@ def _report_other_kinds(
     ]
     if texts:
         remedy = "give the options that learn had, such as --thousands, --decimal or --missing"
-        if is_json:
+        if is_json or are_keys:
             remedy = f"use --numeric {shlex.quote(list_of(column.name for column in texts))}"
         report_problem(
             f"{name}: the model has learnt numbers from {_listed(texts)}, where this file has "
             f"words: {remedy}",
             "columns",
         )
-    if numbers:
+    if numbers and not are_keys:
         # In JSON texts are categories anyway.
         words = [c.name for c in columns if c.holds_text and c not in texts and not is_json]
         listed = list_of([*words, *(column.name for column in numbers)])
@@ -186,6 +228,7 @@ def _report_other_kinds(
             f"numbers: use --categorical {shlex.quote(listed)}",
             "columns",
         )
+    return numbers
 
 
 def _known_features(model: Any, names: Collection[str]) -> set[str]:

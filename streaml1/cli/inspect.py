@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import click
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import (
     csv_options,
+    is_topic,
     opened,
     reading_options,
     schema_options,
@@ -83,12 +83,19 @@ def inspect(source: str, **options: Any) -> None:
 def _first_file(source: str) -> str:
     """Return the source; of a directory or a pattern, its first file that is not empty."""
     from streaml1.sources import is_many, list_files
-    from streaml1.sources.readers.remote import is_remote
+    from streaml1.sources.readers.file_lists import first_with_bytes
 
-    if not is_many(source):
-        return source
-    files = list_files(source)
-    return next((file for file in files if is_remote(file) or os.path.getsize(file)), files[0])
+    return first_with_bytes(list_files(source)) if is_many(source) else source
+
+
+def _keys(source: str, options: dict[str, Any], n_columns: int) -> list[ColumnSummary]:
+    """Return the columns whose values are in names of directories, after those of the files."""
+    from streaml1.sources import is_many, key_columns, list_files
+
+    files = list_files(source) if is_many(source) else [source]
+    reading = replace(reading_options(options), target=None, weight=None, id=None, positive=None)
+    keys = key_columns(files, reading)
+    return [] if keys is None else keys.summaries(n_columns)
 
 
 def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
@@ -128,20 +135,28 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
             sample, shown = other, shown | marks
         else:
             hint = describe_marks(sample.columns, delimiter)
-    _show_csv(source, options | shown, sample, hint)
+    options |= shown
+    _show_csv(source, options, sample, hint, _keys(source, options, len(sample.columns)))
 
 
-def _show_csv(source: str, options: dict[str, Any], sample: CsvSample, hint: str = "") -> None:
+def _show_csv(
+    source: str,
+    options: dict[str, Any],
+    sample: CsvSample,
+    hint: str = "",
+    keys: Sequence[ColumnSummary] = (),
+) -> None:
     from streaml1.features.number_texts import MISSING_WORDS
-    from streaml1.sources.readers.csv_kinds import guess_target
 
     columns = sample.columns
     by_name = {str(column.position): column for column in columns}
-    by_name |= {column.name: column for column in columns}
+    by_name |= {column.name: column for column in (*columns, *keys)}
     if (name := options["target"]) is None:
-        target = guess_target(columns)
+        target = _guess(columns, keys)
     elif (target := by_name.get(name)) is None:
         raise CommandError(f"{source} has no column {name!r}")
+    columns = [*columns, *keys]
+    sample = sample._replace(columns=columns)
     click.echo(_table(columns, target))
     click.echo(f"\n{_summary(sample)}\n" + (f"{hint}\n" if hint else ""))
     given = MISSING_WORDS if options.get("missing") is None else options["missing"]
@@ -167,7 +182,8 @@ def _inspect_arrow(source: str, file: str, kind: str, options: dict[str, Any]) -
     from streaml1.sources.readers.opening import require_readable
 
     require_readable(file)
-    _show_table(source, options, sample_arrow(file, kind))
+    sample = sample_arrow(file, kind)
+    _show_table(source, options, sample, _keys(source, options, len(sample.columns)))
 
 
 def _inspect_duckdb(source: str, options: dict[str, Any]) -> None:
@@ -176,10 +192,13 @@ def _inspect_duckdb(source: str, options: dict[str, Any]) -> None:
     _show_table(source, options, sample_duckdb(source))
 
 
-def _show_table(source: str, options: dict[str, Any], sample: ArrowSample) -> None:
+def _show_table(
+    source: str, options: dict[str, Any], sample: ArrowSample, keys: Sequence[ColumnSummary] = ()
+) -> None:
     from streaml1.sources.arrow.samples import NESTED
 
-    target = _target_of(source, options, sample.columns, "column")
+    target = _target_of(source, options, sample.columns, "column", keys)
+    sample = sample._replace(columns=[*sample.columns, *keys])
     click.echo(_table(sample.columns, target))
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} columns")
     _echo_quoted(sample.columns, target)
@@ -261,7 +280,8 @@ def _show_json(
     if not sample.n_rows:
         fault = "" if sample.fault is None else f": {sample.fault}"
         raise CommandError(f"{file} has no JSON object in its first lines{fault}")
-    target = _target_of(source, options, sample.columns, "member")
+    keys = [] if is_topic(source) else _keys(source, options, len(sample.columns))
+    target = _target_of(source, options, sample.columns, "member", keys)
     if target is None and sample.array is not None:
         at = sample.array if options.get("at") is None else f"{options['at']}.{sample.array}"
         raise CommandError(
@@ -273,6 +293,7 @@ def _show_json(
             f"{file} is one object of {sample.n_objects:,} objects: if each of them is an example, "
             "write a line for each, as with jq -c '.[]'"
         )
+    sample = sample._replace(columns=[*sample.columns, *keys])
     click.echo(_table(sample.columns, target, "member"))
     invalid = _invalid(sample.n_invalid, sample.fault)
     click.echo(f"\nfirst {_n_examples(sample.n_rows)}, {len(sample.columns)} members{invalid}")
@@ -286,20 +307,32 @@ def _show_json(
 
 
 def _target_of(
-    source: str, options: dict[str, Any], columns: list[ColumnSummary], what: str
+    source: str,
+    options: dict[str, Any],
+    columns: list[ColumnSummary],
+    what: str,
+    keys: Sequence[ColumnSummary],
 ) -> ColumnSummary | None:
     """Return the column of the label: the one that is given, or the most likely one."""
     from streaml1.sources.arrow.samples import NESTED
     from streaml1.sources.json_samples import ARRAY
-    from streaml1.sources.readers.csv_kinds import guess_target
 
     given = options.get("target")
     if given is None:
-        return guess_target([column for column in columns if column.kind not in (ARRAY, NESTED)])
-    for column in columns:
+        return _guess([column for column in columns if column.kind not in (ARRAY, NESTED)], keys)
+    for column in (*columns, *keys):
         if column.name == given:
             return column
     raise CommandError(f"{source} has no {what} {given!r}")
+
+
+def _guess(columns: Sequence[ColumnSummary], keys: Sequence[ColumnSummary]) -> ColumnSummary | None:
+    """Return the most likely label; a column of directories is one by its name only."""
+    from streaml1.sources.readers.csv_kinds import TARGETS, guess_target
+
+    by_name = {column.name.strip().lower(): column for column in reversed([*columns, *keys])}
+    named = (by_name[name] for name in TARGETS if name in by_name)
+    return next(named, None) or guess_target(columns)
 
 
 def _invalid(n: int, fault: str | None) -> str:

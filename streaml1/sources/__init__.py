@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaml1.sources.dispatch import format_of, open_source, reject_topic_options
+from streaml1.sources.dispatch import format_of, key_columns, open_source, reject_topic_options
 from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.reader_options import cell_rules, csv_delimiter, json_roles, topic_records
 from streaml1.sources.readers.file_lists import is_many, list_files
@@ -32,6 +32,7 @@ __all__ = [
     "format_of",
     "is_many",
     "json_roles",
+    "key_columns",
     "list_files",
     "nonnegative_label",
     "number_label",

@@ -9,24 +9,43 @@ from typing import Any
 
 from streaml1.core.option_fields import document_options, option_names, parameter_entries
 from streaml1.sources.arrow.databases import DuckdbRows
-from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile
-from streaml1.sources.file_formats import check_format, column_options_text, file_format
+from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, first_rows
+from streaml1.sources.file_formats import (
+    ROLE_FORMATS,
+    check_format,
+    column_options_text,
+    file_format,
+)
 from streaml1.sources.kafka.topic_source import KafkaSource
+from streaml1.sources.key_columns import KeyColumns
 from streaml1.sources.options import SourceOptions, source_options
-from streaml1.sources.reader_options import csv_parser, csv_records, json_roles, table_roles
+from streaml1.sources.reader_options import (
+    csv_delimiter,
+    csv_parser,
+    csv_records,
+    json_roles,
+    table_roles,
+)
 from streaml1.sources.readers.avro import AVRO
-from streaml1.sources.readers.file_lists import is_many, list_files
+from streaml1.sources.readers.directory_keys import keys_of, keys_of_files
+from streaml1.sources.readers.file_lists import (
+    first_with_bytes,
+    is_many,
+    list_files,
+)
 from streaml1.sources.readers.flat_json import NO_ROLES
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.json_documents import json_lines
 from streaml1.sources.readers.many_files import ManyFiles, Part
 from streaml1.sources.readers.opening import require_readable
+from streaml1.sources.readers.remote import is_remote
 from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.river_datasets import RiverSet
 from streaml1.sources.row_cache.row_file import RowsFile
+from streaml1.sources.samples import sample_header
 from streaml1.sources.source import SOURCES, Source, SourceError
 
-__all__ = ["format_of", "open_source", "reject_topic_options"]
+__all__ = ["format_of", "key_columns", "open_source", "reject_topic_options"]
 
 SOURCES["river"] = lambda spec, seed: RiverSet(spec)
 SOURCES["kafka"] = lambda spec, seed: KafkaSource(spec)
@@ -51,7 +70,8 @@ def open_source(
         or a name with one of the prefixes in `SOURCES`, such as ``river:Phishing``,
         ``kafka://host:port/topic`` or ``duckdb:FILE?table=NAME``.
         A list of files, a directory or a pattern such as ``part-*.csv`` is read as one source; the
-        files of a directory and of a pattern are sorted by name.
+        files of a directory and of a pattern are sorted by path. Directories right above the files
+        whose names are ``key=value`` are columns.
     options : SourceOptions, optional
         How to read it.
     {options}
@@ -91,6 +111,8 @@ def open_source(
         return _open_duckdb(name, options)
     if prefix in SOURCES:
         return _open_registered(name, prefix, options)
+    if keys_of(name) and _has_columns(file_format(name, options.format).name, options):
+        return _open_files(name, options)
     return _open_file(name, options)
 
 
@@ -162,7 +184,70 @@ def _open_files(spec: str | Path | Sequence[str | Path], options: SourceOptions)
                 f"{file} is {kind}, but {files[0]} is {kinds[files[0]]}: all files must have the "
                 "same format; use a pattern for some of them, or --format"
             )
-    return ManyFiles(name, files, lambda file: _open_part(file, options))
+    keys = key_columns(files, options)
+    has_columns = _has_columns(kinds[files[0]], options)
+    own = options if keys is None else keys.options_of_files(options)
+    return ManyFiles(name, files, lambda file: _open_part(file, own), keys, has_columns)
+
+
+def key_columns(files: Sequence[str], options: SourceOptions) -> KeyColumns | None:
+    """Return the columns whose values are in the names of the directories of files.
+
+    Keys that are also columns of the files are left out: writers that keep both write the same
+    values, and those in the files have a type.
+
+    Parameters
+    ----------
+    files
+        The files, all of the same format.
+    options
+        How they are read.
+
+    Returns
+    -------
+    None if there are no such columns, or the format has no columns.
+
+    Raises
+    ------
+    SourceError
+        If files have different keys, or a role does not fit.
+    """
+    if not any(map(keys_of, files)):
+        return None
+    first = first_with_bytes(files)
+    kind = file_format(first, options.format).name
+    if not _has_columns(kind, options):
+        return None
+    values = keys_of_files(files)
+    columns = _columns_of(first, kind, options)
+    values = {
+        file: {key: value for key, value in keys.items() if key not in columns}
+        for file, keys in values.items()
+    }
+    return KeyColumns(values, options, kind) if values[first] else None
+
+
+def _has_columns(kind: str, options: SourceOptions) -> bool:
+    """Return whether files of a format have columns, to which those of directories are added."""
+    return kind in ROLE_FORMATS and not options.events
+
+
+def _columns_of(name: str, kind: str, options: SourceOptions) -> set[str]:
+    """Return the names of the columns of a file; of JSON, the members of the first example."""
+    if not is_remote(name) and Path(name).is_fifo():  # it can be read only once
+        return set()
+    if kind in (PARQUET, ARROW):
+        return {*first_rows(name, kind, 1).column_names}
+    if kind == "csv":
+        given = options.column_names
+        return {*(sample_header(name, csv_delimiter(name, options)) if given is None else given)}
+    plain = SourceOptions(format=options.format, at=options.at, require_label=False)
+    try:
+        for block in _open_file(name, plain).blocks(1, lambda *_: None):
+            return {str(column) for column in block.x[0]}
+    except SourceError:  # the reader reports it
+        pass
+    return set()
 
 
 def _open_part(name: str, options: SourceOptions) -> Part:

@@ -15,6 +15,8 @@ from streaml1.sources.source import SourceError
 
 __all__ = [
     "FORMATS",
+    "JSON_FORMATS",
+    "ROLE_FORMATS",
     "TEXT_FORMATS",
     "FileFormat",
     "check_format",

@@ -36,7 +36,14 @@ from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.source import SourceError
 
-__all__ = ["N_SAMPLED", "CsvSample", "guess_delimiter", "sample_csv", "sample_text"]
+__all__ = [
+    "N_SAMPLED",
+    "CsvSample",
+    "guess_delimiter",
+    "sample_csv",
+    "sample_header",
+    "sample_text",
+]
 
 N_SAMPLED = 1000
 """Records that are looked at."""
@@ -105,6 +112,21 @@ def sample_text(
         for _ in TextSource(name, lines, to_lines=to_lines).blocks(1, lambda *place: None):
             pass
     return lines.text, lines.is_whole
+
+
+def sample_header(name: str, delimiter: str) -> list[str]:
+    """Return the cells of the first record of a CSV file; nothing if it is invalid."""
+    try:
+        text, is_whole = sample_text(name, 1)
+    except SourceError:  # the reader reports it
+        return []
+    separator = separator_line(text)
+    start = (0, 0) if separator is None else (separator.size, 1)
+    with suppress(IncompleteRecord):
+        for _, record in Records(TextLines(text, *start, is_whole), delimiter):
+            if not is_blank(record):
+                return [] if isinstance(record, ValueError) else record
+    return []
 
 
 def guess_delimiter(text: bytes) -> str:

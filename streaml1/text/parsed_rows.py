@@ -7,7 +7,7 @@ with an integer builds the dict of one row; slicing copies nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import kernel
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.types import Bools, Bytes, Hashes, Indptr, Ints, Values
 from streaml1.text.keyed_names import keyed_hashes
 
@@ -26,6 +27,7 @@ __all__ = [
     "Spans",
     "entries_of_rows",
     "insert_features",
+    "with_constants",
 ]
 
 AnyIds: TypeAlias = "NDArray[np.uint32] | NDArray[np.int64]"
@@ -406,6 +408,74 @@ def insert_features(x: NamedRows, found: Sequence[RowFeatures], retained: Bools)
         hashes, values, indptr, name_bytes, spans, x.text, x.begins[retained], x.ends[retained],
         x.parse_line, x.header,
     )  # fmt: skip
+
+
+def with_constants(x: NamedRows, constants: Mapping[str, Any]) -> NamedRows:
+    """Return the rows with further features that are the same in each, after its own ones.
+
+    Parameters
+    ----------
+    x
+        The rows.
+    constants
+        The features as in a dict: numbers, texts, which are categories, and None.
+
+    Raises
+    ------
+    ValueError
+        If a row has one of these features already; the text is the name of the feature.
+    """
+    pairs = [
+        (f"{name}={value}", 1.0) if isinstance(value, str) else (name, float(value))
+        for name, value in constants.items()
+        if value is not None
+    ]
+    pairs = [(name, value) for name, value in pairs if value]
+    names, new_values = [name for name, _ in pairs], np.array([v for _, v in pairs], np.float64)
+    new_hashes = name_hashes(names) if names else np.zeros(0, np.uint64)
+    hashes, values, indptr = x.csr()
+    old, first = x._name_bytes()
+    raw = [name.encode() for name in names]
+    sizes = np.array([len(name) for name in raw], np.uint64)
+    begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(len(old))
+    new = new_hashes, new_values, begins << _OFFSET_BITS | sizes
+    n = len(hashes) + len(x) * len(names)
+    out = np.empty(n, np.uint64), np.empty(n), np.empty(n, np.uint64)
+    own_spans = x.name_spans() - (np.uint64(first) << _OFFSET_BITS)
+    repeated = _append_to_each(hashes, values, own_spans, indptr, *new, *out)
+    if repeated >= 0:
+        raise ValueError(names[repeated])
+
+    def parse_line(line: bytes) -> tuple[dict[Hashable, Any]]:
+        return ({**x.parse_line(line)[0], **constants},)
+
+    return NamedRows(
+        out[0], out[1], indptr + len(names) * np.arange(len(indptr)),
+        np.concatenate([old, np.frombuffer(b"".join(raw), np.uint8)]), out[2], x.text, x.begins,
+        x.ends, parse_line, [*x.header, *constants] if x.header else x.header,
+        x.values_checked and bool((np.abs(new_values) < VALUE_LIMIT).all()), x.distinct_names,
+    )  # fmt: skip
+
+
+@kernel
+def _append_to_each(
+    hashes: Any, values: Any, spans: Any, indptr: Any, new_hashes: Any, new_values: Any,
+    new_spans: Any, out_hashes: Any, out_values: Any, out_spans: Any,
+) -> int:  # fmt: skip
+    """Append the same entries to each row; return which of them a row has already, or -1."""
+    pos, repeated = 0, -1
+    for row in range(len(indptr) - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            out_hashes[pos], out_values[pos], out_spans[pos] = hashes[k], values[k], spans[k]
+            for j in range(len(new_hashes)):
+                if hashes[k] == new_hashes[j]:
+                    repeated = j
+            pos += 1
+        for j in range(len(new_hashes)):
+            out_hashes[pos], out_values[pos] = new_hashes[j], new_values[j]
+            out_spans[pos] = new_spans[j]
+            pos += 1
+    return repeated
 
 
 def entries_of_rows(indptr: Indptr, rows: Ints) -> tuple[Ints, Indptr]:

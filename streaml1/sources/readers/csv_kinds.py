@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -15,7 +15,7 @@ from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.sources.readers.time_texts import is_date, is_duration
 
 __all__ = [
-    "KINDS", "ColumnSummary", "describe_marks", "guess_marks", "guess_target",
+    "KINDS", "ColumnSummary", "are_codes", "describe_marks", "guess_marks", "guess_target",
     "is_missing_number", "summarize_columns",
 ]  # fmt: skip
 
@@ -76,6 +76,8 @@ _WITH_UNIT = re.compile(r"([+-]?[0-9]+(?:[.,][0-9]+)* |[+-]?[0-9]+[.,][0-9]+)([^
 
 _CODE = re.compile(r"0[0-9]+")
 """Digits that are a code, such as a postal code: a number does not begin with zeros."""
+
+_DIGITS = re.compile(r"[0-9]+")
 
 MAX_UNLABELLED = 0.5
 """Share of missing values from which a column of another name is not the label."""
@@ -185,7 +187,7 @@ def _kind(cells: list[str], rules: CellRules) -> str:
         values = [value for value in numbers if value is not None]
         if _are_times(cells, values):
             return "time-like"
-        if any(_CODE.fullmatch(cell) for cell in cells):
+        if are_codes(distinct):
             return "id-like" if is_id else "category"
         return "id-like" if is_id and _are_ids(values) else "number"
     if all(map(is_date, cells)) or all(map(is_duration, cells)):
@@ -194,6 +196,20 @@ def _kind(cells: list[str], rules: CellRules) -> str:
     if len(words) >= 4 * len(cells) and 2 * sum(map(_has_letter, words)) >= len(words):
         return "text"
     return "id-like" if is_id else "category"
+
+
+def are_codes(cells: Collection[str]) -> bool:
+    """Return whether numbers are codes: digits alone, some with zeros at the beginning.
+
+    Programs write numbers without them. Where others have a sign or decimals, zeros are padding.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_kinds import are_codes
+    >>> are_codes({"02139", "10115"}), are_codes({"0", "7", "10"}), are_codes({"07", "2.5"})
+    (True, False, False)
+    """
+    return any(map(_CODE.fullmatch, cells)) and all(map(_DIGITS.fullmatch, cells))
 
 
 def _has_letter(word: str) -> bool:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import glob
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from streaml1.sources.readers.directory_keys import is_key_directory
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.remote import is_remote, is_remote_pattern, list_remote
 from streaml1.sources.source import SOURCES, SourceError, shown
 
-__all__ = ["is_many", "list_files", "warn_of_partitions"]
+__all__ = ["first_with_bytes", "is_many", "list_files", "warn_of_partitions"]
 
 logger = logging.getLogger("streaml1")
 
@@ -52,8 +53,9 @@ def list_files(spec: str | Path | Sequence[str | Path]) -> list[str]:
     """Return the files of a list, a directory or a pattern, in the order in which they are read.
 
     A list keeps its order. The files of a directory and the matches of a pattern are sorted by
-    name, byte by byte. Hidden files, names that begin with ``_`` and checksums (``.crc``) are left
-    out, unless they are listed or the pattern says so.
+    path, byte by byte. Hidden files, names that begin with ``_`` and checksums (``.crc``) are left
+    out, unless they are listed or the pattern says so. Directories within a directory are read if
+    their names are ``key=value``.
 
     Parameters
     ----------
@@ -93,12 +95,16 @@ def _expanded(name: str) -> list[str]:
         for match in glob.glob(name, recursive=True)
         if pattern[:1] == "_" or pattern.endswith(".crc") or _may_be_data(os.path.basename(match))
     ]
-    if not matches:
-        raise SourceError(f"no file matches {shown(name)}: check the pattern and the directory")
     files: list[str] = []
-    for match in sorted(matches, key=os.fsencode):
-        files += _files_in(match) if os.path.isdir(match) else [match]
-    return files
+    for match in matches:
+        if not os.path.isdir(match):
+            files.append(match)
+        else:  # a directory of a value may be empty
+            is_key = is_key_directory(os.path.basename(match))
+            files += _walk(match) if is_key else _files_in(match)
+    if not files:
+        raise SourceError(f"no file matches {shown(name)}: check the pattern and the directory")
+    return sorted(files, key=os.fsencode)
 
 
 def _remote_files(name: str) -> list[str]:
@@ -106,7 +112,7 @@ def _remote_files(name: str) -> list[str]:
     pattern = name.rpartition("/")[2]
     files = [
         file
-        for file in list_remote(name)
+        for file in list_remote(name, _holds_values)
         if pattern[:1] == "_" or pattern.endswith(".crc") or _may_be_data(file.rpartition("/")[2])
     ]
     if not files:
@@ -119,25 +125,20 @@ def _may_be_data(entry: str) -> bool:
     return not entry.startswith((".", "_")) and not entry.endswith(".crc")
 
 
+def _holds_values(directory: str) -> bool:
+    """Return whether a directory is read with the one that contains it, to judge by its name."""
+    return _may_be_data(directory) and is_key_directory(directory)
+
+
 def _files_in(directory: str) -> list[str]:
-    """Return the files of a directory, sorted by name.
+    """Return the files of a directory, and of those in it that hold values, sorted by path.
 
     Raises
     ------
     SourceError
-        If there are none, or it contains directories, which would be left out silently.
+        If there are none, or it contains other directories, which would be left out silently.
     """
-    try:
-        entries = sorted(filter(_may_be_data, os.listdir(directory)), key=os.fsencode)
-    except OSError as error:
-        raise SourceError(f"{directory} cannot be read: {error.strerror or error}") from None
-    files = [os.path.join(directory, entry) for entry in entries]
-    for path in files:
-        if os.path.isdir(path):
-            raise SourceError(
-                f"{directory} contains the directory {os.path.basename(path)}: use a pattern such "
-                f"as {os.path.join(directory, '*', '*')!r} to read the files in it"
-            )
+    files = sorted(_walk(directory), key=os.fsencode)
     if not files:
         raise SourceError(
             f"{directory} is a directory without a file to read; hidden files, names that begin "
@@ -146,24 +147,51 @@ def _files_in(directory: str) -> list[str]:
     return files
 
 
+def _walk(directory: str) -> Iterator[str]:
+    try:
+        entries = sorted(filter(_may_be_data, os.listdir(directory)))
+    except OSError as error:
+        raise SourceError(f"{directory} cannot be read: {error.strerror or error}") from None
+    for entry in entries:
+        path = os.path.join(directory, entry)
+        if not os.path.isdir(path):
+            yield path
+        elif is_key_directory(entry):
+            yield from _walk(path)
+        else:
+            raise SourceError(
+                f"{directory} contains the directory {entry}: use a pattern such as "
+                f"{os.path.join(directory, '*', '*')!r} to read the files in it"
+            )
+
+
+def first_with_bytes(files: Sequence[str]) -> str:
+    """Return the first file that is not empty, as far as that can be told without reading it."""
+    for file in files:
+        if is_remote(file) or not os.path.isfile(file) or os.path.getsize(file):
+            return file
+    return files[0]
+
+
 def warn_of_partitions(name: str, files: Sequence[str]) -> None:
-    """Warn of columns that only names of directories hold, such as ``site=news/part-0.parquet``.
+    """Warn of values that only names of directories hold, such as ``site=news/part-0.vw``.
 
     Parameters
     ----------
     name
         The source.
     files
-        Its files.
+        Its files, which have no columns.
     """
     parts = dict.fromkeys(part for file in files for part in file.split("/")[:-1])
     values: dict[str, list[str]] = {}
     for part in parts:
-        if "=" in part[1:]:
+        if is_key_directory(part):
             values.setdefault(part.partition("=")[0], []).append(part)
     columns = [column for column, found in values.items() if len(found) > 1]
     if columns:
         logger.warning(
-            "%s: names of directories hold values of %s, such as %s, which are not read: add them "
-            "to the files if the model needs them", name, ", ".join(columns), values[columns[0]][0],
+            "%s: names of directories hold values of %s, such as %s, which are not read: they are "
+            "features of files with columns only (CSV, JSON lines, Parquet, Arrow, Avro), without "
+            "delayed labels", name, ", ".join(columns), values[columns[0]][0],
         )  # fmt: skip

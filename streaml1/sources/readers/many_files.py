@@ -12,7 +12,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from streaml1.core.types import SourcePosition
+from streaml1.sources.key_columns import KeyColumns
 from streaml1.sources.readers.chunks import Wait
+from streaml1.sources.readers.directory_keys import path_from_keys
 from streaml1.sources.readers.file_lists import warn_of_partitions
 from streaml1.sources.readers.remote import is_remote, remote_size
 from streaml1.sources.source import (
@@ -50,15 +52,18 @@ class PartBlock(Block):
     ----------
     before
         What precedes the part.
+    file
+        What positions call the part.
     """
 
     before: _Before = _Before()
+    file: str = ""
 
     def after(self, rows: int) -> Any:
         """Return the position after the first `rows` examples."""
         if rows < len(self) or self.end is None:
             line = self.lines[rows] - 1 if rows < len(self) else self.lines[-1]
-            return _position(self.before, self.name, {"line": line - self.before.lines})
+            return _position(self.before, self.file, {"line": line - self.before.lines})
         return self.end
 
     def place(self, row: int) -> str:
@@ -129,14 +134,28 @@ class ManyFiles:
         The files, in order.
     open_part
         Opens a file as a source.
+    keys
+        The columns whose values are in names of directories; None if there are none.
+    has_columns
+        Whether the files have columns. Otherwise a warning says that names of directories with
+        values are not read.
     """
 
     block = 4096
 
-    def __init__(self, name: str, files: Sequence[str], open_part: Callable[[str], Part]) -> None:
+    def __init__(
+        self,
+        name: str,
+        files: Sequence[str],
+        open_part: Callable[[str], Part],
+        keys: KeyColumns | None = None,
+        has_columns: bool = True,
+    ) -> None:
         self.name = name
         self.files = list(files)
         self._open_part = open_part
+        self._keys = keys
+        self._has_columns = has_columns
         self._start: SourcePosition | None = None
         self._tracks = False  # whether positions are needed
         self._was_read = False
@@ -151,7 +170,8 @@ class ManyFiles:
     @property
     def texts(self) -> tuple[str, ...] | None:
         """The fields that are read as text; None if every string is."""
-        return self._part.texts
+        texts = self._part.texts
+        return texts if texts is None or self._keys is None else (*texts, *self._keys.texts)
 
     def _open(self, index: int) -> Part:
         name = self.files[index]
@@ -184,7 +204,7 @@ class ManyFiles:
                     raise SourceError(
                         f"{name} cannot be read twice: write it to a file and read that"
                     )
-        else:
+        elif not self._has_columns:
             warn_of_partitions(self.name, self.files)
         self._was_read = True
         start, self._start = self._start, None
@@ -198,7 +218,7 @@ class ManyFiles:
             self._read_first_header()
         for index in range(before.part, len(self.files)):
             self._before, self._part = before, self._open(index)
-            self._requested = _position(before, self.files[index], at or {"line": 0})
+            self._requested = self._position(before, self.files[index], at or {"line": 0})
             yield from self._blocks_of_part(at, size, reject)
             if self._stop is not None and self._stop[0]():
                 return
@@ -225,6 +245,8 @@ class ManyFiles:
             reject(place, reason, before.lines + line, origin)
 
         for block in part.blocks(size, reject_in_part):
+            if self._keys is not None:
+                block = self._keys.added(block)
             yield self._renumbered(block, before)
             del block  # lets the reader reuse its memory for the next block
 
@@ -238,8 +260,8 @@ class ManyFiles:
                 else [line + before.lines for line in lines]
             )
         if block.end is not None:
-            given["end"] = _position(before, block.name, block.end)
-        return PartBlock(**given, before=before)
+            given["end"] = self._position(before, block.name, block.end)
+        return PartBlock(**given, before=before, file=self._file(block.name))
 
     # Headers
 
@@ -297,7 +319,8 @@ class ManyFiles:
         """Return what must be equal for a position to be valid: options and names of the parts."""
         # The digest of a Parquet file is that of one part.
         shared = {k: v for k, v in self._part.identity().items() if k != "sha256"}
-        return {**shared, GROWING: [Path(name).name for name in self.files]}
+        keys = {} if self._keys is None else self._keys.identity
+        return {**shared, **keys, GROWING: [*map(self._file, self.files)]}
 
     def begin(self, at: SourcePosition | None) -> SourcePosition:
         """Start the next reading at a position, or at the beginning (None); return the position.
@@ -309,7 +332,7 @@ class ManyFiles:
         """
         self._tracks = True
         if at is None:
-            at = _position(_Before(), self.files[0], {"line": 0})
+            at = self._position(_Before(), self.files[0], {"line": 0})
         before = _before(at)
         for number in (at.get("line", 0), *before):
             require_count(number, "number")
@@ -328,13 +351,20 @@ class ManyFiles:
         if self._requested is not None:
             return self._requested
         at = self._part.position() or {"line": self._part.line}
-        return _position(self._before, self.files[self._before.part], at)
+        return self._position(self._before, self.files[self._before.part], at)
+
+    def _position(self, before: _Before, name: str, at: SourcePosition) -> SourcePosition:
+        return _position(before, self._file(name), at)
+
+    def _file(self, name: str) -> str:
+        """Return what positions call a part, wherever the directory of all parts is."""
+        return Path(name).name if self._keys is None else path_from_keys(name)
 
 
-def _position(before: _Before, name: str, at: SourcePosition) -> SourcePosition:
+def _position(before: _Before, file: str, at: SourcePosition) -> SourcePosition:
     """Return a position in a part as one in all of them."""
     within = {key: at[key] for key in ("line", "sha256") if key in at}
-    return {**within, "name": Path(name).name, **before._asdict()}
+    return {**within, "name": file, **before._asdict()}
 
 
 def _before(position: SourcePosition) -> _Before:

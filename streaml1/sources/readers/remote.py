@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -112,14 +113,28 @@ def remote_size(name: str) -> int:
     return -1 if size is None else int(size)
 
 
-def list_remote(name: str) -> list[str]:
-    """Return the URLs of the files of a directory, or of those that match a pattern, unsorted."""
+def list_remote(name: str, is_included: Callable[[str], bool]) -> list[str]:
+    """Return the URLs of the files of a directory, or of those that match a pattern, unsorted.
+
+    Parameters
+    ----------
+    name
+        The URL of the directory, or the pattern.
+    is_included
+        Whether the files of a directory within the directory are listed, too, by its name.
+    """
     system, path = _file_system(name)
     try:
         if _MAGIC.search(name):
-            found = system.glob(path, detail=True).values()
+            found = [*system.glob(path, detail=True).values()]
         else:
-            found = system.ls(path, detail=True)
+            found, directories = [], [path]
+            while directories:
+                outer = directories.pop()
+                entries = system.ls(outer, detail=True)
+                found += entries
+                inner = [i["name"] for i in entries if i["type"] == "directory"]
+                directories += [d for d in inner if is_included(d.rstrip("/").rpartition("/")[2])]
         return [system.unstrip_protocol(i["name"]) for i in found if i["type"] == "file"]
     except Exception as error:
         raise _open_error(name, error) from None
