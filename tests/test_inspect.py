@@ -185,6 +185,62 @@ def test_columns_that_the_model_has_learnt_as_another_kind() -> None:
         assert "learnt numbers" not in stderr and "use --categorical site,hour\n" in stderr
 
 
+@pytest.mark.parametrize(
+    ("cells", "is_code"),
+    [
+        (["02139", "10115", ""], True),
+        (["007", "8", "0"], True),
+        (["07", "23"], True),
+        (["02139"], True),
+        ([f"{k:05}" for k in range(30)], True),  # id-like
+        (["02139", "10115", "10117", "K1A"], True),
+        (["02139", "NULL", "n/a"], True),
+        (["0", "1", "2"], False),
+        (["0", "0.5", "-0"], False),
+        (["07", "2.5"], False),
+        (["-01", "12"], False),
+        (["05%", "10%"], False),
+        (["1e05", "01e5"], False),
+    ],
+)
+def test_learn_and_inspect_agree_about_codes(cells: list[str], is_code: bool) -> None:
+    (column,) = summarize_columns(["zip"], [[cell] for cell in cells], CellRules())
+    assert column.holds_text == is_code
+    assert column.is_category == (is_code and column.kind != "id-like")
+    rows = [f"{cell},{k % 2}\n" for k in range(4) for cell in cells]
+    Path("a.csv").write_text("zip,y\n" + "".join(rows))
+    learn = ["learn", "a.csv", "--target", "y", "--lr", "0.1", "--bad", "skip"]
+    learn += ["--most-bad", "1", "--missing", "NULL,n/a"]
+    stderr = run(*learn, "--save", "a.model").stderr
+    assert ("categories: zip" in stderr or "ids or times" in stderr) == is_code
+    categories = {f"zip={cell}" for cell in cells if cell not in ("", "NULL", "n/a")}
+    weights = streaml1.load("a.model").weights
+    assert {*weights} <= (categories if is_code else {"zip"})
+    assert weights
+    if "K1A" not in cells:
+        run(*learn, "--numeric", "zip", "--save", "a.model")
+        assert {*streaml1.load("a.model").weights} <= {"zip"}
+    if is_code and cells[0] != "02139":
+        stderr = run("predict", "a.model", "a.csv", "--target", "y").stderr
+        assert (
+            "the model has learnt numbers from zip, where this file has words: use --num" in stderr
+        )
+
+
+def test_codes_resume_with_the_same_kind() -> None:
+    Path("a.csv").write_text("zip,y\n02139,1\n10115,0\n")
+    learn = ["learn", "a.csv", "--target", "y", "--checkpoint", "kept"]
+    run(*learn, "--limit", "1")
+    with Path("a.csv").open("a") as file:
+        file.write("10117,1\n")
+    assert re.search("^examples +3$", run(*learn, "--save", "m").stdout, re.M)
+    assert "zip=10117" in streaml1.load("m").weights
+    error = error_of(*learn, "--numeric", "zip")
+    assert (
+        "kept belongs to another source: its categorical is ['zip'], that of a.csv is []" in error
+    )
+
+
 def test_standard_input_and_other_formats() -> None:
     Path("a.csv").write_text("site,y\nnews,1\nmail,0\n")
     out = run("inspect", "-", "--format", "csv", input=Path("a.csv").read_text()).stdout

@@ -36,7 +36,7 @@ MAX_VALUES = 20
 def with_categories(
     source: str | list[str], reading: SourceOptions, model: Any = None
 ) -> SourceOptions:
-    """Add the columns of text among the first 1,000 rows of a CSV file to its categories.
+    """Add the columns of text and of codes among the first rows of a CSV file to its categories.
 
     The command's option --categorical turns this off, even with an empty list. So do sources that
     cannot be read twice. A message on standard error lists the columns.
@@ -194,6 +194,7 @@ def _report_other_kinds(
     The reverse is returned, and not reported if the columns are those of directories.
     """
     from streaml1.sources.readers.csv_header import list_of
+    from streaml1.sources.readers.csv_kinds import are_codes
 
     values = {
         column.name: [
@@ -212,7 +213,7 @@ def _report_other_kinds(
     ]
     if texts:
         remedy = "give the options that learn had, such as --thousands, --decimal or --missing"
-        if is_json or are_keys:
+        if is_json or are_keys or all(are_codes({*column.values}) for column in texts):
             remedy = f"use --numeric {shlex.quote(list_of(column.name for column in texts))}"
         report_problem(
             f"{name}: the model has learnt numbers from {_listed(texts)}, where this file has "

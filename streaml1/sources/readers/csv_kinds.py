@@ -105,8 +105,8 @@ class ColumnSummary:
     is_category
         Whether the column is of use as a category: it repeats words, even if only one.
     holds_text
-        Whether fewer than half of the values are numbers, not counting `words`; in JSON and in
-        tables, whether any value is text.
+        Whether fewer than half of the values are numbers, not counting `words`, or the numbers are
+        codes; in JSON and in tables, whether any value is text.
     is_quoted
         Whether the values are numbers as text, which are categories in JSON and in tables.
     """
@@ -166,10 +166,9 @@ def _summarize(name: str, position: int, cells: list[str], rules: CellRules) -> 
         words = []
     kind = _kind(present, rules)
     missing = 1.0 - (len(present) / len(cells) if cells else 0.0)
-    has_words = kind == "constant" and _number(present[0], rules) is None
-    is_category = kind == "category" or has_words
-    n_numbers = sum(_number(cell, rules) is not None for cell in present)
-    holds_text = 2 * n_numbers < len(present)
+    numbers = [cell for cell in present if _number(cell, rules) is not None]
+    holds_text = 2 * len(numbers) < len(present) or are_codes({*numbers})
+    is_category = kind == "category" or (kind == "constant" and holds_text)
     return ColumnSummary(
         name, position, kind, missing, values, tuple(words), is_category, holds_text
     )
