@@ -224,7 +224,8 @@ FOREIGN = {
     "a Parquet file": b"PAR1\x15\x04\x15",
     "an Arrow file": b"ARROW1\x00\x00\xff",
     "a tar archive": b"a.svm" + bytes(252) + b"ustar\x00",
-    "encoded in UTF-16": "1 1:1\n".encode("utf-16"),
+    "encoded in UTF-16": "1 1:1 2:1\n".encode("utf-16-be"),
+    "encoded in UTF-32": "1 1:1\n".encode("utf-32"),
 }
 
 

@@ -495,18 +495,33 @@ def test_inspect_rejects_titles(title: str) -> None:
     assert "remove the lines above" in error_of("inspect", "a.csv")
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.vw", "a.svm"])
-def test_utf_16_with_and_without_a_mark(name: str, encoding: str) -> None:
-    text = {"a.csv": CSV, "a.jsonl": LINES[0] + "\n", "a.vw": "1 | a b c d e\n",
-            "a.svm": "1 1:1 2:0.5 3:1\n"}[name]  # fmt: skip
-    Path(name).write_bytes(text.encode(encoding))
+WIDE = {"a.csv": CSV, "a.jsonl": LINES[0] + "\n", "a.vw": "1 | a b c d e\n",
+        "a.svm": "1 1:1 2:0.5 3:1\n"}  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", WIDE)
+def test_utf_16_without_a_mark(name: str, encoding: str) -> None:
+    Path(name).write_bytes(WIDE[name].encode(encoding))
     target = ["--target", "click"] if name in ("a.csv", "a.jsonl") else []
     for command in (["learn", name, *target], ["inspect", name]):
         assert error_of(*command) == (
             f"{name} is encoded in UTF-16, not text; convert it to UTF-8 first, as with iconv "
             "-f UTF-16 -t UTF-8"
         )
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", WIDE)
+def test_utf_16_with_a_mark(name: str, encoding: str) -> None:
+    """Excel, SQL Server and PowerShell write it."""
+    target = {"a.csv": ["--target", "click"], "a.jsonl": ["--target", "y"]}.get(name, [])
+    found = []
+    for mark, code in (("", "utf-8"), ("\ufeff", encoding)):
+        Path(name).write_bytes((mark + WIDE[name].replace("\n", "\r\n")).encode(code))
+        run("learn", name, *target, "--lr", "0.1", "--save", "a.model")
+        found.append((weights_in("a.model"), run("inspect", name).stdout))
+    assert found[0] == found[1]
 
 
 def test_backslashes_before_quotes() -> None:

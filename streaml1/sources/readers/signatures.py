@@ -10,6 +10,7 @@ from typing import NamedTuple
 __all__ = [
     "CODEC_OF_SUFFIX",
     "HEAD_SIZE",
+    "MARK_SIZE",
     "ForeignType",
     "codec_of",
     "foreign_file",
@@ -17,7 +18,9 @@ __all__ = [
     "format_of_line",
     "likely_format",
     "may_be_compressed",
+    "may_be_utf16",
     "split_suffix",
+    "utf16_of",
 ]
 
 CODEC_OF_SUFFIX = {
@@ -40,6 +43,14 @@ _MAGIC = [
     ("xz", b"\xfd7zXZ\x00"),
     *(("bzip2", b"BZh%d%b" % (level, block)) for level in range(1, 10) for block in _BZIP2_BLOCKS),
 ]
+
+_UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+"""Byte order marks."""
+
+_UTF_32 = b"\xff\xfe\x00\x00"
+
+MARK_SIZE = len(_UTF_32)
+"""Bytes that suffice to recognize a byte order mark."""
 
 HEAD_SIZE = 512
 """Bytes that suffice to tell the type of a file; that of a tar archive is near the end of them."""
@@ -111,9 +122,7 @@ _FOREIGN = [
     ),
     ForeignType("a NumPy file", "load it in Python", b"\x93NUMPY"),
     *(ForeignType("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
-    ForeignType("encoded in UTF-32", _DECODE.replace("16", "32"), b"\xff\xfe\x00\x00"),
-    ForeignType("encoded in UTF-16", _DECODE, b"\xff\xfe"),
-    ForeignType("encoded in UTF-16", _DECODE, b"\xfe\xff"),
+    ForeignType("encoded in UTF-32", _DECODE.replace("16", "32"), _UTF_32),
 ]
 
 
@@ -145,7 +154,24 @@ _FOREIGN_TEXT = [
 """Types of text that no format here has, in lower case."""
 
 WIDE = 16
-"""Bytes in which text encoded in UTF-16 is recognized."""
+"""Bytes in which text encoded in UTF-16 without a mark is recognized."""
+
+
+def utf16_of(head: bytes) -> str | None:
+    """Return the encoding of text that begins with a byte order mark of UTF-16; None of other text.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.signatures import utf16_of
+    >>> utf16_of("a".encode("utf-16")), utf16_of(b"a")
+    ('utf-16-le', None)
+    """
+    return None if head.startswith(_UTF_32) else _UTF_16.get(head[:2])
+
+
+def may_be_utf16(head: bytes) -> bool:
+    """Return whether some bytes and more of them may begin with a byte order mark of UTF-16."""
+    return any(mark.startswith(head[:2]) for mark in _UTF_16)
 
 
 def codec_of(head: bytes) -> str | None:
@@ -207,7 +233,10 @@ def likely_format(path: str) -> tuple[str, ...]:
     if not os.path.isfile(path):  # reading from a pipe would take its bytes away
         return ()
     with suppress(OSError), open(path, "rb") as file:
-        return format_of_line(file.read(HEAD_SIZE).lstrip().partition(b"\n")[0])
+        head = file.read(HEAD_SIZE)
+        if (encoding := utf16_of(head)) is not None:
+            head = head[2:].decode(encoding, "replace").encode()
+        return format_of_line(head.lstrip().partition(b"\n")[0])
     return ()
 
 

@@ -1,4 +1,4 @@
-"""Text files and standard input as sources: open, decompress, parse chunks, gather blocks."""
+"""Text files and standard input as sources: open, decode, parse chunks, gather blocks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from streaml1.sources.readers.avro import avro_lines
 from streaml1.sources.readers.background import cores, read_ahead
 from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
 from streaml1.sources.readers.csv import CsvParser
+from streaml1.sources.readers.encodings import utf8_file
 from streaml1.sources.readers.opening import decompressed, input_poll, open_file
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, Parser
 from streaml1.sources.readers.remote import is_remote, remote_size
@@ -268,8 +269,9 @@ class TextSource:
         file, codec = decompressed(file, self.name, self._codec, is_stream, wait)
         if self._is_avro:
             file = avro_lines(file, self.name)
-        elif self._to_lines is not None:
-            file = self._to_lines(file)
+        else:
+            file = utf8_file(file)
+            file = file if self._to_lines is None else self._to_lines(file)
         if self._is_avro or codec is not None:
             has_input = None  # decompressed bytes may wait although the pipe is empty
         return ChunkReader(
