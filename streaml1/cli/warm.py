@@ -98,10 +98,12 @@ def _parse() -> None:
     from streaml1.sources.readers.flat_json import JsonRoles
     from streaml1.sources.readers.flat_json_parser import FlatJsonParser
     from streaml1.sources.readers.formats import line_parser
+    from streaml1.text.parsed_rows import with_constants
     from streaml1.training import convert
 
     line_parser("svmlight").read(b"1 1:1\n")
     rows = line_parser("vw").read(b"1 |a b\n").x
+    with_constants(rows, {"c": "d"})
     line_parser("jsonl").read(b'{"x": {"a": 1, "b": "c"}, "y": 1, "w": 2.0, "id": 1, "z": [1]}\n')
     FlatJsonParser(JsonRoles("y")).read(b'{"a": {"b": 1}, "y": 1}\n')
     CsvParser("-", "y", ["b"]).read(b'y,a,b\n1,2,c\n0,1,"d"\n')
