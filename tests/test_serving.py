@@ -179,6 +179,24 @@ def test_kernels_are_loaded_in_the_background(monkeypatch: pytest.MonkeyPatch) -
     assert callers == ["streaml1-kernels"]
 
 
+def test_kernels_are_loaded_by_a_later_body_if_the_first_is_refused() -> None:
+    def predict(rows: Any) -> Any:
+        if len(rows) > 20:
+            raise RequestError(413, "too many")
+        return np.zeros(len(rows))
+
+    kernels, loads = LineKernels(), []
+    for n in (21, 20):
+        body = b"\n".join([b'{"a": 1}'] * n)
+        assert kernels.predict(body, "application/x-ndjson", (), predict) is None
+        loads.append(kernels._loading)
+        while kernels._loading is not None and kernels._loading.is_alive():
+            time.sleep(0.01)
+    assert kernels._loading is loads[1]
+    numbers = kernels.predict(body, "application/x-ndjson", (), predict)
+    assert numbers is not None and len(numbers) == 20
+
+
 READ_AS: dict[str, Any] = {
     "categorical": frozenset(["hour", "user.zip"]),
     "numeric": frozenset(["price", "user.n"]),

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streaml1.core.types import Floats
+from streaml1.serving.bodies import RequestError
 from streaml1.sources.source import SourceError
 
 if TYPE_CHECKING:
@@ -68,8 +70,8 @@ class LineKernels:
         texts
             Names that the model reads as raw text.
         predict
-            Predicts rows, which hold only during the call. In the background, it is called once to
-            load its kernels.
+            Predicts rows, which hold only during the call; it may raise `RequestError`. In the
+            background, it is called to load its kernels.
 
         Returns
         -------
@@ -98,9 +100,14 @@ class LineKernels:
     ) -> None:
         from streaml1.core.jit import COMPILED
 
-        if COMPILED:
-            with self._lock:
-                self._parse(body, kind, texts, predict)
+        if not COMPILED:
+            return
+        numbers = None
+        with self._lock, suppress(RequestError):  # with which Python answers this request
+            numbers = self._parse(body, kind, texts, predict)
+        if numbers is None:
+            self._loading = None  # a later body loads the kernels that predict
+        else:
             self._is_loaded = True
 
     def _predict(
