@@ -107,8 +107,8 @@ def learn(
     bzip2 or xz; .parquet, .arrow, .avro, .rows), - for standard input, river:NAME for a data set
     of river, stdlib, data:NAME for a data set of the papers (data:rcv1), kafka://HOST:PORT/TOPIC,
     or duckdb:FILE?table=NAME or duckdb:SELECT... for DuckDB. Several files, a directory of files,
-    or a quoted pattern such as 'part-*.csv' are read one after the other. A directory inside that
-    is named country=DE gives its examples a column country.
+    or a quoted pattern such as 'part-*.csv' are read one after the other. Directories inside, such
+    as country=DE, give a column each.
 
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current block and writes report, plot and
     model.
