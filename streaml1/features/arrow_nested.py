@@ -94,7 +94,7 @@ def feature_columns(table: Any, roles: MemberRoles, faults: dict[int, str]) -> A
     roles
         The roles of nested columns and of members inside of them.
     faults
-        Receives what is wrong with rows, by their numbers.
+        Receives why rows are invalid, by row number.
     """
     for k, name in enumerate(table.column_names):
         column = table.column(k)
@@ -125,7 +125,7 @@ def _converted(name: str, array: Any, roles: MemberRoles) -> Any:
         or any(role.startswith(inside) for role, _ in roles.named_roles())
     ):
         return None
-    values = array.flatten()  # without what is behind the lists that are null
+    values = array.flatten()  # without values that null lists still refer to
     lengths = pc.list_value_length(array).cast(pa.int64()).fill_null(0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     is_category = name in roles.categorical

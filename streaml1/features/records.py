@@ -115,7 +115,7 @@ def _read_nested(row: Mapping[Any, Any], roles: MemberRoles, require_label: bool
 
 
 def flat_features(members: Mapping[Any, Any], roles: MemberRoles) -> dict[Any, Any]:
-    """Return the features of members of an example, of which none need have a role.
+    """Return the features of members of an example; members with a role may be absent.
 
     Raises
     ------

@@ -215,7 +215,7 @@ def _schema_of(file: Any, format: str) -> Any:
 
 
 def _with_dictionaries(field: Any, written: Any) -> Any:
-    """Return a field whose values are dictionaries where those that were written are."""
+    """Return a field with the dictionary types of the field that was written."""
     import pyarrow
     from pyarrow import types
 
