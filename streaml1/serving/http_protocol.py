@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import httptools
 
+from streaml1.serving.request_heads import RequestHeads
 from streaml1.serving.service import Request, Response, Service
 
 __all__ = ["Connections", "HttpProtocol", "Timeouts"]
@@ -76,6 +77,7 @@ class Connections:
         self.limit = limit
         self.timeouts = timeouts
         self.open: set[HttpProtocol] = set()
+        self.heads = RequestHeads()
 
     def sweep(self, now: float) -> None:
         """Close connections that are too slow; called about every second."""
@@ -139,6 +141,16 @@ class HttpProtocol(asyncio.Protocol):
         """Parse what has arrived, and answer the requests that it completes."""
         if self._parser is None:
             return
+        request = None if self._in_request else self._connections.heads.parse(data)
+        if request is not None and not self._is_last:
+            self._queue.append(request)
+        else:
+            self._parse(data)
+        self._answer_queued()
+
+    def _parse(self, data: bytes) -> None:
+        """Queue the requests that `data` completes."""
+        was_between, queued = not self._in_request, len(self._queue)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -147,7 +159,11 @@ class HttpProtocol(asyncio.Protocol):
             self._refuse(_problem(400, "the request is not HTTP/1.1"))
         if self._header_bytes > MAX_HEADER_BYTES:
             self._refuse(_LARGE_HEADERS)
-        self._answer_queued()
+        is_whole = was_between and not (self._in_request or self._is_last)
+        if is_whole and len(self._queue) == queued + 1:
+            request = self._queue[-1]
+            assert isinstance(request, Request)  # a refusal would be the last answer
+            self._connections.heads.add(data, request)
 
     def eof_received(self) -> bool:
         """Close the connection: the client sends no more."""
