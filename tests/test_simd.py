@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
 from streaml1.core import simd
+from streaml1.core.jit import kernel
+from streaml1.core.simd.math import binary_exponent
 
 COLUMNS = ("name", "types", "meaning", "AVX-512", "AVX2", "twin")
 
@@ -58,3 +65,18 @@ def test_the_table_knows_what_runs_interpreted(python: Callable[..., str]) -> No
     # A function that raises NotImplementedError.
     compiled_only.add("rule_at")
     assert {row["name"] for row in table() if row["twin"] == "-"} == compiled_only
+
+
+@kernel
+def exponents(x: np.ndarray, found: np.ndarray) -> None:
+    for k in range(len(x)):
+        found[k] = binary_exponent(x[k])
+
+
+@given(st.lists(st.floats(0.0, allow_infinity=True), max_size=20))
+def test_binary_exponents_are_those_of_frexp(x: list[float]) -> None:
+    extremes = [0.0, 5e-324, 2.0**-1022, np.nextafter(2.0**-1022, 0.0), 1.0, 1.7e308, math.inf]
+    values = np.array([*x, *extremes])
+    found = np.empty(len(values), np.int64)
+    exponents(values, found)
+    assert found.tolist() == [math.frexp(v)[1] for v in values.tolist()]

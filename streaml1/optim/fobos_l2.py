@@ -33,6 +33,7 @@ from streaml1.core.jit import inlined
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
+from streaml1.core.simd.math import binary_exponent
 from streaml1.core.types import Bools, Floats, Ids, Ints, Records
 from streaml1.optim.rule_state import Index, Ledger, PerSlot, RuleState, new_state
 from streaml1.optim.update_rule import renormalize
@@ -75,8 +76,7 @@ def _sum_of_squares(u: Any, listed: Any, n: int, largest: float) -> float:
     """
     if largest == 0.0:
         return 0.0
-    _, exponent = math.frexp(largest)
-    scale = math.ldexp(1.0, min(-exponent, 1000))
+    scale = math.pow(2.0, min(-binary_exponent(largest), 1000))  # exact
     high, middle, low = np.int64(0), np.int64(0), np.int64(0)
     for k in range(np.uint64(n)):
         q = u[listed[k]] * scale

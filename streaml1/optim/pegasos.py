@@ -54,6 +54,7 @@ from streaml1.core.simd import (
     splat,
     sub,
 )
+from streaml1.core.simd.math import binary_exponent
 from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, new_state
 from streaml1.optim.update_rule import renormalize
@@ -137,8 +138,7 @@ def _sum_of_squares(u: Any) -> float:
         largest = max(largest, abs(u[j]))
     if largest == 0.0:
         return 0.0
-    _, exponent = math.frexp(largest)
-    scale = math.ldexp(1.0, min(-exponent, 1000))
+    scale = math.pow(2.0, min(-binary_exponent(largest), 1000))  # exact
     high, low = np.int64(0), np.int64(0)
     for j in range(np.uint64(len(u))):
         q = u[j] * scale

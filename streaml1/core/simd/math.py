@@ -1,4 +1,4 @@
-"""Exponential and logarithm of eight floats at once; bit-identical interpreted.
+"""Exponential and logarithm of eight floats at once, exponents; bit-identical interpreted.
 
 The functions of the C library take one float, and as long for it as these take for eight.
 """
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.simd import add, div, exp2_int, lane_min, mul, neg, splat, sub
+from streaml1.core.simd import add, div, exp2_int, lane_min, mul, neg, splat, sub, to_bits
 
-__all__ = ["exp_neg", "log1p"]
+__all__ = ["binary_exponent", "exp_neg", "log1p"]
 
 LOG2E = 1.0 / math.log(2.0)
 # log 2 as a sum of two floats. The first has 21 trailing zero bits, so its product with a whole
@@ -22,6 +22,7 @@ LN2_HIGH = float(np.int64(0x3FE62E42FEE00000).view(np.float64))
 LN2_LOW = float(np.int64(0x3DEA39EF35793C76).view(np.float64))
 ROUND = 6755399441055744.0  # 2^52 * 1.5: adding and subtracting it rounds a small float
 MAX_X = 700.0
+SMALLEST_NORMAL = 2.0**-1022
 
 # Coefficients of exp(-r), and of 2 atanh(z) / z in the square of z.
 X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, X12, X13 = (
@@ -30,6 +31,21 @@ X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, X12, X13 = (
 A0, A1, A2, A3, A4, A5, A6, A7, A8, A9, A10, A11, A12, A13, A14, A15, A16 = (
     2.0 / (2 * n + 1) for n in range(17)
 )
+
+
+@inlined
+def binary_exponent(x: Any) -> Any:
+    """Return ``math.frexp(x)[1]`` of x >= 0.
+
+    Machine code that calls `math.frexp` refers to a function of numba, so it cannot be an object
+    file (see `core.jit.object_file`).
+    """
+    if not 0.0 < x < math.inf:
+        return np.int64(0)
+    scaled = np.int64(x < SMALLEST_NORMAL) << np.int64(6)
+    if scaled:
+        x *= 2.0**64
+    return (to_bits(x) >> np.int64(52)) - np.int64(1022) - scaled
 
 
 @inlined

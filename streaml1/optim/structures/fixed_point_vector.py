@@ -29,6 +29,7 @@ from streaml1.core.jit import inlined
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
+from streaml1.core.simd.math import binary_exponent
 from streaml1.core.types import Bools, Floats, Ints
 
 __all__ = [
@@ -175,9 +176,13 @@ def z_of(radius: float, unit: float) -> float:
     return min(max(radius / unit, float(COARSE_Z)), float(MAX_Z))
 
 
-# For kernels; Python calls the functions themselves.
-_unit_of = inlined(unit_of)
-_z_of = inlined(z_of)
+@inlined
+def _unit_of(size: float) -> float:
+    """Return `unit_of`, for kernels."""
+    return math.pow(2.0, binary_exponent(size) - DIGITS)  # exact
+
+
+_z_of = inlined(z_of)  # for kernels; Python calls the function itself
 
 
 @inlined

@@ -34,13 +34,13 @@ entry changes S and n alone, which are sums of integers.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
+from streaml1.core.simd.math import binary_exponent
 from streaml1.optim.structures.fixed_point_vector import (
     LEDGER,
     coarser_unit,
@@ -297,7 +297,7 @@ def _set_buckets(ends: Any, clock: Any, count: Any, T: Any) -> None:
     if c.steps > 0:
         width = WIDTH * c.way / c.steps
     c.mask = size - 1
-    c.shift = max(0, math.frexp(width)[1] - 1)
+    c.shift = max(0, binary_exponent(width) - 1)
     c.now = T >> c.shift
     c.low = 0
     c.way, c.steps = 0.0, 0
