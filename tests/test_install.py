@@ -107,7 +107,7 @@ def test_import_from_another_directory(site_directory: Path, tmp_path: Path) -> 
     code = """
 import sys, streaml1
 from importlib import metadata
-m = streaml1.ElasticNetClassifier(l1=1e-4)
+m = streaml1.ElasticNetClassifier(lr=0.1, l1=1e-4)
 m.learn_one({"a": 1.0}, True)
 m.save("m")
 print(streaml1.__file__, streaml1.load("m").predict_one({"a": 1.0}))

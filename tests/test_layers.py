@@ -254,7 +254,7 @@ def test_kernels_return_no_named_tuples_to_python() -> None:
     violations = {
         name
         for tree in trees
-        for name, called in returned_calls(tree, {"kernel", "gil_kernel", "row_kernel"})
+        for name, called in returned_calls(tree, {"kernel", "gil_kernel", "bound_kernel"})
         if called in named
     }
     assert violations == CALLED_BY_KERNELS_ONLY

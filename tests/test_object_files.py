@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from streaml1.core import jit
-from streaml1.core.jit import cache_dir, object_cache, typed_kernel
+from streaml1.core.jit import cache_dir, object_cache, object_file, typed_kernel
+from streaml1.features import dict_reader
 from tests.conftest import WARM
+from tests.kit import LEARNERS
 
 pytestmark = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
 
@@ -206,6 +208,32 @@ print(hash_keys.find(empty_entries(4), np.ones(2, np.uint64)).tolist(), "numba" 
     assert python("-c", code) == f"{missing} False\n"
     assert python("-c", code, **setting) == f"{missing} True\n"
     assert python("-c", code, **setting) == f"{missing} False\n"
+
+
+CONFIGURATIONS = [(kind, params) for kind in LEARNERS for params in kind._unit_test_params()]
+
+
+@pytest.mark.skipif(not dict_reader.AVAILABLE, reason="needs the dict kernels")
+@pytest.mark.parametrize(("kind", "params"), CONFIGURATIONS)
+def test_rules_are_self_contained(
+    kind: Any, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each process would import numba, and try to compile the rule before it falls back.
+
+    Machine code that needs numba at run time is never cached as an object file.
+    """
+
+    def refuse(fn: Any, *_: Any) -> None:
+        raise AssertionError(f"{fn.__qualname__} needs numba at run time")
+
+    monkeypatch.setattr(object_file, "address_by_numba", refuse)
+    monkeypatch.setattr(object_file, "numba_fallback", refuse)
+    dict_reader._predict_row.cache_clear()
+    dict_reader._learn_row.cache_clear()
+    model = kind(**params)
+    model.learn_one({"a": 1.0}, True if kind.__name__.endswith("Classifier") else 1.0)
+    method = "predict_proba_one" if kind.__name__.endswith("Classifier") else "predict_one"
+    getattr(model, method)({"a": 1.0})
 
 
 LEARN = """

@@ -12,7 +12,7 @@ Importing this package does not import numba: decorated functions are built at t
 Modules
 -------
 ============================  ======================================================================
-`decorators`                  `kernel`, `gil_kernel`, `typed_kernel`, `row_kernel`, `inlined`, verbs
+`decorators`                  kernels, also with one signature; inlined functions; verbs of rules
 `lazy_import`                 imports numba at the first use
 `compiler`                    numba dispatchers for the decorators
 `inline_functions`            functions kept as LLVM IR, without machine code of their own
@@ -100,6 +100,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaml1.core.jit.decorators import (
+    bound_kernel,
     generic,
     gil_kernel,
     inlined,
@@ -107,7 +108,6 @@ from streaml1.core.jit.decorators import (
     kernel,
     optional,
     python_api,
-    row_kernel,
     typed_kernel,
 )
 from streaml1.core.jit.lazy_import import COMPILED, LANES
@@ -115,6 +115,7 @@ from streaml1.core.jit.lazy_import import COMPILED, LANES
 __all__ = [
     "COMPILED",
     "LANES",
+    "bound_kernel",
     "generic",
     "gil_kernel",
     "inlined",
@@ -122,7 +123,6 @@ __all__ = [
     "kernel",
     "optional",
     "python_api",
-    "row_kernel",
     "typed_kernel",
     "u64",
 ]

@@ -25,8 +25,8 @@ __all__ = [
 
 def compile_kernel(fn: Any, **options: Any) -> Any:
     """Return the numba dispatcher of a function that Python calls, cached on disk."""
-    # No C code calls kernels, so the C wrapper would be compiled for nothing.
-    options |= {"error_model": "numpy", "no_cfunc_wrapper": True}
+    # No C code calls most kernels, so the C wrapper would be compiled for nothing.
+    options = {"error_model": "numpy", "no_cfunc_wrapper": True, **options}
     with digest_in_file_names():
         try:
             return with_quick_cache(njit(cache=True, **options)(fn))

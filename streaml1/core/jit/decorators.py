@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from streaml1.core.jit.lazy_import import COMPILED, LazyFunction, before_first_compilation
 from streaml1.core.jit.object_cache import load_or_compile
 
 __all__ = [
+    "bound_kernel",
     "generic",
     "gil_kernel",
     "inlined",
@@ -18,7 +19,6 @@ __all__ = [
     "kernel",
     "optional",
     "python_api",
-    "row_kernel",
     "typed_kernel",
 ]
 
@@ -150,31 +150,29 @@ def python_api(name: str, result: str, *arguments: str) -> Any:
     return LazyFunction(build)
 
 
-def row_kernel(fn: Callable[..., Any], rule: type, read: Any, *argument_types: str) -> Any:
-    """Compile `fn` as `typed_kernel` does, with its global names `Rule` and `read` bound.
-
-    Passing a rule, a tuple of arrays, costs two microseconds per call. Passing the address of an
-    array of addresses, from which `simd.rule_at` rebuilds the rule, costs a twentieth of that.
-    Addresses do not carry the class, so it is bound before compilation.
+def bound_kernel(
+    fn: Callable[..., Any], names: Mapping[str, Any], *argument_types: str, native: bool = False
+) -> Any:
+    """Compile `fn` as `typed_kernel` does, with some of its global names bound.
 
     Parameters
     ----------
     fn
         The function.
-    rule
-        The class of the update rule.
-    read
-        The function that reads an example.
+    names
+        Classes and functions by the names that stand for them in `fn`.
     *argument_types
         As in `typed_kernel`.
+    native
+        Whether to return the address of a C function, as an int, for kernels that call it by
+        `simd.call_i64` or `call_f64`. Its arguments are numbers.
     """
-    names = {**fn.__globals__, "Rule": rule, "read": read}
-    bound = types.FunctionType(fn.__code__, names, fn.__name__)
-    module = read.__module__.rpartition(".")[2]
+    bound = types.FunctionType(fn.__code__, {**fn.__globals__, **names}, fn.__name__)
     # The name is part of the cache key.
-    bound.__qualname__ = f"{fn.__qualname__}[{rule.__name__}, {module}.{read.__name__}]"
+    values = ", ".join(f"{v.__module__.rpartition('.')[2]}.{v.__name__}" for v in names.values())
+    bound.__qualname__ = f"{fn.__qualname__}[{values}]"
     bound.__module__ = fn.__module__
-    return load_or_compile(bound, argument_types)
+    return load_or_compile(bound, argument_types, native=native)
 
 
 def is_cached(compiled: Any) -> bool:

@@ -2,7 +2,7 @@
 
 Importing numba takes about half of the time to the first prediction of a process. A process that
 finds its machine code on disk and calls only typed kernels (`decorators.typed_kernel`,
-`decorators.row_kernel`) never imports it. Decorators therefore return a `LazyFunction`, and what
+`decorators.bound_kernel`) never imports it. Decorators therefore return a `LazyFunction`, and what
 numba must know before it compiles anything is registered with `before_first_compilation`.
 """
 

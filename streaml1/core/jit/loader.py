@@ -12,7 +12,7 @@ from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
 
-__all__ = ["ObjectCode", "has_fast_gather", "host_processor", "load_function"]
+__all__ = ["ObjectCode", "has_fast_gather", "host_processor", "load_address", "load_function"]
 
 _METH_FASTCALL = 0x80  # of Python's C API
 
@@ -21,7 +21,7 @@ class ObjectCode(NamedTuple):
     """An object file with one kernel."""
 
     symbol: str
-    """Name of the function that Python calls."""
+    """Name of the function that it exports."""
     content: bytes
 
 
@@ -35,6 +35,7 @@ class _PyMethodDef(ctypes.Structure):
 
 
 _lock = Lock()
+_addresses: dict[str, int] = {}
 # A function object points to its PyMethodDef, so both are kept alive.
 _loaded: dict[str, tuple[Any, _PyMethodDef]] = {}
 
@@ -74,18 +75,29 @@ def load_function(code: ObjectCode) -> Any:
     """
     with _lock:
         if code.symbol not in _loaded:  # another thread may have loaded it
-            _loaded[code.symbol] = _load(code)
+            _loaded[code.symbol] = _function(code.symbol, _load(code))
         return _loaded[code.symbol][0]
 
 
-def _load(code: ObjectCode) -> tuple[Any, _PyMethodDef]:
+def load_address(code: ObjectCode) -> int:
+    """Return the address of the C function in an object file; the same one for the same symbol."""
+    with _lock:
+        if code.symbol not in _addresses:
+            _addresses[code.symbol] = _load(code)
+        return _addresses[code.symbol]
+
+
+def _load(code: ObjectCode) -> int:
     import llvmlite.binding as llvm
 
     engine = _engine()
     engine.add_object_file(llvm.ObjectFileRef.from_data(code.content))
     engine.finalize_object()
-    address = engine.get_function_address(code.symbol)
-    definition = _PyMethodDef(code.symbol.encode(), address, _METH_FASTCALL, None)
+    return int(engine.get_function_address(code.symbol))
+
+
+def _function(symbol: str, address: int) -> tuple[Any, _PyMethodDef]:
+    definition = _PyMethodDef(symbol.encode(), address, _METH_FASTCALL, None)
     # A function reads its definition when it is deallocated, which at interpreter exit may be after
     # `_loaded` is gone. One reference is never given back, so that the definition outlives it.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))

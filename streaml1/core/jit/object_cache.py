@@ -30,7 +30,7 @@ from streaml1.core.jit.cache_dir import (
     warn_unwritable,
 )
 from streaml1.core.jit.lazy_import import load_numba
-from streaml1.core.jit.loader import ObjectCode, host_processor, load_function
+from streaml1.core.jit.loader import ObjectCode, host_processor, load_address, load_function
 from streaml1.core.jit.prebuilt import object_file_stem, prebuilt
 from streaml1.core.lazy_imports import gc_disabled
 
@@ -38,7 +38,10 @@ __all__ = ["load_or_compile"]
 
 
 def load_or_compile(
-    fn: Callable[..., Any], argument_types: Sequence[str], nogil: bool = False
+    fn: Callable[..., Any],
+    argument_types: Sequence[str],
+    nogil: bool = False,
+    native: bool = False,
 ) -> Any:
     """Return `fn` compiled for `argument_types`, from the cache or compiled and cached now.
 
@@ -48,19 +51,22 @@ def load_or_compile(
         The function.
     argument_types, nogil
         As in `decorators.typed_kernel`.
+    native
+        Whether to return the address of a C function, as an int, instead of a Python function.
     """
     # The digest in the file name covers all sources but, in tests, not functions outside of the
     # package; their own bytecode does.
     bytecode = marshal.dumps(_without_paths(fn.__code__), 2)  # later formats depend on refcounts
-    kernel = _digest([bytecode.hex(), *argument_types, nogil])
+    kernel = _digest([bytecode.hex(), *argument_types, nogil, native])
     key = f"{kernel}-{_environment()}"
     name = _file_name(fn, kernel)
+    load: Callable[[ObjectCode], Any] = load_address if native else load_function
     for cached in (_read_cached(name, key), _read_prebuilt(name, kernel)):
         if cached is not None:
             with suppress(Exception):  # LLVM rejects it: compile again
-                return load_function(cached)
-    code = _compile(fn, argument_types, nogil, name, key)
-    return load_function(code) if isinstance(code, ObjectCode) else code
+                return load(cached)
+    code = _compile(fn, argument_types, nogil, native, name, key)
+    return load(code) if isinstance(code, ObjectCode) else code
 
 
 def _without_paths(code: CodeType) -> CodeType:
@@ -116,9 +122,14 @@ def _environment() -> str:
 
 
 def _compile(
-    fn: Callable[..., Any], argument_types: Sequence[str], nogil: bool, name: str, key: str
+    fn: Callable[..., Any],
+    argument_types: Sequence[str],
+    nogil: bool,
+    native: bool,
+    name: str,
+    key: str,
 ) -> Any:
-    """Return object code compiled here or meanwhile by another process, or numba's dispatcher."""
+    """Return object code compiled here or meanwhile by another process, or what numba compiles."""
     directory = cache_directories().writable
     lock = None if directory is None else CompileLock((directory / name).with_suffix(".lock"))
     try:
@@ -128,13 +139,17 @@ def _compile(
             load_numba()
             from streaml1.core.jit.object_file import (
                 NotSelfContainedError,
+                address_by_numba,
                 compile_to_object,
                 numba_fallback,
             )
 
             try:
-                code = compile_to_object(fn, argument_types, _symbol(name, key), nogil)
+                symbol = _symbol(name, key)
+                code = compile_to_object(fn, argument_types, symbol, nogil, native)
             except NotSelfContainedError:
+                if native:
+                    return address_by_numba(fn, argument_types)
                 return numba_fallback(fn, argument_types, nogil)
         if directory is not None:
             _write(directory / name, code, key)

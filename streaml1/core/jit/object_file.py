@@ -1,10 +1,11 @@
-"""Kernels compiled to self-contained object files: the kernel and the wrapper that Python calls.
+"""Kernels compiled to self-contained object files: the kernel and the wrapper that is called.
 
 numba's dispatcher inspects the types of all arguments at every call, and needs numba. For a kernel
 with one signature this module generates a wrapper in LLVM IR instead, a C function of kind
 `METH_FASTCALL` that unpacks numbers and buffers and calls the kernel directly: 1.0 us less per
-call. The object file refers to no function of numba, so `loader` loads it without importing numba:
-0.6 s less of a process's start.
+call. A native function is called by other kernels instead, which have its address; its wrapper only
+gives it the C calling convention. An object file refers to no function of numba, so `loader` loads
+it without importing numba: 0.6 s less of a process's start.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from streaml1.core.jit.inline_functions import IRLibrary
 from streaml1.core.jit.loader import ObjectCode
 from streaml1.core.jit.raw_array import array_at
 
-__all__ = ["NotSelfContainedError", "compile_to_object", "numba_fallback"]
+__all__ = ["NotSelfContainedError", "address_by_numba", "compile_to_object", "numba_fallback"]
 
 _I8, _I32, _I64, _F64 = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _POINTER = _I8.as_pointer()
@@ -82,9 +83,13 @@ class _ObjectLibrary(IRLibrary):
 
 @global_compiler_lock
 def compile_to_object(
-    fn: Callable[..., Any], argument_types: Sequence[str], symbol: str, nogil: bool
+    fn: Callable[..., Any],
+    argument_types: Sequence[str],
+    symbol: str,
+    nogil: bool = False,
+    native: bool = False,
 ) -> ObjectCode:
-    """Compile a kernel named `symbol`; the arguments are those of `decorators.typed_kernel`.
+    """Compile a kernel named `symbol`; the arguments are those of `object_cache.load_or_compile`.
 
     Raises
     ------
@@ -99,7 +104,10 @@ def compile_to_object(
         raise NotSelfContainedError("constants that are objects")
     library = _ObjectLibrary(cpu_target.target_context.codegen(), symbol)
     module = library.create_ir_module(symbol)
-    _PythonWrapper(module, symbol, argument_types).build(result.fndesc, nogil)
+    if native:
+        _build_native_wrapper(module, symbol, result.fndesc)
+    else:
+        _PythonWrapper(module, symbol, argument_types).build(result.fndesc, nogil)
     library.add_ir_module(module)
     library.add_linking_library(result.library)
     library.finalize()
@@ -135,6 +143,25 @@ def _over_addresses(fn: Callable[..., Any], argument_types: Sequence[str]) -> Ca
     text = f"def called({', '.join(parameters)}):\n    return fn({', '.join(arguments)})"
     exec(text, names)
     return cast(Callable[..., Any], names["called"])
+
+
+def _call_kernel(module: Any, builder: Any, kernel: Any, args: Sequence[Any]) -> Any:
+    """Call a kernel, given by numba's function descriptor; return its result."""
+    conventions = cpu_target.target_context.call_conv
+    kind = conventions.get_function_type(kernel.restype, kernel.argtypes)
+    function = cgutils.get_or_insert_function(module, kind, kernel.llvm_func_name)
+    # The status is ignored: typed kernels must not raise.
+    _, result = conventions.call_function(builder, function, kernel.restype, kernel.argtypes, args)
+    return result
+
+
+def _build_native_wrapper(module: Any, symbol: str, kernel: Any) -> None:
+    """Write the C function that calls a kernel, whose arguments and result are numbers."""
+    types = [cpu_target.target_context.get_value_type(t) for t in kernel.argtypes]
+    result = cpu_target.target_context.get_value_type(kernel.restype)
+    function = ir.Function(module, ir.FunctionType(result, types), symbol)
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.ret(_call_kernel(module, builder, kernel, function.args))
 
 
 class _PythonWrapper:
@@ -175,14 +202,8 @@ class _PythonWrapper:
                 args.append(builder.ptrtoint(obj, _I64))
             else:
                 args.append(self._unpack_number(obj, name))
-        conventions = cpu_target.target_context.call_conv
-        kind = conventions.get_function_type(kernel.restype, kernel.argtypes)
-        function = cgutils.get_or_insert_function(self.module, kind, kernel.llvm_func_name)
         thread = self._call("PyEval_SaveThread", _POINTER) if nogil else None
-        # The status is ignored: typed kernels must not raise.
-        _, result = conventions.call_function(
-            builder, function, kernel.restype, kernel.argtypes, args
-        )
+        result = _call_kernel(self.module, builder, kernel, args)
         if thread is not None:
             self._call("PyEval_RestoreThread", ir.VoidType(), thread)
         self._release_buffers()
@@ -234,6 +255,20 @@ class _PythonWrapper:
             for offset in (_BUF, _LEN)
         )
         return [address, builder.udiv(n_bytes, _I64(np.dtype(name[:-2]).itemsize))]
+
+
+def address_by_numba(fn: Callable[..., Any], argument_types: Sequence[str]) -> int:
+    """Return the address of the C function that numba makes of a kernel."""
+    kernel = compile_kernel(fn, no_cfunc_wrapper=False)
+    signature = tuple(getattr(nbtypes, name) for name in argument_types)
+    kernel.compile(signature)
+    _by_numba.append(kernel)
+    compiled = kernel.overloads[signature]
+    name = compiled.fndesc.llvm_cfunc_wrapper_name
+    return int(compiled.library.get_pointer_to_function(name))
+
+
+_by_numba: list[Any] = []  # whose machine code must stay
 
 
 def numba_fallback(fn: Callable[..., Any], argument_types: Sequence[str], nogil: bool) -> Any:

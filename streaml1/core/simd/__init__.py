@@ -80,13 +80,15 @@ prefetch_early         A u                           the line of array[k] into L
 prefetch_at            p                             a line into L1                       PREFETCHT0               =                    -
 =====================  ============================  ===================================  =======================  ===================  =====
 
-Arrays and rules in raw memory
-------------------------------
+Arrays, rules and functions in raw memory
+-----------------------------------------
 =====================  ============================  ===================================  =======================  ===================  =====
 name                   types                         meaning                              AVX-512                  AVX2                 twin
 =====================  ============================  ===================================  =======================  ===================  =====
 array_at               p u dtype -> A                the array at an address              no instruction           =                    yes
 rule_at                class A int -> rule           a rule from addresses of its arrays  MOV                      =                    -
+call_f64               p tuple -> f                  calls the C function at an address   CALL                     =                    -
+call_i64               p tuple -> int64              calls the C function at an address   CALL                     =                    -
 borrowed               A -> A, rule -> rule          the same without reference counts    no instruction           =                    yes
 stack_buffer           -> A                          128 floats on the stack              no instruction           =                    yes
 =====================  ============================  ===================================  =======================  ===================  =====
@@ -205,6 +207,8 @@ if TYPE_CHECKING:
     from streaml1.core.simd.raw_memory import (
         array_at,
         borrowed,
+        call_f64,
+        call_i64,
         load_f64,
         load_u8,
         load_u64,
@@ -250,6 +254,8 @@ __all__ = [
     "byte_eq_mask",
     "byte_in_mask",
     "byte_lt_mask",
+    "call_f64",
+    "call_i64",
     "can_permute",
     "clz",
     "compress_bytes",

@@ -1,4 +1,4 @@
-"""Raw memory: scalar loads and stores, prefetch hints, arrays and rules from addresses."""
+"""Raw memory: scalar loads and stores, prefetch hints; arrays, rules and functions at addresses."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "array_at",
     "borrowed",
+    "call_f64",
+    "call_i64",
     "load_f64",
     "load_u64",
     "load_u8",
@@ -212,6 +214,29 @@ def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
     text = f"def compiled(rule, frame, first):\n    return Rule({', '.join(arrays)})"
     exec(text, names)
     return names["compiled"]
+
+
+def _call(result: ir.Type) -> Callable[..., Any]:
+    """Return code that calls the C function at an address."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        values = cgutils.unpack_tuple(builder, args[1])
+        kind = ir.FunctionType(result, [value.type for value in values])
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), values)
+
+    return codegen
+
+
+@intrinsic
+def call_f64(typingctx: Any, address: Any, arguments: Any) -> Any:
+    """Return the float that a C function returns for a tuple of numbers; compiled only."""
+    return nbtypes.float64(nbtypes.uint64, arguments), _call(ir.DoubleType())
+
+
+@intrinsic
+def call_i64(typingctx: Any, address: Any, arguments: Any) -> Any:
+    """Return the int that a C function returns for a tuple of numbers; compiled only."""
+    return nbtypes.int64(nbtypes.uint64, arguments), _call(ir.IntType(64))
 
 
 def _without_owner(context: BaseContext, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> Any:

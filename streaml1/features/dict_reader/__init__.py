@@ -5,8 +5,9 @@ bool, str or None. No user-defined `__hash__`, `__eq__` or `__float__` can run f
 the dict cannot change while it is read, and no other thread runs meanwhile. Every other mapping
 falls back to `items` or to `core.rows.numeric_features`, with the same slots and the same floats.
 
-There is one reader for each kind of vocabulary, for crossed features and for raw text. One pair of
-kernels is compiled for each. A kernel finds all addresses in a `KernelContext`.
+There is one reader for each kind of vocabulary, for crossed features and for raw text, and one pair
+of kernels for each reader. A kernel finds all addresses in a `KernelContext`, also those of the
+functions that predict and learn a row by the model's update rule.
 
 ``docs/internals/walks.md`` follows a dict from `learn_one` to its weights.
 """
@@ -17,7 +18,7 @@ import math
 from functools import cache
 from typing import Any
 
-from streaml1.core.jit import COMPILED, row_kernel
+from streaml1.core.jit import COMPILED, bound_kernel
 from streaml1.features.dict_reader import (
     crossed,
     crossed_hashed,
@@ -28,9 +29,14 @@ from streaml1.features.dict_reader import (
     items,
     packed,
     raw_text,
+    row_functions,
 )
 from streaml1.features.dict_reader.cpython_objects import AVAILABLE, FALLBACK, FULL
-from streaml1.features.dict_reader.kernel_context import KernelContext, Kernels
+from streaml1.features.dict_reader.kernel_context import (
+    KernelContext,
+    Kernels,
+    RowFunctions,
+)
 from streaml1.features.interactions import Interactions
 from streaml1.features.ngrams import NGrams
 from streaml1.features.vocabulary import HashedVocabulary, InternedVocabulary, IntVocabulary
@@ -55,41 +61,52 @@ _NGRAM_READS: dict[type, Any] = {  # int names are never raw text
 }
 
 
-@cache
-def _predict(rule: Any, read: Any) -> Any:
-    return row_kernel(entry_points.predict, rule, read, "uint64", "object", "int64")
-
-
-@cache
-def _learn(rule: Any, read: Any) -> Any:
-    numbers = ("float64", "float64", "float64")
-    return row_kernel(entry_points.learn, rule, read, "uint64", "object", *numbers)
-
-
+_STEP = ("float64", "float64", "float64")  # label, sample weight, learning rate
 _ARRAYS = ("uint64", "uint64[]", "uint64[]", "float64[]", "uint32[]", "int64")
+_ROW = ("uint64", "uint64", "uint64", "int64")  # context, slots, values, their number
 
 
 @cache
-def _packed_kernels(rule: type) -> Kernels:
+def _predict(read: Any) -> Any:
+    return bound_kernel(entry_points.predict, {"read": read}, "uint64", "object", "int64")
+
+
+@cache
+def _learn(read: Any) -> Any:
+    return bound_kernel(entry_points.learn, {"read": read}, "uint64", "object", *_STEP)
+
+
+@cache
+def _packed_kernels() -> Kernels:
     """Return the kernels that read a number of packed features instead of a dict, see `packed`."""
-    numbers = ("float64", "float64", "float64")
+    known, every = {"read": packed.read_known}, {"read": packed.read_all}
     return Kernels(
-        row_kernel(entry_points.predict, rule, packed.read_known, "uint64", "uint64", "int64"),
-        row_kernel(entry_points.learn, rule, packed.read_all, "uint64", "uint64", *numbers),
+        bound_kernel(entry_points.predict, known, "uint64", "uint64", "int64"),
+        bound_kernel(entry_points.learn, every, "uint64", "uint64", *_STEP),
     )
 
 
 @cache
-def predict_items(rule: type) -> Any:
-    """Return the kernel that predicts `Items` with a class of rules, see `entry_points`."""
-    return row_kernel(entry_points.predict_items, rule, items.find_known, *_ARRAYS, "int64")
+def predict_items() -> Any:
+    """Return the kernel that predicts `Items`, see `entry_points`."""
+    read = {"read": items.find_known}
+    return bound_kernel(entry_points.predict_items, read, *_ARRAYS, "int64")
 
 
 @cache
-def learn_items(rule: type) -> Any:
-    """Return the kernel that learns `Items` with a class of rules, see `entry_points`."""
-    numbers = ("float64", "float64", "float64")
-    return row_kernel(entry_points.learn_items, rule, items.find_all, *_ARRAYS, *numbers)
+def learn_items() -> Any:
+    """Return the kernel that learns `Items`, see `entry_points`."""
+    return bound_kernel(entry_points.learn_items, {"read": items.find_all}, *_ARRAYS, *_STEP)
+
+
+@cache
+def _predict_row(rule: Any) -> Any:
+    return bound_kernel(row_functions.predict, {"Rule": rule}, *_ROW, "int64", native=True)
+
+
+@cache
+def _learn_row(rule: Any) -> Any:
+    return bound_kernel(row_functions.learn, {"Rule": rule}, *_ROW, *_STEP, native=True)
 
 
 def _no_predict(address: int, x: Any, out: int) -> float:
@@ -114,16 +131,17 @@ def make_context(
     Crossed features and n-grams count towards `length`. Do not pass both `interactions` and
     `ngrams`. The learning kernel is compiled only if `learns` is set.
     """
-    method: Any = type(rule)
     reads = _READS if interactions is None else _CROSSED_READS
     read_known, read_all = (reads if ngrams is None else _NGRAM_READS)[type(vocabulary)]
     pair = Kernels(_no_predict, _no_learn)
     if AVAILABLE:
-        pair = Kernels(
-            _predict(method, read_known), _learn(method, read_all) if learns else _no_learn
-        )
-    context = KernelContext(pair, learns, vocabulary, rule, online, length, interactions, ngrams)
+        pair = Kernels(_predict(read_known), _learn(read_all) if learns else _no_learn)
+    rows = RowFunctions(0, 0)
+    if COMPILED:
+        method: Any = type(rule)
+        rows = RowFunctions(_predict_row(method), _learn_row(method) if learns else 0)
+    context = KernelContext(pair, rows, vocabulary, rule, online, length, interactions, ngrams)
     plain = interactions is None and ngrams is None and isinstance(vocabulary, InternedVocabulary)
     if plain and COMPILED and not AVAILABLE:
-        context.packed = _packed_kernels(method)
+        context.packed = _packed_kernels()
     return context

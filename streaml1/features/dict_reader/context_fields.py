@@ -36,6 +36,7 @@ __all__ = [
     "KEYS",
     "KNOWN_KEYS",
     "N_KNOWN",
+    "LEARN_ROW",
     "LENGTH",
     "LETTERS",
     "MARKS",
@@ -67,6 +68,7 @@ __all__ = [
     "PART_MASKS",
     "PART_VALUES",
     "PLAN",
+    "PREDICT_ROW",
     "PRODUCT_COUNT",
     "PRODUCT_HASHES",
     "PRODUCT_PARTS",
@@ -158,8 +160,10 @@ __all__ = [
     ARENA,
     N_ARENA,
     ARENA_COUNT,
+    PREDICT_ROW,  # addresses of functions of the rule's class, see `row_functions`
+    LEARN_ROW,  # 0 if the model only predicts
     FIRST_TYPE,
-) = range(70)
+) = range(72)
 
 # Objects that kernels compare by address. Addresses change from process to process, so machine code
 # that is cached on disk cannot contain them.

@@ -28,7 +28,7 @@ from streaml1.features.vocabulary.name_arena import PADDING
 from streaml1.optim.update_rule import unknown_slot
 from streaml1.text.keyed_names import NAME_KEYS
 
-__all__ = ["KernelContext", "Kernels"]
+__all__ = ["KernelContext", "Kernels", "RowFunctions"]
 
 # Buffers with one u64 per feature of a dict, and the sizes, in u64, of the two fixed buffers.
 _BUFFERS = ("IDS", "VALUES", "KEYS", "TEXTS", "HASHES")
@@ -42,6 +42,13 @@ class Kernels(NamedTuple):
 
     predict: Callable[[int, Any, int], float]
     learn: Callable[[int, Any, float, float, float], int]
+
+
+class RowFunctions(NamedTuple):
+    """Addresses of the functions of a class of rules, see `row_functions`; 0 if there is none."""
+
+    predict: int
+    learn: int
 
 
 class KernelContext:
@@ -59,7 +66,7 @@ class KernelContext:
     def __init__(
         self,
         kernels: Kernels,
-        learns: bool,
+        rows: RowFunctions,
         vocabulary: Any,
         rule: Any,
         online: Any,
@@ -68,14 +75,14 @@ class KernelContext:
         ngrams: NGrams | None = None,
     ) -> None:
         self.predict, self.learn = kernels
-        self.learns = learns
+        self.learns = rows.learn != 0
         self.length = length
         buffer = np.zeros(len(_BUFFERS) * length + _SCRATCH + _BYTES, np.uint64)
         # Packed features take the space of VALUES, KEYS and TEXTS.
         self.buffer = memoryview(buffer[length : 4 * length]).cast("B")  # type: ignore[arg-type]
         self.slots = memoryview(buffer[:length]).cast("B").cast("I")  # type: ignore[arg-type]
         self.packed: Kernels | None = None
-        context = _new_context(buffer, length, rule, online)
+        context = _new_context(buffer, length, rule, online, rows)
         retained: list[Any] = [context, buffer, online, rule]
         self._known: list[Any] | None = None
         if ngrams is not None and not isinstance(vocabulary, IntVocabulary):
@@ -135,11 +142,12 @@ class KernelContext:
         self._valid[0] = 1
 
 
-def _new_context(buffer: Any, length: int, rule: Any, online: Any) -> Any:
+def _new_context(buffer: Any, length: int, rule: Any, online: Any, rows: RowFunctions) -> Any:
     """Return a context of a rule without a vocabulary; `buffer` holds the buffers of a dict."""
     context = np.zeros(fields.RULE_ARRAYS + 2 * len(rule), np.uint64)
     context[fields.VALID] = 1
     context[fields.LENGTH] = length
+    context[fields.PREDICT_ROW], context[fields.LEARN_ROW] = rows
     context[fields.KEY] = PROCESS_KEY
     for k, name in enumerate(_BUFFERS):
         context[getattr(fields, name)] = _address(buffer) + 8 * k * length

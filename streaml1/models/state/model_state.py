@@ -24,7 +24,7 @@ from streaml1.features.vocabulary import (
 )
 from streaml1.features.vocabulary.interaction_factors import factors_of
 from streaml1.models.state import predictor
-from streaml1.models.state.batch_learning import BatchLearner
+from streaml1.models.state.batch_learning import BatchLearner, Steps
 from streaml1.models.state.predictor import MAX_DICT_FEATURES, is_copied
 from streaml1.optim import loop
 from streaml1.optim.rule_state import MAX_STEPS
@@ -230,7 +230,7 @@ class ModelState(BatchLearner):
         if items is None:
             return False
         names, given, *arrays, joined = items
-        n, learn = len(names), dict_reader.learn_items(self.rule.__class__)
+        n, learn = len(names), dict_reader.learn_items()
         with self.lock:
             # Each retry follows a reservation, which may release the slots of other names.
             for _ in range(4):
@@ -238,7 +238,7 @@ class ModelState(BatchLearner):
                     with self.exclusive():
                         self._reserve_entries(n)
                 context = self._context
-                if context is None or context.is_stale:
+                if context is None or context.is_stale or not context.learns:
                     context = self._new_context(n, learns=True)
                 status = learn(context.address, *arrays, joined, y, w, eta)
                 if status > 0:
@@ -291,16 +291,8 @@ class ModelState(BatchLearner):
             slots = self._intern_example(names, crosses)
             names += [cross.factors for cross in crosses]
             values = np.append(values, [cross.value for cross in crosses])
-        ids, values = self._row(names, values, slots)
-        while True:
-            status = loop.learn_row(self.rule, self._record, ids, values, len(ids), y, w, eta)
-            if status != loop.NO_CAPACITY:
-                break
-            self._set_rule(self.rule.reserve(len(ids)))
-        if status == loop.TOO_MANY_FEATURES:
-            raise self._too_many_features(0)
-        if status <= loop.OVER_CAP:
-            self._prune()
+        steps = Steps(*(np.full(1, v) for v in (y, w, float(self.online[0].offset), eta)))
+        self._learn_rows(self._row(names, values, slots), steps, np.empty(1))
 
     def _intern_example(self, names: list[Hashable], crosses: list[CrossedFeature]) -> Any:
         """Return the slots of the names of an example, then those of its crossed features."""

@@ -234,8 +234,7 @@ class Predictor(RowSlots):
         if context is None or context.is_stale:
             context = self._new_context(len(x))
         _, _, *arrays, joined = items
-        predict = dict_reader.predict_items(self.rule.__class__)
-        return float(predict(context.address, *arrays, joined, out))
+        return float(dict_reader.predict_items()(context.address, *arrays, joined, out))
 
     def _read_items(self, x: Mapping[Hashable, Any]) -> Items | None:
         """Read a mapping in Python, if its names are looked up by Python's hashes; else None."""
@@ -255,9 +254,7 @@ class Predictor(RowSlots):
             names += [cross.factors for cross in crosses]
             values = np.append(values, [cross.value for cross in crosses])
             slots = np.append(slots, find_crossed(self.vocabulary, hashes_of(crosses))[0])
-        ids, values = self._row(names, values, slots)
-        ids, values = self._mask_unknown(ids, values)
-        return loop.predict_row(self.rule, self._record, ids, values, len(ids), out)
+        return float(self._margins(self._row(names, values, slots), out, 0)[0])
 
     def _mask_unknown(self, ids: Ids, values: Values) -> tuple[Ids, Values]:
         """Replace slots beyond the rule's size by the slot for unknown features, or by value 0.
@@ -275,11 +272,15 @@ class Predictor(RowSlots):
             ids[unknown], values[unknown] = 0, 0.0
         return ids, values
 
-    def _row(self, names: list[Hashable], values: Values, slots: Ids) -> tuple[Ids, Values]:
-        """Return distinct slots and their summed values: hashed names may share a slot."""
+    def _row(self, names: list[Hashable], values: Values, slots: Ids) -> Rows:
+        """Return a row of distinct slots and their summed values: hashed names may share a slot."""
         known = slots[slots != MISSING].tolist()
-        if len(set(known)) == len(known):
-            return slots, values
+        if len(set(known)) != len(known):
+            slots, values = self._merged(names, values, slots)
+        return Rows(slots, values, np.array([0, len(slots)], np.uint64))
+
+    def _merged(self, names: list[Hashable], values: Values, slots: Ids) -> tuple[Ids, Values]:
+        """Return distinct slots and their summed values."""
         merged: dict[int, float] = {}
         first_positions: dict[int, int] = {}
         for k, (slot, v) in enumerate(zip(slots.tolist(), values.tolist(), strict=True)):
