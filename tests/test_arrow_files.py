@@ -170,11 +170,11 @@ def test_labels_weights_and_missing_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("roles", "reason"),
     [
-        ({}, "use --target COLUMN to name the label column; the columns are: site, at, list"),
+        ({}, 'use target="COLUMN" to name the label column; the columns are: site, at, list'),
         ({"target": "y"}, "has no column 'y'"),
         (
             {"target": "site"},
-            "'at' holds values of the type timestamp.*: use --ignore at, or --cat",
+            r"""'at' holds values of the type timestamp.*: use ignore=\["at"\], or categorical=""",
         ),
         ({"target": "site", "categorical": ["at"]}, "'list' holds values of the type list.*: use"),
         ({"target": "site", "delimiter": ";"}, "apply to CSV files only"),
@@ -207,7 +207,7 @@ def test_numbers_in_text_columns(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert all(x["d"] == 1.5 for x in found) and "s" in found[0] or "s=12" in found[0]
     place = f"{tmp_path / 'a.parquet'}:6"
-    assert refused == [(place, "feature 'n': 'word' is not a number; leave it out of --numeric")]
+    assert refused == [(place, "feature 'n': 'word' is not a number; leave it out of numeric=")]
     assert source.identity()["numeric"] == ["c", "d", "n"]
     model = ElasticNetClassifier(lr=0.1)
     streaml1.progressive(model, rows.to_pandas()[:5], **roles)  # a frame

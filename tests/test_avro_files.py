@@ -293,7 +293,7 @@ def test_files_that_are_not_avro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SourceError, match=r"a\.avro is not a valid Avro file"):
         read(path)
     write(path, rows())
-    with pytest.raises(SourceError, match=r"is an Avro file, not text; read it with --format avro"):
+    with pytest.raises(SourceError, match='is an Avro file, not text; read it with format="avro"'):
         read(path, format="jsonl")
     with pytest.raises(SourceError, match="--delimiter|delimiter"):
         open_source(path, delimiter=";", **ROLES)

@@ -106,15 +106,16 @@ def probe_error(address: str, options: dict[str, Any]) -> str:
     [
         ({}, {}, "closes the connection: is it a Kafka broker?"),
         ({HANDSHAKE: handshake_answer(UNSUPPORTED_MECHANISM, "PLAIN")}, {},
-         "requires a login: use --kafka-security SASL_SSL or SASL_PLAINTEXT"),
+         'requires a login: use kafka={"security": "SASL_SSL" or "SASL_PLAINTEXT"}'),
         ({HANDSHAKE: handshake_answer(UNSUPPORTED_MECHANISM, "SCRAM-SHA-512", "SCRAM-SHA-256")},
          LOGIN,
-         "does not support PLAIN: use --kafka-mechanism SCRAM-SHA-256 or SCRAM-SHA-512"),
+         'does not support PLAIN: use kafka={"mechanism": "SCRAM-SHA-256" or "SCRAM-SHA-512"}'),
         ({HANDSHAKE: handshake_answer(ILLEGAL_STATE)}, LOGIN,
-         "requires no login on this port: use --kafka-security PLAINTEXT or SSL"),
+         'requires no login on this port: use kafka={"security": "PLAINTEXT" or "SSL"}'),
         ({HANDSHAKE: handshake_answer(0, "PLAIN"),
           AUTHENTICATE: struct.pack(">hhi", AUTHENTICATION_FAILED, -1, 0)}, LOGIN,
-         "rejects user 'ann' with this password (PLAIN): check --kafka-user and the password"),
+         "rejects user 'ann' with this password (PLAIN): check kafka="
+         '{"user": ...} and the password'),
         ({HANDSHAKE: handshake_answer(0, "SCRAM-SHA-256"),
           AUTHENTICATE: struct.pack(">hhi", 0, -1, 9) + b"r=a,s=b,i"},
          LOGIN | {"mechanism": "SCRAM-SHA-256"},
@@ -143,9 +144,9 @@ def test_accepted_client_raises_nothing_and_logs_no_password(
 @pytest.mark.parametrize(
     ("client_certificate", "options", "expected"),
     [
-        (False, {}, "requires TLS: use --kafka-security SSL or SASL_SSL"),
+        (False, {}, 'requires TLS: use kafka={"security": "SSL" or "SASL_SSL"}'),
         (False, {"security": "SSL"}, "presents an untrusted certificate (self-signed certificate): "
-         "check --kafka-ca"),
+         'check kafka={"ca": ...}'),
         (True, {"ca": "c.pem"}, "requires a client certificate that it trusts ("),
     ],
 )  # fmt: skip

@@ -146,7 +146,7 @@ def test_pipes(raw: bytes, tmp_path: Path) -> None:
 def test_unknown_names_are_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "export.txt"
     path.write_bytes("site\tclicked\nnews\t1\n".encode("utf-16"))
-    with pytest.raises(SourceError, match=r"first line looks like --format tsv"):
+    with pytest.raises(SourceError, match='first line looks like format="tsv"'):
         open_source(path)
     found = read(open_source(path, format="tsv", target="clicked", categorical=["site"]))
     assert [x for _, _, x in found] == [{"site": "news"}]

@@ -273,7 +273,9 @@ def test_pairs_of_frames_and_labels() -> None:
 def test_unreadable_frames() -> None:
     frame = pd.DataFrame(COLUMNS)
     model = ElasticNetClassifier()
-    with pytest.raises(SourceError, match="^rows: use --target COLUMN to name the label column"):
+    with pytest.raises(
+        SourceError, match='^rows: use target="COLUMN" to name the label column, or'
+    ):
         streaml1.progressive(model, frame)
     frame["s"] = pd.Series(["a", 1.0] * 10, dtype=object)
     with pytest.raises(SourceError, match="^rows: the frame cannot be converted to Arrow: "):
@@ -290,7 +292,7 @@ def test_unreadable_frames() -> None:
 def test_columns_of_several_types_are_categories_or_ignored(name: Any) -> None:
     frame = pd.DataFrame({"n": range(20), "y": [0, 1] * 10})
     frame[name] = pd.Series(["a", 1, 2.5, None] * 5, dtype=object)
-    with pytest.raises(SourceError, match="several types, use --categorical or --ignore$"):
+    with pytest.raises(SourceError, match="several types, use categorical= or ignore=$"):
         streaml1.progressive(ElasticNetClassifier(), frame, target="y")
     for options, names in (("categorical", ["a", "1", "2.5"]), ("ignore", [])):
         model = ElasticNetClassifier(lr=0.1)

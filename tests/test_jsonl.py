@@ -185,19 +185,19 @@ def test_roles_of_members(line: str, roles: JsonRoles, parsed: Any) -> None:
         ('{"y": 1, "a": 1, "a": 2}', JsonRoles("y"), "the name 'a' occurs twice in an object"),
         ('{"y": 1, "b": [{"a": 1, "a": 2}]}', JsonRoles("y"), "the name 'a' occurs twice in an"),
         ('{"y": 1, "a.b": 1, "a": {"b": 2}}', JsonRoles("y"), "'a.b' occurs twice, once as a path"),
-        ('{"a": 1, "b": 2}', JsonRoles(), "use --target NAME to name the label of flat lines, or"),
+        ('{"a": 1, "b": 2}', JsonRoles(), 'use target="NAME" to name the label of flat lines, or'),
         ('{"a": 1, "b": 2}', JsonRoles(), "; its members are: a, b"),
         ('{"a": 1, "b": 2}', JsonRoles("y"), "the label 'y' is missing: its members are: a, b"),
         ("{}", JsonRoles("y"), "the label 'y' is missing: it has no members"),
         (
             '{"p": {"q": {"y": 1}}}',
             JsonRoles("y"),
-            "; use --target p.q.y, or --at p.q if that object is the example",
+            '; use target="p.q.y", or at="p.q" if that object is the example',
         ),
         (
             '{"p": {"q": {"y": 1}}}',
             JsonRoles("y", at="p"),
-            "; use --target q.y, or --at p.q if that object is the example",
+            '; use target="q.y", or at="p.q" if that object is the example',
         ),
         ('{"y": null}', JsonRoles("y"), "the label 'y' is null"),
         ('{"y": [1.5]}', JsonRoles("y"), "label [1.5] is not a number, a string, true or false"),
@@ -211,7 +211,7 @@ def test_roles_of_members(line: str, roles: JsonRoles, parsed: Any) -> None:
         (
             '{"y": 1, "a": {"b": "5 apples"}}',
             JsonRoles("y", numeric=frozenset("a")),
-            "feature 'a.b': '5 apples' is not a number; leave it out of --numeric",
+            "feature 'a.b': '5 apples' is not a number; leave it out of numeric=",
         ),
         ('{"y": 1}', JsonRoles("y", at="p.q"), "nothing at 'p.q': its members are: y"),
         ('{"p": [1]}', JsonRoles("y", at="p"), "[1] at 'p' is not an object of features"),
@@ -330,7 +330,7 @@ def test_flat_lines_without_target_can_only_be_predicted(write: Callable[[str, s
     assert list(block.x) == [{"a": 1}, {"a": 1}, {"x": 1}]
     rejected: list[str] = []
     assert not list(open_source(path).blocks(100, lambda place, why: rejected.append(why)))
-    assert "use --target NAME" in rejected[0] and 'has no "y"' in rejected[1]
+    assert 'use target="NAME"' in rejected[0] and 'has no "y"' in rejected[1]
 
 
 @pytest.mark.parametrize(

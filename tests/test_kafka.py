@@ -197,7 +197,9 @@ def test_passes(broker: Broker, tmp_path: Path) -> None:
 
     progressive(trained, source, passes=2, every=50, on_line=on_line)
     assert state(trained) == state(trained_on_file(tmp_path / "a.svm", lines, passes=2))
-    with pytest.raises(SourceError, match="cannot be read twice: it has no end; add --until-end"):
+    with pytest.raises(
+        SourceError, match="cannot be read twice: it has no end; add until_end=True"
+    ):
         progressive(model(), broker.url(topic), passes=2)
 
 

@@ -247,7 +247,11 @@ def test_topic_urls() -> None:
             {"format": "orc"},
             "must be jsonl, svmlight, vw, avro, protobuf, csv, tsv or auto, got 'orc'",
         ),
-        ("kafka://h/t", {"format": "csv", "target": "y"}, "no header: name their columns by --col"),
+        (
+            "kafka://h/t",
+            {"format": "csv", "target": "y"},
+            "no header: name their columns by column_names=",
+        ),
         (
             "kafka://h/t",
             {"format": "csv", "column_names": ["y", "n"], "target": "label"},
@@ -256,14 +260,14 @@ def test_topic_urls() -> None:
         (
             "kafka://h/t",
             {"format": "tsv", "column_names": ["y"], "target": "y", "at": "x"},
-            "--at does not apply to CSV records",
+            "at= does not apply to CSV records",
         ),
         (
             "kafka://h/t",
             {"format": "csv", "column_names": ["y"], "events": True},
             "delayed labels need format jsonl, got 'csv'",
         ),
-        ("kafka://h/t", {"target": "y", "format": "vw"}, "(--target, --ignore, ...) need JSON"),
+        ("kafka://h/t", {"target": "y", "format": "vw"}, "(target=, ignore=, ...) need JSON"),
         ("kafka://h/t", {"target": "y", "weight": "y"}, "only one role, got target and weight"),
         ("kafka://h/t", {"at": "x", "events": True}, "cannot be combined with delayed labels"),
         ("kafka://h/t", {"delimiter": ";"}, "(such as delimiter) apply to CSV files only"),
@@ -467,7 +471,9 @@ def test_topic_is_read_twice_only_until_its_end(use_topics: Callable[[Topics], N
         read_places(source)
     source = KafkaSource("kafka://h/t")
     source.blocks(1, pytest.fail)
-    with pytest.raises(SourceError, match="cannot be read twice: it has no end; add --until-end$"):
+    with pytest.raises(
+        SourceError, match="cannot be read twice: it has no end; add until_end=True$"
+    ):
         source.blocks(1, pytest.fail)
 
 

@@ -160,7 +160,7 @@ def test_commands_read_the_newest_model(broker: Broker) -> None:
     source = open_source(url)
     try:
         broker.topic(1, topic + "-mixed")
-        with pytest.raises(ModelFileError, match="holds no model yet; start learn --mixed"):
+        with pytest.raises(ModelFileError, match="holds no model yet; start a MixedGroup"):
             source.load()
         assert source.stamp() is None
         member.start()

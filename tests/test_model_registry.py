@@ -539,7 +539,9 @@ def test_topics_without_a_model_are_rejected(broker: Broker, url: str) -> None:
     with pytest.raises(SourceError, match="has one partition, but models need two; create the"):
         ModelTopic(one_partition)
     for topic_url in (not_compacted, one_partition):
-        with pytest.raises(ModelFileError, match="holds no model yet; publish one with learn"):
+        with pytest.raises(
+            ModelFileError, match="holds no model yet; publish one with ModelPublisher"
+        ):
             streaml1.load(topic_url)
     assert "does not exist" in run("show", url).stderr
     with pytest.raises(SourceError, match="is not a topic URL; use kafka://host:port/topic"):

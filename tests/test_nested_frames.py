@@ -444,7 +444,9 @@ def test_categories_inside_lists() -> None:
          "price.0": 1, "price.1": 2},
         {"w=w2999": 1, "n=7": 1, "day=2026-01-03": 1, "price.0": 3},
     ]  # fmt: skip
-    with pytest.raises(SourceError, match=r"'day' holds values .*date32.* or --categorical day if"):
+    with pytest.raises(
+        SourceError, match=r"'day' holds values .*date32.* or categorical=\[.day.\] if"
+    ):
         streaml1.progressive(ElasticNetClassifier(), table, target="y")
 
 
@@ -479,8 +481,8 @@ def test_numbers_as_text_inside() -> None:
     found = [x for b in source.blocks(9, lambda *f: refused.append(f[1])) for x in b.x]
     assert list(map(numeric_features, found)) == [{"user.age": 31, "v.0": 1.5, "v.2": 2}]
     assert refused == [
-        "feature 'user.age': 'x' is not a number; leave it out of --numeric",
-        "feature 'v.0': 'q' is not a number; leave it out of --numeric",
+        "feature 'user.age': 'x' is not a number; leave it out of numeric=",
+        "feature 'v.0': 'q' is not a number; leave it out of numeric=",
     ]
     for X in (frame, pd.DataFrame(rows)):
         with pytest.raises(BadExample, match="feature 'user.age': 'x' is not a number") as error:
@@ -499,17 +501,21 @@ INTS = pa.map_(pa.int64(), pa.int64())
         (
             {"u": [{"raw": b"x"}]},
             {},
-            "'u.raw' holds values of the type binary: use --ignore u.raw$",
+            r"'u.raw' holds values of the type binary: use ignore=\[.u.raw.\]$",
         ),
-        ({"u": [[{"raw": b"x"}]]}, {}, "column 'u' holds .*struct<raw: binary>>: use --ignore u$"),
-        ({"u": [{"at": datetime.date.today()}]}, {}, "use --ignore u.at, or --categorical u.at if"),
+        ({"u": [[{"raw": b"x"}]]}, {}, r"'u' holds .*struct<raw: binary>>: use ignore=\[.u.\]$"),
+        (
+            {"u": [{"at": datetime.date.today()}]},
+            {},
+            r"use ignore=\[.u.at.\], or categorical=\[.u.at",
+        ),
         (
             {"u": pa.array([[(1, 2)]], INTS)},
             {},
-            "'u' holds values of the type map<.*: use --ignore u",
+            r"'u' holds values of the type map<.*: use ignore=\[.u.\]",
         ),
         ({"u": [{"a": 1}], "u.a": [1]}, {}, "has several columns 'u.a': rename all but one"),
-        ({"u": [{"a": 1}]}, {"target": "u"}, "'u' is a struct, but a target is one value; use --t"),
+        ({"u": [{"a": 1}]}, {"target": "u"}, "'u' is a struct, but a target is one value; use tar"),
         ({"u": [[1]]}, {"weight": "u"}, "'u' holds values of .*list<.*, but a weight is one value"),
         ({"u": [{"a": 1}]}, {"ignore": ["u.b"]}, "has no column 'u.b'"),
         ({"u": [["a"]]}, {"ignore": ["u.b"]}, "has no column 'u.b'"),

@@ -107,8 +107,8 @@ def test_formats_agree() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("a.svm", "--positive applies to CSV and JSON lines only, not to a.svm (svmlight)"),
-        ("a.rows", "not to a.rows (rows): give it to streaml1 convert"),
+        ("a.svm", "positive= applies to CSV and JSON lines only, not to a.svm (svmlight)"),
+        ("a.rows", "not to a.rows (rows): give it to streaml1.training.convert"),
         ("river:Phishing", "apply to files only, not to river:Phishing"),
     ],
 )

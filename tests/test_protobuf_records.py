@@ -223,7 +223,7 @@ def test_invalid_records(registry: Registry) -> None:
         "support ?format=serialized",
         "schema 9 of the record is JSON, not Protobuf",
         "the record begins with the byte 0x02, not with the 0 before the id of a schema; records "
-        "without it need --schema FILE",
+        'without it need schema="FILE"',
     ]
 
 
@@ -240,7 +240,7 @@ def test_any_bytes_are_read_or_rejected(record: bytes) -> None:
 def test_the_package_is_needed(monkeypatch: pytest.MonkeyPatch, registry: Registry) -> None:
     monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
     message = r"needs protobuf: install it with pip install 'streaml1\[protobuf\]'"
-    with pytest.raises(SourceError, match=f"--format protobuf {message}"):
+    with pytest.raises(SourceError, match=f'format="protobuf" {message}'):
         read(registry=registry.url)
     with pytest.raises(SourceError, match=f"schema 7 {message}"):
         read(header(7), format="auto", registry=registry.url)

@@ -348,10 +348,22 @@ def test_json_in_a_string_is_read() -> None:
             "the record is compressed by gzip: write it as it is, and let",
         ),
         (b"Obj\x01\x04", "the record is a container file of Avro: write the records one by one"),
-        (b"\xc3\x01{}", "the record is Avro in its single-object encoding: use --format avro"),
-        (b"1,news,2.5", "the record is not JSON: use --format csv, tsv, vw, svmlight, avro or"),
-        (b"1,news\n0,mail\n", "the record is not JSON: use --format csv, tsv, vw, svmlight, avro"),
-        (b"<a/>", "the record is not JSON: use --format csv, tsv, vw, svmlight, avro or protobuf"),
+        (
+            b"\xc3\x01{}",
+            'the record is Avro in its single-object encoding: use format="avro", schema="FILE"',
+        ),
+        (
+            b"1,news,2.5",
+            'the record is not JSON: use format="csv", "tsv", "vw", "svmlight", "avro" or',
+        ),
+        (
+            b"1,news\n0,mail\n",
+            'the record is not JSON: use format="csv", "tsv", "vw", "svmlight", "avro"',
+        ),
+        (
+            b"<a/>",
+            'the record is not JSON: use format="csv", "tsv", "vw", "svmlight", "avro" or "prot',
+        ),
     ],
 )
 def test_records_that_are_no_text(value: bytes, reason: str) -> None:
@@ -361,7 +373,7 @@ def test_records_that_are_no_text(value: bytes, reason: str) -> None:
 
 def test_vowpal_wabbit_text_without_its_format() -> None:
     [reason] = read(b"1 |ad site", format=None).reasons
-    assert reason.endswith("; if this is Vowpal Wabbit text, use --format vw")
+    assert reason.endswith('; if this is Vowpal Wabbit text, use format="vw"')
 
 
 def test_deletes_in_an_envelope_are_skipped() -> None:
@@ -379,7 +391,7 @@ def test_deletes_in_an_envelope_are_skipped() -> None:
         (
             b"\0",
             "the record starts with the byte 0, as those of schema registries do: use "
-            "--schema-registry URL",
+            'schema_registry="URL"',
         ),
     ],
 )

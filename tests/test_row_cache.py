@@ -493,7 +493,7 @@ def test_flipped_bits_are_detected(rows_file_regions: Any) -> None:
                 damaged = bytearray(raw)
                 damaged[pos] ^= mask
                 path.write_bytes(damaged)
-                with pytest.raises(SourceError, match="streaml1 convert"):
+                with pytest.raises(SourceError, match=r"streaml1\.training\.convert"):
                     read_all(path)
 
 

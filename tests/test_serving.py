@@ -1028,7 +1028,7 @@ def test_published_models_and_labelled_examples(broker: Broker, tmp_path: Path) 
     """A topic of models is watched; /learn and /label write to a topic."""
     broker.require_real()
     models, log = (broker.url(f"s-{uuid.uuid4().hex[:12]}") for _ in range(2))
-    with pytest.raises(SourceError, match="does not exist; learn --publish creates it"):
+    with pytest.raises(SourceError, match="does not exist; ModelPublisher creates it"):
         open_source(models).stamp()
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(f'{{"y": {k % 2}, "x": {{"w{k % 7}": 1}}}}\n' for k in range(300)))

@@ -254,7 +254,8 @@ def test_returning_refuse_skips_only_the_bad_line(write):
 def test_standard_input_needs_a_format(pipe_in):
     pipe_in(SVM)
     with pytest.raises(
-        SourceError, match="standard input .* use --format svmlight, vw, jsonl, csv, tsv or avro"
+        SourceError,
+        match='standard input .* use format="svmlight", "vw", "jsonl", "csv", "tsv" or "avro"',
     ):
         open_source("-")
 
@@ -466,7 +467,7 @@ def test_json_lines(write, line, row):
         ('{"x": {"a": 1}, "y": 1', "not JSON: Expecting ',' delimiter at column 23"),
         ('{"x": {}, "y": 1} {}', "not JSON: Extra data at column 19"),
         ("[1, 2]", "[1, 2] is not an example: write {"),
-        ('{"y": 1}', 'the line has no object "x" of features: use --target NAME'),
+        ('{"y": 1}', 'the line has no object "x" of features: use target="NAME"'),
         ('{"x": {"a": 1}}', 'the example has no "y"'),
         ('{"x": {"a": 1}, "y": null}', 'the example has no "y"'),
         ('{"x": [1, 2], "y": 1}', '"x" must be an object, {"name": value, ...}, got [1, 2]'),
@@ -531,7 +532,7 @@ def test_columns_of_one_name(write):
     name = write("a.csv", "a,y,b,a,b\n1,1,2,3,4\n")
     message = (
         r"a.csv has several columns 'a', 'b' \(such as columns 0, 3, counted from 0\): rename all "
-        "but one, or use --ignore 3; the columns are: a, y, b, a, b"
+        r"but one, or use ignore=\[.3.\]; the columns are: a, y, b, a, b"
     )
     with pytest.raises(SourceError, match=message):
         rows_of(open_source(name, target="y"))
@@ -589,9 +590,9 @@ def test_files_without_a_header(write):
         assert rows_of(open_source(name, **options)) == expected
         again = write("b.tsv", "\t".join(names) + "\n" + CRITEO)
         assert rows_of(open_source(again, **options)) == expected
-    with pytest.raises(SourceError, match="the file has 6 columns, --columns has 2 names"):
+    with pytest.raises(SourceError, match="the file has 6 columns, column_names= has 2 names"):
         rows_of(open_source(name, target="0", column_names=["a", "b"]))
-    with pytest.raises(SourceError, match="--columns is for files without a header"):
+    with pytest.raises(SourceError, match="column_names= is for files without a header"):
         open_source(name, target="0", column_names=["a", "b"], header=True)
 
 
@@ -608,7 +609,9 @@ def test_files_without_a_header(write):
 )
 def test_a_first_line_of_data_is_rejected(write, content, target):
     source = open_source(write("a.csv", content), target=target, require_label=target is not None)
-    with pytest.raises(SourceError, match="a.csv:1: the line looks like data, .*--no-header"):
+    with pytest.raises(
+        SourceError, match="a.csv:1: the line looks like data, .*: use header=False or "
+    ):
         rows_of(source)
     options = {"header": True, "ignore": "1"} if content.startswith("0,1,1") else {"header": True}
     rejected = Refused()
@@ -822,7 +825,7 @@ def test_unclosed_csv_quote(write):
         ("1,x,1,1,1", "the line has 5 cells, the header has 4"),
         ('1,"x"y,1,1', "not CSV: ',' expected after '\"'"),
         ("red,x,1,1", "column 'a': 'red' is not a number"),
-        ("red,x,1,1", "use --categorical a for text, or --ignore a"),
+        ("red,x,1,1", 'use categorical=["a"] for text, or ignore=["a"]'),
         ("inf,x,1,1", "column 'a': 'inf' is not finite: leave missing values empty"),
         ("tRue,x,1,1", "column 'a': 'tRue' is not a number"),
         ("1_0,x,1,1", "column 'a': '1_0' is not a number"),
@@ -851,7 +854,7 @@ def test_invalid_csv_lines(write, line, reason):
         (
             "a,y\n1,1",
             {},
-            "a.csv: use --target COLUMN to name the label column; the columns are: a, y",
+            'a.csv: use target="COLUMN" to name the label column; the columns are: a, y',
         ),
         ("a,y\n1,1", {"target": "z"}, "a.csv has no column 'z'; the columns are: a, y"),
         (
@@ -864,13 +867,14 @@ def test_invalid_csv_lines(write, line, reason):
         (
             "a;y\n1;1",
             {"target": "y"},
-            "a.csv: ';' seems to separate the cells: use --delimiter ';' (the columns are then: "
+            "a.csv: ';' seems to separate the cells: use "
+            'delimiter=";" (the columns are then: '
             "a, y)",
         ),
         (
             "a\ty;z\tz\n1\t1\t1",
             {},
-            "tab seems to separate the cells: use --delimiter tab (the columns are then: a, y;z, "
+            'tab seems to separate the cells: use delimiter="tab" (the columns are then: a, y;z, '
             "z)",
         ),
         ("a,y\n1,1", {"target": "y", "delimiter": "tab"}, "no column 'y'; the columns are: a,y"),
@@ -878,20 +882,21 @@ def test_invalid_csv_lines(write, line, reason):
         (
             "a,,y\n0,1,1",
             {"target": "y"},
-            "a.csv:1: column 2 has no name: name it, or ignore it with --ignore ''",
+            'a.csv:1: column 2 has no name: name it, or ignore it with ignore=""',
         ),
         (",a,y\nx,1,1", {"target": "y"}, "a.csv:1: column 1 has no name"),
         (
             '"a, b",y\n0,1',
             {"target": "y", "ignore": ["a", " b"]},
-            "a.csv has no columns 'a', ' b' (a name with a comma is quoted, as in '\"a, b\"')",
+            "a.csv has no columns 'a', ' b' (did you mean 'a, b'?); the columns are: a, b, y",
         ),
         (
             "a,y,b,b\n0,1,1,1",
             {"target": "z", "categorical": ["c", "a"], "weight": "a"},
             "a.csv has no columns 'z', 'c'; has several columns 'b' (such as columns 2, 3, counted "
-            "from 0): rename all but one, or use --ignore 3; column 'a' can have only one role, "
-            "got weight and categorical; the columns are: a, y, b, b",
+            'from 0): rename all but one, or use ignore=["3"]; '
+            "column 'a' can have only one role, got weight and categorical; the columns are: a, y, "
+            "b, b",
         ),
         ("y,a,y\n0,1,1", {"target": "y"}, "a.csv has several columns 'y'"),
         ("a,y\n1,1", {"target": "y", "weight": "y"}, "only one role, got target and weight"),
@@ -967,7 +972,7 @@ def test_missing_files_are_rejected(write, tmp_path):
         ("empty", "empty is a directory without a file to read"),
         (
             "a.txt",
-            r"cannot infer the format of a\.txt from its name; use --format svmlight, vw, jsonl,",
+            r"cannot infer the format of a\.txt from its name; use format=.svmlight., .vw.,",
         ),
         ("a.txt/b.svm", r"a\.txt/b\.svm cannot be read: Not a directory"),
         ("a\0.svm", "is not a valid file name: .*embedded null"),
@@ -975,7 +980,7 @@ def test_missing_files_are_rejected(write, tmp_path):
     ]:
         with pytest.raises(SourceError, match=reason):
             open_source(name)
-    with pytest.raises(SourceError, match="unknown format 'xml'; use --format"):
+    with pytest.raises(SourceError, match="unknown format 'xml'; use format="):
         open_source("a.txt", format="xml")
     with pytest.raises(SourceError, match="apply to CSV and JSON lines only, not to a.txt"):
         open_source("a.txt", format="svm", target="y")
@@ -1097,17 +1102,17 @@ def test_binary_labels(y, label):
     [
         (
             2.0,
-            "^invalid label 2: recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 "
-            r"\(CSV and JSON\), or --model softmax for more than two labels$",
+            '^invalid label 2: recode labels 1/2 to 0/1 or -1/1, or use positive="2" '
+            r"\(CSV, JSON, frames and dicts\), or SoftmaxClassifier for more than two labels$",
         ),
         (
             "2",
-            "^invalid label '2': recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 "
-            r"\(CSV and JSON\), or --model softmax for more than two labels$",
+            "^invalid label '2': recode labels 1/2 to 0/1 or -1/1, or use positive=.2. "
+            r"\(CSV, JSON, frames and dicts\), or SoftmaxClassifier for more than two labels$",
         ),
         (
             0.5,
-            "^invalid label 0.5: it must be 0 or 1, -1 or 1, or true or false; use --task",
+            "^invalid label 0.5: it must be 0 or 1, -1 or 1, or true or false; use a regressor for",
         ),
         ("path", "^invalid label 'path': it must be 0 or 1"),
         ("yes", "^invalid label 'yes'"),

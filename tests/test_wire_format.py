@@ -292,9 +292,9 @@ def test_a_schema_in_a_file(tmp_path: Path) -> None:
 
 def test_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"format": "avro"}, "needs the schema: give --schema-registry URL or --schema FILE"),
-        ({"format": "svm", "schema_registry": "http://a"}, "cannot be combined with --format svm"),
-        ({"schema": "a"}, "--schema needs --format avro or protobuf"),
+        ({"format": "avro"}, 'needs the schema: give schema_registry="URL" or schema="FILE"'),
+        ({"format": "svm", "schema_registry": "http://a"}, 'cannot be combined with format="svm'),
+        ({"schema": "a"}, 'schema= needs format="avro" or "protobuf"'),
         ({"format": "avro", "schema": "a", "schema_registry": "http://a"}, "give one of them"),
         (
             {"format": "parquet"},
@@ -312,5 +312,5 @@ def test_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = {"format": "avro", "schema_registry": "http://a", "target": "y"}
     assert open_source("kafka://localhost/clicks", SourceOptions(**options)).name
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(SourceError, match=r"--format avro needs fastavro: .*streaml1\[avro\]"):
+    with pytest.raises(SourceError, match=r"format=.avro. needs fastavro: .*streaml1\[avro\]"):
         open_source("kafka://localhost/clicks", SourceOptions(**options))

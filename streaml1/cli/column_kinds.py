@@ -193,7 +193,7 @@ def _report_other_kinds(
 
     The reverse is returned, and not reported if the columns are those of directories.
     """
-    from streaml1.sources.readers.csv_header import list_of
+    from streaml1.core.named_options import list_of
     from streaml1.sources.readers.csv_kinds import are_codes
 
     values = {

@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -26,6 +26,7 @@ from streaml1.cli.termination import Terminated, terminate_by_exception, watchdo
 from streaml1.cli.vw_options import remedy_of
 from streaml1.core import exit_codes as exits
 from streaml1.core.logging import wants_json
+from streaml1.core.named_options import command_line_options, flag_of
 
 __all__ = ["CommandError", "Program", "cli", "main"]
 
@@ -109,7 +110,8 @@ class Program(click.Group):
             )
             sys.exit(exits.USAGE_ERROR)
         try:
-            code = super().main(*args, **extra)
+            with command_line_options(self._flags()):
+                code = super().main(*args, **extra)
         except OSError as error:  # from --help; `invoke` handles the commands
             if not exits.is_temporary(error):
                 raise
@@ -132,6 +134,12 @@ class Program(click.Group):
             code = 128 + (cause.number if isinstance(cause, Terminated) else signal.SIGINT)
             report_problem("interrupted", "error", exit_code=code)
         sys.exit(code or 0)
+
+    def _flags(self) -> dict[str, str]:
+        """Return the options of all commands by the names of their parameters."""
+        params = [param for command in self.commands.values() for param in command.params]
+        options = [param for param in params if isinstance(param, click.Option)]
+        return {option.name or "": option.opts[0] for option in options}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands in the order of `COMMANDS`, others last."""
@@ -253,12 +261,13 @@ def _kept_by_model(error: click.NoSuchOption) -> str | None:
 
 def _corrected(ctx: click.Context, error: Exception) -> str:
     """Return a clause with the corrected command if an error names the options that it lacks."""
-    missing = getattr(error, "missing_options", ())
-    command = [*ctx.meta.get(COMMAND_LINE, ()), *missing]
+    missing: Mapping[str, str] = getattr(error, "missing_options", {})
+    added = [word for name, value in missing.items() for word in (flag_of(name), value)]
+    command = [*ctx.meta.get(COMMAND_LINE, ()), *added]
     if not missing or "--" in command:
         return ""
     is_targeted = any(arg.partition("=")[0] == "--target" for arg in command)
-    has_columns = not {"svmlight", "vw", "jsonl"} & {*missing}
+    has_columns = missing.get("format") not in ("svmlight", "vw", "jsonl")
     unnamed = command[0] == "learn" and has_columns and not is_targeted
     return f"; run {shlex.join([PROGRAM, *command, *(['--target', 'COLUMN'] if unnamed else [])])}"
 

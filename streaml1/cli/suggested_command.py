@@ -35,8 +35,8 @@ def command_for_csv(
     source: str, options: dict[str, Any], sample: CsvSample, target: ColumnSummary | None
 ) -> str:
     """Return a command that learns from the file, quoted for a shell."""
+    from streaml1.core.named_options import list_of
     from streaml1.features.number_texts import MISSING_WORDS
-    from streaml1.sources.readers.csv_header import list_of
 
     columns = [column for column in sample.columns if column is not target]
     options = _with_weight(columns, options)
@@ -93,7 +93,7 @@ def command_for_members(
     what: str = "MEMBER",
 ) -> str:
     """Return a command that learns from flat JSON lines or a table, quoted for a shell."""
-    from streaml1.sources.readers.csv_header import list_of
+    from streaml1.core.named_options import list_of
 
     options = _with_weight(columns, options)
     words = ["streaml1", "learn", source]
@@ -134,8 +134,8 @@ def _rejections(target: ColumnSummary) -> list[str]:
 
 def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
     """Return the options that say what the labels are."""
+    from streaml1.core.named_options import list_of
     from streaml1.sources.readers.column_hints import alike_labels
-    from streaml1.sources.readers.csv_header import list_of
 
     labels = {*target.values}
     if labels <= BINARY or options.get("positive") is not None:

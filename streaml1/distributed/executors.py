@@ -14,6 +14,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 from streaml1.core import exit_codes
+from streaml1.core.named_options import (
+    command_line_flags,
+    set_command_line_flags,
+    with_flags_of_caller,
+)
 from streaml1.sources.readers.background import cores
 
 __all__ = [
@@ -129,7 +134,10 @@ class ProcessExecutor:
         self._pool = self._new_pool()
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"))
+        return ProcessPoolExecutor(
+            self.workers, multiprocessing.get_context("spawn"), set_command_line_flags,
+            (command_line_flags(),),
+        )  # fmt: skip
 
     def submit(self, task: Callable[..., Any], *args: Any) -> _Started:
         """Start a task; return a handle of it."""
@@ -247,7 +255,7 @@ class DaskExecutor:
     def submit(self, task: Callable[..., Any], *args: Any) -> Any:
         """Start a task; Dask runs it again if its worker dies."""
         # Equal calls would share a key, and so a result whose model the caller may change.
-        return self._client.submit(task, *args, pure=False, retries=0)
+        return self._client.submit(with_flags_of_caller(task), *args, pure=False, retries=0)
 
     def gather(self, handles: Sequence[Any]) -> Iterator[Any]:
         """Yield the results of tasks in order.
@@ -299,7 +307,7 @@ class RayExecutor:
 
     def submit(self, task: Callable[..., Any], *args: Any) -> Any:
         """Start a task; Ray runs it again if its worker dies."""
-        remote = self._ray.remote(max_retries=MAX_ATTEMPTS - 1)(task)
+        remote = self._ray.remote(max_retries=MAX_ATTEMPTS - 1)(with_flags_of_caller(task))
         return remote.remote(*args)
 
     def gather(self, handles: Sequence[Any]) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from streaml1.core.named_options import named_option
 from streaml1.features.arrow_nested import PLAIN_ROLES, json_values
 from streaml1.features.arrow_types import is_dictionary, is_list, is_nested
 from streaml1.features.batch import require_distinct
@@ -113,7 +114,7 @@ class OpenedColumns:
             return
         if name in self._structs and name not in self.kinds:
             inside = self._structs[name]
-            remedy = f"; use --{role} {inside[0]} for a value inside" if inside else ""
+            remedy = f"; use {named_option(role, inside[0])} for a value inside" if inside else ""
             raise ValueError(f"column {name!r} is a struct, but a {role} is one value{remedy}")
         if self.is_nested(name):
             raise ValueError(

@@ -9,6 +9,7 @@ from functools import cached_property
 from math import isfinite
 from typing import Any, NamedTuple
 
+from streaml1.core.named_options import named_option
 from streaml1.features.number_texts import read_number_text
 from streaml1.features.positive_label import is_positive
 from streaml1.features.raw_labels import shown
@@ -242,19 +243,19 @@ def _remedy(line: Mapping[str, Any], name: str, at: str | None) -> str:
     """Return a clause that says how to read a label that is inside; "" if it is not."""
     envelope = "" if at is None else f"{at}."
     if (holder := _holder(line, name)) is not None:
-        return (
-            f"; use --target {holder}.{name}, or --at {envelope}{holder} if that object is the "
-            "example"
-        )
+        target = named_option("target", f"{holder}.{name}")
+        option = named_option("at", f"{envelope}{holder}")
+        return f"; use {target}, or {option} if that object is the example"
     for path, value in line.items():
         if isinstance(value, str) and value.lstrip().startswith("{") and f'"{name}"' in value:
-            return f"; use --at {envelope}{path} if that text is the example"
+            return f"; use {named_option('at', f'{envelope}{path}')} if that text is the example"
     if (array := array_of_objects(line)) is not None:
         path, first = array
         if name in first or _holder(first, name) is not None:
+            option = named_option("at", f"{envelope}{path}")
             return (
-                f"; the array {path!r} holds it: use --at {envelope}{path} if each of its objects "
-                "is an example (in files)"
+                f"; the array {path!r} holds it: use {option} if each of its objects is an example "
+                "(in files)"
             )
     return ""
 
@@ -333,7 +334,9 @@ class FlatMembers:
         try:
             return read_number_text(value)
         except ValueError as error:
-            raise ValueError(f"feature {shown(name)}: {error}; leave it out of --numeric") from None
+            raise ValueError(
+                f"feature {shown(name)}: {error}; leave it out of {named_option('numeric')}"
+            ) from None
 
     def add_members(self, value: Mapping[str, Any]) -> None:
         """Add the members of an object."""

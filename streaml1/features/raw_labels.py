@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable
 from typing import Any
 
+from streaml1.core.named_options import by_caller, named_option
 from streaml1.core.rows import shown as shown_value
 from streaml1.features.labels import equals_itself
 from streaml1.features.number_units import without_unit
@@ -97,7 +98,7 @@ def binary_label(y: Any) -> bool:
     >>> binary_label(2.0)
     Traceback (most recent call last):
     ...
-    ValueError: invalid label 2: recode files with labels 1/2 to 0/1 or -1/1, or use --positive ...
+    ValueError: invalid label 2: recode labels 1/2 to 0/1 or -1/1, or use positive="2" (CSV,...
     """
     try:
         return _BINARY[y]
@@ -116,21 +117,26 @@ def binary_label(y: Any) -> bool:
             value = word
     if isinstance(value, Hashable) and value in _BINARY:
         return _BINARY[value]
-    remedy = (
-        "name the label that is 1 by --positive (CSV and JSON)"
-        if isinstance(value, str)
-        else "use --task regression for numbers"
-    )
-    rule = (
-        f"it must be 0 or 1, -1 or 1, or true or false; {remedy}, or use --model softmax for any "
-        "labels"
-    )
+    raise ValueError(f"invalid label {shown(y)}: {_rule_of_labels(value)}")
+
+
+def _rule_of_labels(value: Any) -> str:
+    """Return which labels are valid, and what to do with one that is not."""
+    softmax = by_caller("--model softmax", "SoftmaxClassifier")
+    formats = by_caller("(CSV and JSON)", "(CSV, JSON, frames and dicts)")
     if equals_itself(value) and value == 2:
-        rule = (
-            "recode files with labels 1/2 to 0/1 or -1/1, or use --positive 2 (CSV and JSON), or "
-            "--model softmax for more than two labels"
+        files = by_caller("files with labels", "labels")
+        return (
+            f"recode {files} 1/2 to 0/1 or -1/1, or use {named_option('positive', '2')} {formats}, "
+            f"or {softmax} for more than two labels"
         )
-    raise ValueError(f"invalid label {shown(y)}: {rule}")
+    regression = by_caller("--task regression", "a regressor")
+    remedy = f"use {regression} for numbers"
+    if isinstance(value, str):
+        remedy = f"name the label that is 1 by {named_option('positive')} {formats}"
+    return (
+        f"it must be 0 or 1, -1 or 1, or true or false; {remedy}, or use {softmax} for any labels"
+    )
 
 
 def number_label(y: Any) -> float:

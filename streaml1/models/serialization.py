@@ -28,6 +28,7 @@ import numpy as np
 
 from streaml1.core import exit_codes as exits
 from streaml1.core.atomic_write import write_atomic
+from streaml1.core.named_options import by_caller
 from streaml1.core.rows import ensure
 from streaml1.core.types import Bytes
 from streaml1.features.vocabulary.crossed_name import CrossedName
@@ -166,7 +167,8 @@ def decode(data: bytes, path: str | Path) -> ModelFile:
     """
     if data[:8] != MAGIC[: len(data)] or not data:
         raise ModelFileError(
-            f"{path} is not a streaml1 model; streaml1.save and learn --save write one"
+            f"{path} is not a streaml1 model; streaml1.save"
+            + by_caller(" and learn --save write one", " writes one")
         )
     if len(data) < _HEAD.size:
         raise ModelFileError(f"{path} is truncated: got {len(data)} bytes; use an earlier copy")

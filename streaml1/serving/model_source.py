@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streaml1 import models
+from streaml1.core.named_options import by_caller
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.source import SourceError
 from streaml1.training.checkpoint import load_latest
@@ -160,7 +161,8 @@ class _PublishedModels:
         newest = read_newest(self._log, self._url)
         if newest is None:
             raise ModelFileError(
-                f"{self._url} holds no model yet; publish one with learn --publish"
+                f"{self._url} holds no model yet; publish one with "
+                f"{by_caller('learn --publish', 'ModelPublisher')}"
             )
         published = datetime.fromisoformat(newest.manifest.time)
         if published.tzinfo is None:
@@ -188,7 +190,8 @@ class _MixedModel:
         self._reader.read_to_end()
         base = self._reader.state.base
         if base is None:
-            raise ModelFileError(f"{self._url} holds no model yet; start learn --mixed")
+            member = by_caller("learn --mixed", "a MixedGroup")
+            raise ModelFileError(f"{self._url} holds no model yet; start {member}")
         model = models.decode(base.data, self._url)
         return LoadedModel(model, version_of(base.data), self._reader.published)
 
@@ -219,8 +222,8 @@ class TopicSource:
             # kafka-python takes an unknown topic for a broker that does not answer.
             if not topic_exists(self._topic):
                 raise SourceError(
-                    f"{self.name}: topic {self._topic.name} does not exist; learn --publish "
-                    "creates it"
+                    f"{self.name}: topic {self._topic.name} does not exist; "
+                    f"{by_caller('learn --publish', 'ModelPublisher')} creates it"
                 )
             kind = _MixedModel if holds_mixed_model(self._topic) else _PublishedModels
             self._models = kind(self._topic)

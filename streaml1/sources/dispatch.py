@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from streaml1.core.named_options import named_option
 from streaml1.core.option_fields import document_options, option_names, parameter_entries
 from streaml1.sources.arrow.databases import DuckdbRows
 from streaml1.sources.arrow.files import ARROW, PARQUET, ArrowFile, first_rows
@@ -126,8 +127,8 @@ def format_of(spec: str | Sequence[str], format: str | None = None) -> str:
 def _check_seed(name: str, prefix: str, options: SourceOptions) -> None:
     if options.seed is not None and prefix not in SOURCES.keys() - {"river", "kafka", "duckdb"}:
         raise SourceError(
-            f"--seed applies to sources that shuffle (stdlib, data:...), not to {name}; leave it "
-            "out"
+            f"{named_option('seed')} applies to sources that shuffle (stdlib, data:...), not to "
+            f"{name}; leave it out"
         )
 
 
@@ -136,8 +137,8 @@ def reject_topic_options(name: str, options: SourceOptions) -> None:
     given = (options.start, options.partitions, options.group, options.labels, options.kafka)
     if options.schema is not None or options.schema_registry is not None:
         raise SourceError(
-            "--schema and --schema-registry apply to the records of kafka://... only, not to "
-            f"{name}"
+            f"{named_option('schema')} and {named_option('schema_registry')} apply to the records "
+            f"of kafka://... only, not to {name}"
         )
     if options.until_end or any(option is not None for option in given):
         raise SourceError(
@@ -162,7 +163,9 @@ def _open_registered(name: str, prefix: str, options: SourceOptions) -> Source:
     if options.events:
         raise SourceError(f"delayed labels need JSON lines or a topic, got {name}")
     if options.format is not None or column_options_text(options) is not None:
-        raise SourceError(f"--format and column options apply to files only, not to {name}")
+        raise SourceError(
+            f"{named_option('format')} and column options apply to files only, not to {name}"
+        )
     return SOURCES[prefix](name, options.seed or 0)
 
 
@@ -182,7 +185,7 @@ def _open_files(spec: str | Path | Sequence[str | Path], options: SourceOptions)
         if kind != kinds[files[0]]:
             raise SourceError(
                 f"{file} is {kind}, but {files[0]} is {kinds[files[0]]}: all files must have the "
-                "same format; use a pattern for some of them, or --format"
+                f"same format; use a pattern for some of them, or {named_option('format')}"
             )
     keys = key_columns(files, options)
     has_columns = _has_columns(kinds[files[0]], options)
@@ -292,7 +295,9 @@ def _open_arrow(
 def _open_duckdb(name: str, options: SourceOptions) -> DuckdbRows:
     if options.events:
         raise SourceError(f"delayed labels need JSON lines or a topic, got {name}")
-    given = {"--format": options.format, "--at": options.at, **options.csv_only}
+    given = {
+        named_option("format"): options.format, named_option("at"): options.at, **options.csv_only
+    }  # fmt: skip
     for option, value in given.items():
         if value is not None:
             raise SourceError(f"{option} does not apply to tables of DuckDB, got {name}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from streaml1.core.named_options import by_caller, named_option, named_options
 from streaml1.sources.arrow.files import ARROW, PARQUET, arrow_format
 from streaml1.sources.options import SourceOptions
 from streaml1.sources.readers.avro import AVRO, is_avro
@@ -71,15 +71,16 @@ def file_format(name: str, format: str | None) -> FileFormat:
     kind = FORMATS.get(uncompressed[uncompressed.rfind(".") :])
     if kind is not None:
         return FileFormat(kind, codec or split_suffix(path)[1])
-    remedy = "use --format svmlight, vw, jsonl, csv, tsv or avro"
+    option = named_option("format", "svmlight", "vw", "jsonl", "csv", "tsv", "avro")
+    remedy = f"use {option}"
     if format is not None:
         raise SourceError(f"unknown format {format!r}; {remedy}")
     if name == "-":
         raise SourceError(f"standard input has no file name to infer the format from; {remedy}")
     if (foreign := foreign_file(name)) is not None:
-        raise SourceError(f"{name} is {foreign.what}, not {foreign.expected}; {foreign.remedy}")
+        raise SourceError(f"{name} is {foreign.what}, not {foreign.expected}; {foreign.advice}")
     likely = likely_format(path)
-    looks = f" (its first line looks like {shlex.join(likely)})" if likely else ""
+    looks = f" (its first line looks like {named_options(likely)})" if likely else ""
     error = SourceError(f"cannot infer the format of {name} from its name; {remedy}{looks}")
     error.missing_options = likely
     raise error
@@ -88,9 +89,10 @@ def file_format(name: str, format: str | None) -> FileFormat:
 def check_format(name: str, kind: str, texts: Sequence[str], options: SourceOptions) -> None:
     """Raise SourceError if an option does not apply to a file of this format."""
     given = column_options_text(options)
+    convert = by_caller("streaml1 convert", "streaml1.training.convert")
     if options.columns and kind not in ROLE_FORMATS:
         lines = "its lines begin with the label; remove features to ignore from the file"
-        why = "give them to streaml1 convert" if kind == "rows" else lines
+        why = f"give them to {convert}" if kind == "rows" else lines
         raise SourceError(
             f"{given} apply to CSV and JSON lines only, not to {name} ({kind}): {why}"
         )
@@ -100,12 +102,15 @@ def check_format(name: str, kind: str, texts: Sequence[str], options: SourceOpti
             f"column options (such as {option}) apply to CSV files only, not to {name} ({kind})"
         )
     if options.positive is not None and kind not in ROLE_FORMATS:
-        remedy = ": give it to streaml1 convert" if kind == "rows" else ""
+        remedy = f": give it to {convert}" if kind == "rows" else ""
         raise SourceError(
-            f"--positive applies to CSV and JSON lines only, not to {name} ({kind}){remedy}"
+            f"{named_option('positive')} applies to CSV and JSON lines only, not to {name} ({kind})"
+            + remedy
         )
     if options.at is not None and kind not in JSON_FORMATS:
-        raise SourceError(f"--at applies to JSON lines and Avro only, not to {name} ({kind})")
+        raise SourceError(
+            f"{named_option('at')} applies to JSON lines and Avro only, not to {name} ({kind})"
+        )
     if given is not None and options.events:
         raise SourceError(
             f"{given} cannot be combined with delayed labels: an event has the members id, x and y"
@@ -122,6 +127,6 @@ def column_options_text(options: SourceOptions) -> str | None:
     if options.columns:
         return f"options that name columns (here {options.columns[0]!r})"
     if options.positive is not None:
-        return "--positive and column options"
+        return f"{named_option('positive')} and column options"
     given = options.csv_only
     return f"column options (such as {next(iter(given))})" if given else None

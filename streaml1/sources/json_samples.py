@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from streaml1.core.named_options import list_of, named_option
 from streaml1.features.flat_members import array_of_objects, select_object
 from streaml1.sources.readers.csv_cells import CellRules
-from streaml1.sources.readers.csv_header import list_of
 from streaml1.sources.readers.csv_kinds import MIN_ROWS, ColumnSummary, summarize_columns
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.readers.parsed_lines import decode_line
@@ -168,10 +168,9 @@ def quoted_numbers(columns: Sequence[ColumnSummary]) -> str:
     names = [column.name for column in columns if column.is_quoted]
     if not names:
         return ""
-    listed = list_of(names)
     return (
-        f"numbers as text are categories: {listed}; to learn them as numbers, use --numeric "
-        f"{shlex.quote(listed)}"
+        f"numbers as text are categories: {list_of(names)}; to learn them as numbers, use "
+        f"{named_option('numeric', names)}"
     )
 
 
@@ -183,13 +182,14 @@ def texts_of_objects(columns: Sequence[ColumnSummary]) -> str:
     >>> from streaml1.sources.json_samples import sample_json, texts_of_objects
     >>> sample = sample_json(rb'{"key": 7, "value": "{\"clicked\": 1}"}')
     >>> texts_of_objects(sample.columns)
-    'member value holds JSON as text: to read the example from it, use --at value'
+    'member value holds JSON as text: to read the example from it, use at="value"'
     """
     for column in columns:
         n = sum(k for text, k in column.values.items() if _is_object(text))
         if column.holds_text and n >= MIN_OBJECTS * column.values.total() > 0:
             name = shlex.quote(column.name)
-            return f"member {name} holds JSON as text: to read the example from it, use --at {name}"
+            option = named_option("at", column.name)
+            return f"member {name} holds JSON as text: to read the example from it, use {option}"
     return ""
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.named_options import named_option
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.number_texts import BOOLEANS, read_number_text
 from streaml1.sources.file_formats import JSON_FORMATS
@@ -153,7 +154,7 @@ class KeyColumns:
             except ValueError as error:
                 raise Lost(
                     f"{block.name}: examples have {str(error)!r}, as its directory does; use "
-                    f"--ignore to leave it out, or remove it from some of the files"
+                    f"{named_option('ignore')} to leave it out, or remove it from some of the files"
                 ) from None
         if self._target is not None:
             changes["y"] = LabelTexts(np.zeros(n, np.int64), [constants.y])
@@ -204,7 +205,8 @@ class KeyColumns:
             return self._rules.number(text) if self._is_csv else read_number_text(text)
         except ValueError:
             raise SourceError(
-                f"{file}: {key!r} is {shown(text)}, not a number; leave it out of --numeric"
+                f"{file}: {key!r} is {shown(text)}, not a number; leave it out of "
+                f"{named_option('numeric')}"
             ) from None
 
     def _holds_numbers(self, key: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from streaml1.core.named_options import named_option
 from streaml1.features.number_texts import MISSING_WORDS
 from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.record_formats import RecordParser, record_parser
@@ -50,7 +51,10 @@ def table_roles(options: SourceOptions) -> dict[str, Any]:
 def csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> CsvParser:
     """Return the parser of a CSV file or of records that are lines of CSV."""
     if options.header and options.column_names is not None:
-        raise SourceError("--columns is for files without a header: leave --header out")
+        raise SourceError(
+            f"{named_option('column_names')} is for files without a header: leave "
+            f"{named_option('header')} out"
+        )
     return CsvParser(
         name, options.target, list(options.categorical), options.weight, options.require_label,
         list(options.ignore), csv_delimiter(name, options), texts, cell_rules(options),
@@ -80,16 +84,12 @@ def csv_records(name: str, options: SourceOptions) -> CsvRecords | None:
             option = next(iter(options.csv_only))
             raise SourceError(
                 f"column options (such as {option}) apply to CSV files only, and to topics with "
-                f"--format csv, not to {name}"
+                f"{named_option('format', 'csv')}, not to {name}"
             )
         return None
-    given = {
-        "--at": options.at, "--schema": options.schema, "--labels": options.labels,
-        "--schema-registry": options.schema_registry,
-    }  # fmt: skip
-    for option, value in given.items():
-        if value is not None:
-            raise SourceError(f"{option} does not apply to CSV records, got {name}")
+    for option in ("at", "schema", "labels", "schema_registry"):
+        if getattr(options, option) is not None:
+            raise SourceError(f"{named_option(option)} does not apply to CSV records, got {name}")
     if options.events:
         raise SourceError(f"delayed labels need format jsonl, got {options.format!r}")
     return CsvRecords(csv_parser(name, tuple(options.text or ()), options))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,11 +67,11 @@ class SourceError(ValueError):
     Attributes
     ----------
     missing_options
-        Options that a command probably lacks.
+        Options that are probably missing, by the names of keywords.
     """
 
     exit_code = exits.USAGE_ERROR
-    missing_options: tuple[str, ...] = ()
+    missing_options: Mapping[str, str] = {}
 
 
 class Unavailable(SourceError):

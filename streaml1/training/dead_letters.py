@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from streaml1.core.named_options import by_caller
 from streaml1.sources.kafka.output_topics import output_topic
 from streaml1.sources.kafka.producer import Header, TopicWriter, as_topic
 from streaml1.sources.kafka.records import Origin
@@ -64,7 +65,8 @@ class DeadLetters(Observer):
         origin = rejected.origin
         if origin is None:
             raise SourceError(
-                f"dead letters need examples of a topic, got {rejected.place}; use --bad skip"
+                f"dead letters need examples of a topic, got {rejected.place}; use "
+                f"{by_caller('--bad skip', 'no DeadLetters')}"
             )
         key, headers = record_key(rejected.place, origin), _headers(rejected, origin)
         self._writer.send(key, origin.value, headers, origin.partition)

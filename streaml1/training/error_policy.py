@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from streaml1.core.logging import event
+from streaml1.core.named_options import named_option
 from streaml1.core.rows import BadExample
 from streaml1.sources.kafka.records import Origin
 from streaml1.sources.source import Lost
@@ -21,9 +22,6 @@ logger = logging.getLogger("streaml1")
 
 LOGGED = 5
 """Rejected examples that are logged one by one. With the logger at INFO all of them are."""
-
-SKIP = "; to leave such examples out, use --bad skip"
-"""Remedy for examples without a label, which are common in real data, unlike damaged ones."""
 
 
 class SkippedLine(NamedTuple):
@@ -94,7 +92,9 @@ class ErrorPolicy:
             If rejected examples are not skipped.
         """
         if not self.skip:
-            remedy = SKIP if reason.startswith("the label is missing") else ""
+            remedy = ""
+            if reason.startswith("the label is missing"):  # common in real data
+                remedy = f"; to leave such examples out, use {named_option('bad', 'skip')}"
             raise BadExample(f"{place}: {reason}{remedy}")
         self.count += 1
         self.skipped_here += 1

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
+from streaml1.core.named_options import named_option
 from streaml1.features.arrow_frames import arrow_batches, holds_nested, is_stream
 from streaml1.features.batch import is_frame
 from streaml1.models.class_labels import as_label
 from streaml1.sources import Reject, SourceError, SourceOptions
 from streaml1.sources.arrow.files import tables_of
 from streaml1.sources.arrow.tables import TableReader, require_pyarrow
+from streaml1.sources.readers.csv_header import list_columns
 
 __all__ = ["FrameSource", "TableRows", "each_table", "holds_tables", "is_table"]
 
@@ -97,11 +99,18 @@ class TableRows:
         reasons = [str(reason).strip().partition("\n")[0].rstrip(".") for reason in error.args]
         return SourceError(
             f"{self._name}: the frame cannot be converted to Arrow: {'; '.join(reasons)}; if its "
-            "values have several types, use --categorical or --ignore"
+            f"values have several types, use {named_option('categorical')} or "
+            f"{named_option('ignore')}"
         )
 
     def _open(self, schema: Any) -> TableReader:
         o = self._options
+        if o.target is None and o.require_label:
+            option = named_option("target", "COLUMN")
+            raise SourceError(
+                f"{self._name}: use {option} to name the label column, or give the frame with its "
+                f"labels, (frame, y); {list_columns(schema.names, 5)}"
+            )
         return TableReader(
             self._name, schema, _name(o.target), map(_name, o.categorical), _name(o.weight),
             o.require_label, map(_name, o.ignore), map(_name, o.text or ()), o.positive,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streaml1.core.named_options import by_caller, named_option
 from streaml1.sources import (
     Reject,
     SourceError,
@@ -79,7 +80,8 @@ class GroupTopic:
         self.topic = Topic(url, options.kafka)
         if self.topic.security.client == CONFLUENT:
             raise SourceError(
-                f"--kafka-client confluent reads no consumer groups; use kafka-python with {option}"
+                f"{named_option('kafka.client', CONFLUENT)} reads no consumer groups; use "
+                f"kafka-python with {by_caller(option, caller)}"
             )
         self.group = options.group
         self.start = parse_start(options.start)

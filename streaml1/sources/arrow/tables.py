@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import COMPILED
+from streaml1.core.named_options import named_option
 from streaml1.core.rows import is_missing
 from streaml1.core.types import Floats
 from streaml1.features.arrow_frames import is_index, table_dicts, table_rows
@@ -24,7 +24,7 @@ from streaml1.features.positive_label import positive_labels
 from streaml1.sources.extras import importing
 from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.chunks import Wait
-from streaml1.sources.readers.csv_header import RequestedRoles, is_number_of, list_of
+from streaml1.sources.readers.csv_header import RequestedRoles, is_number_of
 from streaml1.sources.source import (
     Block,
     Numbered,
@@ -197,10 +197,10 @@ class TableReader:
         clauses = []
         for columns, may_be_categories in ((others, True), (unusable, False)):
             if columns:
-                option = shlex.quote(list_of(columns))
-                remedy = f", or --categorical {option} if few of them are different"
+                option = named_option("categorical", columns)
+                remedy = f", or {option} if few of them are different"
                 clauses.append(
-                    f"{_types_of(columns, kinds)}: use --ignore {option}"
+                    f"{_types_of(columns, kinds)}: use {named_option('ignore', columns)}"
                     + remedy * may_be_categories
                 )
         if clauses:
@@ -362,7 +362,8 @@ def _numbers(name: str, column: Any, faults: dict[int, str]) -> Any:
         try:
             number = None if text is None else read_number_text(text)
         except ValueError as error:
-            faults.setdefault(row, f"feature {name!r}: {error}; leave it out of --numeric")
+            option = named_option("numeric")
+            faults.setdefault(row, f"feature {name!r}: {error}; leave it out of {option}")
         numbers.append(number)
     return pyarrow.array(numbers, pyarrow.float64())
 

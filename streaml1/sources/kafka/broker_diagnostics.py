@@ -16,6 +16,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from streaml1.core.named_options import named_option
 from streaml1.sources.kafka.security import Security
 from streaml1.sources.source import SourceError, shown
 
@@ -29,8 +30,6 @@ FOLLOW_UP_SECONDS = 1.0
 
 MAX_RESPONSE_BYTES = 2**20
 """Larger frames are not from a Kafka broker: an HTTP response or a TLS alert decodes to one."""
-
-NO_TLS = "does not speak TLS: use --kafka-security PLAINTEXT or SASL_PLAINTEXT, or another port"
 
 
 class NoAnswer(Exception):
@@ -95,17 +94,23 @@ def _start_tls(plain: socket.socket, broker: str, context: ssl.SSLContext) -> ss
         return context.wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message.rstrip(".")
-        remedy = "check --kafka-ca" if "name" not in why and "IP" not in why else (
-            "use a host name that the certificate contains")  # fmt: skip
+        remedy = "use a host name that the certificate contains"
+        if "name" not in why and "IP" not in why:
+            remedy = f"check {named_option('kafka.ca')}"
         raise _Rejected(f"presents an untrusted certificate ({why}): {remedy}") from None
     except TimeoutError:
         raise
     except ssl.SSLError as error:
         if "ALERT" in (error.reason or ""):
             raise _Rejected(_explain_alert(error)) from None
-        raise _Rejected(NO_TLS) from None
+        raise _speaks_no_tls() from None
     except OSError:  # a broker without TLS closes the connection
-        raise _Rejected(NO_TLS) from None
+        raise _speaks_no_tls() from None
+
+
+def _speaks_no_tls() -> _Rejected:
+    option = named_option("kafka.security", "PLAINTEXT", "SASL_PLAINTEXT")
+    return _Rejected(f"does not speak TLS: use {option}, or another port")
 
 
 def _explain_alert(error: ssl.SSLError) -> str:
@@ -114,9 +119,12 @@ def _explain_alert(error: ssl.SSLError) -> str:
     if "certificate" in reason or "unknown ca" in reason:
         return (
             f"requires a client certificate that it trusts ({reason}): check "
-            "--kafka-certificate and --kafka-key"
+            f"{named_option('kafka.certificate')} and {named_option('kafka.key')}"
         )
-    return f"ends the TLS handshake ({reason}): check --kafka-security and --kafka-ca"
+    return (
+        f"ends the TLS handshake ({reason}): check {named_option('kafka.security')} and "
+        f"{named_option('kafka.ca')}"
+    )
 
 
 def _converse(connection: socket.socket, broker: str, security: Security) -> None:
@@ -145,9 +153,10 @@ def _explain_close(broker: str, security: Security) -> str:
         If the broker has stopped: it no longer accepts connections.
     """
     if security.context is None and _speaks_tls(broker):
-        return "requires TLS: use --kafka-security SSL or SASL_SSL"
+        return f"requires TLS: use {named_option('kafka.security', 'SSL', 'SASL_SSL')}"
     if security.mechanism is None and _requires_login(broker, security):
-        return "requires a login: use --kafka-security SASL_SSL or SASL_PLAINTEXT"
+        option = named_option("kafka.security", "SASL_SSL", "SASL_PLAINTEXT")
+        return f"requires a login: use {option}"
     _connect(broker, FOLLOW_UP_SECONDS).close()
     return "closes the connection: is it a Kafka broker?"
 
@@ -189,10 +198,11 @@ def _require_mechanism(requests: _Requests, mechanism: str) -> None:
 
     response = requests.send(SaslHandshakeRequest(mechanism=mechanism, version=1))
     if response.error_code == UnsupportedSaslMechanismError.errno:
-        supported = " or ".join(sorted(response.mechanisms))
-        raise _Rejected(f"does not support {mechanism}: use --kafka-mechanism {supported}")
+        option = named_option("kafka.mechanism", *sorted(response.mechanisms))
+        raise _Rejected(f"does not support {mechanism}: use {option}")
     if response.error_code == IllegalSaslStateError.errno:
-        raise _Rejected("requires no login on this port: use --kafka-security PLAINTEXT or SSL")
+        option = named_option("kafka.security", "PLAINTEXT", "SSL")
+        raise _Rejected(f"requires no login on this port: use {option}")
 
 
 def _log_in(requests: _Requests, security: Security) -> None:
@@ -209,7 +219,7 @@ def _log_in(requests: _Requests, security: Security) -> None:
         if response.error_code:
             raise _Rejected(
                 f"rejects user {shown(security.user)} with this password ({security.mechanism}): "
-                "check --kafka-user and the password"
+                f"check {named_option('kafka.user')} and the password"
             )
         try:
             mechanism.receive(response.auth_bytes)

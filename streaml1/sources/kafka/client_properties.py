@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from streaml1.core.named_options import by_caller, named_option
 from streaml1.sources.source import SourceError
 
 __all__ = ["SETTINGS", "Secret", "Setting", "parse_properties", "read_settings"]
@@ -105,7 +106,7 @@ def read_settings(
     settings = dict(_settings_in_file(Path(path))) if path else {}
     layers = (
         {name: Setting(environment.get(var), var) for name, var in _variables()},
-        {name: Setting(options.get(name), _option(name)) for name in SETTINGS},
+        {name: Setting(options.get(name), named_option(f"kafka.{name}")) for name in SETTINGS},
     )
     for layer in layers:
         given = {
@@ -126,10 +127,6 @@ def read_settings(
 
 def _variables() -> Iterator[tuple[str, str]]:
     return ((name, f"{ENV_PREFIX}{name.upper()}") for name in SETTINGS)
-
-
-def _option(name: str) -> str:
-    return f"--kafka-{name.replace('_', '-')}"
 
 
 def _read_password_file(path: str | Path, place: str) -> Setting:
@@ -174,7 +171,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _settings_in_file(path: Path) -> Iterator[tuple[str, Setting]]:
     try:
-        properties = parse_properties(_read_text(path, "--kafka-properties"))
+        place = by_caller("--kafka-properties", "the properties file")
+        properties = parse_properties(_read_text(path, place))
     except SourceError:
         raise
     except ValueError as error:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from streaml1.core.named_options import named_option, named_options
 from streaml1.sources.kafka.wire_format import (
     HEADER,
     SCHEMA_FORMATS,
@@ -44,11 +45,6 @@ FORMATS = ("jsonl", "svmlight", "vw", *SCHEMA_FORMATS)
 ALIASES = {"svm": "svmlight", "json": "jsonl", "ndjson": "jsonl"}
 
 JSON_STARTS = b"{", b"[", b'"'
-
-_NOT_JSON = (
-    "the record is not JSON: use --format csv, tsv, vw, svmlight, avro or protobuf if it is one of "
-    "these"
-)
 
 Parser = Callable[[bytes], ParsedChunk]
 """Parses lines separated by newlines."""
@@ -170,7 +166,9 @@ def _split_json(value: bytes, broken: bool) -> Sequence[bytes | Piece]:
     if text.startswith(b"["):
         return _split_array(value)
     if text and not text.startswith(JSON_STARTS) and not _is_json(text):
-        return [Piece(b"", value, _NOT_JSON)]
+        option = named_option("format", "csv", "tsv", "vw", "svmlight", "avro", "protobuf")
+        reason = f"the record is not JSON: use {option} if it is one of these"
+        return [Piece(b"", value, reason)]
     lines = text.split(b"\n")
     if len(lines) == 1:
         return [Piece(text, value)]
@@ -284,7 +282,7 @@ def record_parser(
     name = "jsonl" if given is None or given in SCHEMA_FORMATS else given
     if name != "jsonl" and roles != NO_ROLES:
         raise SourceError(
-            f"options that name members (--target, --ignore, ...) need JSON records, not {name}"
+            f"options that name members {_member_options()} need JSON records, not {name}"
         )
     return RecordParser(
         line_parser(name, require_label, "record", texts, roles).read, name == "jsonl", wire
@@ -327,11 +325,15 @@ def event_parser(
         raise SourceError(f"delayed labels need format jsonl, got {format!r}")
     if roles != NO_ROLES:
         raise SourceError(
-            "options that name members (--target, --ignore, ...) cannot be combined with delayed "
+            f"options that name members {_member_options()} cannot be combined with delayed "
             "labels: an event has the members id, x and y"
         )
     wire = wire_format(name, schema, registry)
     return RecordParser(line_parser("untimed events", what="record").read, True, wire)
+
+
+def _member_options() -> str:
+    return f"({named_option('target')}, {named_option('ignore')}, ...)"
 
 
 class _JsonOrSvmlight:
@@ -369,10 +371,11 @@ def _prefix_reason(value: bytes) -> str:
     if value.startswith(b"Obj\x01"):
         return "the record is a container file of Avro: write the records one by one"
     if value.startswith(SINGLE_OBJECT):
-        return "the record is Avro in its single-object encoding: use --format avro --schema FILE"
+        options = named_options({"format": "avro", "schema": "FILE"})
+        return f"the record is Avro in its single-object encoding: use {options}"
     if value.startswith(b"\0"):
         return (
             "the record starts with the byte 0, as those of schema registries do: use "
-            "--schema-registry URL"
+            f"{named_option('schema_registry', 'URL')}"
         )
     return ""

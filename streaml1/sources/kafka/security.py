@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from streaml1.core.named_options import named_option
 from streaml1.sources.kafka.client_properties import Secret, Setting, read_settings
 from streaml1.sources.source import SourceError
 
@@ -230,16 +231,16 @@ def _one_of(setting: Setting, allowed: tuple[str, ...]) -> str:
 def _mechanism(settings: Mapping[str, Setting], protocol: str) -> str:
     if "mechanism" not in settings:
         raise SourceError(
-            f"{protocol} needs a mechanism: use --kafka-mechanism with one of "
+            f"{protocol} needs a mechanism: use {named_option('kafka.mechanism')} with one of "
             f"{', '.join(MECHANISMS)}"
         )
     mechanism = _one_of(settings["mechanism"], MECHANISMS)
     if "user" not in settings:
-        raise SourceError(f"{protocol} needs a user: use --kafka-user")
+        raise SourceError(f"{protocol} needs a user: use {named_option('kafka.user')}")
     if "password" not in settings:
         raise SourceError(
             f"{protocol} needs a password: set STREAML1_KAFKA_PASSWORD, or use "
-            "--kafka-password-file"
+            f"{named_option('kafka.password_file')}"
         )
     return mechanism
 
@@ -252,7 +253,7 @@ def _reject_unused(settings: Mapping[str, Setting], protocol: str) -> None:
             if name in settings and kind not in protocol:
                 raise SourceError(
                     f"{settings[name].place} requires {kind}, but the protocol is {protocol}; "
-                    "remove it, or change --kafka-security"
+                    f"remove it, or change {named_option('kafka.security')}"
                 )
 
 
@@ -275,7 +276,8 @@ def _tls_context(settings: Mapping[str, Setting]) -> ssl.SSLContext:
         _load_certificate(context, settings)
     elif "key" in settings:
         raise SourceError(
-            f"{settings['key'].place} needs a certificate; use --kafka-certificate, too"
+            f"{settings['key'].place} needs a certificate; use "
+            f"{named_option('kafka.certificate')}, too"
         )
     return context
 
@@ -304,8 +306,8 @@ def _load_certificate(context: ssl.SSLContext, settings: Mapping[str, Setting]) 
     except ssl.SSLError:
         if not calls:
             raise SourceError(
-                f"{place} {path} contains no PEM certificate with its key; use --kafka-key for a "
-                "key in another file"
+                f"{place} {path} contains no PEM certificate with its key; use "
+                f"{named_option('kafka.key')} for a key in another file"
             ) from None
         problem = "is wrong" if password else "is missing"
         raise SourceError(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from streaml1.core.named_options import named_option
 from streaml1.sources.kafka.broker_connection import (
     CONNECT_SECONDS,
     BrokerConnection,
@@ -83,8 +84,8 @@ class Topic(BrokerConnection):
     def __init__(self, url: str, security: SecurityOptions = None) -> None:
         if "@" in url:
             raise SourceError(
-                "a Kafka URL must not contain a user or password; use --kafka-user and set "
-                "STREAML1_KAFKA_PASSWORD"
+                "a Kafka URL must not contain a user or password; use "
+                f"{named_option('kafka.user')} and set STREAML1_KAFKA_PASSWORD"
             )
         address, _, query = url.partition("?")
         hosts, _, topic = address.removeprefix("kafka:").removeprefix("//").partition("/")

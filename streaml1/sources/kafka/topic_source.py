@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaml1.core.logging import event
+from streaml1.core.named_options import named_option
 from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.partition_merge import merge_partitions
@@ -185,7 +186,10 @@ class KafkaSource:
             If the topic cannot be read, or cannot be read twice.
         """
         if self._was_read and not self._until_end:
-            raise SourceError(f"{self.name} cannot be read twice: it has no end; add --until-end")
+            raise SourceError(
+                f"{self.name} cannot be read twice: it has no end; add "
+                f"{named_option('until_end', True)}"
+            )
         if self._was_read and self._resumable:
             raise SourceError(f"{self.name} cannot be read twice with checkpoints")
         self._was_read = True
@@ -242,7 +246,8 @@ class KafkaSource:
         )
         return SourceError(
             f"{self.name}: records do not fit into memory after decompression; they are among the "
-            f"next ones of {', '.join(sorted(places))}: read from a time after them (--from)"
+            f"next ones of {', '.join(sorted(places))}: read from a time after them "
+            f"({named_option('start')})"
         )
 
     # Positions

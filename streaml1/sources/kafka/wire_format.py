@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from streaml1.core.named_options import named_option
 from streaml1.sources.kafka.schema_registry import RegisteredSchema, SchemaRegistry
 from streaml1.sources.readers.avro import AvroSchema, require_fastavro
 from streaml1.sources.readers.decoded_records import json_line
@@ -65,9 +66,9 @@ class WireFormat:
         self._registry = registry
         self._decoders: dict[int, Decoder | str] = {}  # a decoder, or why there is none
         if format == "avro":
-            require_fastavro("--format avro")
+            require_fastavro(named_option("format", format))
         if format == "protobuf":
-            require_protobuf("--format protobuf")
+            require_protobuf(named_option("format", format))
         self._of_file = None if schema is None else _file_decoder(str(format), str(schema))
 
     def decode(self, value: bytes) -> bytes | None:
@@ -87,7 +88,7 @@ class WireFormat:
                 return None
             raise ValueError(
                 f"the record begins with the byte 0x{value[0]:02x}, not with the 0 before the id "
-                "of a schema; records without it need --schema FILE"
+                f"of a schema; records without it need {named_option('schema', 'FILE')}"
             )
         if len(value) < HEADER:
             raise ValueError(
@@ -217,17 +218,26 @@ def wire_format(
     """
     needs_schema = format in SCHEMA_FORMATS
     if schema is not None and registry is not None:
-        raise SourceError("--schema cannot be combined with --schema-registry: give one of them")
+        raise SourceError(
+            f"{named_option('schema')} cannot be combined with {named_option('schema_registry')}: "
+            "give one of them"
+        )
     if schema is not None and not needs_schema:
-        raise SourceError(f"--schema needs --format {' or '.join(SCHEMA_FORMATS)}")
+        raise SourceError(
+            f"{named_option('schema')} needs {named_option('format', *SCHEMA_FORMATS)}"
+        )
     if registry is not None:
         if format is not None and format not in KINDS:
-            raise SourceError(f"--schema-registry cannot be combined with --format {format}")
+            raise SourceError(
+                f"{named_option('schema_registry')} cannot be combined with "
+                f"{named_option('format', format)}"
+            )
         return WireFormat(format, None, SchemaRegistry(registry))
     if schema is not None:
         return WireFormat(format, schema, None)
     if needs_schema:
         raise SourceError(
-            f"--format {format} needs the schema: give --schema-registry URL or --schema FILE"
+            f"{named_option('format', format)} needs the schema: give "
+            f"{named_option('schema_registry', 'URL')} or {named_option('schema', 'FILE')}"
         )
     return None

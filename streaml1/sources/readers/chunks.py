@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes
 from streaml1.sources.readers.parsed_lines import Chunk, text_buffer
 from streaml1.sources.readers.signatures import HEAD_SIZE, codec_of, foreign_type
@@ -200,7 +201,8 @@ class ChunkReader:
         head = start.tobytes()
         if head.startswith(MARK):
             raise SourceError(
-                f"{self._name} is a .rows file; name it so that it ends in .rows, and omit --format"
+                f"{self._name} is a .rows file; name it so that it ends in .rows, and omit "
+                f"{named_option('format')}"
             )
         inner = codec_of(head)
         if inner is not None:  # that of `self._codec` is decompressed
@@ -210,7 +212,7 @@ class ChunkReader:
         if foreign is not None:
             within = "" if self._codec is None else f" compressed by {self._codec}"
             raise SourceError(
-                f"{self._name} is {foreign.what}{within}, not {foreign.expected}; {foreign.remedy}"
+                f"{self._name} is {foreign.what}{within}, not {foreign.expected}; {foreign.advice}"
             )
 
     def _read_error(self, error: Exception) -> SourceError:

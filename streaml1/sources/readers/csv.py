@@ -7,7 +7,6 @@ so `CsvParser` retains an incomplete record and puts it in front of the next chu
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import COMPILED
+from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes, Ints
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_chunks import KernelReading, PythonReading, Reading
@@ -156,7 +156,8 @@ class CsvParser:
         """
         if self._given_names is None:
             raise SourceError(
-                f"{self.name}: CSV records have no header: name their columns by --columns"
+                f"{self.name}: CSV records have no header: name their columns by "
+                f"{named_option('column_names')}"
             )
         self._set_columns(self._given_names, False)
         assert self._columns is not None
@@ -219,7 +220,7 @@ class CsvParser:
         if first is not None and first.delimiter != self.delimiter:
             raise SourceError(
                 f"{self.name}:1: the line says that {first.delimiter!r} separates the cells: use "
-                f"--delimiter {shlex.quote(first.delimiter)}"
+                f"{named_option('delimiter', first.delimiter)}"
             )
         start = _Begin(0, 0) if first is None else _Begin(first.size, 1)
         lines = TextLines(text, start.offset, start.line, at_end)
@@ -241,7 +242,8 @@ class CsvParser:
             names = self._given_names or [str(k) for k in range(len(header))]
             if len(names) != len(header):
                 raise SourceError(
-                    f"{place}: the file has {len(header)} columns, --columns has {len(names)} names"
+                    f"{place}: the file has {len(header)} columns, {named_option('column_names')} "
+                    f"has {len(names)} names"
                 )
             self._set_columns(names, False)
             return start
@@ -253,7 +255,8 @@ class CsvParser:
             check_is_header(header, rows, self._requested.target, place)
         unnamed = find_unnamed(header, rows, self._requested.ignored, place)
         if unnamed is not None:
-            self._warn("nameless", f"{place}: {unnamed}: ignored, as with --ignore ''")
+            option = named_option("ignore", "")
+            self._warn("nameless", f"{place}: {unnamed}: ignored, as with {option}")
         self._set_columns(header, unnamed is not None)
         return begin
 

@@ -5,23 +5,22 @@ A column is selected by its name, or by its number from 0 if no column has this 
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
+from streaml1.core.named_options import by_caller, list_of, named_option
 from streaml1.sources.source import SourceError
 
 __all__ = [
     "DelimiterError", "RequestedRoles", "Roles", "check_blanks", "is_number_of", "list_columns",
-    "list_of", "other_delimiter",
+    "other_delimiter",
 ]  # fmt: skip
 
-OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'", "\x01": r"'\x01'"}
-"""Delimiters other than the comma that files often have, and how --delimiter takes them."""
+OTHER_DELIMITERS = {"\t": "tab", ";": ";", "|": "|", "\x01": r"\x01"}
+"""Delimiters other than the comma that files often have, and how the option takes them."""
 
 
 MAX_LISTED = 20
@@ -34,16 +33,18 @@ class DelimiterError(SourceError):
     Attributes
     ----------
     missing_options
-        The options to add to the command.
+        The option to add.
     """
 
     def __init__(self, name: str, delimiter: str, header: str) -> None:
-        option = OTHER_DELIMITERS.get(delimiter, shlex.quote(delimiter))
+        word = OTHER_DELIMITERS.get(delimiter, delimiter)
+        what = word if word.isalpha() else f"'{word}'"
         columns = list_columns(header.split(delimiter)).replace(" are", " are then")
         super().__init__(
-            f"{name}: {option} seems to separate the cells: use --delimiter {option} ({columns})"
+            f"{name}: {what} seems to separate the cells: use {named_option('delimiter', word)} "
+            f"({columns})"
         )
-        self.missing_options = ("--delimiter", option.strip("'"))
+        self.missing_options = {"delimiter": word}
 
 
 class Roles(NamedTuple):
@@ -129,7 +130,8 @@ class RequestedRoles(NamedTuple):
                 by_position.setdefault(position, []).append(role)
         problems = []
         if self.target is None and require_target:
-            problems.append(": use --target COLUMN to name the label column")
+            option = named_option("target", "COLUMN")
+            problems.append(f": use {option} to name the label column")
         if unknown := list(dict.fromkeys(unknown)):
             meant = [name for name in header if name != name.strip() and name.strip() in unknown]
             meant = meant or _similar(unknown, header)
@@ -137,7 +139,8 @@ class RequestedRoles(NamedTuple):
             if split := [
                 name for name in header if "," in name and {*name.split(",")} <= {*unknown}
             ]:
-                hint = f" (a name with a comma is quoted, as in {shlex.quote(list_of(split))})"
+                quoted = f"a name with a comma is quoted, as in {shlex.quote(list_of(split))}"
+                hint = f" ({by_caller(quoted, f'did you mean {_listing(split)}?')})"
             problems.append(f" has no column{'s' * (len(unknown) > 1)} {_listing(unknown)}{hint}")
         ignored = {p for p, roles in by_position.items() if "ignored" in roles}
         problems += _duplicates(header, ignored)
@@ -165,7 +168,7 @@ class RequestedRoles(NamedTuple):
         )  # fmt: skip
 
     def _positions(self, header: Sequence[str], role: str, column: str) -> list[int]:
-        """Return where a column is; --ignore may mean several."""
+        """Return where a column is; one to ignore may mean several."""
         positions = [k for k, name in enumerate(header) if name == column]
         # Models name the columns of raw text, so these cannot be selected by number.
         if not positions and role != "text" and is_number_of(column, header):
@@ -187,7 +190,7 @@ def _duplicates(header: Sequence[str], ignored: Iterable[int]) -> list[str]:
     numbers = [str(k) for k, name in read.items() if name == twice[0]]
     return [
         f" has several columns {_listing(twice)} (such as columns {', '.join(numbers)}, counted "
-        f"from 0): rename all but one, or use --ignore {numbers[-1]}"
+        f"from 0): rename all but one, or use {named_option('ignore', [numbers[-1]])}"
     ]
 
 
@@ -203,24 +206,10 @@ def _listing(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 
 
-def list_of(names: Iterable[str]) -> str:
-    """Return names as an option lists them: those with commas or quotes are quoted.
-
-    Examples
-    --------
-    >>> from streaml1.sources.readers.csv_header import list_of
-    >>> list_of(["site", "price, net"])
-    'site,"price, net"'
-    """
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(list(names))
-    return out.getvalue()
-
-
-def list_columns(header: Sequence[str]) -> str:
-    """Return a clause that lists the columns."""
-    n_more = len(header) - MAX_LISTED
-    names = ", ".join(header[:MAX_LISTED]) + (f" and {n_more} more" if n_more > 0 else "")
+def list_columns(header: Sequence[str], limit: int = MAX_LISTED) -> str:
+    """Return a clause that lists the columns, or the first ones."""
+    n_more = len(header) - limit
+    names = ", ".join(header[:limit]) + (f" and {n_more} more" if n_more > 0 else "")
     return f"the columns are: {names}"
 
 

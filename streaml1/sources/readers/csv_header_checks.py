@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from itertools import dropwhile, islice
 
+from streaml1.core.named_options import named_option
 from streaml1.sources.readers.csv_header import is_number_of, other_delimiter
 from streaml1.sources.source import SourceError, read_number, shown
 
@@ -106,8 +106,9 @@ def check_is_header(
     if is_data:
         raise SourceError(
             f"{place}: the line looks like data, not like the names of columns "
-            f"({', '.join(header[:5])}{', ...' * (len(header) > 5)}): use --no-header or --columns "
-            "NAME,... if the file has no header, or --header if it has one"
+            f"({', '.join(header[:5])}{', ...' * (len(header) > 5)}): use "
+            f"{named_option('header', False)} or {named_option('column_names', ['NAME', ...])} if "
+            f"the file has no header, or {named_option('header', True)} if it has one"
         )
 
 
@@ -160,7 +161,7 @@ def find_unnamed(
         return f"{'a column' if n == 1 else f'{n} columns'} without a name and values"
     problem = describe_title(header, rows) or (
         f"column {nameless[-1] + 1} has no name: name it, or ignore it with "
-        f"--ignore {shlex.quote('')}"
+        f"{named_option('ignore', '')}"
     )
     raise SourceError(f"{place}: {problem}")
 

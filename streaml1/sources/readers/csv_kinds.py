@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
+from streaml1.core.named_options import named_options
 from streaml1.features.number_texts import BOOLEANS
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.sources.readers.time_texts import is_date, is_duration
@@ -290,8 +290,8 @@ def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> st
     >>> from streaml1.sources.readers.csv_cells import CellRules
     >>> from streaml1.sources.readers.csv_kinds import describe_marks, summarize_columns
     >>> rows = [["1,613.66"], ["24,100.50"], ["12.25"]]
-    >>> describe_marks(summarize_columns(["amount"], rows, CellRules()))
-    "column 'amount' holds numbers such as '1,613.66': to read them, use --thousands ,"
+    >>> print(describe_marks(summarize_columns(["amount"], rows, CellRules())))
+    column 'amount' holds numbers such as '1,613.66': to read them, use thousands=","
     """
     numbers = [column for column in columns if not column.holds_text and column.kind != "empty"]
     pointed = next((column.name for column in numbers if _has_point(column)), None)
@@ -306,13 +306,13 @@ def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> st
         what = f"column {name!r} holds numbers such as {value!r}"
         if marks.get("decimal") == "," and pointed is not None:
             return f"{what}, where {pointed!r} has decimal points: write both alike"
-        return f"{what}: to read them, use {_options(marks)}"
+        return f"{what}: to read them, use {named_options(marks)}"
     for column in numbers:
         if _has_groups(column):
             value = next(value for value in column.values if "." in value)
             remedy = "remove it"
             if pointed is None:
-                remedy = f"use {_options({'decimal': ',', 'thousands': '.'})}"
+                remedy = f"use {named_options({'decimal': ',', 'thousands': '.'})}"
             return (
                 f"column {column.name!r} holds {value!r} next to whole numbers below 1,000: if its "
                 f"point separates thousands, {remedy}"
@@ -341,10 +341,6 @@ def _unit_of(column: ColumnSummary) -> str | None:
         if (match := _WITH_UNIT.fullmatch(cell)) and match[2] == unit
     )
     return unit if n_alike >= MIN_NUMBERS * column.values.total() else None
-
-
-def _options(marks: dict[str, str]) -> str:
-    return " ".join(f"--{name} {shlex.quote(mark)}" for name, mark in marks.items())
 
 
 def _has_groups(column: ColumnSummary) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv as plain_csv
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
+from streaml1.core.named_options import named_option, named_options
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.sources.readers.csv_header import Roles
 from streaml1.sources.readers.csv_header_checks import is_rule
@@ -103,7 +103,8 @@ class Records:
                 elif r"\"" in self._text:
                     reason += r'; if \" stands for a quote, export the file with "" instead'
                 elif '" ' in self._text:
-                    reason += "; if blanks separate the cells, use --delimiter ' '"
+                    option = named_option("delimiter", " ")
+                    reason += f"; if blanks separate the cells, use {option}"
                 yield self._first, ValueError(f"{reason}{self._extent()}")
                 continue
             if self._decoding_errors:
@@ -340,14 +341,13 @@ class Columns:
         except ValueError as error:
             if reason := _rule(record):
                 raise ValueError(reason) from None
-            option = shlex.quote(column)
             marks = None if self._rules.is_localized else number_marks(cell, self.delimiter)
-            given = " ".join(f"--{name} {shlex.quote(m)}" for name, m in (marks or {}).items())
             raise ValueError(
                 f"column {column!r}: {shown(cell)} {error}: leave missing values empty or list "
-                f"their words with --missing, or use --categorical {option} for text, or "
-                f"--ignore {option}"
-                + (f"; if it is a number, use {given}" if marks else "")
+                f"their words with {named_option('missing')}, or use "
+                f"{named_option('categorical', [column])} for text, or "
+                f"{named_option('ignore', [column])}"
+                + (f"; if it is a number, use {named_options(marks)}" if marks else "")
                 + self._description(record)
             ) from None
 

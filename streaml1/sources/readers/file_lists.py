@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from streaml1.core.named_options import named_option
 from streaml1.sources.readers.directory_keys import is_key_directory
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.remote import is_remote, is_remote_pattern, list_remote
@@ -77,7 +78,8 @@ def list_files(spec: str | Path | Sequence[str | Path]) -> list[str]:
     if len(set(real)) < len(real):
         twice = next(name for k, name in enumerate(files) if real[k] in real[:k])
         raise SourceError(
-            f"{twice} is listed twice: list each file once, and use --passes to read them again"
+            f"{twice} is listed twice: list each file once, and use {named_option('passes')} to "
+            "read them again"
         )
     return files
 

@@ -14,12 +14,12 @@ kernel `streaml1.text.jsonl.parse_lines`, with the same results, as are objects 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
+from streaml1.core.named_options import named_option
 from streaml1.features.flat_members import (
     MAX_DEPTH,
     DuplicateNames,
@@ -245,8 +245,8 @@ def _label(value: Any, target: str | None) -> Label:
         if not isinstance(value, dict | list) or len(value) != 1:
             raise
         names = [*value] if isinstance(value, dict) else [0]
-        place = shlex.quote(f"{target}.{names[0]}")
-        raise ValueError(f"{error}; use --target {place} for the value inside") from None
+        option = named_option("target", f"{target}.{names[0]}")
+        raise ValueError(f"{error}; use {option} for the value inside") from None
 
 
 def _example(x: dict[str, Any], y: Label, w: float, example_id: Any) -> JsonExample:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import orjson
 
+from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes
 from streaml1.features.flat_members import DuplicateNames, check_feature, list_members
 from streaml1.sources.readers.named_lines import NamedLineParser
@@ -436,8 +437,8 @@ def read_features(example: dict[str, Any]) -> dict[str, Any]:
 def without_features(example: Mapping[str, Any]) -> str:
     """Return the error for a line without ``x`` and without a target."""
     return (
-        'the line has no object "x" of features: use --target NAME to name the label of flat '
-        f'lines, or write {{"x": {{"a": 1}}, "y": 1}}; {list_members(example)}'
+        f'the line has no object "x" of features: use {named_option("target", "NAME")} to name the '
+        f'label of flat lines, or write {{"x": {{"a": 1}}, "y": 1}}; {list_members(example)}'
     )
 
 

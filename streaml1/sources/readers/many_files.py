@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from streaml1.core.named_options import named_option
 from streaml1.core.types import SourcePosition
 from streaml1.sources.key_columns import KeyColumns
 from streaml1.sources.readers.chunks import Wait
@@ -282,7 +282,7 @@ class ManyFiles:
             if first[0] != kind:
                 raise Lost(
                     f"column {column!r} of {name} holds {kind}, that of {first[1]} holds "
-                    f"{first[0]}: use --categorical {shlex.quote(column)} for categories, or "
+                    f"{first[0]}: use {named_option('categorical', [column])} for categories, or "
                     "convert one of them"
                 )
         columns = sorted(header)

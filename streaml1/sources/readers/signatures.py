@@ -7,6 +7,8 @@ import re
 from contextlib import suppress
 from typing import NamedTuple
 
+from streaml1.core.named_options import by_caller
+
 __all__ = [
     "CODEC_OF_SUFFIX",
     "HEAD_SIZE",
@@ -64,10 +66,10 @@ _LINES = [
 """What a line of each format begins with."""
 
 _DELIMITERS = {
-    b",": ("--format", "csv"),
-    b"\t": ("--format", "tsv"),
-    b";": ("--format", "csv", "--delimiter", ";"),
-    b"|": ("--format", "csv", "--delimiter", "|"),
+    b",": {"format": "csv"},
+    b"\t": {"format": "tsv"},
+    b";": {"format": "csv", "delimiter": ";"},
+    b"|": {"format": "csv", "delimiter": "|"},
 }
 
 
@@ -81,15 +83,22 @@ class ForeignType(NamedTuple):
     offset: int = 0
     expected: str = "text"
     """What the file should be instead."""
+    python: str = ""
+    """The remedy in a program, if another one."""
+
+    @property
+    def advice(self) -> str:
+        """The remedy for the caller."""
+        return by_caller(self.remedy, self.python or self.remedy)
 
 
 _EXTRACT = "extract the files in it first"
 _EXPORT = "export it as CSV or JSON lines first"
 _COLUMNS = "read it as a data frame in Python, or export it as CSV"
 _ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
-_AVRO = "read it with --format avro"
 _DECODE = "convert it to UTF-8 first, as with iconv -f UTF-16 -t UTF-8"
-_MODEL = "give it to --load, and name a file of examples"
+_AVRO = "read it with --format avro", 'read it with format="avro"'
+_MODEL = "give it to --load, and name a file of examples", "read it by streaml1.load"
 _ROWS = "export the rows as CSV, as with psql --csv or mysql --batch"
 
 _FOREIGN = [
@@ -110,14 +119,16 @@ _FOREIGN = [
     ForeignType("an encrypted Parquet file", _COLUMNS, b"PARE"),
     ForeignType("an Arrow file", _ARROW, b"ARROW1\x00"),
     ForeignType("an Arrow stream", _COLUMNS, b"\xff\xff\xff\xff"),
-    ForeignType("an Avro file", _AVRO, b"Obj\x01"),
+    ForeignType("an Avro file", _AVRO[0], b"Obj\x01", python=_AVRO[1]),
     ForeignType("an HDF5 file", _COLUMNS, b"\x89HDF\r\n\x1a\n"),
     ForeignType("a Hadoop sequence file", _EXPORT, b"SEQ\x06"),
     ForeignType("an SQLite database", _EXPORT, b"SQLite format 3\x00"),
     ForeignType("a DuckDB database", "read it as duckdb:FILE?table=NAME", b"DUCK", 8),
     ForeignType("an Excel workbook", _EXPORT, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
     *(
-        ForeignType("a model of streaml1", _MODEL, b"streaml1" + bytes([version, 0]))
+        ForeignType(
+            "a model of streaml1", _MODEL[0], b"streaml1" + bytes([version, 0]), python=_MODEL[1]
+        )
         for version in range(1, 9)
     ),
     ForeignType("a NumPy file", "load it in Python", b"\x93NUMPY"),
@@ -144,6 +155,7 @@ _FOREIGN_TEXT = [
     ForeignType(
         "a file of Weka (ARFF)", "remove the lines up to @data and name the columns by --columns",
         b"@relation", expected="CSV",
+        python="remove the lines up to @data and name the columns by column_names=",
     ),
     ForeignType(
         "in the format of fastText",
@@ -225,35 +237,35 @@ def foreign_file(path: str) -> ForeignType | None:
         return None
 
 
-def likely_format(path: str) -> tuple[str, ...]:
+def likely_format(path: str) -> dict[str, str]:
     """Return the options that the first line of a text file looks like; nothing if it is unclear.
 
     Names such as clicks.txt say nothing about the format.
     """
     if not os.path.isfile(path):  # reading from a pipe would take its bytes away
-        return ()
+        return {}
     with suppress(OSError), open(path, "rb") as file:
         head = file.read(HEAD_SIZE)
         if (encoding := utf16_of(head)) is not None:
             head = head[2:].decode(encoding, "replace").encode()
         return format_of_line(head.lstrip().partition(b"\n")[0])
-    return ()
+    return {}
 
 
-def format_of_line(line: bytes) -> tuple[str, ...]:
+def format_of_line(line: bytes) -> dict[str, str]:
     """Return the options of the format that a line looks like.
 
     Examples
     --------
     >>> from streaml1.sources.readers.signatures import format_of_line
     >>> format_of_line(b"user;age;label"), format_of_line(b"1 3:0.5 7:1")
-    (('--format', 'csv', '--delimiter', ';'), ('--format', 'svmlight'))
+    ({'format': 'csv', 'delimiter': ';'}, {'format': 'svmlight'})
     """
     for kind, pattern in _LINES:
         if pattern.match(line):
-            return "--format", kind
+            return {"format": kind}
     delimiter = max(_DELIMITERS, key=lambda delimiter: line.count(delimiter))
-    return _DELIMITERS[delimiter] if delimiter in line else ()
+    return _DELIMITERS[delimiter] if delimiter in line else {}
 
 
 def split_suffix(name: str) -> tuple[str, str | None]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import COMPILED
+from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes, Floats, Ids, Indptr, Ints, Values
 from streaml1.sources.readers.parsed_lines import Chunk, LineParser, ParsedChunk
 from streaml1.sources.source import read_number, shown
@@ -225,8 +226,11 @@ def _read_features(tokens: list[str]) -> dict[int, float]:
     for token in tokens:
         name, colon, value = token.partition(":")
         if not colon:
-            remedy = "; if this is Vowpal Wabbit text, use --format vw" * token.startswith("|")
-            raise ValueError(f"{shown(token)} is not a feature: it must be id:value{remedy}")
+            remedy = f"; if this is Vowpal Wabbit text, use {named_option('format', 'vw')}"
+            raise ValueError(
+                f"{shown(token)} is not a feature: it must be id:value"
+                + remedy * token.startswith("|")
+            )
         digits = name.removeprefix("-").removeprefix("+")
         if not (digits.isascii() and digits.isdigit()):
             raise ValueError(

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from streaml1.core import exit_codes as exits
+from streaml1.core.named_options import by_caller
 from streaml1.core.types import Bytes, Floats, Indptr, Ints, SourcePosition
 from streaml1.sources.row_cache.file_rows import FileNames, FileRows
 from streaml1.sources.row_cache.layout import (
@@ -52,8 +53,6 @@ from streaml1.sources.source import (
 from streaml1.text.parsed_rows import IntRows
 
 __all__ = ["RowsFile", "slice_block"]
-
-REMEDY = "create it again with streaml1 convert"
 
 _UNKNOWN_BOUND = -1
 
@@ -171,7 +170,7 @@ class RowsFile:
         raw = file.read(HEADER.size)
         if raw[: len(MARK)] != MARK[: len(raw)] or not raw:
             raise SourceError(
-                f"{self.name} is not a .rows file; {REMEDY}, or rename it after its format"
+                f"{self.name} is not a .rows file; {_remedy()}, or rename it after its format"
             )
         status = os.fstat(file.fileno())
         size = status.st_size
@@ -181,14 +180,14 @@ class RowsFile:
         if version != VERSION or zero:
             raise SourceError(
                 f"{self.name} has version {version} of the .rows format, and this streaml1 reads "
-                f"version {VERSION}; upgrade streaml1, or {REMEDY}"
+                f"version {VERSION}; upgrade streaml1, or {_remedy()}"
             )
         if size < index_offset + n:
             raise self._truncated(size, index_offset + n)
         file.seek(index_offset)
         raw = file.read(n)
         if hashlib.sha256(raw).digest() != digest:
-            raise Lost(f"{self.name} is damaged: the checksum of its index is wrong; {REMEDY}")
+            raise Lost(f"{self.name} is damaged: the checksum of its index is wrong; {_remedy()}")
         if self._map is None:
             # A private mapping is writable, as kernels require of arrays, but is never written.
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -203,10 +202,10 @@ class RowsFile:
         return digest.hex(), index
 
     def _damaged(self, reason: object) -> Lost:
-        return Lost(f"{self.name} is damaged: {reason}; {REMEDY}")
+        return Lost(f"{self.name} is damaged: {reason}; {_remedy()}")
 
     def _truncated(self, size: int, expected: int) -> Lost:
-        return Lost(f"{self.name} is truncated: it has {size:,} of {expected:,} bytes; {REMEDY}")
+        return Lost(f"{self.name} is truncated: it has {size:,} of {expected:,} bytes; {_remedy()}")
 
     def _read_part(self, part: int) -> Bytes:
         """Return the bytes of a part; verify its checksum at the first time."""
@@ -218,7 +217,8 @@ class RowsFile:
         if not self._checked[part]:
             if checksum(raw) != expected:
                 raise Lost(
-                    f"{self.name} is damaged after byte {offset:,}: a checksum is wrong; {REMEDY}"
+                    f"{self.name} is damaged after byte {offset:,}: a checksum is wrong; "
+                    f"{_remedy()}"
                 )
             self._checked[part] = True
         return raw
@@ -293,6 +293,10 @@ class RowsFile:
         except Invalid as invalid:
             raise self._damaged(invalid) from None
         return ends, text
+
+
+def _remedy() -> str:
+    return f"create it again with {by_caller('streaml1 convert', 'streaml1.training.convert')}"
 
 
 def slice_block(block: RowsBlock, lo: int, hi: int) -> RowsBlock:

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from streaml1.core.named_options import named_option
 from streaml1.models.serialization import ModelFileError
 
 __all__ = ["Assembler", "Base", "Message", "Part", "Record", "encode", "tombstones"]
@@ -140,7 +141,8 @@ def encode(message: Message) -> Iterator[Record]:
     if len(message.data) >= MAX_BYTES:
         raise ModelFileError(
             f"the model has {len(message.data):,} bytes, and a message of a mixed model holds at "
-            f"most {MAX_BYTES:,}; use --l1, --max-features or --hash-bits"
+            f"most {MAX_BYTES:,}; use {named_option('l1')}, {named_option('max_features')} or "
+            f"{named_option('hash_bits')}"
         )
     data = zlib.compress(message.data, COMPRESSION)
     fields = {name: value for name, value in message._asdict().items() if name != "data"}

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from streaml1 import models
+from streaml1.core.named_options import by_caller
 from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.producer import as_topic, topic_exists
 from streaml1.sources.kafka.topic import Topic
@@ -170,7 +171,8 @@ def read_mixed(url: str | Topic) -> Any:
         raise SourceError(f"{topic.url}: topic {topic.name} does not exist")
     newest = newest_mixed(topic)
     if newest is None:
-        raise SourceError(f"{topic.url} holds no mixed model; learn --mixed publishes them")
+        publisher = by_caller("learn --mixed", "MixedGroup")
+        raise SourceError(f"{topic.url} holds no mixed model; {publisher} publishes them")
     return newest
 
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from streaml1.core.named_options import by_caller
 from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.kafka.output_topics import create_topic
@@ -203,7 +204,7 @@ class ModelTopic:
         if self._writer.partitions < 2:
             raise SourceError(
                 f"{self.topic.url} has one partition, but models need two; create the topic with "
-                "two, or let --publish create it"
+                f"two, or let {by_caller('--publish', 'ModelPublisher')} create it"
             )
         with closing(TopicLog(self.topic)) as log:
             return Publisher(self._writer, self.topic.url, log)

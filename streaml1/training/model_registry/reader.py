@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streaml1 import models
+from streaml1.core.named_options import by_caller
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.producer import as_topic, topic_exists
@@ -149,7 +150,8 @@ def read(url: str | Topic) -> Any:
     topic = as_topic(url)
     if not topic_exists(topic):
         raise SourceError(
-            f"{topic.url}: topic {topic.name} does not exist; learn --publish creates it"
+            f"{topic.url}: topic {topic.name} does not exist; "
+            f"{by_caller('learn --publish', 'ModelPublisher')} creates it"
         )
     if holds_mixed_model(topic):
         model = newest_mixed(topic)
@@ -161,7 +163,8 @@ def read(url: str | Topic) -> Any:
             log.close()
         model = None if newest is None else models.decode(newest.data, topic.url)
     if model is None:
-        raise ModelFileError(f"{topic.url} holds no model yet; publish one with learn --publish")
+        publisher = by_caller("learn --publish", "ModelPublisher")
+        raise ModelFileError(f"{topic.url} holds no model yet; publish one with {publisher}")
     return model
 
 
