@@ -292,6 +292,34 @@ def test_members_of_some_lines_only_are_rejected(
     assert features("h", target="d") == [{"y": 1}, {"y": 0}]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_errors_list_the_columns_of_directories(suffix: str) -> None:
+    directory = Path("h/day=1/country=DE")
+    directory.mkdir(parents=True)
+    frame = pd.DataFrame({"n": [1, 2], "y": [0, 1], "country": ["DE", "DE"]})
+    if suffix == "csv":
+        frame.to_csv(directory / "a.csv", index=False)
+    else:
+        frame.to_parquet(directory / "a.parquet")
+    columns = "the columns are: n, y, country; those of directories: day$"
+    for options, problem in (
+        ({"target": "y", "ignore": ["days"]}, r"no column 'days' \(did you mean 'day'\?\); "),
+        ({"target": "Y"}, r"no column 'Y' \(did you mean 'y'\?\); "),
+        ({}, 'use target="COLUMN" to name the label column; '),
+    ):
+        with pytest.raises(SourceError, match=problem + columns):
+            read(open_source("h", **options))
+
+
+def test_errors_list_the_columns_of_directories_with_members() -> None:
+    write(**{"h/day=1/a.jsonl": '{"n":1,"y":0}\n', "g/day=1/a.jsonl": '{"x":{"n":1},"y":0}\n'})
+    for role in ("target", "weight"):
+        reason = r"'z' is missing: its members are: n, y; those of directories: day$"
+        with pytest.raises(BadExample, match=reason):
+            progressive(ElasticNetClassifier(), "h", **{"target": "y", role: "z"})
+    assert features("g") == [{"n": 1, "day": 1}]
+
+
 def test_labels_that_are_missing_are_rejected() -> None:
     rows = "".join(f"{k}\n" for k in range(100))
     write(**{"h/y=1/a.csv": f"a\n{rows}", "h/y=__HIVE_DEFAULT_PARTITION__/a.csv": "a\n3\n"})

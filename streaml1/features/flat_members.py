@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from math import isfinite
@@ -74,6 +74,8 @@ class MemberRoles:
         The label that is 1; any other label is then 0.
     numeric
         Members whose texts are numbers, as `streaml1.features.number_texts` reads them.
+    elsewhere
+        Columns that names of directories hold, for errors.
 
     Raises
     ------
@@ -89,6 +91,7 @@ class MemberRoles:
     at: str | None = None
     positive: str | None = None
     numeric: frozenset[str] = frozenset()
+    elsewhere: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         roles = self.named_roles()
@@ -211,11 +214,11 @@ def find_roles(
     )
     y = None if label is None else label.value
     if y is None and require_label:
-        reason = "is null" if label else f"is missing: {list_members(line)}"
+        reason = "is null" if label else f"is missing: {_list_columns(line, roles)}"
         remedy = "" if label else _remedy(line, str(roles.target), roles.at)
         raise ValueError(f"the label {roles.target!r} {reason}{remedy}")
     if roles.weight is not None and weight is None:
-        raise ValueError(f"the weight {roles.weight!r} is missing: {list_members(line)}")
+        raise ValueError(f"the weight {roles.weight!r} is missing: {_list_columns(line, roles)}")
     taken = {(id(found.parent), found.key) for found in (label, weight, named) if found}
     return RoleMembers(y, None if weight is None else weight.value, named, taken)
 
@@ -284,6 +287,12 @@ def list_members(example: Mapping[str, Any]) -> str:
     n_more = len(example) - MAX_LISTED
     names = ", ".join(map(str, [*example][:MAX_LISTED])) + (f" and {n_more} more" * (n_more > 0))
     return f"its members are: {names}" if example else "it has no members"
+
+
+def _list_columns(line: Mapping[str, Any], roles: MemberRoles) -> str:
+    """Return a clause that lists the members of a line, and the columns of directories."""
+    directories = f"; those of directories: {', '.join(roles.elsewhere)}"
+    return list_members(line) + directories * bool(roles.elsewhere)
 
 
 def reject_duplicates(value: Any) -> None:

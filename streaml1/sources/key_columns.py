@@ -116,7 +116,7 @@ class KeyColumns:
         )  # fmt: skip
 
     def options_of_files(self, options: SourceOptions) -> SourceOptions:
-        """Return the options without those that name these columns."""
+        """Return the options of a file: without those that name these columns."""
         keys = next(iter(self._values.values()))
 
         def rest(names: Any) -> Any:
@@ -134,7 +134,7 @@ class KeyColumns:
             id=other(options.id), categorical=rest(options.categorical),
             numeric=rest(options.numeric), ignore=ignored, text=rest(options.text),
             positive=None if self._target is not None else options.positive,
-            require_label=options.require_label and self._target is None,
+            require_label=options.require_label and self._target is None, elsewhere=tuple(keys),
         )  # fmt: skip
 
     def added(self, block: Block) -> Block:

@@ -163,6 +163,13 @@ class SourceOptions:
         convert=_names_or_none,
         internal=True,
     )
+    elsewhere: Iterable[str] = option(
+        (),
+        "Columns that the files lack, since the names of their directories hold them. Errors list "
+        "them.",
+        convert=_column_names,
+        internal=True,
+    )
 
     def __post_init__(self) -> None:
         validate_options(self)

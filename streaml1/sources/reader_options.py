@@ -38,13 +38,14 @@ def json_roles(options: SourceOptions) -> JsonRoles:
     return JsonRoles(
         options.target, options.weight, options.id, frozenset(options.ignore),
         frozenset(options.categorical), options.at, options.positive, frozenset(options.numeric),
+        tuple(options.elsewhere),
     )  # fmt: skip
 
 
 def table_roles(options: SourceOptions) -> dict[str, Any]:
     """Return the options of `TableReader`."""
     names = ("target", "categorical", "weight", "require_label", "ignore", "positive", "id",
-             "numeric")  # fmt: skip
+             "numeric", "elsewhere")  # fmt: skip
     return {name: getattr(options, name) for name in names}
 
 
@@ -59,6 +60,7 @@ def csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> Csv
         name, options.target, list(options.categorical), options.weight, options.require_label,
         list(options.ignore), csv_delimiter(name, options), texts, cell_rules(options),
         options.header, options.column_names, options.id, list(options.numeric),
+        options.elsewhere,
     )  # fmt: skip
 
 

@@ -73,6 +73,8 @@ class TableReader:
         The column of the id.
     numeric
         The columns whose text is a number, see `streaml1.features.number_texts`.
+    elsewhere
+        Columns that names of directories hold, for errors.
 
     Raises
     ------
@@ -93,6 +95,7 @@ class TableReader:
         positive: str | None = None,
         id: str | None = None,
         numeric: Iterable[str] = (),
+        elsewhere: Iterable[str] = (),
     ) -> None:
         from pyarrow import types
 
@@ -103,7 +106,9 @@ class TableReader:
         ignored = list(dict.fromkeys(ignore))
         categorical = list(dict.fromkeys([*categorical, *text]))
         numeric = list(dict.fromkeys(numeric))
-        requested = RequestedRoles(target, weight, categorical, (), ignored, id, numeric)
+        requested = RequestedRoles(
+            target, weight, categorical, (), ignored, id, numeric, tuple(elsewhere)
+        )
         if any(map(is_nested, schema.types)):
             requested = self._set_roles(requested)
         header = opened.header
@@ -178,7 +183,7 @@ class TableReader:
             raise SourceError(f"{self.name}: {error}") from None
         return RequestedRoles(
             roles.target, roles.weight, sorted(roles.categorical), (), sorted(roles.ignore),
-            roles.id, sorted(roles.numeric),
+            roles.id, sorted(roles.numeric), requested.elsewhere,
         )  # fmt: skip
 
     def _holds_words(self, column: str, kind: Any) -> bool:

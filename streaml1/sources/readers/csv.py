@@ -82,6 +82,8 @@ class CsvParser:
         The column of the id, which is not a feature. An empty cell is None.
     numeric
         Columns that hold numbers. All columns without a role do; these must exist.
+    elsewhere
+        Columns that names of directories hold, for errors.
     """
 
     compiled = COMPILED
@@ -101,13 +103,14 @@ class CsvParser:
         column_names: Iterable[str] | None = None,
         id: str | None = None,
         numeric: Iterable[str] = (),
+        elsewhere: Iterable[str] = (),
     ) -> None:
         self.name = name
         self._rules = rules or CellRules()
         ngrams, categorical = tuple(dict.fromkeys(text)), tuple(dict.fromkeys(categorical))
         ignored = tuple(dict.fromkeys(ignore))
         self._requested = RequestedRoles(
-            target, weight, categorical, ngrams, ignored, id, tuple(numeric)
+            target, weight, categorical, ngrams, ignored, id, tuple(numeric), tuple(elsewhere)
         )
         self.texts: tuple[str, ...] | None = tuple(dict.fromkeys([*categorical, *ngrams]))
         self.require_label = require_label

@@ -73,6 +73,8 @@ class RequestedRoles(NamedTuple):
         The column of the id, or None.
     numeric
         The columns that hold numbers, even as text.
+    elsewhere
+        Columns that names of directories hold, for errors.
     """
 
     target: str | None = None
@@ -82,6 +84,7 @@ class RequestedRoles(NamedTuple):
     ignored: Sequence[str] = ()
     id: str | None = None
     numeric: Sequence[str] = ()
+    elsewhere: Sequence[str] = ()
 
     def _listed(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of role and column; a column of text may have been requested twice."""
@@ -134,7 +137,7 @@ class RequestedRoles(NamedTuple):
             problems.append(f": use {option} to name the label column")
         if unknown := list(dict.fromkeys(unknown)):
             meant = [name for name in header if name != name.strip() and name.strip() in unknown]
-            meant = meant or _similar(unknown, header)
+            meant = meant or _similar(unknown, [*header, *self.elsewhere])
             hint = f" (did you mean {_listing(meant)}?)" if meant else ""
             if split := [
                 name for name in header if "," in name and {*name.split(",")} <= {*unknown}
@@ -157,7 +160,10 @@ class RequestedRoles(NamedTuple):
                 check_blanks(header, name, unknown)
             first, *rest = problems
             clauses = [f"{name}{first}", *(clause.removeprefix(":").strip() for clause in rest)]
-            raise SourceError("; ".join([*clauses, list_columns(header)]))
+            clauses.append(list_columns(header))
+            if self.elsewhere:
+                clauses.append(f"those of directories: {', '.join(self.elsewhere)}")
+            raise SourceError("; ".join(clauses))
         found = {role: {p for r, _, positions in listed if r == role for p in positions}
                  for role in ("target", "weight", "text", "categorical", "id", "numeric")
                  }  # fmt: skip
