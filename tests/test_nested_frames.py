@@ -514,7 +514,11 @@ INTS = pa.map_(pa.int64(), pa.int64())
             {},
             r"'u' holds values of the type map<.*: use ignore=\[.u.\]",
         ),
-        ({"u": [{"a": 1}], "u.a": [1]}, {}, "has several columns 'u.a': rename all but one"),
+        (
+            {"u": [{"a": 1}], "u.a": [1]},
+            {},
+            r"has several columns 'u.a' \(from 'u' and 'u.a'\): rename one",
+        ),
         ({"u": [{"a": 1}]}, {"target": "u"}, "'u' is a struct, but a target is one value; use tar"),
         ({"u": [[1]]}, {"weight": "u"}, "'u' holds values of .*list<.*, but a weight is one value"),
         ({"u": [{"a": 1}]}, {"ignore": ["u.b"]}, "has no column 'u.b'"),
@@ -546,7 +550,9 @@ def test_frames_that_are_rejected() -> None:
             learn(deep, target="y")
     twice = pa.table({"u": [{"a": 1}], "u.a": [1], "y": [1]})
     for roles in ({"target": "y"}, {"y": [1]}):
-        with pytest.raises(TypeError, match="the frame has two columns 'u.a'; rename one of them"):
+        with pytest.raises(
+            TypeError, match=r"several columns 'u.a' \(from 'u' and 'u.a'\): rename one"
+        ):
             model.learn_many(twice, **roles)
         with pytest.raises(BadExample, match="b'x' of 'u.raw' is a bytes"):
             model.learn_many(pd.DataFrame({"u": [{"raw": b"x"}], "y": [1]}), **roles)
@@ -565,30 +571,62 @@ def test_frames_that_are_rejected() -> None:
     assert model.n_iterations == 1
 
 
-def test_a_name_that_is_also_a_path() -> None:
-    """A row is rejected if it has both."""
-    table = pa.table({"emb": [[1, 2], [3], None], "emb.1": [5.0, 6.0, None], "y": [0, 1, 1]})
-    refused: list[Any] = []
-    source: Any = open_examples(table, SourceOptions(target="y"))
-    [block] = source.blocks(9, lambda *fault: refused.append(fault[:2]))
-    assert features_of(block.x) == [{"emb.0": 3.0, "emb.1": 6.0}, {}]
-    assert refused == [
-        ("rows:1", "the name 'emb.1' occurs twice, once as a path: rename or ignore one of them")
-    ]
-    with pytest.raises(BadExample, match="'emb.1' occurs twice, once as a path"):
-        ElasticNetClassifier().learn_many(table, target="y")
+TEXTS = pa.map_(pa.string(), pa.string())
+
+
+def fail(*fault: object) -> None:
+    raise AssertionError(fault)
+
+
+@pytest.mark.parametrize(
+    ("columns", "both"),
+    [
+        ({"emb.1": [5.0], "emb": [[1.0]]}, "'emb.1' (from 'emb' and 'emb.1')"),
+        ({"a.0": [[2.0]], "a": [[[2.0]]]}, "'a.0' (from 'a' and 'a.0')"),
+        ({"u": pa.array([[("os", "x")]], TEXTS), "u.os": ["x"]}, "'u.os' (from 'u' and 'u.os')"),
+        ({"u": pa.array([[("a.b", "x")]], TEXTS), "u.a.b": ["x"]}, "'u.a.b' (from 'u' and"),
+        ({"i": [[{"p": 1.0}]], "i.7.p": [2.0]}, "'i.7.p' (from 'i' and 'i.7.p')"),
+        ({"s": [{"v": [1.0]}], "s.v.0": [2.0]}, "'s.v.0' (from 's.v' and 's.v.0')"),
+        ({"tags": [["a"]], "tags=a": [2.0]}, "'tags=a' (from 'tags' and 'tags=a')"),
+    ],
+)
+def test_a_name_that_is_also_a_path(columns: dict[str, Any], both: str) -> None:
+    """The schema decides, whatever the rows hold: no feature is the sum of two columns."""
+    schema = pa.table(columns).schema
+    nulls = pa.table([pa.nulls(1, kind) for kind in schema.types], schema=schema)
+    for table in (pa.table(columns), nulls):
+        table = table.append_column("y", pa.array([1]))
+        with pytest.raises(SourceError, match=re.escape(f"rows has several columns {both}")):
+            list(open_examples(table, SourceOptions(target="y")).blocks(9, fail))
+    with pytest.raises(TypeError, match=re.escape(f"the frame has several columns {both}")):
+        ElasticNetClassifier().learn_many(pa.table(columns), [1])
+
+
+def test_a_name_that_is_also_a_path_can_be_ignored() -> None:
+    attrs = pa.array([[("os", "mac")]], TEXTS)
+    table = pa.table({"u.os": ["x"], "u": attrs, "emb.1": [5.0], "emb": [[1, 2]], "y": [0]})
+    for ignored, x in (
+        (["u.os", "emb"], {"u.os=mac": 1, "emb.1": 5}),
+        (["u", "emb.1"], {"u.os=x": 1, "emb.0": 1, "emb.1": 2}),
+    ):
+        source: Any = open_examples(table, SourceOptions(target="y", ignore=ignored))
+        [block] = source.blocks(9, fail)
+        assert features_of(block.x) == [x]
 
 
 def test_features_with_the_names_of_columns() -> None:
-    """Where values of columns are missing, or names are alike by chance."""
+    """No other column has a feature of the same name."""
     columns = {
-        "emb": [[1, 2], [3]], "emb.1": [None, 5.0], "tags=a": [2.0, math.nan],
-        "tags": [["a"], ["a", "b"]], "tags=b": ["x", "y"],
+        "emb": [[1, 2], [3]], "emb.x": [None, 5.0], "emb.": [1.0, None], "embed.1": [1.0, 2.0],
+        "tags": [["a"], ["a", "b"]], "tags=b": ["x", "y"], "tags.0": [7.0, 8.0],
+        "grid": [[[1]], []], "grid.0": [1.0, 2.0],
     }  # fmt: skip
     expected = [
-        {"emb.0": 1, "emb.1": 2, "tags=a": 3, "tags=b=x": 1},
-        {"emb.0": 3, "emb.1": 5, "tags=a": 1, "tags=b": 1, "tags=b=y": 1},
-    ]
+        {"emb.0": 1, "emb.1": 2, "emb.": 1, "embed.1": 1, "tags=a": 1, "tags=b=x": 1, "tags.0": 7,
+         "grid.0.0": 1, "grid.0": 1},
+        {"emb.0": 3, "emb.x": 5, "embed.1": 2, "tags=a": 1, "tags=b": 1, "tags=b=y": 1,
+         "tags.0": 8, "grid.0": 2},
+    ]  # fmt: skip
     for names in (list(columns), list(columns)[::-1]):
         table = pa.table({name: columns[name] for name in names})
         assert features_of(frame_rows(table)) == expected

@@ -22,6 +22,8 @@ from streaml1.features.arrow_nested import (
     PLAIN_ROLES,
     feature_columns,
     features_type,
+    name_from_two,
+    reject_name_from_two,
 )
 from streaml1.features.arrow_structs import open_structs
 from streaml1.features.arrow_types import is_dictionary, is_nested, is_text
@@ -180,7 +182,12 @@ def nested_rows(table: Any, roles: MemberRoles = PLAIN_ROLES) -> Any:
     ------
     BadExample
         If a nested value is invalid. `row` is the first invalid row.
+    TypeError
+        If features of two columns may have the same name.
     """
+    reject_name_from_two(
+        name_from_two(dict(zip(table.column_names, table.schema.types, strict=True)))
+    )
     faults: dict[int, str] = {}
     table = feature_columns(table, roles, faults)
     if faults:

@@ -10,8 +10,8 @@ before, see `streaml1.features.arrow_structs`.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -32,7 +32,7 @@ from streaml1.features.records import flat_features, member_text
 
 __all__ = [
     "LARGE_DICTIONARY", "PLAIN_ROLES", "feature_columns", "features_type", "holds_other_types",
-    "is_unusable", "json_values",
+    "is_unusable", "json_values", "name_from_two", "reject_name_from_two",
 ]  # fmt: skip
 
 PLAIN_ROLES = MemberRoles()
@@ -81,6 +81,67 @@ def holds_other_types(kind: Any) -> bool:
     return not is_feature(kind)
 
 
+def name_from_two(kinds: Mapping[str, Any]) -> str:
+    """Return a name that features of two columns may have, with these columns; "" if there is none.
+
+    Which names a list or a map has depends on its values, but the types say which it may have. So a
+    table is valid or not whatever its rows hold, and no feature is the sum of two columns.
+
+    Parameters
+    ----------
+    kinds
+        The Arrow types of columns, with structs opened.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streaml1.features.arrow_nested import name_from_two
+    >>> name_from_two({"vec": pa.list_(pa.float64()), "vec.0": pa.float64()})
+    "'vec.0' (from 'vec' and 'vec.0')"
+    """
+    for name, kind in kinds.items():
+        if not is_nested(kind):
+            continue
+        for other, other_kind in kinds.items():
+            inside = other.removeprefix(name)
+            if inside != other and inside and _may_hold(kind, inside, other_kind):
+                return f"{other!r} (from {name!r} and {other!r})"
+    return ""
+
+
+_INDEX = re.compile(r"\.[0-9]+")
+
+
+def _may_hold(kind: Any, path: str, other: Any) -> bool:
+    """Return whether values of a type may have a feature at a path that another type has, too."""
+    from pyarrow import types
+
+    if not path:
+        return is_nested(kind) == is_nested(other)
+    if is_list(kind):
+        element = kind.value_type
+        if not (is_nested(element) or is_number(element)):  # texts have no index
+            return path.startswith("=") and is_number(other)
+        index = _INDEX.match(path)
+        return index is not None and _may_hold(element, path[index.end() :], other)
+    if types.is_map(kind):  # its keys may contain dots
+        ends = [k for k in range(1, len(path) + 1) if path[k : k + 1] in ("", ".")]
+        return path.startswith(".") and any(
+            _may_hold(kind.item_type, path[end:], other) for end in ends
+        )
+    return types.is_struct(kind) and any(
+        _may_hold(field.type, path.removeprefix(f".{field.name}"), other)
+        for field in kind
+        if path.startswith(f".{field.name}")
+    )
+
+
+def reject_name_from_two(name: str) -> None:
+    """Raise TypeError for what `name_from_two` returns, unless it is ""."""
+    if name:
+        raise TypeError(f"the frame has several columns {name}: rename one of them")
+
+
 # Lists and maps
 
 
@@ -104,7 +165,6 @@ def feature_columns(table: Any, roles: MemberRoles, faults: dict[int, str]) -> A
         if lists is None:
             lists = _read(name, column, roles, faults)
         table = table.set_column(k, name, lists)
-        _find_names_twice(name, lists, table, faults)
     return table
 
 
@@ -201,27 +261,6 @@ def _lists(offsets: Any, codes: Any, names: Any, values: Any) -> Any:
     keys = pa.DictionaryArray.from_arrays(codes, entries)
     pairs = pa.StructArray.from_arrays([keys, floats], fields=list(kind.value_type))
     return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pairs, type=kind)
-
-
-def _find_names_twice(name: str, lists: Any, table: Any, faults: dict[int, str]) -> None:
-    """Add faults for rows in which a feature has the name of another column."""
-    alike = [c for c in table.column_names if c.startswith(f"{name}.")]
-    alike = [c for c in alike if not is_nested(table.field(c).type)]
-    if not alike:
-        return
-    keys = lists.values.field(0)
-    codes = keys.indices.fill_null(-1).to_numpy()
-    entries, ends = keys.dictionary.to_pylist(), lists.offsets.to_pylist()
-    for column in set(alike).intersection(entries):
-        is_given = table[column].is_valid().to_pylist()
-        for place in np.flatnonzero(codes == entries.index(column)).tolist():
-            row = bisect_right(ends, place) - 1
-            if is_given[row]:
-                faults.setdefault(
-                    row,
-                    f"the name {column!r} occurs twice, once as a path: rename or ignore one of "
-                    "them",
-                )
 
 
 # Values

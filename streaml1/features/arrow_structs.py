@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaml1.core.named_options import named_option
-from streaml1.features.arrow_nested import PLAIN_ROLES, json_values
+from streaml1.features.arrow_nested import PLAIN_ROLES, json_values, reject_name_from_two
 from streaml1.features.arrow_types import is_dictionary, is_list, is_nested
 from streaml1.features.batch import require_distinct
 from streaml1.features.flat_members import MAX_DEPTH, MemberRoles, find_member
@@ -35,6 +35,8 @@ class OpenedColumns:
         Their types by name.
     roles : MemberRoles
         The roles of members inside lists and maps.
+    name_from_two : str
+        A name in the header that two columns have, with these columns; "" if there is none.
 
     Raises
     ------
@@ -59,6 +61,7 @@ class OpenedColumns:
         self.kinds: dict[str, Any] = {}
         self.roles = PLAIN_ROLES
         self._ways: dict[str, tuple[str, ...]] = {}
+        self.name_from_two = ""
         self._structs: dict[str, list[str]] = {}
         self._holders: dict[str, str] = {}
         self._spelled: set[str] = set()
@@ -70,6 +73,8 @@ class OpenedColumns:
                 self._structs.setdefault(path, []).extend(inside)
                 yield from inside
                 return
+            if path in self._ways and not self.name_from_two:
+                self.name_from_two = f"{path!r} (from {self._ways[path][0]!r} and {way[0]!r})"
             self.header.append(path)
             self.kinds[path], self._ways[path] = kind, way
             yield path
@@ -93,7 +98,7 @@ class OpenedColumns:
     def require_distinct(self) -> None:
         """Raise TypeError if two columns share a name, also once structs are opened."""
         require_distinct(self._roots)
-        require_distinct(list(self.header))
+        reject_name_from_two(self.name_from_two)
 
     # Names of options
 

@@ -13,7 +13,12 @@ from streaml1.core.named_options import named_option
 from streaml1.core.rows import is_missing
 from streaml1.core.types import Floats
 from streaml1.features.arrow_frames import is_index, table_dicts, table_rows
-from streaml1.features.arrow_nested import feature_columns, holds_other_types, is_unusable
+from streaml1.features.arrow_nested import (
+    feature_columns,
+    holds_other_types,
+    is_unusable,
+    name_from_two,
+)
 from streaml1.features.arrow_structs import OpenedColumns
 from streaml1.features.arrow_types import is_dictionary, is_list, is_nested, is_text
 from streaml1.features.batch import category_text
@@ -135,6 +140,8 @@ class TableReader:
         self._number_texts = [c for c in requested_numbers if _holds_text(opened.kinds[c])]
         self._decimals = [column for column, kind in kinds.items() if _is_decimal(kind)]
         self._require_readable(kinds)
+        if clash := name_from_two(kinds):
+            raise SourceError(f"{name} has several columns {clash}: rename or ignore one of them")
         self.kinds = {
             column: "text" if self._holds_words(column, kind) else "numbers"
             for column, kind in kinds.items()
@@ -318,7 +325,8 @@ def open_columns(name: str, schema: Any) -> OpenedColumns:
         opened = OpenedColumns(schema)
     except ValueError as error:
         raise SourceError(f"{name}: {error}") from None
-    reject_duplicates(name, opened.header)
+    if opened.name_from_two:
+        raise SourceError(f"{name} has several columns {opened.name_from_two}: rename one of them")
     return opened
 
 
