@@ -153,6 +153,8 @@ def test_options_of_shards_alone(pattern: str, tmp_path: Path) -> None:
     assert "--rounds requires --workers, --dask, --ray or --shards" in result.output
     result = invoke(tmp_path / "0.svm", *COMMAND)
     assert result.exit_code == 2 and "require .rows files, got svmlight: write" in result.output
+    result = invoke(tmp_path / "0.csv", "--target", "y", *COMMAND)
+    assert result.exit_code == 2 and "require .rows files, got csv: write" in result.output
     result = invoke(pattern, *COMMAND, "--save", tmp_path / "part-0.rows")
     assert result.exit_code == 2 and "is also SOURCE" in result.output
 

@@ -97,14 +97,14 @@ def learn_in_shards(choice: ModelChoice, options: dict[str, Any]) -> None:
     save, report = options["save"], options["report"]
     allowed = {*SHARED, *SHARD_OPTION_NAMES, *choice.given}
     of_broker = {name for name in _parameter_names() if name.startswith("kafka_")}
-    for param in _given_options({*_parameter_names()} - allowed - of_broker):
-        raise CommandError(f"{param.opts[0]} cannot be combined with --workers or --shards")
-    require_one_engine(options["dask"], options["ray"])
     if (kind := format_of(source, None)) != "rows":
         raise CommandError(
             f"--workers and --shards require .rows files, got {kind}: write them with streaml1 "
             "convert"
         )
+    for param in _given_options({*_parameter_names()} - allowed - of_broker):
+        raise CommandError(f"{param.opts[0]} cannot be combined with --workers or --shards")
+    require_one_engine(options["dask"], options["ray"])
     require_outputs(source, {"--save": save, "--report": report}, load, directory=checkpoint)
     first = None if load is None else partial(loaded, load, options["kafka"])
     learner = without_steps(choice.starting(resumed(None, load, first)), load or "--checkpoint")
