@@ -28,9 +28,7 @@ def predict(address: int, ids: int, values: int, n: int, out: int) -> float:
     return predict_row(rule, online, slots, numbers, n, out)
 
 
-def learn(
-    address: int, ids: int, values: int, n: int, y: float, w: float, eta: float
-) -> int:  # fmt: skip
+def learn(address: int, ids: int, values: int, n: int, y: float, w: float, eta: float) -> int:
     """Return `loop.learn_row` of the model with a context, for a row at two addresses."""
     context = array_at(address, MAX_FIELDS, np.uint64)
     rule, online = rule_at(Rule, context, RULE_ARRAYS), array_at(context[RECORD], 1, ONLINE)
