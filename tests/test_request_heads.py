@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from typing import Any
 
@@ -16,6 +15,7 @@ from streaml1.serving.http_protocol import Connections, HttpProtocol
 from streaml1.serving.model_source import open_source
 from streaml1.serving.request_heads import MAX_BYTES, MAX_HEADS, RequestHeads
 from streaml1.serving.service import Request
+from tests.test_serving import RecordingTransport
 
 POST = b"POST /predict HTTP/1.1\r\n"
 REQUESTS = [
@@ -41,17 +41,16 @@ REQUESTS = [
 ]
 
 
-class Transport(asyncio.Transport):
-    """A transport that keeps what is written to it, until it is closed."""
+class Transport(RecordingTransport):
+    """A transport that ignores what is written after it is closed, and knows no pauses."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.written = b""
         self.is_closed = False
 
     def write(self, data: Any) -> None:
         if not self.is_closed:
-            self.written += bytes(data)
+            super().write(data)
 
     def close(self) -> None:
         self.is_closed = True
@@ -74,7 +73,7 @@ def answers(connections: Connections, parts: list[bytes]) -> tuple[bytes, bool]:
         if not transport.is_closed:
             protocol.data_received(part)
     protocol.connection_lost(None)
-    return transport.written, transport.is_closed
+    return b"".join(transport.written), transport.is_closed
 
 
 class NoHeads(RequestHeads):

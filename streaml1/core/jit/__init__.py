@@ -77,7 +77,8 @@ and nothing else use internals of numba. To allow the next minor version:
    `object_file`                  ``JITCodeLibrary._final_module``, ``._optimize_final_module``,
                                   ``.create_ir_module``, ``.add_linking_library``;
                                   ``codegen._tm.emit_object``; of ``overloads``:
-                                  ``.environment.consts``, ``.fndesc``, ``.library``;
+                                  ``.environment.consts``, ``.fndesc``, ``.library``, its
+                                  ``get_pointer_to_function``, ``fndesc.llvm_cfunc_wrapper_name``;
                                   ``call_conv.get_function_type``,
                                   ``.call_function``
    `prebuilt`                     ``codegen().magic_tuple()``; ``_CacheLocator``'s

@@ -257,18 +257,18 @@ class _PythonWrapper:
         return [address, builder.udiv(n_bytes, _I64(np.dtype(name[:-2]).itemsize))]
 
 
+_kept: list[Any] = []  # kernels of numba whose machine code is called by its address
+
+
 def address_by_numba(fn: Callable[..., Any], argument_types: Sequence[str]) -> int:
     """Return the address of the C function that numba makes of a kernel."""
     kernel = compile_kernel(fn, no_cfunc_wrapper=False)
     signature = tuple(getattr(nbtypes, name) for name in argument_types)
     kernel.compile(signature)
-    _by_numba.append(kernel)
+    _kept.append(kernel)
     compiled = kernel.overloads[signature]
     name = compiled.fndesc.llvm_cfunc_wrapper_name
     return int(compiled.library.get_pointer_to_function(name))
-
-
-_by_numba: list[Any] = []  # whose machine code must stay
 
 
 def numba_fallback(fn: Callable[..., Any], argument_types: Sequence[str], nogil: bool) -> Any:

@@ -2,6 +2,10 @@
 
 The kernels in `entry_points` call them by their addresses, which are in the context. So rules and
 readers of dicts are compiled once each, and not every rule with every reader.
+
+Passing a rule, a tuple of arrays, costs two microseconds per call; rebuilding it from the addresses
+of its arrays costs a twentieth of that. Addresses do not carry the class, so `bound_kernel` binds
+it before compilation.
 """
 
 from __future__ import annotations
