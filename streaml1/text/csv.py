@@ -3,8 +3,8 @@
 `parse_records` works on a whole chunk:
 
 1. `index_csv` writes all delimiters (stage 1, `structural_index.py`).
-2. The loop of `parse_records` steps through the cells of each record. Runs of short category cells
-   are read eight at a time (`_read_categories_x8`), other cells one by one (`_read_category`, and
+2. `_read_record` steps through the cells of a record. Runs of short category cells are read eight
+   at a time (`_read_categories_x8`), other cells one by one (`_read_category`, `_read_value`, and
    the functions of `csv_cells.py`).
 3. `hash_pending_names` completes the names of a record (`feature_spans.py`).
 
@@ -16,13 +16,14 @@ cells may contain doubled quotes, delimiters and newlines.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import (
+    borrowed,
     gather_u64,
     load_u8,
     load_u32x8,
@@ -72,16 +73,17 @@ from streaml1.text.structural_index import (
     CR,
     NEWLINE,
     SPACE,
+    delimiter_at,
     index_csv,
+    indexed_text,
     matching_kinds,
-    position_of,
 )
 
 __all__ = [
     "CATEGORY", "DONE", "IGNORED", "IRREGULAR", "LABEL", "N_STATE", "OPEN", "STATE_DELIMITERS",
     "STATE_FEATURE", "STATE_HAS_LARGE", "STATE_INDEXED", "STATE_LINE", "STATE_NAME_BYTES",
-    "STATE_NEXT", "STATE_OFFSET", "STATE_ROW", "UTF8_NEEDED", "WEIGHT", "encode_short_texts",
-    "parse_records",
+    "STATE_NEXT", "STATE_OFFSET", "STATE_ROW", "UTF8_NEEDED", "WEIGHT", "RecordArrays", "Table",
+    "encode_short_texts", "parse_records",
 ]  # fmt: skip
 
 (
@@ -111,70 +113,67 @@ _FIRST_VISIBLE, _N_VISIBLE = map(np.uint64, (0x21, 0x7F - 0x21))
 _MAX_CELL = np.uint64(131_000)  # Python's csv module rejects longer cells
 
 
+class Table(NamedTuple):
+    """The text of a chunk, and what its columns are."""
+
+    start: Any
+    """The address of the chunk. All offsets count from it."""
+    end: Any
+    """The address after the chunk; the byte before it must be a newline."""
+    names: Any
+    """The names of categories, `column=cell`, are written from this address on."""
+    names_end: Any
+    """The end of the memory for them."""
+    delimiter: Any
+    """The byte between cells."""
+    powers: Any
+    """`streaml1.text.numbers.POWERS`."""
+    require_label: Any
+    """Whether records with an empty label are irregular."""
+    utf8: Any
+    """Whether the chunk is valid UTF-8. With UTF8_UNKNOWN the kernel returns UTF8_NEEDED if a byte
+    is not ASCII; with UTF8_INVALID records with such a byte are irregular."""
+    columns: Any
+    """Describes the columns, uint64, shape (6, columns): kind; offset and size of the name, with an
+    equals sign at its end for categories; hash of the name; its first eight bytes; how many columns
+    from this one on are categories with names of up to seven bytes."""
+    words: Any
+    """Missing words, decimal mark and header; see `WORDS_LIST`."""
+
+
+class RecordArrays(NamedTuple):
+    """What the kernel writes."""
+
+    positions: Any
+    kinds: Any
+    """Scratch arrays for the structural index."""
+    hashes: Any
+    values: Any
+    spans: Any
+    """The features: the hash of the name, the value, and where the name is,
+    ``offset << 32 | length``. Features with value 0 are left out."""
+    labels: Any
+    """The first and last offset of the label of each row, shape (rows, 2)."""
+    w: Any
+    """The sample weights."""
+    indptr: Any
+    """Where the features of each row begin."""
+    lines: Any
+    begins: Any
+    ends: Any
+    """The first line of each record, from 0, and its first and last offset."""
+    lines_after: Any
+    """How many lines are read once a record is."""
+
+
 @kernel
-def parse_records(
-    start: Any,
-    end: Any,
-    delimiter: Any,
-    powers: Any,
-    require_label: Any,
-    utf8: Any,
-    columns: Any,
-    words: Any,
-    positions: Any,
-    kinds: Any,
-    hashes: Any,
-    values: Any,
-    names: Any,
-    names_end: Any,
-    spans: Any,
-    labels: Any,
-    w: Any,
-    indptr: Any,
-    lines: Any,
-    begins: Any,
-    ends: Any,
-    lines_after: Any,
-    state: Any,
-) -> Any:
-    """Parse records from where `state` points to; the last byte before `end` must be a newline.
+def parse_records(table: Any, arrays: Any, state: Any) -> Any:
+    """Parse records from where `state` points to.
 
     Parameters
     ----------
-    start, end
-        Addresses of the chunk. All offsets below count from `start`.
-    delimiter
-        The byte between cells.
-    powers
-        `streaml1.text.numbers.POWERS`.
-    require_label
-        Treat records with an empty label as irregular.
-    utf8
-        Whether the chunk is valid UTF-8. With UTF8_UNKNOWN the kernel returns UTF8_NEEDED if a byte
-        is not ASCII; with UTF8_INVALID records with such a byte are irregular.
-    columns
-        Describes the columns, uint64, shape (6, columns): kind; offset and size of the name, with
-        an equals sign at its end for categories; hash of the name; its first eight bytes; how many
-        columns from this one on are categories with names of up to seven bytes.
-    words
-        Missing words, decimal mark and header; see `WORDS_LIST`.
-    positions, kinds
-        Scratch arrays for the structural index.
-    hashes, values, spans
-        Receive the features: the hash of the name, the value, and where the name is,
-        ``offset << 32 | length``. Features with value 0 are left out.
-    names, names_end
-        Addresses between which the names of categories are written, `column=cell`.
-    labels
-        Receives the first and last offset of the label of each row, shape (rows, 2).
-    w
-        Receives the sample weights.
-    indptr
-        Receives where the features of each row begin.
-    lines, begins, ends
-        Receive the first line of each record, from 0, and its first and last offset.
-    lines_after
-        Receives how many lines are read once a record is.
+    table, arrays
+        `Table` and `RecordArrays`.
     state
         N_STATE entries, int64, zeros at first.
 
@@ -182,33 +181,30 @@ def parse_records(
     -------
     DONE, IRREGULAR, OPEN or UTF8_NEEDED.
     """
-    positions_at, kinds_at = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
+    table, arrays = borrowed(table), borrowed(arrays)
+    text = indexed_text(table.start, arrays.positions, arrays.kinds)
     if state[STATE_INDEXED] == 0:
-        n, all_ascii = index_csv(start, end, delimiter, positions_at, kinds_at)
-        if utf8 == UTF8_UNKNOWN and not all_ascii:
+        n, all_ascii = index_csv(
+            table.start, table.end, table.delimiter, text.positions, text.kinds
+        )
+        if table.utf8 == UTF8_UNKNOWN and not all_ascii:
             return UTF8_NEEDED
         state[STATE_INDEXED] = 1
         state[STATE_DELIMITERS] = n
     n, i = np.uint64(state[STATE_DELIMITERS]), np.uint64(state[STATE_NEXT])
-    pos, line = start + np.uint64(state[STATE_OFFSET]), np.uint64(state[STATE_LINE])
+    pos, line = table.start + np.uint64(state[STATE_OFFSET]), np.uint64(state[STATE_LINE])
     row, k = np.uint64(state[STATE_ROW]), np.uint64(state[STATE_FEATURE])
-    name_pos = names + np.uint64(state[STATE_NAME_BYTES])
-    width = np.uint64(columns.shape[1])
-    words_at = np.uint64(words.ctypes.data)
-    header_bytes = words[WORDS_HEADER]
-    first_size = columns[_SIZE, 0] - np.uint64(columns[_KIND, 0] == CATEGORY)  # no equals sign
-    ascii_only = utf8 != UTF8_VALID and utf8 != UTF8_UNKNOWN
+    name_pos = table.names + np.uint64(state[STATE_NAME_BYTES])
+    ascii_only = table.utf8 != UTF8_VALID and table.utf8 != UTF8_UNKNOWN
     status = DONE
-    indptr[row] = k
+    arrays.indptr[row] = k
     # Skip the delimiters of a record that Python has read.
-    while i < n and start + position_of(positions_at, i) < pos:
+    while i < n and delimiter_at(text, i) < pos:
         i += _ONE
     # Invariant: the records before `pos` are in rows 0 to `row`, their features in 0 to `k`. The
     # i-th delimiter is the first one at or after `pos`.
-    while pos < end:
-        begin, first_feature, first_name, first_line, first_i = pos, k, name_pos, line, i
-        d = start + position_of(positions_at, i)
-        if d == pos and (load_u8(pos) == NEWLINE or load_u8(pos) == CR):
+    while pos < table.end:
+        if delimiter_at(text, i) == pos and load_u8(pos) in (NEWLINE, CR):
             # An empty line is not a record.
             returns = np.uint64(load_u8(pos) == CR)
             if load_u8(pos + returns) != NEWLINE:
@@ -218,132 +214,223 @@ def parse_records(
             pos += returns + _ONE
             line += _ONE
             continue
-        status = IRREGULAR
-        if (header_bytes >> (load_u8(pos) & SIX_BITS)) & _ONE and may_be_header(
-            pos, start + columns[_BEGIN, 0], first_size, delimiter
-        ):
-            break
-        weight = 1.0
-        label_begin = label_end = start
-        column = in_run = _ZERO
-        # Invariant: the cells before `column` are read, the last `in_run` of them eight at a time.
-        # The next cell is at `pos`. The status becomes DONE at the end of a regular record.
-        while column < width:
-            if columns[_RUN, column] + in_run >= _EIGHT and i > _ZERO:
-                count, n_matched, name_pos = _read_categories_x8(
-                    start, delimiter, positions_at, kinds_at, i, column, in_run, columns, words_at,
-                    k, name_pos, names_end, hashes, values, spans,
-                )  # fmt: skip
-                if count:
-                    in_run += count
-                    column += count
-                    k += count
-                    i += n_matched
-                    d = start + position_of(positions_at, i)
-                    if n_matched == _EIGHT:
-                        pos = start + position_of(positions_at, i - _ONE) + _ONE
-                        continue
-                    if load_u8(d) == CR and load_u8(d + _ONE) == NEWLINE:
-                        i += _ONE
-                        d += _ONE
-                    if load_u8(d) == NEWLINE:
-                        status = DONE
-                    break
-            in_run = _ZERO
-            doubled = False
-            if load_u8(pos) == QUOTE:
-                first = pos + _ONE
-                i, stop, more_lines, doubled = quoted_cell(
-                    start, delimiter, positions_at, i, n, end
-                )
-                line += more_lines
-                if stop == end:
-                    status = OPEN
-                    break
-                pos = stop + _ONE
-                d = start + position_of(positions_at, i)
-                if load_u8(stop) != QUOTE or d != pos:
-                    break
-            else:
-                first = pos
-                d = start + position_of(positions_at, i)
-                stop = d
-            c = load_u8(d)
-            if stop - first > _MAX_CELL:
-                break
-            kind = columns[_KIND, column]
-            if kind == CATEGORY:
-                k, name_pos, is_regular = _read_category(
-                    start, columns, words_at, column, first, stop, doubled, k, name_pos, names_end,
-                    hashes, values, spans,
-                )  # fmt: skip
-                if not is_regular:
-                    break
-            elif kind == LABEL:
-                label_begin, label_end = first, stop
-                is_text = begins_visibly(first, stop) and load_u8(stop - _ONE) > SPACE
-                is_empty = first == stop and not require_label
-                if doubled or not (is_empty or (is_text and load_u8(stop - _ONE) <= LAST_ASCII)):
-                    break
-                # Elsewhere the label is left out when the labels are encoded.
-                if require_label and missing_state(first, stop, words_at) != PRESENT:
-                    break
-            elif kind == WEIGHT:
-                weight = read_number(first, stop, powers, words_at, name_pos, names_end, np.nan)
-                if not weight >= 0.0:
-                    break
-            elif kind != IGNORED and first < stop and not is_blank(first, stop):
-                v = read_number(first, stop, powers, words_at, name_pos, names_end, 0.0)
-                if v != v:
-                    v = read_boolean(first, stop)
-                if v != v:
-                    break
-                if not abs(v) < VALUE_LIMIT:
-                    state[STATE_HAS_LARGE] = 1
-                if v != 0.0:
-                    hashes[k] = columns[_HASH, column]
-                    values[k] = v
-                    spans[k] = (columns[_BEGIN, column] << _OFFSET_BITS) | columns[_SIZE, column]
-                    k += _ONE
-            column += _ONE
-            if c != delimiter:
-                if c == CR and load_u8(d + _ONE) == NEWLINE:
-                    i += _ONE
-                    d += _ONE
-                    c = NEWLINE
-                if c == NEWLINE and column == width:
-                    status = DONE
-                break
-            i += _ONE
-            pos = d + _ONE
-        if status == DONE and ascii_only and not is_ascii(begin, d):
+        record = _read_record(text, table, arrays, i, n, pos, k, name_pos)
+        status = record.status
+        if status == DONE and ascii_only and not is_ascii(pos, record.end):
             status = IRREGULAR
         if status != DONE:
-            pos, k, name_pos, line, i = begin, first_feature, first_name, first_line, first_i
             break
-        hash_pending_names(hashes, spans, start, first_feature, k)
-        lines[row] = first_line
-        line += _ONE
+        hash_pending_names(arrays.hashes, arrays.spans, table.start, k, record.k)
+        if record.has_large:
+            state[STATE_HAS_LARGE] = 1
+        begin = pos
+        i, pos, k, name_pos = record.i + _ONE, record.end + _ONE, record.k, record.name_pos
+        arrays.w[row] = record.weight
+        arrays.labels[row, _ZERO] = record.label_begin - table.start
+        arrays.labels[row, _ONE] = record.label_end - table.start
+        arrays.begins[row], arrays.ends[row] = begin - table.start, pos - table.start
+        arrays.lines[row] = line
+        line += record.inner_lines + _ONE
+        arrays.lines_after[row] = line
+        row += _ONE
+        arrays.indptr[row] = k
+    state[STATE_NEXT], state[STATE_OFFSET], state[STATE_LINE] = i, pos - table.start, line
+    state[STATE_ROW], state[STATE_FEATURE] = row, k
+    state[STATE_NAME_BYTES] = name_pos - table.names
+    return status
+
+
+class _Record(NamedTuple):
+    """A record, whose features are written."""
+
+    i: Any
+    """The newline that ends it, as a delimiter."""
+    end: Any
+    """The address of this newline."""
+    k: Any
+    """The end of the features."""
+    name_pos: Any
+    """Where the next name goes."""
+    inner_lines: Any
+    """How many newlines are in its cells."""
+    label_begin: Any
+    label_end: Any
+    weight: Any
+    has_large: Any
+    """Whether a value reaches the limit that models accept."""
+    status: Any
+    """DONE, IRREGULAR or OPEN."""
+
+
+@inlined
+def _read_record(
+    text: Any, table: Any, arrays: Any, i: Any, n: Any, pos: Any, k: Any, name_pos: Any
+) -> Any:
+    """Read the record at `pos`; the i-th of n delimiters is the next one. Returns a `_Record`."""
+    columns = table.columns
+    width = np.uint64(columns.shape[1])
+    words = np.uint64(table.words.ctypes.data)
+    label_begin = label_end = table.start
+    weight, inner_lines = 1.0, _ZERO
+    has_large: Any = False
+    column = in_run = _ZERO
+    d = pos
+    status = DONE if not _may_repeat_header(table, pos) else IRREGULAR
+    # Invariant: the cells before `column` are read, the last `in_run` of them eight at a time. The
+    # next cell is at `pos`. At the end of a regular record the status is DONE.
+    while status == DONE:
+        status = IRREGULAR
+        if column == width:
+            break
+        if columns[_RUN, column] + in_run >= _EIGHT and i > _ZERO:
+            count, n_matched, name_pos = _read_categories_x8(
+                text, table, arrays, words, i, column, in_run, k, name_pos
+            )
+            if count:
+                in_run += count
+                column += count
+                k += count
+                i += n_matched
+                d = delimiter_at(text, i)
+                if n_matched == _EIGHT:
+                    pos = delimiter_at(text, i - _ONE) + _ONE
+                    status = DONE
+                    continue
+                returns = np.uint64(load_u8(d) == CR and load_u8(d + _ONE) == NEWLINE)
+                i += returns
+                d += returns
+                if load_u8(d) == NEWLINE:
+                    status = DONE
+                break
+        in_run = _ZERO
+        cell = _find_cell(text, table, i, n, pos)
+        i, d = cell.i, cell.delimiter
+        inner_lines += cell.lines
+        if cell.status != DONE:
+            status = cell.status
+            break
+        kind = columns[_KIND, column]
+        valid: Any = True
+        if kind == CATEGORY:
+            k, name_pos, valid = _read_category(table, arrays, words, column, cell, k, name_pos)
+        elif kind == LABEL:
+            label_begin, label_end = cell.begin, cell.end
+            valid = _is_label(table, words, cell)
+        elif kind == WEIGHT:
+            weight = read_number(
+                cell.begin, cell.end, table.powers, words, name_pos, table.names_end, np.nan
+            )
+            valid = weight >= 0.0
+        elif kind != IGNORED:
+            k, is_large, valid = _read_value(table, arrays, words, column, cell, k, name_pos)
+            has_large |= is_large
+        if not valid:
+            break
+        column += _ONE
+        c = load_u8(d)
+        if c != table.delimiter:
+            returns = np.uint64(c == CR and load_u8(d + _ONE) == NEWLINE)
+            i += returns
+            d += returns
+            if load_u8(d) == NEWLINE and column == width:
+                status = DONE
+            break
         i += _ONE
         pos = d + _ONE
-        w[row] = weight
-        labels[row, _ZERO] = label_begin - start
-        labels[row, _ONE] = label_end - start
-        begins[row] = begin - start
-        ends[row] = pos - start
-        lines_after[row] = line
-        row += _ONE
-        indptr[row] = k
-    state[STATE_NEXT], state[STATE_OFFSET], state[STATE_LINE] = i, pos - start, line
-    state[STATE_ROW], state[STATE_FEATURE], state[STATE_NAME_BYTES] = row, k, name_pos - names
-    return status
+        status = DONE
+    return _Record(
+        i, d, k, name_pos, inner_lines, label_begin, label_end, weight, has_large, status
+    )
+
+
+@inlined
+def _may_repeat_header(table: Any, pos: Any) -> Any:
+    """Return whether the record at `pos` may be the header again; Python decides."""
+    columns = table.columns
+    size = columns[_SIZE, 0] - np.uint64(columns[_KIND, 0] == CATEGORY)  # no equals sign
+    if not (table.words[WORDS_HEADER] >> (load_u8(pos) & SIX_BITS)) & _ONE:
+        return False
+    return may_be_header(pos, table.start + columns[_BEGIN, 0], size, table.delimiter)
+
+
+class _Cell(NamedTuple):
+    """A cell, without the quotes around it."""
+
+    i: Any
+    """The delimiter after it."""
+    delimiter: Any
+    """The address of this delimiter."""
+    begin: Any
+    end: Any
+    lines: Any
+    """How many newlines are inside."""
+    doubled: Any
+    """Whether a doubled quote is inside."""
+    status: Any
+    """DONE, IRREGULAR or OPEN."""
+
+
+@inlined
+def _find_cell(text: Any, table: Any, i: Any, n: Any, pos: Any) -> Any:
+    """Find the cell at `pos`; the i-th of n delimiters is the next one. Returns a `_Cell`."""
+    if load_u8(pos) != QUOTE:
+        end = delimiter_at(text, i)
+        status = DONE if end - pos <= _MAX_CELL else IRREGULAR
+        return _Cell(i, end, pos, end, _ZERO, False, status)
+    quoted = quoted_cell(text, table.delimiter, i, n, table.end)
+    begin, end = pos + _ONE, quoted.stop
+    if end == table.end:
+        return _Cell(quoted.i, end, begin, end, quoted.lines, quoted.doubled, OPEN)
+    after = delimiter_at(text, quoted.i)
+    regular = load_u8(end) == QUOTE and after == end + _ONE and end - begin <= _MAX_CELL
+    status = DONE if regular else IRREGULAR
+    return _Cell(quoted.i, after, begin, end, quoted.lines, quoted.doubled, status)
+
+
+@inlined
+def _is_label(table: Any, words: Any, cell: Any) -> Any:
+    """Return whether a cell is certainly a label, or an empty one that is not required."""
+    first, stop = cell.begin, cell.end
+    last = load_u8(stop - _ONE)
+    is_text = begins_visibly(first, stop) and last > SPACE and last <= LAST_ASCII
+    is_empty = first == stop and not table.require_label
+    if cell.doubled or not (is_empty or is_text):
+        return False
+    # Elsewhere the label is left out when the labels are encoded.
+    return not table.require_label or missing_state(first, stop, words) == PRESENT
+
+
+@inlined
+def _read_value(
+    table: Any, arrays: Any, words: Any, column: Any, cell: Any, k: Any, name_pos: Any
+) -> Any:
+    """Write the number or bool of a cell, unless it is zero or the cell is blank.
+
+    Returns
+    -------
+    The end of the features, whether the value reaches the limit that models accept, and whether the
+    cell is regular.
+    """
+    if cell.begin >= cell.end or is_blank(cell.begin, cell.end):
+        return k, False, True
+    v = read_number(cell.begin, cell.end, table.powers, words, name_pos, table.names_end, 0.0)
+    if v != v:
+        v = read_boolean(cell.begin, cell.end)
+    if v != v:
+        return k, False, False
+    if v != 0.0:
+        columns = table.columns
+        arrays.hashes[k] = columns[_HASH, column]
+        arrays.values[k] = v
+        arrays.spans[k] = (columns[_BEGIN, column] << _OFFSET_BITS) | columns[_SIZE, column]
+        k += _ONE
+    return k, not abs(v) < VALUE_LIMIT, True
 
 
 @inlined
 def _read_categories_x8(
-    start: Any, delimiter: Any, positions: Any, kinds: Any, i: Any, column: Any, in_run: Any,
-    columns: Any, words: Any, k: Any, name_pos: Any, names_end: Any, hashes: Any, values: Any,
-    spans: Any,
+    text: Any, table: Any, arrays: Any, words: Any, i: Any, column: Any, in_run: Any, k: Any,
+    name_pos: Any,
 ) -> Any:  # fmt: skip
     """Read eight category cells of 1 to 8 bytes; the i-th delimiter ends the cell of `column`.
 
@@ -359,10 +446,11 @@ def _read_categories_x8(
     -------
     How many cells are read, 0 if they are irregular; how many delimiters; where the next name goes.
     """
+    columns, positions, start = table.columns, text.positions, text.start
     width = np.uint64(columns.shape[1])
     run = columns[_RUN, column]
-    n = matching_kinds(kinds, i, (delimiter * _BYTE_ONES,))
-    c = load_u8(kinds + i + n)
+    n = matching_kinds(text.kinds, i, (table.delimiter * _BYTE_ONES,))
+    c = load_u8(text.kinds + i + n)
     ended = n < _EIGHT and c in (NEWLINE, CR)
     count = n + np.uint64(ended)
     ended &= run == count and column + count == width and in_run + count >= _EIGHT
@@ -377,54 +465,55 @@ def _read_categories_x8(
     first_byte = cells & _BYTE
     irregular_mask = ((size - _ONE) > _SEVEN) | ((first_byte - _FIRST_VISIBLE) > _N_VISIBLE)
     # Cells that may be missing words are read one by one.
-    text = cells & (ALL_ONES >> (((_EIGHT - size) * _EIGHT) & SIX_BITS))
-    second = ((text >> _EIGHT) ^ cells ^ (size << _THREE)) & SIX_BITS
+    own = cells & (ALL_ONES >> (((_EIGHT - size) * _EIGHT) & SIX_BITS))
+    second = ((own >> _EIGHT) ^ cells ^ (size << _THREE)) & SIX_BITS
     word_mask = splat_u64(word_at(words, WORDS_FIRST)) >> (cells & SIX_BITS)
     word_mask &= (splat_u64(word_at(words, WORDS_SECOND)) >> second) & _ONE
-    if movemask(irregular_mask | word_mask) or name_pos + NAMES_X8_BYTES > names_end:
+    if movemask(irregular_mask | word_mask) or name_pos + NAMES_X8_BYTES > table.names_end:
         return _ZERO, _ZERO, name_pos
     columns_at = np.uint64(columns.ctypes.data) + _EIGHT * first
     heads = loadu_u64x8(columns_at + _EIGHT * width * _HEAD)
     head_sizes = loadu_u64x8(columns_at + _EIGHT * width * _SIZE) - _ONE
     low, high = join_names_x8(heads, head_sizes, _EQUALS, cells, size)
     size = size + head_sizes + _ONE
-    store_u64x8(np.uint64(hashes.ctypes.data) + _EIGHT * j, murmur_x8_of_joined(low, high, size))
-    store_f64x8(np.uint64(values.ctypes.data) + _EIGHT * j, splat(1.0))
-    name_pos = write_names_x8(
-        low, high, size, overlap, name_pos, start, np.uint64(spans.ctypes.data) + _EIGHT * j
-    )
+    hashes_at = np.uint64(arrays.hashes.ctypes.data)
+    values_at, spans_at = np.uint64(arrays.values.ctypes.data), np.uint64(arrays.spans.ctypes.data)
+    store_u64x8(hashes_at + _EIGHT * j, murmur_x8_of_joined(low, high, size))
+    store_f64x8(values_at + _EIGHT * j, splat(1.0))
+    name_pos = write_names_x8(low, high, size, overlap, name_pos, start, spans_at + _EIGHT * j)
     return count, n, name_pos
 
 
 @inlined
 def _read_category(
-    start: Any, columns: Any, words: Any, column: Any, first: Any, stop: Any, doubled: Any, k: Any,
-    name_pos: Any, names_end: Any, hashes: Any, values: Any, spans: Any,
-) -> Any:  # fmt: skip
+    table: Any, arrays: Any, words: Any, column: Any, cell: Any, k: Any, name_pos: Any
+) -> Any:
     """Write the name `column=cell` of a category cell, unless the cell is blank.
 
     Returns
     -------
     The end of the features, where the next name goes, and whether the cell is regular.
     """
+    first, stop = cell.begin, cell.end
     if not begins_visibly(first, stop):
         return k, name_pos, is_blank(first, stop)
     missing = missing_state(first, stop, words)
     if missing != PRESENT:
         return k, name_pos, missing == MISSING
+    columns = table.columns
     size = columns[_SIZE, column]
-    if name_pos + size + (stop - first) + SLACK > names_end:
+    if name_pos + size + (stop - first) + SLACK > table.names_end:
         return k, name_pos, False
     name = name_pos
-    prefix = start + columns[_BEGIN, column]
+    prefix = table.start + columns[_BEGIN, column]
     name_pos = copy_bytes(prefix, prefix + size, name_pos)
-    if doubled:
+    if cell.doubled:
         name_pos = copy_undoubled(first, stop, name_pos)
     else:
         name_pos = copy_short_bytes(first, stop, name_pos)
-    hashes[k] = UNHASHED
-    values[k] = 1.0
-    spans[k] = ((name - start) << _OFFSET_BITS) | (name_pos - name)
+    arrays.hashes[k] = UNHASHED
+    arrays.values[k] = 1.0
+    arrays.spans[k] = ((name - table.start) << _OFFSET_BITS) | (name_pos - name)
     return k + _ONE, name_pos, True
 
 

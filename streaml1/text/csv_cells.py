@@ -13,7 +13,7 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.simd import load_u8, loadu_u64, loadu_u64x8, movemask, splat_u64, store_u64
 from streaml1.text.feature_spans import read_value
-from streaml1.text.structural_index import CR, NEWLINE, SPACE, position_of
+from streaml1.text.structural_index import CR, NEWLINE, SPACE, delimiter_at
 
 __all__ = [
     "ALL_ONES", "LAST_ASCII", "MISSING", "N_WORDS", "PRESENT", "QUOTE", "SIX_BITS", "SLACK",
@@ -77,7 +77,7 @@ class Quoted(NamedTuple):
 
 
 @inlined
-def quoted_cell(start: Any, delimiter: Any, positions: Any, i: Any, n: Any, end: Any) -> Any:
+def quoted_cell(text: Any, delimiter: Any, i: Any, n: Any, end: Any) -> Any:
     """Find the end of a cell whose opening quote is the i-th of n delimiters. Returns a `Quoted`.
 
     A control character inside the cell is taken for its end, so that the record is irregular.
@@ -86,7 +86,7 @@ def quoted_cell(start: Any, delimiter: Any, positions: Any, i: Any, n: Any, end:
     i += _ONE
     # Invariant: the delimiters up to i are inside the cell.
     while i < n:
-        stop = start + position_of(positions, i)
+        stop = delimiter_at(text, i)
         c = load_u8(stop)
         i += _ONE
         if c == QUOTE:

@@ -21,11 +21,11 @@ import numpy as np
 
 from streaml1.core.jit import inlined
 from streaml1.core.simd import load_u8, loadu_u64, store_u64
-from streaml1.text.byte_names import UNHASHED, copy_bytes, copy_short_bytes, murmur_at
+from streaml1.text.byte_names import UNHASHED, copy_short_bytes, murmur_at
 from streaml1.text.feature_spans import read_value
 from streaml1.text.json_roles import IGNORED, role_of
 from streaml1.text.json_simd import MAX_KEYS, find_members_x8, may_start_x8, skip_spaces
-from streaml1.text.structural_index import COLON, SPACE, position_of
+from streaml1.text.structural_index import COLON, SPACE, delimiter_at, span_of
 
 __all__ = ["MAX_LEVELS", "closing_quote", "find_members", "write_one"]
 
@@ -71,23 +71,31 @@ class _Found(NamedTuple):
     valid: Any
 
 
+class _Place(NamedTuple):
+    """Where a member or element is."""
+
+    depth: Any
+    """How many objects and arrays it is in, besides the object of the line."""
+    prefix: Any
+    prefix_size: Any
+    """Their path and a dot, with which names begin."""
+    index: Any
+    """The index of an element, or `_OBJECT`."""
+
+
 @inlined
 def find_members(
-    start: Any, powers: Any, positions: Any, kinds: Any, i: Any, pos: Any, first_feature: Any,
-    name_pos: Any, names_end: Any, one: Any, hashes: Any, values: Any, spans: Any,
-    value_spans: Any, keys: Any, paths: Any, nested: Any, x_is_example: Any, roles: Any,
-    levels: Any,
+    text: Any, lines: Any, features: Any, i: Any, pos: Any, first_feature: Any, name_pos: Any,
+    keys: Any, paths: Any, nested: Any, x_is_example: Any, roles: Any, levels: Any,
 ) -> Any:  # fmt: skip
     """Find the members of the object that opens before `pos`. Returns a `_Found`.
 
     The i-th delimiter is the first one at or after `pos`. Members that are found one by one have
-    the span of their key in `hashes`, and UNHASHED in `keys`, the address of the hashes of keys.
-    Those of the paths of objects and arrays follow.
+    the span of their key in the hashes of features, and UNHASHED in `keys`, the address of the
+    hashes of keys. Those of the paths of objects and arrays follow.
 
     Parameters
     ----------
-    one
-        Where `write_one` has written.
     paths
         Address of scratch memory for the hashes of paths.
     nested
@@ -95,8 +103,8 @@ def find_members(
     x_is_example
         Whether a line with an object ``x`` is irregular: it is not flat.
     roles
-        The hash table of the members with a role. What is inside an ignored one is only checked;
-        an object or array with another role is irregular.
+        The members with a role, see `json_roles`. What is inside an ignored one is only checked; an
+        object or array with another role is irregular.
     levels
         Scratch array, shape (3, MAX_LEVELS), uint64: address and size of the prefix around each
         object or array, and its index there.
@@ -104,146 +112,81 @@ def find_members(
     last, n_paths = first_feature + MAX_KEYS, _ZERO
     k = n_read = retry_at = first_feature
     all_hashed: Any = True
-    one_span = (one - start) << _OFFSET_BITS | _ONE
-    depth, prefix, prefix_size, index = _ZERO, start, _ZERO, _OBJECT
+    place = _Place(_ZERO, text.start, _ZERO, _OBJECT)
     ignored_depth, first_ignored = _ZERO, k
     ended: Any = False
     valid: Any = True  # whether ignored members are valid
     pos = skip_spaces(pos)
     if load_u8(pos) == _CLOSING_BRACE:
         return _Found(i + _ONE, pos + _ONE, k, n_paths, name_pos, n_read, all_hashed, True)
-    # Invariant: features up to k are found, and the next member or element begins at `pos`. It is
-    # in `depth` objects and arrays whose names begin with the prefix; `index` is that of the
-    # element, or `_OBJECT`. If `ignored_depth` is not 0, the features from `first_ignored` on are
-    # inside an ignored member.
+    # Invariant: features up to k are found, and the next member or element, of `place`, begins at
+    # `pos`. If `ignored_depth` is not 0, the features from `first_ignored` on are inside an ignored
+    # member.
     while k + n_paths < last:
-        in_object = index == _OBJECT
         key, key_end = pos, pos  # an element has none
-        if in_object:
-            d = start + position_of(positions, i)
-            if d != pos or load_u8(d) != _QUOTE:
-                break
-            if depth == _ZERO and k >= retry_at and may_start_x8(kinds, i):
+        if place.index == _OBJECT:
+            if place.depth == _ZERO and k >= retry_at and may_start_x8(text.kinds, i):
+                if delimiter_at(text, i) != pos:
+                    break
                 i, pos, k, name_pos, n_read, ended = find_members_x8(
-                    start, positions, kinds, i, pos, first_feature, k, name_pos, names_end, n_read,
-                    hashes, values, spans, value_spans, keys,
-                )  # fmt: skip
-                if ended:
+                    text, lines, features, i, pos, first_feature, k, name_pos, n_read, keys
+                )
+                if ended or k + n_paths >= last:
                     break
                 retry_at = k + _EIGHT  # the next eight have been tried
-                d = start + position_of(positions, i)
-                if d != pos or load_u8(d) != _QUOTE or k + n_paths >= last:
-                    break
-            i = closing_quote(start, positions, i + _ONE)
-            key, key_end = d + _ONE, start + position_of(positions, i)
-            if load_u8(key_end) != _QUOTE:
+            i, pos, key, key_end, found = _find_key(text, i, pos)
+            if not found:
                 break
-            i += _ONE
-            pos = key_end + _ONE
-            if load_u8(pos) != COLON:
-                pos = skip_spaces(pos)
-                if load_u8(pos) != COLON:
-                    break
-            pos = skip_spaces(pos + _ONE)
-        c = load_u8(pos)
-        path_fits = name_pos + prefix_size + (key_end - key) + _SLACK <= names_end
+        c, key_at = load_u8(pos), keys + _EIGHT * (k - first_feature)
         if c == _QUOTE:
-            i = closing_quote(start, positions, i + _ONE)
-            stop = start + position_of(positions, i)
-            if (
-                load_u8(stop) != _QUOTE
-                or name_pos + prefix_size + (stop - key) + _SLACK > names_end
-            ):
+            i, pos, name_pos, found = _find_string(
+                text, lines, features, place, i, pos, key, key_end, k, name_pos, key_at
+            )
+            if not found:
                 break
-            i += _ONE
-            name = name_pos
-            # A category of an array is named by its path without the dot.
-            name_pos = copy_bytes(prefix, prefix + prefix_size - np.uint64(not in_object), name_pos)
-            name_pos = copy_bytes(key, key_end, name_pos)
-            # Bytes that were just written are slow to gather: hash a key in the text if possible.
-            if depth != _ZERO:
-                key, key_end = name, name_pos
-            store_u64(name_pos, _EQUALS)
-            name_pos = copy_short_bytes(pos + _ONE, stop, name_pos + _ONE)
-            value_span = _ZERO
-            if not in_object:
-                key_end, value_span = name_pos, one_span
-            hashes[k] = ((key - start) << _OFFSET_BITS) | (key_end - key)
-            spans[k] = ((name - start) << _OFFSET_BITS) | (name_pos - name)
-            value_spans[k] = value_span
-            store_u64(keys + _EIGHT * (k - first_feature), UNHASHED)
             all_hashed = False
             k += _ONE
-            pos = skip_spaces(stop + _ONE)
         elif c in (_OPENING_BRACE, _OPENING_BRACKET):
-            is_x = depth == _ZERO and key_end - key == _ONE and load_u8(key) == _X
-            if x_is_example and is_x and c == _OPENING_BRACE:
+            if not nested or (x_is_example and c == _OPENING_BRACE and _is_x(place, key, key_end)):
                 break
-            if not nested or depth == _MAX_LEVELS or not path_fits:
-                break
-            levels[0, depth], levels[1, depth], levels[2, depth] = prefix, prefix_size, index
-            path = name_pos
-            name_pos = _write_path(prefix, prefix_size, key, key_end, index, name_pos)
-            prefix, prefix_size = path, name_pos - path + _ONE
-            h = murmur_at(path, name_pos)
-            role = role_of(h, roles)
-            if role != _ZERO and role != _IGNORED:
+            pos, place, name_pos, h, found = _open(
+                text, lines, levels, place, pos, key, key_end, name_pos
+            )
+            role = role_of(h, roles.table) if found else _ZERO
+            if not found or (role != _ZERO and role != _IGNORED):
                 break
             store_u64(paths + _EIGHT * n_paths, h)
             n_paths += _ONE
-            store_u64(name_pos, _DOT)
-            name_pos += _ONE
-            depth += _ONE
             if role == _IGNORED and ignored_depth == _ZERO:
-                ignored_depth, first_ignored = depth, k
-            index = _OBJECT if c == _OPENING_BRACE else _ZERO
-            pos = skip_spaces(pos + _ONE)
-            if load_u8(pos) != (_CLOSING_BRACE if c == _OPENING_BRACE else _CLOSING_BRACKET):
+                ignored_depth, first_ignored = place.depth, k
+            if load_u8(pos) != _closing(place):
                 continue
         else:
-            if in_object:
-                after = stop = start + position_of(positions, i)
-                while load_u8(stop - _ONE) == SPACE:
-                    stop -= _ONE
-            else:
-                stop = _element_end(pos)
-                after = skip_spaces(stop)
-            if stop <= pos:
+            pos, name_pos, count, found = _find_scalar(
+                text, lines, features, place, i, pos, key, key_end, k, name_pos, key_at
+            )
+            if not found:
                 break
-            is_null = stop - pos == _FOUR and (loadu_u64(pos) & _LOW_HALF) == _NULL
-            if in_object or not is_null:
-                name, name_end = key, key_end
-                if depth != _ZERO:
-                    if not path_fits:
-                        break
-                    name = name_pos
-                    name_pos = _write_path(prefix, prefix_size, key, key_end, index, name_pos)
-                    name_end = name_pos
-                spans[k] = hashes[k] = ((name - start) << _OFFSET_BITS) | (name_end - name)
-                value_spans[k] = ((pos - start) << _OFFSET_BITS) | (stop - pos)
-                store_u64(keys + _EIGHT * (k - first_feature), UNHASHED)
-                all_hashed = False
-                k += _ONE
-            pos = after
+            all_hashed = False
+            k += count
         # Close objects and arrays up to one that has another member. The index has no brackets.
-        while load_u8(pos) == (_CLOSING_BRACE if index == _OBJECT else _CLOSING_BRACKET):
-            i += np.uint64(index == _OBJECT)
+        while load_u8(pos) == _closing(place):
+            i += np.uint64(place.index == _OBJECT)
             pos += _ONE
-            ended = depth == _ZERO
-            if ignored_depth == depth and not ended:
-                valid = _are_scalars(start, powers, value_spans, first_ignored, k)
+            ended = place.depth == _ZERO
+            if ignored_depth == place.depth and not ended:
+                valid = _are_scalars(text, lines.powers, features.value_spans, first_ignored, k)
                 ignored_depth, k = _ZERO, first_ignored
             if ended or not valid:
                 break
-            depth -= _ONE
-            prefix, prefix_size, index = levels[0, depth], levels[1, depth], levels[2, depth]
+            place = _outer_place(levels, place)
             pos = skip_spaces(pos)
         if ended or not valid or load_u8(pos) != _COMMA:
             break
         i += _ONE
         pos = skip_spaces(pos + _ONE)
-        if index != _OBJECT:
-            index += _ONE
+        next_index = place.index if place.index == _OBJECT else place.index + _ONE
+        place = _Place(place.depth, place.prefix, place.prefix_size, next_index)
     ended &= k + n_paths <= last
     if ended:
         for j in range(n_paths):
@@ -251,17 +194,169 @@ def find_members(
     return _Found(i, pos, k, n_paths, name_pos, n_read, all_hashed, ended)
 
 
+class _Key(NamedTuple):
+    """A key, and where its value begins."""
+
+    i: Any
+    pos: Any
+    begin: Any
+    end: Any
+    valid: Any
+
+
 @inlined
-def closing_quote(start: Any, positions: Any, i: Any) -> Any:
+def _find_key(text: Any, i: Any, pos: Any) -> Any:
+    """Find the key at `pos`, and the value after its colon. Returns a `_Key`."""
+    opening = delimiter_at(text, i)
+    if opening != pos or load_u8(opening) != _QUOTE:
+        return _Key(i, pos, pos, pos, False)
+    i = closing_quote(text, i + _ONE)
+    end = delimiter_at(text, i)
+    if load_u8(end) != _QUOTE:
+        return _Key(i, pos, pos, pos, False)
+    colon = skip_spaces(end + _ONE)
+    valid = load_u8(colon) == COLON
+    return _Key(i + _ONE, skip_spaces(colon + _ONE), opening + _ONE, end, valid)
+
+
+@inlined
+def _is_x(place: Any, key: Any, key_end: Any) -> Any:
+    """Return whether a member is the ``x`` of the line."""
+    return place.depth == _ZERO and key_end - key == _ONE and load_u8(key) == _X
+
+
+class _Member(NamedTuple):
+    """Where the delimiters, the text and the names go on after a member."""
+
+    i: Any
+    pos: Any
+    name_pos: Any
+    valid: Any
+
+
+@inlined
+def _find_string(
+    text: Any, lines: Any, features: Any, place: Any, i: Any, pos: Any, key: Any, key_end: Any,
+    k: Any, name_pos: Any, key_at: Any,
+) -> Any:  # fmt: skip
+    """Write feature k for the string at `pos`. Returns a `_Member`."""
+    i = closing_quote(text, i + _ONE)
+    stop = delimiter_at(text, i)
+    fits = name_pos + place.prefix_size + (stop - key) + _SLACK <= lines.names_end
+    if load_u8(stop) != _QUOTE or not fits:
+        return _Member(i, pos, name_pos, False)
+    is_element = place.index != _OBJECT
+    name = name_pos
+    # A category of an array is named by its path without the dot.
+    path_size = place.prefix_size - np.uint64(is_element)
+    name_pos = copy_short_bytes(place.prefix, place.prefix + path_size, name_pos)
+    name_pos = copy_short_bytes(key, key_end, name_pos)
+    # Bytes that were just written are slow to gather: hash a key in the text if possible.
+    if place.depth != _ZERO:
+        key, key_end = name, name_pos
+    store_u64(name_pos, _EQUALS)
+    name_pos = copy_short_bytes(pos + _ONE, stop, name_pos + _ONE)
+    value_span = _ZERO
+    if is_element:
+        key_end = name_pos
+        value_span = span_of(text, lines.names, lines.names + _ONE)  # see `write_one`
+    features.hashes[k] = span_of(text, key, key_end)
+    features.spans[k] = span_of(text, name, name_pos)
+    features.value_spans[k] = value_span
+    store_u64(key_at, UNHASHED)
+    return _Member(i + _ONE, skip_spaces(stop + _ONE), name_pos, True)
+
+
+class _FoundScalar(NamedTuple):
+    """Where the text and the names go on after a scalar, and how many features it is."""
+
+    pos: Any
+    name_pos: Any
+    count: Any
+    valid: Any
+
+
+@inlined
+def _find_scalar(
+    text: Any, lines: Any, features: Any, place: Any, i: Any, pos: Any, key: Any, key_end: Any,
+    k: Any, name_pos: Any, key_at: Any,
+) -> Any:  # fmt: skip
+    """Write feature k for the scalar at `pos`; a null element is none. Returns a `_FoundScalar`."""
+    if place.index == _OBJECT:
+        after = stop = delimiter_at(text, i)
+        while load_u8(stop - _ONE) == SPACE:
+            stop -= _ONE
+    else:
+        stop = _element_end(pos)
+        after = skip_spaces(stop)
+    if stop <= pos:
+        return _FoundScalar(pos, name_pos, _ZERO, False)
+    is_null = stop - pos == _FOUR and (loadu_u64(pos) & _LOW_HALF) == _NULL
+    if is_null and place.index != _OBJECT:
+        return _FoundScalar(after, name_pos, _ZERO, True)
+    name, name_end = key, key_end
+    if place.depth != _ZERO:
+        if not _path_fits(lines, place, key, key_end, name_pos):
+            return _FoundScalar(pos, name_pos, _ZERO, False)
+        name = name_pos
+        name_pos = name_end = _write_path(place, key, key_end, name_pos)
+    features.spans[k] = features.hashes[k] = span_of(text, name, name_end)
+    features.value_spans[k] = span_of(text, pos, stop)
+    store_u64(key_at, UNHASHED)
+    return _FoundScalar(after, name_pos, _ONE, True)
+
+
+class _Opened(NamedTuple):
+    """The first place of an object or array."""
+
+    pos: Any
+    place: Any
+    name_pos: Any
+    hash: Any
+    """The hash of its path."""
+    valid: Any
+
+
+@inlined
+def _open(
+    text: Any, lines: Any, levels: Any, place: Any, pos: Any, key: Any, key_end: Any, name_pos: Any
+) -> Any:
+    """Write the prefix of the object or array at `pos`. Returns an `_Opened`."""
+    if place.depth == _MAX_LEVELS or not _path_fits(lines, place, key, key_end, name_pos):
+        return _Opened(pos, place, name_pos, UNHASHED, False)
+    levels[0, place.depth], levels[1, place.depth] = place.prefix, place.prefix_size
+    levels[2, place.depth] = place.index
+    end = _write_path(place, key, key_end, name_pos)
+    store_u64(end, _DOT)
+    index = _OBJECT if load_u8(pos) == _OPENING_BRACE else _ZERO
+    inside = _Place(place.depth + _ONE, name_pos, end + _ONE - name_pos, index)
+    return _Opened(skip_spaces(pos + _ONE), inside, end + _ONE, murmur_at(name_pos, end), True)
+
+
+@inlined
+def _outer_place(levels: Any, place: Any) -> Any:
+    """Return the place of the object or array around a place."""
+    depth = place.depth - _ONE
+    return _Place(depth, levels[0, depth], levels[1, depth], levels[2, depth])
+
+
+@inlined
+def _closing(place: Any) -> Any:
+    """Return the byte that closes the object or array of a place."""
+    return _CLOSING_BRACE if place.index == _OBJECT else _CLOSING_BRACKET
+
+
+@inlined
+def closing_quote(text: Any, i: Any) -> Any:
     """Return the delimiter that closes the string opened before the i-th one.
 
     Commas and braces inside the string are skipped. The result is an irregular delimiter if one
     comes first, such as a backslash or a newline.
     """
-    c = load_u8(start + position_of(positions, i))
+    c = load_u8(delimiter_at(text, i))
     while c in (_COMMA, _CLOSING_BRACE):
         i += _ONE
-        c = load_u8(start + position_of(positions, i))
+        c = load_u8(delimiter_at(text, i))
     return i
 
 
@@ -276,13 +371,18 @@ def _element_end(pos: Any) -> Any:
 
 
 @inlined
-def _write_path(
-    prefix: Any, prefix_size: Any, key: Any, key_end: Any, index: Any, out_pos: Any
-) -> Any:
+def _path_fits(lines: Any, place: Any, key: Any, key_end: Any, name_pos: Any) -> Any:
+    """Return whether there is room for `_write_path`."""
+    return name_pos + place.prefix_size + (key_end - key) + _SLACK <= lines.names_end
+
+
+@inlined
+def _write_path(place: Any, key: Any, key_end: Any, out_pos: Any) -> Any:
     """Write the path of a member, or of the element with an index; return the address after it."""
-    out_pos = copy_bytes(prefix, prefix + prefix_size, out_pos)
+    out_pos = copy_short_bytes(place.prefix, place.prefix + place.prefix_size, out_pos)
+    index = place.index
     if index == _OBJECT:
-        return copy_bytes(key, key_end, out_pos)
+        return copy_short_bytes(key, key_end, out_pos)
     if index < _TEN:
         store_u64(out_pos, _DIGIT_ZERO + index)
         return out_pos + _ONE
@@ -297,11 +397,11 @@ def _write_path(
 
 
 @inlined
-def _are_scalars(start: Any, powers: Any, value_spans: Any, lo: Any, hi: Any) -> bool:
+def _are_scalars(text: Any, powers: Any, value_spans: Any, lo: Any, hi: Any) -> bool:
     """Return whether the values from lo to hi are valid."""
     valid = True
     for k in range(lo, hi):
-        first = start + (value_spans[k] >> _OFFSET_BITS)
+        first = text.start + (value_spans[k] >> _OFFSET_BITS)
         v = read_value(first, first + (value_spans[k] & _LENGTH_MASK), powers, True)
         valid &= value_spans[k] == _ZERO or v == v
     return valid

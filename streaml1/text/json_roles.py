@@ -20,6 +20,7 @@ from streaml1.core.simd import load_u8, loadu_u64, loadu_u64x8, store_u64, store
 from streaml1.text.byte_names import copy_bytes, copy_short_bytes, murmur_at
 from streaml1.text.feature_spans import MAX_VALUE
 from streaml1.text.numbers import FALSE, NULL, NUMBER, STRING, TRUE, parse_json_scalar
+from streaml1.text.structural_index import span_of
 
 __all__ = [
     "CATEGORY",
@@ -29,6 +30,9 @@ __all__ = [
     "NUMERIC",
     "N_ROLES",
     "WEIGHT",
+    "Roles",
+    "Scalar",
+    "absent_scalar",
     "apply_roles",
     "find_roles",
     "role_of",
@@ -46,6 +50,34 @@ _ROLE_BITS, _ROLE_MASK = map(np.uint64, (8, 2**8 - 1))
 _OFFSET_BITS, _LENGTH_MASK = map(np.uint64, (32, 2**32 - 1))
 _EQUALS, _SMALL_N, _SMALL_T, _SMALL_F = map(np.uint64, b"=ntf")
 _SLACK = np.uint64(32)  # bytes that copies may write after a name
+
+
+class Roles(NamedTuple):
+    """The members with a role, for kernels."""
+
+    table: Any
+    """What `role_table` returns."""
+    sizes: Any
+    """For each role the size of its name in bytes; 0 if no member has the role."""
+    found: Any
+    """Scratch array with two rows of as many entries as there are members, and one more."""
+
+
+class Scalar(NamedTuple):
+    """A scalar of a line that is not a feature: its label or its id."""
+
+    kind: Any
+    value: Any
+    """Its float: 0 for strings, NaN if the line is irregular."""
+    begin: Any
+    end: Any
+    """Where its text is."""
+
+
+@inlined
+def absent_scalar(text: Any) -> Any:
+    """Return the `Scalar` of a line that has none."""
+    return Scalar(NULL, np.nan, text.start, text.start)
 
 
 def role_table(roles: Mapping[str, int]) -> NDArray[np.uint64]:
@@ -74,31 +106,31 @@ def role_table(roles: Mapping[str, int]) -> NDArray[np.uint64]:
 
 
 @inlined
-def role_of(h: Any, roles: Any) -> Any:
+def role_of(h: Any, table: Any) -> Any:
     """Return the role of the member whose name has the hash h, 0 if it has none."""
-    mask = np.uint64(roles.shape[1] - 1)
+    mask = np.uint64(table.shape[1] - 1)
     slot, role = h & mask, _ZERO
-    while roles[0, slot] != _ZERO and role == _ZERO:
-        if roles[0, slot] == h:
-            role = roles[1, slot]
+    while table[0, slot] != _ZERO and role == _ZERO:
+        if table[0, slot] == h:
+            role = table[1, slot]
         slot = (slot + _ONE) & mask
     return role
 
 
 @inlined
-def find_roles(keys: Any, count: Any, roles: Any, found: Any) -> Any:
-    """Find the keys that have a role.
+def find_roles(keys: Any, count: Any, roles: Any) -> Any:
+    """Find the keys that have a role, and write ``index << 8 | role`` to `roles.found`.
+
+    The first row gets those that are not features, in ascending order, the second row the
+    categories and numbers.
 
     Parameters
     ----------
     keys
         The address of the hashes of the keys, which are distinct.
     roles
-        The hash table, see `role_table`. Its names are those of options, not of data: no choice of
-        keys makes a search longer than there are roles.
-    found
-        Receives ``index << 8 | role`` in ascending order: in the first row of those that are not
-        features, in the second row of the categories and numbers.
+        A `Roles`. Its names are those of options, not of data: no choice of keys makes a search
+        longer than there are roles.
 
     Returns
     -------
@@ -106,12 +138,12 @@ def find_roles(keys: Any, count: Any, roles: Any, found: Any) -> Any:
     """
     n_removed, n_kept = _ZERO, _ZERO
     for j in range(count):
-        role = role_of(loadu_u64(keys + _EIGHT * j), roles)
+        role = role_of(loadu_u64(keys + _EIGHT * j), roles.table)
         if role > _IGNORED:
-            found[1, n_kept] = j << _ROLE_BITS | role
+            roles.found[1, n_kept] = j << _ROLE_BITS | role
             n_kept += _ONE
         elif role != _ZERO:
-            found[0, n_removed] = j << _ROLE_BITS | role
+            roles.found[0, n_removed] = j << _ROLE_BITS | role
             n_removed += _ONE
     return n_removed, n_kept
 
@@ -125,8 +157,8 @@ def _move_down(out_pos: Any, n: Any) -> None:
         out_pos += _SIXTY_FOUR
 
 
-class _Converted(NamedTuple):
-    """What `_join_category` and `_split_number` report."""
+class _Joined(NamedTuple):
+    """What `_join_category` reports."""
 
     valid: Any
     name_pos: Any
@@ -134,44 +166,111 @@ class _Converted(NamedTuple):
 
 
 @inlined
-def _join_category(
-    start: Any, j: Any, name_pos: Any, names_end: Any, hashes: Any, values: Any, spans: Any,
-    value_spans: Any,
-) -> Any:  # fmt: skip
-    """Make the j-th feature, a number or bool, the category ``key=text``. Returns `_Converted`."""
-    begin, size = start + (value_spans[j] >> _OFFSET_BITS), value_spans[j] & _LENGTH_MASK
-    name = start + (spans[j] >> _OFFSET_BITS)
-    name_end = name + (spans[j] & _LENGTH_MASK)
-    fits = name_pos + (name_end - name) + size + _SLACK <= names_end
+def _join_category(text: Any, lines: Any, features: Any, j: Any, name_pos: Any) -> Any:
+    """Make the j-th feature, a number or bool, the category ``key=text``. Returns `_Joined`."""
+    begin = text.start + (features.value_spans[j] >> _OFFSET_BITS)
+    size = features.value_spans[j] & _LENGTH_MASK
+    name = text.start + (features.spans[j] >> _OFFSET_BITS)
+    name_end = name + (features.spans[j] & _LENGTH_MASK)
+    fits = name_pos + (name_end - name) + size + _SLACK <= lines.names_end
     if fits and load_u8(begin) != _SMALL_N:  # null stays 0, which is absent
         joined = name_pos
         name_pos = copy_bytes(name, name_end, name_pos)
         store_u64(name_pos, _EQUALS)
         name_pos = copy_short_bytes(begin, begin + size, name_pos + _ONE)
-        spans[j] = ((joined - start) << _OFFSET_BITS) | (name_pos - joined)
-        hashes[j] = murmur_at(joined, name_pos)
-        values[j] = 1.0
-    return _Converted(fits, name_pos)
+        features.spans[j] = span_of(text, joined, name_pos)
+        features.hashes[j] = murmur_at(joined, name_pos)
+        features.values[j] = 1.0
+    return _Joined(fits, name_pos)
 
 
 @inlined
-def _split_number(start: Any, powers: Any, j: Any, hashes: Any, values: Any, spans: Any) -> Any:
+def _split_number(text: Any, lines: Any, features: Any, j: Any) -> Any:
     """Make the j-th feature, the category ``key=text``, a number; return whether the text is one.
 
     Python reads other texts than JSON's numbers.
     """
-    name = start + (spans[j] >> _OFFSET_BITS)
-    end = name + (spans[j] & _LENGTH_MASK)
+    name = text.start + (features.spans[j] >> _OFFSET_BITS)
+    end = name + (features.spans[j] & _LENGTH_MASK)
     equals = name
     while load_u8(equals) != _EQUALS:  # no key with a role contains one
         equals += _ONE
-    scalar = parse_json_scalar(equals + _ONE, end, powers)
+    scalar = parse_json_scalar(equals + _ONE, end, lines.powers)
     is_number = scalar.kind == NUMBER and abs(scalar.value) < MAX_VALUE
     if is_number:
-        spans[j] = ((name - start) << _OFFSET_BITS) | (equals - name)
-        hashes[j] = murmur_at(name, equals)
-        values[j] = scalar.value
+        features.spans[j] = span_of(text, name, equals)
+        features.hashes[j] = murmur_at(name, equals)
+        features.values[j] = scalar.value
     return is_number
+
+
+class _Converted(NamedTuple):
+    """What is known of the features of a row after `_convert`."""
+
+    name_pos: Any
+    """Where the next name goes."""
+    valid: Any
+    has_zero: Any
+    """Whether a text is the number zero."""
+    has_large: Any
+    """Whether a text is a number that reaches the limit that models accept."""
+
+
+@inlined
+def _convert(
+    text: Any, lines: Any, features: Any, roles: Any, first: Any, name_pos: Any, n_kept: Any
+) -> Any:
+    """Make numbers and bools categories, and texts numbers, by their roles."""
+    valid: Any = True
+    has_zero: Any = False
+    has_large: Any = False
+    for r in range(n_kept):
+        j = first + (roles.found[1, r] >> _ROLE_BITS)
+        is_text = features.value_spans[j] == _ZERO
+        if (roles.found[1, r] & _ROLE_MASK) == _CATEGORY:
+            if not is_text:
+                joined = _join_category(text, lines, features, j, name_pos)
+                valid &= joined.valid
+                name_pos = joined.name_pos
+        elif is_text:
+            valid &= _split_number(text, lines, features, j)
+            has_zero |= features.values[j] == 0.0
+            has_large |= not abs(features.values[j]) < VALUE_LIMIT
+    return _Converted(name_pos, valid, has_zero, has_large)
+
+
+@inlined
+def _scalar_of(text: Any, features: Any, j: Any, key_size: Any) -> Any:
+    """Return the j-th feature, whose key has a known size, as a `Scalar`."""
+    v, span, name = features.values[j], features.value_spans[j], features.spans[j]
+    if span == _ZERO:  # a string, at the end of the name `key=text`
+        begin = text.start + (name >> _OFFSET_BITS)
+        return Scalar(STRING, 0.0, begin + key_size + _ONE, begin + (name & _LENGTH_MASK))
+    begin, size = text.start + (span >> _OFFSET_BITS), span & _LENGTH_MASK
+    c = load_u8(begin)
+    kind = (
+        NULL if c == _SMALL_N
+        else TRUE if c == _SMALL_T
+        else FALSE if c == _SMALL_F
+        else NUMBER
+    )  # fmt: skip
+    if v == 0.0 and size == _TWO:
+        v = 0.0  # Python reads -0 as an int, which has no sign
+    return Scalar(kind, v, begin, begin + size)
+
+
+@inlined
+def _remove(features: Any, j: Any, k: Any) -> None:
+    """Remove the j-th of the features up to k."""
+    hashes, values, spans = features.hashes, features.values, features.spans
+    if k + _EIGHT <= np.uint64(len(hashes)):
+        n_behind = k - (j + _ONE)
+        _move_down(np.uint64(hashes.ctypes.data) + _EIGHT * j, n_behind)
+        _move_down(np.uint64(values.ctypes.data) + _EIGHT * j, n_behind)
+        _move_down(np.uint64(spans.ctypes.data) + _EIGHT * j, n_behind)
+    else:
+        for t in range(j, k - _ONE):
+            hashes[t], values[t], spans[t] = hashes[t + _ONE], values[t + _ONE], spans[t + _ONE]
 
 
 class _Applied(NamedTuple):
@@ -183,25 +282,17 @@ class _Applied(NamedTuple):
     """Where the next name goes."""
     valid: Any
     has_zero: Any
-    """Whether a text is the number zero."""
     has_large: Any
-    """Whether a text is a number that reaches the limit that models accept."""
-    label_kind: Any
-    label_begin: Any
-    label_end: Any
+    """As in `_Converted`."""
     label: Any
-    """Its float: 0 for strings."""
     weight: Any
-    id_kind: Any
-    id_begin: Any
-    id_end: Any
+    id: Any
 
 
 @inlined
 def apply_roles(
-    start: Any, powers: Any, first: Any, k: Any, name_pos: Any, names_end: Any, hashes: Any,
-    values: Any, spans: Any, value_spans: Any, role_sizes: Any, found: Any, n_removed: Any,
-    n_kept: Any,
+    text: Any, lines: Any, features: Any, roles: Any, first: Any, k: Any, name_pos: Any,
+    n_removed: Any, n_kept: Any,
 ) -> Any:  # fmt: skip
     """Take label, weight and id of a line from its features, and remove these and ignored ones.
 
@@ -209,70 +300,29 @@ def apply_roles(
     bools that are categories become the feature `key=text`, and texts that are numbers the feature
     `key`. Returns an `_Applied`.
     """
-    valid: Any = True
-    has_zero: Any = False
-    has_large: Any = False
-    label_kind, id_kind, label, weight = NULL, NULL, np.nan, 1.0
-    label_begin, label_end, id_begin, id_end = start, start, start, start
-    has_weight: Any = role_sizes[WEIGHT] == _ZERO
-    for r in range(n_kept):
-        j = first + (found[1, r] >> _ROLE_BITS)
-        is_text = value_spans[j] == _ZERO
-        if (found[1, r] & _ROLE_MASK) == _CATEGORY:
-            if not is_text:
-                joined = _join_category(
-                    start, j, name_pos, names_end, hashes, values, spans, value_spans
-                )
-                valid &= joined.valid
-                name_pos = joined.name_pos
-        elif is_text:
-            valid &= _split_number(start, powers, j, hashes, values, spans)
-            has_zero |= values[j] == 0.0
-            has_large |= not abs(values[j]) < VALUE_LIMIT
-    fits: Any = k + _EIGHT <= np.uint64(len(hashes))
+    converted = _convert(text, lines, features, roles, first, name_pos, n_kept)
+    label = id_ = absent_scalar(text)
+    weight = 1.0
+    valid: Any = converted.valid
+    has_weight: Any = roles.sizes[WEIGHT] == _ZERO
     # Invariant: the features behind the r-th removed one have moved to their places; those before
     # it are unchanged.
     r = n_removed
     while r > _ZERO:
         r -= _ONE
-        j, role = first + (found[0, r] >> _ROLE_BITS), found[0, r] & _ROLE_MASK
-        v, span, name = values[j], value_spans[j], spans[j]
-        if span == _ZERO:  # a string, at the end of the name `key=text`
-            end = start + (name >> _OFFSET_BITS) + (name & _LENGTH_MASK)
-            begin = start + (name >> _OFFSET_BITS) + role_sizes[role] + _ONE
-            kind, v = STRING, 0.0
-        else:
-            begin = start + (span >> _OFFSET_BITS)
-            end = begin + (span & _LENGTH_MASK)
-            c = load_u8(begin)
-            kind = (
-                NULL if c == _SMALL_N
-                else TRUE if c == _SMALL_T
-                else FALSE if c == _SMALL_F
-                else NUMBER
-            )  # fmt: skip
+        j, role = first + (roles.found[0, r] >> _ROLE_BITS), roles.found[0, r] & _ROLE_MASK
+        scalar = _scalar_of(text, features, j, roles.sizes[role])
         if role == _LABEL:
-            label_kind, label_begin, label_end, label = kind, begin, end, v
-            if v == 0.0 and end - begin == _TWO:
-                label = 0.0  # Python reads -0 as an int, which has no sign
+            label = scalar
         elif role == _WEIGHT:
             has_weight = True
-            weight = v
-            valid &= kind == NUMBER and v >= 0.0
+            weight = scalar.value
+            valid &= scalar.kind == NUMBER and weight >= 0.0
         elif role == _ID:
-            id_kind, id_begin, id_end = kind, begin, end
-        n_behind = k - (j + _ONE)
-        if fits:
-            _move_down(np.uint64(hashes.ctypes.data) + _EIGHT * j, n_behind)
-            _move_down(np.uint64(values.ctypes.data) + _EIGHT * j, n_behind)
-            _move_down(np.uint64(spans.ctypes.data) + _EIGHT * j, n_behind)
-        else:
-            for t in range(j, k - _ONE):
-                hashes[t], values[t], spans[t] = (
-                    hashes[t + _ONE], values[t + _ONE], spans[t + _ONE]
-                )  # fmt: skip
+            id_ = scalar
+        _remove(features, j, k)
         k -= _ONE
     return _Applied(
-        k, name_pos, valid and has_weight, has_zero, has_large, label_kind, label_begin, label_end,
-        label, weight, id_kind, id_begin, id_end,
+        k, converted.name_pos, valid and has_weight, converted.has_zero, converted.has_large,
+        label, weight, id_,
     )  # fmt: skip

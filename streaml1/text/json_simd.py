@@ -33,7 +33,8 @@ from streaml1.text.byte_names import (
     murmur_x8_of_short,
     write_names_x8,
 )
-from streaml1.text.structural_index import AFTER_SPACE, BEFORE_COLON, SPACE, position_of
+from streaml1.text.line_arrays import Features
+from streaml1.text.structural_index import AFTER_SPACE, BEFORE_COLON, SPACE, delimiter_at
 
 __all__ = ["MAX_KEYS", "find_members_x8", "may_start_x8", "skip_spaces"]
 
@@ -104,9 +105,8 @@ def may_start_x8(kinds: Any, i: Any) -> bool:
 
 @inlined
 def find_members_x8(
-    start: Any, positions: Any, kinds: Any, i: Any, pos: Any, first_feature: Any, k: Any,
-    name_pos: Any, names_end: Any, n_read: Any, hashes: Any, values: Any, spans: Any,
-    value_spans: Any, key_hashes: Any,
+    text: Any, lines: Any, features: Any, i: Any, pos: Any, first_feature: Any, k: Any,
+    name_pos: Any, n_read: Any, key_hashes: Any,
 ) -> Any:  # fmt: skip
     """Find members as long as eight of them have the same delimiters, and hash their names.
 
@@ -128,8 +128,11 @@ def find_members_x8(
     -------
     _FoundX8
     """
-    hashes_at, values_at = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
-    spans_at, value_spans_at = np.uint64(spans.ctypes.data), np.uint64(value_spans.ctypes.data)
+    columns = Features(
+        np.uint64(features.hashes.ctypes.data), np.uint64(features.values.ctypes.data),
+        np.uint64(features.spans.ctypes.data), np.uint64(features.value_spans.ctypes.data),
+    )  # fmt: skip
+    kinds = text.kinds
     ended: Any = False
     in_run, spaces_mask = _ZERO, _ZERO
     # Invariant: features up to k are found, the last `in_run` of them here. The i-th delimiter
@@ -149,12 +152,12 @@ def find_members_x8(
         # The first lanes repeat features that were found before.
         overlap = _EIGHT - count
         f, j, gap = i - _FIVE * overlap, _EIGHT * (k - overlap), _TWO if spaces_mask else _ONE
-        found: Any = name_pos + NAMES_X8_BYTES <= names_end
+        found: Any = name_pos + NAMES_X8_BYTES <= lines.names_end
         if found:
+            first_key = key_hashes + j - _EIGHT * first_feature
             found, name_pos = _read_members_x8(
-                start, positions, f, gap, overlap, name_pos, hashes_at + j, values_at + j,
-                spans_at + j, value_spans_at + j, key_hashes + j - _EIGHT * first_feature,
-            )  # fmt: skip
+                text, f, gap, overlap, name_pos, columns, j, first_key
+            )
         if not found:
             ended = False
             break
@@ -163,20 +166,19 @@ def find_members_x8(
         k += count
         in_run += count
         i += _FIVE * count
-        pos = start + position_of(positions, i - _ONE) + _ONE
+        pos = delimiter_at(text, i - _ONE) + _ONE
         if ended:
             break
         pos = skip_spaces(pos)
-        if start + position_of(positions, i) != pos:
+        if delimiter_at(text, i) != pos:
             break
     return _FoundX8(i, pos, k, name_pos, n_read, ended)
 
 
 @inlined
 def _read_members_x8(
-    start: Any, positions: Any, f: Any, gap: Any, overlap: Any, name_pos: Any, hashes: Any,
-    values: Any, spans: Any, value_spans: Any, key_hashes: Any,
-) -> Any:  # fmt: skip
+    text: Any, f: Any, gap: Any, overlap: Any, name_pos: Any, columns: Any, j: Any, key_hashes: Any
+) -> Any:
     """Read eight members; the opening quote of the first key is the f-th delimiter.
 
     Parameters
@@ -185,14 +187,16 @@ def _read_members_x8(
         The distance from a comma to the next key: 2 with a space, 1 without.
     overlap
         How many of the first members were written before.
-    hashes, values, spans, value_spans, key_hashes
-        Addresses of what belongs to the first member.
+    columns, j
+        The addresses of the arrays of features, and the offset of the first member there.
+    key_hashes
+        The address of the hash of its key.
 
     Returns
     -------
     Whether the members are regular, and where the next name goes.
     """
-    first = positions + _FOUR * f
+    first = text.positions + _FOUR * f
     key_open, key_close = load_every_fifth(first), load_every_fifth(first + _FOUR)
     value_open = load_every_fifth(first + _EIGHT)
     value_close = load_every_fifth(first + _TWELVE)
@@ -208,7 +212,7 @@ def _read_members_x8(
     irregular_mask = irregular_mask | ((key_size - _ONE) > _SIX) | ((value_size - _ONE) > _SEVEN)
     if movemask(irregular_mask):
         return False, name_pos
-    key, value = gather_u64(key_begins + start), gather_u64(value_begins + start)
+    key, value = gather_u64(key_begins + text.start), gather_u64(value_begins + text.start)
     low, high = join_names_x8(key, key_size, _EQUALS, value, value_size)
     key = key & ((splat_u64(_ALL_ONES) << (key_size * _EIGHT)) ^ _ALL_ONES)
     h = murmur_x8_of_short(key, key_size)
@@ -216,10 +220,11 @@ def _read_members_x8(
         return False, name_pos
     store_u64x8(key_hashes, h)
     size = key_size + value_size + _ONE
-    store_u64x8(hashes, murmur_x8_of_joined(low, high, size))
-    store_f64x8(values, splat(1.0))
-    store_u64x8(value_spans, splat_u64(_ZERO))
-    return True, write_names_x8(low, high, size, overlap, name_pos, start, spans)
+    store_u64x8(columns.hashes + j, murmur_x8_of_joined(low, high, size))
+    store_f64x8(columns.values + j, splat(1.0))
+    store_u64x8(columns.value_spans + j, splat_u64(_ZERO))
+    spans = columns.spans + j
+    return True, write_names_x8(low, high, size, overlap, name_pos, text.start, spans)
 
 
 @inlined

@@ -3,11 +3,11 @@
 `parse_lines` reads a chunk of lines from top to bottom:
 
 1. `index_jsonl` writes the delimiters of about 32 KiB of lines (stage 1, `structural_index.py`).
-2. The loop of `parse_lines` reads the members of each line: `x`, `y`, `w`, `id` and others.
+2. `_find_line` reads the members of each line: `x`, `y`, `w`, `id` and others.
 3. `find_members` finds the members of `x` (`json_members.py`): eight at a time while they are
    short strings (`json_simd.py`), otherwise one by one.
-4. `read_pending_values` and `hash_pending_keys` complete what was only found (`feature_spans.py`).
-5. `has_duplicate` rejects a line with the same key twice.
+4. `_complete` reads the values and hashes the names of what was only found (`feature_spans.py`),
+   and rejects a line with the same key twice.
 
 A line that any of these steps does not understand is *irregular*: its row stays empty, and Python
 parses the line (`streaml1.sources.readers.jsonl.parse_json`). A regular line is an object without
@@ -46,8 +46,9 @@ from streaml1.text.json_members import (
     find_members,
     write_one,
 )
-from streaml1.text.json_roles import LABEL, apply_roles, find_roles
+from streaml1.text.json_roles import LABEL, Scalar, absent_scalar, apply_roles, find_roles
 from streaml1.text.json_simd import MAX_KEYS, skip_spaces
+from streaml1.text.line_arrays import Features
 from streaml1.text.numbers import NULL, NUMBER, STRING, parse_json_scalar
 from streaml1.text.structural_index import (
     COLON,
@@ -55,11 +56,19 @@ from streaml1.text.structural_index import (
     NEWLINE,
     SPACE,
     batch_end,
+    delimiter_at,
     index_jsonl,
-    position_of,
+    indexed_text,
 )
 
-__all__ = ["MAX_KEYS", "MAX_LEVELS", "MAX_OTHER_MEMBERS", "parse_lines", "parse_nested_lines"]
+__all__ = [
+    "MAX_KEYS",
+    "MAX_LEVELS",
+    "MAX_OTHER_MEMBERS",
+    "JsonArrays",
+    "parse_lines",
+    "parse_nested_lines",
+]
 
 MAX_OTHER_MEMBERS = np.uint64(16)
 """Upper bound on members of a line other than x, y, w and id."""
@@ -70,35 +79,37 @@ _QUOTE, _COMMA, _OPENING_BRACE, _CLOSING_BRACE, _EQUALS = map(np.uint64, b'",{}=
 _NAME_X, _NAME_Y, _NAME_W = map(np.uint64, b"xyw")
 _NAME_ID = np.uint64(int.from_bytes(b"id", "little"))
 _X, _Y, _W, _ID = map(np.uint64, (1, 2, 4, 8))  # bits of members
-_SLACK = np.uint64(32)  # bytes that copies may write after a name
+
+
+class JsonArrays(NamedTuple):
+    """The arrays of the kernels of JSON lines besides `RowArrays` and `Scratch`."""
+
+    label_id_spans: Any
+    """Receives for each row the kind of its label, the first and last offset of its text, and the
+    same of its id, uint64, shape (rows, 6)."""
+    key_hashes: Any
+    """Scratch array with 3 `MAX_KEYS` + `MAX_OTHER_MEMBERS` entries: the hashes of the keys of this
+    line and of the previous one, of the other members of the line, and of paths."""
+    seen_keys: Any
+    """Scratch array with 2 `MAX_KEYS` entries, see `has_duplicate`."""
+    levels: Any
+    """Scratch array, shape (3, `MAX_LEVELS`), see `find_members`."""
 
 
 @kernel
 def parse_lines(*arguments: Any) -> Any:
-    """Parse the lines between two addresses; the last byte must be a newline.
-
-    As `streaml1.text.vw.parse_lines`, with these differences:
+    """Parse lines. Irregular lines become empty rows, and empty lines none.
 
     Parameters
     ----------
-    label_id_spans
-        Receives for each row the kind of its label, the first and last offset of its text, and the
-        same of its id, uint64, shape (rows, 6).
-    key_hashes
-        Scratch array with 3 `MAX_KEYS` + `MAX_OTHER_MEMBERS` entries.
-    seen_keys
-        Scratch array with 2 `MAX_KEYS` entries.
+    lines, rows, scratch
+        `Lines`, `RowArrays` and `Scratch` of `line_arrays`.
+    arrays
+        `JsonArrays`.
+    roles
+        The members with a role, a `json_roles.Roles`.
     flat
         Whether the members of a line are its features, but for those in `roles`.
-    roles
-        The hash table of the members with a role, as `streaml1.text.json_roles.role_table` makes
-        it.
-    role_sizes
-        For each role the size of its name in bytes; 0 if no member has the role.
-    found_roles
-        Scratch array with two rows of as many entries as `roles` has members.
-    levels
-        Scratch array, shape (3, `MAX_LEVELS`), uint64.
 
     Returns
     -------
@@ -121,209 +132,205 @@ def parse_nested_lines(*arguments: Any) -> Any:
 
 @inlined
 def _parse(
-    nested: Any,
-    start: Any,
-    end: Any,
-    powers: Any,
-    require_label: Any,
-    utf8: Any,
-    positions: Any,
-    kinds: Any,
-    hashes: Any,
-    values: Any,
-    names: Any,
-    names_end: Any,
-    spans: Any,
-    y: Any,
-    w: Any,
-    indptr: Any,
-    lines: Any,
-    begins: Any,
-    ends: Any,
-    irregular: Any,
-    value_spans: Any,
-    label_id_spans: Any,
-    key_hashes: Any,
-    seen_keys: Any,
-    flat: Any,
-    roles: Any,
-    role_sizes: Any,
-    found_roles: Any,
-    levels: Any,
+    nested: Any, lines: Any, rows: Any, scratch: Any, arrays: Any, roles: Any, flat: Any
 ) -> Any:
-    """Parse the lines between two addresses; `nested` is a constant for the compiler."""
-    hashes, values, spans = borrowed((hashes, values, spans))
-    value_spans, key_hashes, seen_keys = borrowed((value_spans, key_hashes, seen_keys))
-    roles, role_sizes = borrowed((roles, role_sizes))
-    found_roles, levels = borrowed((found_roles, levels))
-    row, k, n_irregular, line = _ZERO, _ZERO, _ZERO, _ZERO
+    """Parse lines; `nested` is a constant for the compiler."""
+    lines, rows, scratch = borrowed(lines), borrowed(rows), borrowed(scratch)
+    own, roles = borrowed(arrays), borrowed(roles)
+    features = Features(rows.hashes, rows.values, rows.spans, scratch.value_spans)
+    text = indexed_text(lines.start, scratch.positions, scratch.kinds)
+    own.seen_keys[:] = _ZERO
+    keys_at = np.uint64(own.key_hashes.ctypes.data)
+    keys = _Keys(keys_at, keys_at + _EIGHT * MAX_KEYS, _ZERO, _ZERO, _ZERO, _ZERO)
+    row, k, n_irregular, number = _ZERO, _ZERO, _ZERO, _ZERO
     values_checked: Any = True
-    positions_at, kinds_at = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
     distinct_names: Any = True
-    seen_keys[:] = _ZERO
-    keys = np.uint64(key_hashes.ctypes.data)
-    paths = keys + _EIGHT * (_TWO * MAX_KEYS + MAX_OTHER_MEMBERS)
-    previous_keys, previous_sizes = keys + _EIGHT * MAX_KEYS, (_ZERO, _ZERO)
-    n_removed, n_kept = _ZERO, _ZERO  # of the previous keys
-    i, n, pos, name_pos = _ZERO, _ZERO, start, write_one(names)
-    indptr[0] = 0
+    i, n, pos, name_pos = _ZERO, _ZERO, lines.start, write_one(lines.names)
+    rows.indptr[0] = 0
     # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
     # of the n delimiters of this batch is the first one at or after `pos`.
-    while pos < end:
+    while pos < lines.end:
         if i == n:
             i = _ZERO
-            stop_indexing = batch_end(pos, end)
-            n, all_ascii, no_equals = index_jsonl(start, pos, stop_indexing, positions_at, kinds_at)
+            stop = batch_end(pos, lines.end)
+            n, all_ascii, no_equals = index_jsonl(text.start, pos, stop, text.positions, text.kinds)
             distinct_names &= no_equals
-            if utf8 == UTF8_UNKNOWN and not all_ascii:
+            if lines.utf8 == UTF8_UNKNOWN and not all_ascii:
                 return _ZERO, _ZERO, _ZERO, False, False
-        first_feature, begin, first_name = k, pos, name_pos
-        label, weight = np.nan, 1.0
-        label_kind, id_kind = NULL, NULL
-        label_begin, label_end, id_begin, id_end = start, start, start, start
-        seen_members = _ZERO
-        valid: Any = False
-        has_large: Any = False
-        has_zero: Any = False
-        all_hashed: Any = True
-        n_read, n_paths = first_feature, _ZERO
-        n_others = np.uint64(0)
-        d = start + position_of(positions_at, i)
-        more = load_u8(pos) == _OPENING_BRACE
-        pos = skip_spaces(pos + _ONE)
-        # Invariant: the members before `pos` are read; `more` tells that another one must follow.
-        while more:
-            more = False
-            member = _X
-            if flat:  # the line itself is x
-                pos = begin
-            else:
-                d = start + position_of(positions_at, i)
-                if d != pos or load_u8(d) != _QUOTE:
-                    break
-                i = closing_quote(start, positions_at, i + _ONE)
-                e = start + position_of(positions_at, i)
-                if load_u8(e) != _QUOTE:
-                    break
-                i += _ONE
-                pos = skip_spaces(e + _ONE)
-                if load_u8(pos) != COLON:
-                    break
-                pos = skip_spaces(pos + _ONE)
-                member = _member_bit(e - d - _ONE, loadu_u64(d + _ONE))
-                if seen_members & member:
-                    break
-                if member == _ZERO:
-                    if n_others == MAX_OTHER_MEMBERS:
-                        break
-                    h, duplicate = murmur_at(d + _ONE, e), False
-                    for j in range(n_others):
-                        duplicate |= key_hashes[_TWO * MAX_KEYS + j] == h
-                    if duplicate:
-                        break
-                    key_hashes[_TWO * MAX_KEYS + n_others] = h
-                    n_others += _ONE
-            seen_members |= member
-            if member == _X:
-                if load_u8(pos) != _OPENING_BRACE:
-                    break
-                i, pos, k, n_paths, name_pos, n_read, all_hashed, found = find_members(
-                    start, powers, positions_at, kinds_at, i, pos + _ONE, first_feature, name_pos,
-                    names_end, names, hashes, values, spans, value_spans, keys, paths,
-                    nested, flat and role_sizes[LABEL] == _ZERO, roles, levels,
-                )  # fmt: skip
-                if not found:
-                    break
-            else:
-                i, pos, kind, v, value_begin, value_end = _read_scalar(
-                    start, powers, positions_at, i, pos
-                )
-                if v != v:
-                    break
-                if member == _Y:
-                    label_kind, label_begin, label_end, label = kind, value_begin, value_end, v
-                elif member == _W:
-                    weight = v
-                    if kind != NUMBER or not v >= 0.0:
-                        break
-                elif member == _ID:
-                    id_kind, id_begin, id_end = kind, value_begin, value_end
-            pos = skip_spaces(pos)
-            if not flat:
-                # A comma or the end of the object must follow.
-                d = start + position_of(positions_at, i)
-                c = load_u8(d)
-                if d != pos or (c != _COMMA and c != _CLOSING_BRACE):
-                    break
-                i += _ONE
-                pos = skip_spaces(d + _ONE)
-                more = c == _COMMA
-            if not more:
-                valid = load_u8(pos) == NEWLINE
-                if load_u8(pos) == CR:
-                    valid = load_u8(pos + _ONE) == NEWLINE
-        if valid and n_read < k:
-            valid, has_zero, has_large = read_pending_values(
-                start, powers, value_spans, values, n_read, k, True, True
-            )
-        if valid:
-            if not all_hashed:
-                hash_pending_keys(hashes, spans, value_spans, start, first_feature, k, keys)
-            count, n_keys = k - first_feature, k - first_feature + n_paths
-            # Consecutive lines often have the same keys: then one check is enough.
-            same_keys = (count, n_paths) == previous_sizes
-            same_keys = same_keys and equal_hashes(keys, previous_keys, n_keys)
-            if not same_keys:
-                valid &= not has_duplicate(keys, n_keys, row + _ONE, seen_keys)
-            if valid:
-                if flat:
-                    if not same_keys:
-                        n_removed, n_kept = find_roles(keys, count, roles, found_roles)
-                    applied = apply_roles(
-                        start, powers, first_feature, k, name_pos, names_end, hashes, values,
-                        spans, value_spans, role_sizes, found_roles, n_removed, n_kept,
-                    )  # fmt: skip
-                    k, name_pos, valid = applied.k, applied.name_pos, applied.valid
-                    has_zero |= applied.has_zero
-                    has_large |= applied.has_large
-                    label_kind, label, weight = applied.label_kind, applied.label, applied.weight
-                    label_begin, label_end = applied.label_begin, applied.label_end
-                    id_kind, id_begin, id_end = applied.id_kind, applied.id_begin, applied.id_end
-                keys, previous_keys, previous_sizes = previous_keys, keys, (count, n_paths)
-            if has_zero:
-                k, _ = drop_zeros(hashes, values, spans, first_feature, k, False)
-        valid &= (seen_members & _X) != _ZERO and (label_kind != NULL or not require_label)
-        while load_u8(start + position_of(positions_at, i)) != NEWLINE:
+        begin = pos
+        found = _find_line(
+            nested, text, lines, features, own, roles, flat, i, pos, k, name_pos, keys.at
+        )
+        line, keys = _complete(text, lines, features, own, roles, flat, found, k, row, keys)
+        i = found.i
+        while load_u8(delimiter_at(text, i)) != NEWLINE:
             i += _ONE
-        d = start + position_of(positions_at, i)
-        if valid and utf8 != UTF8_VALID and utf8 != UTF8_UNKNOWN:
-            valid = is_ascii(begin, d)
-        pos = d + _ONE
+        newline = delimiter_at(text, i)
+        pos = newline + _ONE
         i += _ONE
-        if not valid:
-            k, name_pos = first_feature, first_name
-            if load_u8(begin + np.uint64(load_u8(begin) == CR)) == NEWLINE:  # an empty line
-                line += _ONE
-                continue
-            irregular[n_irregular] = row
+        valid = line.valid and (line.label.kind != NULL or not lines.require_label)
+        if valid and lines.utf8 != UTF8_VALID and lines.utf8 != UTF8_UNKNOWN:
+            valid = is_ascii(begin, newline)
+        if valid:
+            k, name_pos = line.k, line.name_pos
+            values_checked &= not line.has_large
+        elif load_u8(begin + np.uint64(load_u8(begin) == CR)) == NEWLINE:  # an empty line
+            number += _ONE
+            continue
+        else:
+            scratch.irregular[n_irregular] = row
             n_irregular += _ONE
-            weight, label_kind, id_kind, has_large = 1.0, NUMBER, NULL, False
-        label_id_spans[row, _ZERO] = label_kind
-        label_id_spans[row, _ONE] = label_begin - start
-        label_id_spans[row, _TWO] = label_end - start
-        label_id_spans[row, _THREE] = id_kind
-        label_id_spans[row, _FOUR] = id_begin - start
-        label_id_spans[row, _FIVE] = id_end - start
-        y[row] = label
-        w[row] = weight
-        lines[row] = line
-        begins[row] = begin - start
-        ends[row] = pos - start
+        _write_label_and_id(text, own.label_id_spans, row, line, valid)
+        rows.y[row] = line.label.value
+        rows.w[row] = line.weight if valid else 1.0
+        rows.lines[row] = number
+        rows.begins[row], rows.ends[row] = begin - text.start, pos - text.start
         row += _ONE
-        line += _ONE
-        indptr[row] = k
-        values_checked &= not has_large
-    return row, n_irregular, line, values_checked, distinct_names
+        number += _ONE
+        rows.indptr[row] = k
+    return row, n_irregular, number, values_checked, distinct_names
+
+
+@inlined
+def _write_label_and_id(text: Any, spans: Any, row: Any, line: Any, valid: Any) -> None:
+    """Write the kinds of label and id of a row, and where they are in the text."""
+    spans[row, _ZERO] = line.label.kind if valid else NUMBER
+    spans[row, _ONE], spans[row, _TWO] = line.label.begin - text.start, line.label.end - text.start
+    spans[row, _THREE] = line.id.kind if valid else NULL
+    spans[row, _FOUR], spans[row, _FIVE] = line.id.begin - text.start, line.id.end - text.start
+
+
+class _FoundLine(NamedTuple):
+    """What `_find_line` has found."""
+
+    i: Any
+    """The next delimiter."""
+    k: Any
+    """The end of the features."""
+    n_paths: Any
+    """How many objects and arrays are inside."""
+    name_pos: Any
+    """Where the next name goes."""
+    n_read: Any
+    """The end of the features whose values are read."""
+    all_hashed: Any
+    """Whether all names are hashed."""
+    label: Any
+    weight: Any
+    id: Any
+    valid: Any
+
+
+@inlined
+def _find_line(
+    nested: Any, text: Any, lines: Any, features: Any, arrays: Any, roles: Any, flat: Any, i: Any,
+    pos: Any, first_feature: Any, name_pos: Any, keys: Any,
+) -> Any:  # fmt: skip
+    """Find the members of the line at `pos`. Returns a `_FoundLine`."""
+    k = n_read = first_feature
+    paths = np.uint64(arrays.key_hashes.ctypes.data)
+    paths += _EIGHT * (_TWO * MAX_KEYS + MAX_OTHER_MEMBERS)
+    n_paths, all_hashed = _ZERO, True
+    label = id_ = absent_scalar(text)
+    weight = 1.0
+    seen, n_others = _ZERO, _ZERO
+    valid: Any = False
+    begin = pos
+    more = load_u8(pos) == _OPENING_BRACE
+    pos = skip_spaces(pos + _ONE)
+    # Invariant: the members before `pos` are read; `more` tells that another one must follow.
+    while more:
+        more = False
+        member = _X
+        if flat:  # the line itself is x
+            pos = begin
+        else:
+            key = _find_member(text, arrays.key_hashes, i, pos, seen, n_others)
+            i, pos, member, n_others = key.i, key.pos, key.member, key.n_others
+            if not key.valid:
+                break
+        seen |= member
+        if member == _X:
+            if load_u8(pos) != _OPENING_BRACE:
+                break
+            found = find_members(
+                text, lines, features, i, pos + _ONE, first_feature, name_pos, keys, paths,
+                nested, flat and roles.sizes[LABEL] == _ZERO, roles, arrays.levels,
+            )  # fmt: skip
+            i, pos, k, n_paths, name_pos = (
+                found.i,
+                found.pos,
+                found.k,
+                found.n_paths,
+                found.name_pos,
+            )
+            n_read, all_hashed = found.n_read, found.all_hashed
+            if not found.valid:
+                break
+        else:
+            i, pos, scalar = _read_scalar(text, lines.powers, i, pos)
+            if scalar.value != scalar.value:
+                break
+            if member == _Y:
+                label = scalar
+            elif member == _W:
+                weight = scalar.value
+                if scalar.kind != NUMBER or not weight >= 0.0:
+                    break
+            elif member == _ID:
+                id_ = scalar
+        pos = skip_spaces(pos)
+        if not flat:
+            # A comma or the end of the object must follow.
+            d = delimiter_at(text, i)
+            c = load_u8(d)
+            if d != pos or (c != _COMMA and c != _CLOSING_BRACE):
+                break
+            i += _ONE
+            pos = skip_spaces(d + _ONE)
+            more = c == _COMMA
+        if not more:
+            valid = load_u8(pos + np.uint64(load_u8(pos) == CR)) == NEWLINE
+            valid &= (seen & _X) != _ZERO
+    return _FoundLine(i, k, n_paths, name_pos, n_read, all_hashed, label, weight, id_, valid)
+
+
+class _FoundMember(NamedTuple):
+    """The key of a member of a line that is not flat."""
+
+    i: Any
+    """The next delimiter."""
+    pos: Any
+    """Where its value begins."""
+    member: Any
+    """The bit of `_member_bit`."""
+    n_others: Any
+    """How many members without a bit the line has so far."""
+    valid: Any
+
+
+@inlined
+def _find_member(text: Any, key_hashes: Any, i: Any, pos: Any, seen: Any, n_others: Any) -> Any:
+    """Find the key at `pos`, which must not be among those seen. Returns a `_FoundMember`."""
+    opening = delimiter_at(text, i)
+    if opening != pos or load_u8(opening) != _QUOTE:
+        return _FoundMember(i, pos, _ZERO, n_others, False)
+    i = closing_quote(text, i + _ONE)
+    end = delimiter_at(text, i)
+    if load_u8(end) != _QUOTE:
+        return _FoundMember(i, pos, _ZERO, n_others, False)
+    colon = skip_spaces(end + _ONE)
+    member = _member_bit(end - opening - _ONE, loadu_u64(opening + _ONE))
+    valid = load_u8(colon) == COLON and (seen & member) == _ZERO
+    if valid and member == _ZERO:
+        h = murmur_at(opening + _ONE, end)
+        valid = n_others < MAX_OTHER_MEMBERS
+        for j in range(n_others):
+            valid &= key_hashes[_TWO * MAX_KEYS + j] != h
+        if valid:
+            key_hashes[_TWO * MAX_KEYS + n_others] = h
+            n_others += _ONE
+    return _FoundMember(i + _ONE, skip_spaces(colon + _ONE), member, n_others, valid)
 
 
 @inlined
@@ -335,33 +342,101 @@ def _member_bit(size: Any, word: Any) -> Any:
     return _ID if size == _TWO and (word & _TWO_BYTES) == _NAME_ID else _ZERO
 
 
-class _Scalar(NamedTuple):
-    """A scalar value of a member."""
-
-    i: Any
-    """The next delimiter."""
-    pos: Any
-    """The byte after the value."""
-    kind: Any
-    value: Any
-    """Its float: 0 for strings, NaN if the line is irregular."""
-    begin: Any
-    end: Any
-
-
 @inlined
-def _read_scalar(start: Any, powers: Any, positions: Any, i: Any, pos: Any) -> Any:
-    """Read the scalar at `pos`; the i-th delimiter is the next one. Returns a `_Scalar`."""
+def _read_scalar(text: Any, powers: Any, i: Any, pos: Any) -> Any:
+    """Read the scalar at `pos`; the i-th delimiter is the next one.
+
+    Returns the next delimiter after it, the byte after it, and the `Scalar`.
+    """
     if load_u8(pos) == _QUOTE:
-        i = closing_quote(start, positions, i + _ONE)
-        stop = start + position_of(positions, i)
+        i = closing_quote(text, i + _ONE)
+        stop = delimiter_at(text, i)
         if load_u8(stop) != _QUOTE:
-            return _Scalar(i, stop, STRING, np.nan, pos, stop)
-        return _Scalar(i + _ONE, stop + _ONE, STRING, 0.0, pos + _ONE, stop)
-    after = stop = start + position_of(positions, i)
+            return i, stop, Scalar(STRING, np.nan, pos, stop)
+        return i + _ONE, stop + _ONE, Scalar(STRING, 0.0, pos + _ONE, stop)
+    after = stop = delimiter_at(text, i)
     while load_u8(stop - _ONE) == SPACE:
         stop -= _ONE
     kind, v = parse_json_scalar(pos, stop, powers)
     if v == 0.0 and stop - pos == _TWO:
         v = 0.0  # Python reads -0 as an int, which has no sign
-    return _Scalar(i, after, kind, v, pos, stop)
+    return i, after, Scalar(kind, v, pos, stop)
+
+
+class _Keys(NamedTuple):
+    """The hashes of the keys and paths of a line and of the line before it."""
+
+    at: Any
+    """The address for those of this line."""
+    previous: Any
+    """The address of those of the line before it."""
+    n_previous: Any
+    n_previous_paths: Any
+    n_removed: Any
+    n_kept: Any
+    """What `find_roles` returned for the line before it."""
+
+
+class _Line(NamedTuple):
+    """The row of a line."""
+
+    k: Any
+    """The end of its features."""
+    name_pos: Any
+    """Where the next name goes."""
+    has_large: Any
+    """Whether a value reaches the limit that models accept."""
+    label: Any
+    weight: Any
+    id: Any
+    valid: Any
+
+
+@inlined
+def _complete(
+    text: Any, lines: Any, features: Any, arrays: Any, roles: Any, flat: Any, found: Any,
+    first_feature: Any, row: Any, keys: Any,
+) -> Any:  # fmt: skip
+    """Read the values, hash the names and apply the roles of a line that was found.
+
+    Returns the `_Line`, and the `_Keys` for the next one.
+    """
+    k, name_pos, valid = found.k, found.name_pos, found.valid
+    label, weight, id_ = found.label, found.weight, found.id
+    has_large: Any = False
+    has_zero: Any = False
+    if valid and found.n_read < k:
+        valid, has_zero, has_large = read_pending_values(
+            text.start, lines.powers, features.value_spans, features.values, found.n_read, k, True,
+            True,
+        )  # fmt: skip
+    if valid:
+        if not found.all_hashed:
+            hash_pending_keys(
+                features.hashes, features.spans, features.value_spans, text.start, first_feature,
+                k, keys.at,
+            )  # fmt: skip
+        count, n_paths = k - first_feature, found.n_paths
+        n_removed, n_kept = keys.n_removed, keys.n_kept
+        # Consecutive lines often have the same keys: then one check is enough.
+        same_keys = count == keys.n_previous and n_paths == keys.n_previous_paths
+        same_keys = same_keys and equal_hashes(keys.at, keys.previous, count + n_paths)
+        if not same_keys:
+            valid = not has_duplicate(keys.at, count + n_paths, row + _ONE, arrays.seen_keys)
+            if valid and flat:
+                n_removed, n_kept = find_roles(keys.at, count, roles)
+        if valid:
+            keys = _Keys(keys.previous, keys.at, count, n_paths, n_removed, n_kept)
+            if flat:
+                applied = apply_roles(
+                    text, lines, features, roles, first_feature, k, name_pos, n_removed, n_kept
+                )
+                k, name_pos, valid = applied.k, applied.name_pos, applied.valid
+                has_zero |= applied.has_zero
+                has_large |= applied.has_large
+                label, weight, id_ = applied.label, applied.weight, applied.id
+        if has_zero:
+            k, _ = drop_zeros(
+                features.hashes, features.values, features.spans, first_feature, k, False
+            )
+    return _Line(k, name_pos, has_large, label, weight, id_, valid), keys

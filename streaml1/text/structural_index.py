@@ -27,7 +27,7 @@ Bytes outside a chunk are read, but never count: see `PAD`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,15 +63,19 @@ __all__ = [
     "SPACE",
     "SPARE",
     "TAB",
+    "IndexedText",
     "batch_end",
     "count_newlines",
+    "delimiter_at",
     "gather_three_x8",
     "index_csv",
     "index_jsonl",
     "index_svmlight",
     "index_vw",
+    "indexed_text",
     "matching_kinds",
     "position_of",
+    "span_of",
 ]
 
 PAD = 128
@@ -88,7 +92,7 @@ AFTER_SPACE, BEFORE_COLON = np.uint64(64), np.uint64(128)
 """Bits that `index_jsonl` adds to the kind of a delimiter."""
 
 _ONE, _FOUR, _EIGHT, _BLOCK = map(np.uint64, (1, 4, 8, 64))
-_MAX_SCALAR = np.uint64(10)
+_MAX_SCALAR, _OFFSET_BITS = map(np.uint64, (10, 32))
 _BATCH = np.uint64(2**15)
 _ALL_ONES = np.uint64(2**64 - 1)
 
@@ -273,6 +277,33 @@ def count_newlines(start: Any, end: Any) -> Any:
 
 
 # Reading the index
+
+
+class IndexedText(NamedTuple):
+    """A text and its structural index, by their addresses."""
+
+    start: Any
+    """The address that positions and spans count from."""
+    positions: Any
+    kinds: Any
+
+
+@inlined
+def indexed_text(start: Any, positions: Any, kinds: Any) -> Any:
+    """Return the `IndexedText` at an address, given the arrays of its index."""
+    return IndexedText(start, np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data))
+
+
+@inlined
+def delimiter_at(text: Any, i: Any) -> Any:
+    """Return the address of the i-th delimiter of an `IndexedText`."""
+    return text.start + position_of(text.positions, i)
+
+
+@inlined
+def span_of(text: Any, begin: Any, end: Any) -> Any:
+    """Return the span between two addresses: ``offset << 32 | length``."""
+    return ((begin - text.start) << _OFFSET_BITS) | (end - begin)
 
 
 @inlined

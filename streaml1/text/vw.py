@@ -41,6 +41,7 @@ from streaml1.text.feature_spans import (
     read_pending_values,
     read_value,
 )
+from streaml1.text.line_arrays import Features
 from streaml1.text.numbers import parse_number
 from streaml1.text.structural_index import (
     COLON,
@@ -50,82 +51,40 @@ from streaml1.text.structural_index import (
     SPACE,
     TAB,
     batch_end,
+    delimiter_at,
     index_vw,
-    position_of,
+    indexed_text,
+    span_of,
 )
 from streaml1.text.vw_simd import find_features_x8, may_start_x8
 
-__all__ = ["parse_lines"]
+__all__ = ["Texts", "parse_lines"]
 
 _NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
 _ZERO, _ONE, _TWO, _EIGHT = map(np.uint64, (0, 1, 2, 8))
-_OFFSET_BITS = np.uint64(32)
 _QUOTE, _CARET, _EQUALS = map(np.uint64, b"'^=")
 _SLACK = np.uint64(32)  # bytes that copies may write after a name
 
 
-@kernel
-def parse_lines(
-    start: Any,
-    end: Any,
-    powers: Any,
-    require_label: Any,
-    utf8: Any,
-    positions: Any,
-    kinds: Any,
-    hashes: Any,
-    values: Any,
-    names: Any,
-    names_end: Any,
-    spans: Any,
-    y: Any,
-    w: Any,
-    indptr: Any,
-    lines: Any,
-    begins: Any,
-    ends: Any,
-    irregular: Any,
-    value_spans: Any,
-    texts: Any,
-    text_sizes: Any,
-    n_tags: Any,
-) -> Any:
-    """Parse the lines between two addresses; the last byte must be a newline.
+class Texts(NamedTuple):
+    """The namespaces that are raw text; each is one feature, named `namespace=text`."""
 
-    Each line, blank ones too, becomes a row. Irregular lines become empty rows.
+    names: Any
+    """The addresses of their names."""
+    sizes: Any
+    """The sizes of these names in bytes."""
+
+
+@kernel
+def parse_lines(lines: Any, rows: Any, scratch: Any, texts: Any, n_tags: Any) -> Any:
+    """Parse lines. Irregular lines become empty rows, and empty lines none.
 
     Parameters
     ----------
-    start, end
-        Addresses of the lines. All offsets below count from `start`.
-    powers
-        `streaml1.text.numbers.POWERS`.
-    require_label
-        Treat lines without a label as irregular. Otherwise their label is NaN.
-    utf8
-        Whether the lines are valid UTF-8. With UTF8_UNKNOWN the kernel stops at the first batch
-        with a non-ASCII byte and reports 0 lines; with UTF8_INVALID lines with such a byte are
-        irregular.
-    positions, kinds
-        Scratch arrays for the structural index.
-    hashes, values, spans
-        Receive the features: the hash of the name, the value, and where the name is,
-        ``offset << 32 | length``. Features with value 0 are left out.
-    names, names_end
-        Addresses between which names are written that are not in the text.
-    y, w
-        Receive label and importance of each row.
-    indptr
-        Receives where the features of each row begin.
-    lines, begins, ends
-        Receive the number of the line of each row, from 0, and its first and last offset.
-    irregular
-        Receives the rows of irregular lines.
-    value_spans
-        Scratch array with an entry for each feature.
-    texts, text_sizes
-        Addresses and sizes of the names of namespaces that are raw text. Such a namespace is one
-        feature, named `namespace=text`.
+    lines, rows, scratch
+        `Lines`, `RowArrays` and `Scratch` of `line_arrays`.
+    texts
+        The namespaces that are raw text.
     n_tags
         Array of one count, to which the number of regular lines with a tag is added.
 
@@ -134,71 +93,51 @@ def parse_lines(
     tuple
         The fields of `LineCounts`.
     """
-    hashes, values, spans = borrowed((hashes, values, spans))
-    value_spans, texts, text_sizes = borrowed((value_spans, texts, text_sizes))
-    row, k, n_irregular, line = _ZERO, _ZERO, _ZERO, _ZERO
+    lines, texts = borrowed(lines), borrowed(texts)
+    rows, scratch = borrowed(rows), borrowed(scratch)
+    features = Features(rows.hashes, rows.values, rows.spans, scratch.value_spans)
+    text = indexed_text(lines.start, scratch.positions, scratch.kinds)
+    row, k, n_irregular, number = _ZERO, _ZERO, _ZERO, _ZERO
     values_checked: Any = True
-    positions_at, kinds_at = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
-    i, n, pos, name_pos = _ZERO, _ZERO, start, names
-    last = np.uint64(len(hashes))
-    indptr[0] = 0
+    i, n, pos, name_pos = _ZERO, _ZERO, lines.start, lines.names
+    rows.indptr[0] = 0
     # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
     # of the n delimiters of this batch is the first one at or after `pos`.
-    while pos < end:
+    while pos < lines.end:
         if i == n:
             i = _ZERO
-            n, all_ascii = index_vw(start, pos, batch_end(pos, end), positions_at, kinds_at)
-            if utf8 == UTF8_UNKNOWN and not all_ascii:
+            stop = batch_end(pos, lines.end)
+            n, all_ascii = index_vw(text.start, pos, stop, text.positions, text.kinds)
+            if lines.utf8 == UTF8_UNKNOWN and not all_ascii:
                 return _ZERO, _ZERO, _ZERO, False, False
-        first_feature, begin, first_name = k, pos, name_pos
-        i, count, label, weight, tagged, valid = _read_head(start, powers, positions_at, i, pos)
-        d = start + position_of(positions_at, i)
-        valid &= load_u8(d) == PIPE and (count > _ZERO or not require_label)
-        unscaled: Any = True
-        has_zero: Any = False
-        has_large: Any = False
-        n_read = k
-        if valid:
-            i, k, name_pos, n_read, has_zero, unscaled, valid = _find_features(
-                start, powers, positions_at, kinds_at, i + _ONE, d + _ONE, k, name_pos, names_end,
-                value_spans, hashes, values, spans, texts, text_sizes,
-            )  # fmt: skip
-        if valid and n_read < k:
-            valid, zero_read, has_large = read_pending_values(
-                start, powers, value_spans, values, n_read, k, unscaled, False
-            )
-            has_zero |= zero_read
-        if valid:
-            hash_pending_names(hashes, spans, start, first_feature, k)
-        if valid and has_zero:
-            # Python drops a zero after it has summed duplicates: leave duplicates of zeros to it.
-            k, n_zeros = drop_zeros(hashes, values, spans, first_feature, k, True)
-            valid = not shares_hash(hashes, first_feature, k, last, n_zeros)
-        if valid and utf8 != UTF8_VALID and utf8 != UTF8_UNKNOWN:
-            valid = is_ascii(begin, start + position_of(positions_at, i))
-        while load_u8(start + position_of(positions_at, i)) != NEWLINE:
+        begin = pos
+        head = _read_head(text, lines.powers, i, pos)
+        line = _read_features(text, lines, features, texts, head, k, name_pos)
+        i, valid = line.i, line.valid
+        if valid and lines.utf8 != UTF8_VALID and lines.utf8 != UTF8_UNKNOWN:
+            valid = is_ascii(begin, delimiter_at(text, i))
+        while load_u8(delimiter_at(text, i)) != NEWLINE:
             i += _ONE
-        pos = start + position_of(positions_at, i) + _ONE
+        pos = delimiter_at(text, i) + _ONE
         i += _ONE
-        if not valid:
-            k, name_pos = first_feature, first_name
-            if load_u8(begin + np.uint64(load_u8(begin) == CR)) == NEWLINE:  # an empty line
-                line += _ONE
-                continue
-            irregular[n_irregular] = row
+        if valid:
+            k, name_pos = line.k, line.name_pos
+            values_checked &= not line.has_large
+            n_tags[0] += head.tagged
+        elif load_u8(begin + np.uint64(load_u8(begin) == CR)) == NEWLINE:  # an empty line
+            number += _ONE
+            continue
+        else:
+            scratch.irregular[n_irregular] = row
             n_irregular += _ONE
-            weight, has_large = 1.0, False
-        n_tags[0] += valid and tagged
-        y[row] = label
-        w[row] = weight
-        lines[row] = line
-        begins[row] = begin - start
-        ends[row] = pos - start
+        rows.y[row] = head.label
+        rows.w[row] = head.weight if valid else 1.0
+        rows.lines[row] = number
+        rows.begins[row], rows.ends[row] = begin - text.start, pos - text.start
         row += _ONE
-        line += _ONE
-        indptr[row] = k
-        values_checked &= not has_large
-    return row, n_irregular, line, values_checked, False
+        number += _ONE
+        rows.indptr[row] = k
+    return row, n_irregular, number, values_checked, False
 
 
 class _Head(NamedTuple):
@@ -216,7 +155,7 @@ class _Head(NamedTuple):
 
 
 @inlined
-def _read_head(start: Any, powers: Any, positions: Any, i: Any, pos: Any) -> Any:
+def _read_head(text: Any, powers: Any, i: Any, pos: Any) -> Any:
     """Read label, importance and tag of the line at `pos`, whose first delimiter is the i-th.
 
     The tag touches the pipe or begins with a quote. Returns a `_Head`.
@@ -225,7 +164,7 @@ def _read_head(start: Any, powers: Any, positions: Any, i: Any, pos: Any) -> Any
     count = _ZERO
     tagged: Any = False
     valid: Any = True
-    d = start + position_of(positions, i)
+    d = delimiter_at(text, i)
     c = load_u8(d)
     # Invariant: the words before `pos` are read; the next delimiter is c at address d.
     while True:
@@ -249,8 +188,51 @@ def _read_head(start: Any, powers: Any, positions: Any, i: Any, pos: Any) -> Any
             return _Head(i, count, label, weight, tagged, valid)
         i += _ONE
         pos = d + _ONE
-        d = start + position_of(positions, i)
+        d = delimiter_at(text, i)
         c = load_u8(d)
+
+
+class _Line(NamedTuple):
+    """The row of a line."""
+
+    i: Any
+    """The delimiter that ends the line, or one before it if the line is irregular."""
+    k: Any
+    """The end of its features."""
+    name_pos: Any
+    """Where the next name goes."""
+    has_large: Any
+    """Whether a value reaches the limit that models accept."""
+    valid: Any
+
+
+@inlined
+def _read_features(
+    text: Any, lines: Any, features: Any, texts: Any, head: Any, first_feature: Any, name_pos: Any
+) -> Any:
+    """Read the features of the line with a `_Head`. Returns a `_Line`."""
+    i, k, d = head.i, first_feature, delimiter_at(text, head.i)
+    valid: Any = head.valid and load_u8(d) == PIPE
+    valid = valid and (head.count > _ZERO or not lines.require_label)
+    has_large: Any = False
+    if valid:
+        found = _find_features(text, lines, features, texts, i + _ONE, d + _ONE, k, name_pos)
+        i, k, name_pos, valid = found.i, found.k, found.name_pos, found.valid
+        has_zero = found.has_zero
+        if valid and found.n_read < k:
+            valid, zero_read, has_large = read_pending_values(
+                text.start, lines.powers, features.value_spans, features.values, found.n_read, k,
+                found.unscaled, False,
+            )  # fmt: skip
+            has_zero |= zero_read
+        if valid:
+            hash_pending_names(features.hashes, features.spans, text.start, first_feature, k)
+        if valid and has_zero:
+            # Python drops a zero after it has summed duplicates: leave duplicates of zeros to it.
+            hashes, last = features.hashes, np.uint64(len(features.hashes))
+            k, n_zeros = drop_zeros(hashes, features.values, features.spans, first_feature, k, True)
+            valid = not shares_hash(hashes, first_feature, k, last, n_zeros)
+    return _Line(i, k, name_pos, has_large, valid)
 
 
 class _Found(NamedTuple):
@@ -273,13 +255,11 @@ class _Found(NamedTuple):
 
 @inlined
 def _find_features(
-    start: Any, powers: Any, positions: Any, kinds: Any, i: Any, pos: Any, k: Any, name_pos: Any,
-    names_end: Any, value_spans: Any, hashes: Any, values: Any, spans: Any, texts: Any,
-    text_sizes: Any,
-) -> Any:  # fmt: skip
+    text: Any, lines: Any, features: Any, texts: Any, i: Any, pos: Any, k: Any, name_pos: Any
+) -> Any:
     """Find the features of a line, from the byte after its first pipe on. Returns a `_Found`."""
     # The SIMD paths look at no names, so they would miss features named like a raw text.
-    simd_ok = len(texts) == 0
+    simd_ok = len(texts.names) == 0
     n_read = k
     unscaled: Any = True
     has_zero: Any = False
@@ -291,85 +271,54 @@ def _find_features(
     # others have value_spans. `prefix` to `prefix_end` is the name of the namespace.
     while True:
         if simd_ok and unscaled and not in_namespace_name:
-            if may_start_x8(kinds, i):
+            if may_start_x8(text.kinds, i):
                 i, pos, k, name_pos, n_read, zero_read, ended = find_features_x8(
-                    start, powers, positions, kinds, i, pos, k, name_pos, names_end, prefix,
-                    prefix_end, n_read, value_spans, hashes, values, spans,
-                )  # fmt: skip
+                    text, lines, features, i, pos, k, name_pos, prefix, prefix_end, n_read
+                )
                 has_zero |= zero_read
                 if ended:
                     return _Found(i, k, name_pos, n_read, has_zero, unscaled, True)
             i, pos, k, name_pos = _find_plain_features(
-                start, positions, kinds, i, pos, k, name_pos, names_end, prefix, prefix_end,
-                value_spans, hashes, spans,
-            )  # fmt: skip
-        d = start + position_of(positions, i)
-        c = load_u8(d)
-        stop = d
-        if c == NEWLINE:
-            stop -= np.uint64(d > pos and load_u8(d - _ONE) == CR)
-            if stop > pos and load_u8(stop - _ONE) == CR:
-                break
-        name_end = value_begin = stop
-        value_span = _ZERO
-        if c == COLON:
-            if d == pos:
-                break
-            i += _ONE
-            d = start + position_of(positions, i)
-            c = load_u8(d)
-            stop = d
-            if c == NEWLINE:
-                stop -= np.uint64(load_u8(d - _ONE) == CR)
-            value_begin = name_end + _ONE
-            value_span = ((value_begin - start) << _OFFSET_BITS) | (stop - value_begin)
-            if c == COLON:
-                break
-        if name_end > pos and in_namespace_name:
-            prefix, prefix_end = pos, name_end
-            if value_span:
-                scale = read_value(value_begin, stop, powers, False)
+                text, lines, features, i, pos, k, name_pos, prefix, prefix_end
+            )
+        token = _read_token(text, i, pos)
+        i, d, c = token.i, token.end, token.delimiter
+        if not token.valid:
+            break
+        if token.name_end > pos and in_namespace_name:
+            prefix, prefix_end = pos, token.name_end
+            has_value = token.value_begin != token.name_end
+            if has_value:
+                scale = read_value(token.value_begin, token.value_end, lines.powers, False)
                 # Features before this namespace rely on `unscaled`: give them their factor now.
                 for j in range(n_read, k if unscaled else n_read):
-                    values[j] = 1.0
+                    features.values[j] = 1.0
                 unscaled = False
                 if not abs(scale) < MAX_VALUE:
                     break
-            text = _text_named(pos, name_end, texts, text_sizes)
-            if text != _NO_TEXT:
-                bit = _ONE << min(text, _LAST_BIT)
-                if value_span or seen_texts & bit:  # it has a value, or occurs twice
+            z = _text_named(pos, token.name_end, texts)
+            if z != _NO_TEXT:
+                bit = _ONE << min(z, _LAST_BIT)
+                if has_value or seen_texts & bit:  # it has a value, or occurs twice
                     break
                 seen_texts |= bit
                 first = name_pos
-                i, name_pos, copied = _copy_text(
-                    start, positions, i, prefix, prefix_end, name_pos, names_end
-                )
+                i, name_pos, copied = _copy_text(text, lines, i, prefix, prefix_end, name_pos)
                 if not copied:
                     break
-                d = start + position_of(positions, i)
+                d = delimiter_at(text, i)
                 c = load_u8(d)
-                values[k] = 1.0
-                value_spans[k] = _ZERO
-                hashes[k] = UNHASHED
-                spans[k] = ((first - start) << _OFFSET_BITS) | (name_pos - first)
+                features.values[k] = 1.0
+                _write_feature(features, k, span_of(text, first, name_pos), _ZERO)
                 k += _ONE
-        elif name_end > pos:
-            first, size = pos, name_end - pos
-            if prefix_end > prefix:
-                if name_pos + size + (prefix_end - prefix) + _SLACK > names_end:
-                    break
-                first = name_pos
-                name_pos = copy_bytes(prefix, prefix_end, name_pos)
-                store_u64(name_pos, _CARET)
-                name_pos = copy_short_bytes(pos, name_end, name_pos + _ONE)
-                size = name_pos - first
-            elif _belongs_to_text(pos, name_end, texts, text_sizes):
+        elif token.name_end > pos:
+            if prefix_end == prefix and _belongs_to_text(pos, token.name_end, texts):
                 break
-            values[k] = scale
-            value_spans[k] = value_span
-            hashes[k] = UNHASHED
-            spans[k] = ((first - start) << _OFFSET_BITS) | size
+            if not _name_fits(lines, prefix, prefix_end, pos, token.name_end, name_pos):
+                break
+            span, name_pos = _write_name(text, prefix, prefix_end, pos, token.name_end, name_pos)
+            features.values[k] = scale
+            _write_feature(features, k, span, _value_span(text, token))
             k += _ONE
         in_namespace_name = False
         if c == NEWLINE:
@@ -383,10 +332,92 @@ def _find_features(
     return _Found(i, k, name_pos, n_read, has_zero, unscaled, False)
 
 
+class _Token(NamedTuple):
+    """A word of a line, with or without a value."""
+
+    i: Any
+    """The delimiter that ends it."""
+    end: Any
+    """The address of this delimiter."""
+    delimiter: Any
+    """Its byte."""
+    name_end: Any
+    value_begin: Any
+    """`name_end` if there is no value."""
+    value_end: Any
+    valid: Any
+
+
+@inlined
+def _read_token(text: Any, i: Any, pos: Any) -> Any:
+    """Return the `_Token` at `pos`; the i-th delimiter is the next one."""
+    d = delimiter_at(text, i)
+    c = load_u8(d)
+    stop = d
+    if c == NEWLINE:
+        stop -= np.uint64(d > pos and load_u8(d - _ONE) == CR)
+    name_end = value_begin = stop
+    valid = c != NEWLINE or stop == pos or load_u8(stop - _ONE) != CR
+    if c == COLON:
+        valid = d != pos
+        i += _ONE
+        d = delimiter_at(text, i)
+        c = load_u8(d)
+        stop = d
+        if c == NEWLINE:
+            stop -= np.uint64(load_u8(d - _ONE) == CR)
+        value_begin = name_end + _ONE
+        valid &= c != COLON
+    return _Token(i, d, c, name_end, value_begin, stop, valid)
+
+
+@inlined
+def _value_span(text: Any, token: Any) -> Any:
+    """Return where the value of a `_Token` is, 0 if it has none."""
+    if token.value_begin == token.name_end:
+        return _ZERO
+    return span_of(text, token.value_begin, token.value_end)
+
+
+@inlined
+def _write_feature(features: Any, k: Any, span: Any, value_span: Any) -> None:
+    """Write where name and value of a feature are; its name is hashed later."""
+    features.value_spans[k] = value_span
+    features.hashes[k] = UNHASHED
+    features.spans[k] = span
+
+
+@inlined
+def _name_fits(
+    lines: Any, prefix: Any, prefix_end: Any, begin: Any, end: Any, name_pos: Any
+) -> Any:
+    """Return whether there is room for `_write_name`."""
+    return name_pos + (end - begin) + (prefix_end - prefix) + _SLACK <= lines.names_end
+
+
+@inlined
+def _write_name(
+    text: Any, prefix: Any, prefix_end: Any, begin: Any, end: Any, name_pos: Any
+) -> Any:
+    """Write the name of a feature unless it is as in the text: `namespace^name`.
+
+    Returns
+    -------
+    Where the name is, and where the next one goes.
+    """
+    if prefix_end == prefix:
+        return span_of(text, begin, end), name_pos
+    first = name_pos
+    name_pos = copy_bytes(prefix, prefix_end, name_pos)
+    store_u64(name_pos, _CARET)
+    name_pos = copy_short_bytes(begin, end, name_pos + _ONE)
+    return span_of(text, first, name_pos), name_pos
+
+
 @inlined
 def _find_plain_features(
-    start: Any, positions: Any, kinds: Any, i: Any, pos: Any, k: Any, name_pos: Any,
-    names_end: Any, prefix: Any, prefix_end: Any, value_spans: Any, hashes: Any, spans: Any,
+    text: Any, lines: Any, features: Any, i: Any, pos: Any, k: Any, name_pos: Any, prefix: Any,
+    prefix_end: Any,
 ) -> Any:  # fmt: skip
     """Find up to eight features of a namespace, as long as a space follows each of them.
 
@@ -395,29 +426,21 @@ def _find_plain_features(
     The next delimiter, where the next token begins, the end of the features, and where the next
     name goes.
     """
-    prefix_size = prefix_end - prefix
     last = k + _EIGHT
     while True:
-        d = start + position_of(positions, i)
-        end, c = d, load_u8(kinds + i)
+        d = delimiter_at(text, i)
+        end, c = d, load_u8(text.kinds + i)
         value_span, step = _ZERO, _ONE
         if c == COLON:
-            end = start + position_of(positions, i + _ONE)
-            c = load_u8(kinds + i + _ONE)
-            value_span = ((d + _ONE - start) << _OFFSET_BITS) | (end - d - _ONE)
+            end = delimiter_at(text, i + _ONE)
+            c = load_u8(text.kinds + i + _ONE)
+            value_span = span_of(text, d + _ONE, end)
             step = _TWO
-        if c != SPACE or d == pos or name_pos + (d - pos) + prefix_size + _SLACK > names_end:
+        fits = _name_fits(lines, prefix, prefix_end, pos, d, name_pos)
+        if c != SPACE or d == pos or not fits:
             return i, pos, k, name_pos
-        first, size = pos, d - pos
-        if prefix_size:
-            first = name_pos
-            name_pos = copy_bytes(prefix, prefix_end, name_pos)
-            store_u64(name_pos, _CARET)
-            name_pos = copy_short_bytes(pos, d, name_pos + _ONE)
-            size = name_pos - first
-        value_spans[k] = value_span
-        hashes[k] = UNHASHED
-        spans[k] = ((first - start) << _OFFSET_BITS) | size
+        span, name_pos = _write_name(text, prefix, prefix_end, pos, d, name_pos)
+        _write_feature(features, k, span, value_span)
         k += _ONE
         i += step
         pos = end + _ONE
@@ -429,21 +452,19 @@ def _find_plain_features(
 
 
 @inlined
-def _copy_text(
-    start: Any, positions: Any, i: Any, prefix: Any, prefix_end: Any, name_pos: Any, names_end: Any
-) -> Any:
+def _copy_text(text: Any, lines: Any, i: Any, prefix: Any, prefix_end: Any, name_pos: Any) -> Any:
     """Write `namespace=text`; the text extends to the next pipe or to the end of the line.
 
     Returns
     -------
     The delimiter that ends the text, where the next name goes, and whether there was room.
     """
-    d = start + position_of(positions, i)
+    d = delimiter_at(text, i)
     c = load_u8(d)
     pos = d + np.uint64(_is_blank(c))
     while c != PIPE and c != NEWLINE:
         i += _ONE
-        d = start + position_of(positions, i)
+        d = delimiter_at(text, i)
         c = load_u8(d)
     stop = d
     if c == NEWLINE and stop > pos:
@@ -451,7 +472,7 @@ def _copy_text(
     pos = min(pos, stop)
     second_return = c == NEWLINE and stop > pos and load_u8(stop - _ONE) == CR
     size = prefix_end - prefix + stop - pos
-    if second_return or name_pos + size + _SLACK > names_end:
+    if second_return or name_pos + size + _SLACK > lines.names_end:
         return i, name_pos, False
     name_pos = copy_bytes(prefix, prefix_end, name_pos)
     store_u64(name_pos, _EQUALS)
@@ -459,23 +480,24 @@ def _copy_text(
 
 
 @inlined
-def _text_named(start: Any, end: Any, texts: Any, text_sizes: Any) -> Any:
+def _text_named(start: Any, end: Any, texts: Any) -> Any:
     """Return the index of the raw text with the name between two addresses, or _NO_TEXT."""
     found = _NO_TEXT
-    for z in range(np.uint64(len(texts))):
-        if end - start == text_sizes[z] and bytes_equal(start, texts[z], text_sizes[z]):
+    for z in range(np.uint64(len(texts.names))):
+        size = texts.sizes[z]
+        if end - start == size and bytes_equal(start, texts.names[z], size):
             found = np.uint64(z)
     return found
 
 
 @inlined
-def _belongs_to_text(start: Any, end: Any, texts: Any, text_sizes: Any) -> bool:
+def _belongs_to_text(start: Any, end: Any, texts: Any) -> bool:
     """Return whether a feature is named like a raw text, or like one of its n-grams."""
     found = False
-    for z in range(np.uint64(len(texts))):
-        after = start + text_sizes[z]
+    for z in range(np.uint64(len(texts.names))):
+        after = start + texts.sizes[z]
         if end >= after and (end == after or load_u8(after) == _EQUALS):
-            found |= bytes_equal(start, texts[z], text_sizes[z])
+            found |= bytes_equal(start, texts.names[z], texts.sizes[z])
     return found
 
 

@@ -36,9 +36,9 @@ from streaml1.text.structural_index import (
     COLON,
     CR,
     NEWLINE,
+    delimiter_at,
     gather_three_x8,
     matching_kinds,
-    position_of,
 )
 
 __all__ = ["find_features_x8", "may_start_x8"]
@@ -76,9 +76,8 @@ def may_start_x8(kinds: Any, i: Any) -> bool:
 
 @inlined
 def find_features_x8(
-    start: Any, powers: Any, positions: Any, kinds: Any, i: Any, pos: Any, k: Any, name_pos: Any,
-    names_end: Any, prefix: Any, prefix_end: Any, n_read: Any, value_spans: Any, hashes: Any,
-    values: Any, spans: Any,
+    text: Any, lines: Any, features: Any, i: Any, pos: Any, k: Any, name_pos: Any, prefix: Any,
+    prefix_end: Any, n_read: Any,
 ) -> Any:  # fmt: skip
     """Find features as long as eight of them have the same delimiters, and hash their names.
 
@@ -97,8 +96,11 @@ def find_features_x8(
     -------
     _FoundX8
     """
-    hashes_at, values_at = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
-    spans_at, value_spans_at = np.uint64(spans.ctypes.data), np.uint64(value_spans.ctypes.data)
+    start, positions, kinds = text.start, text.positions, text.kinds
+    hashes_at = np.uint64(features.hashes.ctypes.data)
+    values_at = np.uint64(features.values.ctypes.data)
+    spans_at = np.uint64(features.spans.ctypes.data)
+    value_spans_at = np.uint64(features.value_spans.ctypes.data)
     prefix_size = prefix_end - prefix
     prefix_word = loadu_u64(prefix)
     has_zero: Any = False
@@ -118,7 +120,7 @@ def find_features_x8(
         if count < _EIGHT or n == np.uint64(15):
             # Fewer than eight follow: they must end the line, and be eight with those before them.
             count += np.uint64(not with_values)
-            d = start + position_of(positions, i + n)
+            d = delimiter_at(text, i + n)
             ended = load_u8(kinds + i + n) == NEWLINE and load_u8(d - _ONE) != CR
             ended &= (not with_values or (n & _ONE) == _ONE) and in_run + count >= _EIGHT
             if not ended:
@@ -145,7 +147,7 @@ def find_features_x8(
         else:
             name = head = tail = gather_u64(begins + start)
         if prefix_size:
-            if movemask(size > _EIGHT) or name_pos + NAMES_X8_BYTES > names_end:
+            if movemask(size > _EIGHT) or name_pos + NAMES_X8_BYTES > lines.names_end:
                 ended = False
                 break
             low, high = join_names_x8(
@@ -162,7 +164,9 @@ def find_features_x8(
         unread = n_read != k
         if not unread:
             if with_values:
-                v, error_mask = parse_numbers_x8_from_words(head, tail, stops - ends - _ONE, powers)
+                v, error_mask = parse_numbers_x8_from_words(
+                    head, tail, stops - ends - _ONE, lines.powers
+                )
                 unread = movemask(error_mask) != _ZERO
                 has_zero |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
                 store_f64x8(values_at + _EIGHT * j, v)
@@ -178,8 +182,7 @@ def find_features_x8(
         k += count
         in_run += count
         i += n
-        after_token = start + position_of(positions, i - _ONE) + _ONE
-        pos = start + position_of(positions, i) if ended else after_token
+        pos = delimiter_at(text, i) if ended else delimiter_at(text, i - _ONE) + _ONE
         if ended:
             break
     return _FoundX8(i, pos, k, name_pos, n_read, has_zero, ended)

@@ -254,8 +254,9 @@ def _borrowed(typingctx: Any, owned: Any) -> Any:
         if isinstance(owned, nbtypes.Array):
             return _without_owner(context, builder, owned, value)
         for i, kind in enumerate(owned.types):
-            array = _without_owner(context, builder, kind, builder.extract_value(value, i))
-            value = builder.insert_value(value, array, i)
+            if isinstance(kind, nbtypes.Array):
+                array = _without_owner(context, builder, kind, builder.extract_value(value, i))
+                value = builder.insert_value(value, array, i)
         return value
 
     return owned(owned), codegen
@@ -265,8 +266,8 @@ def _borrowed_interpreted(owned: Any) -> Any:
     return owned
 
 
-# An array, rule or tuple of arrays without reference counting. numba increments and decrements the
-# count of an array for every call it is passed to, unless LLVM inlines that call, which depends on
-# what was compiled before: about ten nanoseconds per array and row. It is safe since the caller of
-# the kernel keeps the arrays alive.
+# An array, rule or tuple with arrays, without reference counting. numba increments and decrements
+# the count of an array for every call it is passed to, unless LLVM inlines that call, which depends
+# on what was compiled before: about ten nanoseconds per array and row. It is safe since the caller
+# of the kernel keeps the arrays alive.
 borrowed = _borrowed if COMPILED else _borrowed_interpreted

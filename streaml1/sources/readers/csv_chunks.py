@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streaml1.core.types import Bytes, Floats, Hashes, Indptr, Ints, Values
+from streaml1.core.types import Bytes, Ints
 from streaml1.features.label_texts import LabelTexts
 from streaml1.sources.readers.csv_schema import (
     Columns,
@@ -25,7 +25,7 @@ from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.text import csv
 from streaml1.text.byte_names import UTF8_UNKNOWN
 from streaml1.text.numbers import POWERS
-from streaml1.text.parsed_rows import NamedRows, RowFeatures, Spans, insert_features
+from streaml1.text.parsed_rows import NamedRows, RowFeatures, insert_features
 from streaml1.text.structural_index import PAD, SPARE
 
 __all__ = ["KernelReading", "PythonReading", "Reading"]
@@ -105,36 +105,15 @@ class PythonReading:
         )
 
 
-class _Arrays(NamedTuple):
-    """The memory of a kernel call."""
-
-    buffer: Bytes
-    """The text, then the names of the columns, then space for the names of categories."""
-    positions: Any
-    kinds: Any
-    hashes: Hashes
-    values: Values
-    spans: Spans
-    labels: Ints
-    w: Floats
-    indptr: Indptr
-    lines: Ints
-    begins: Ints
-    ends: Ints
-    lines_after: Ints
-
-
-def _allocate(columns: Columns, n: int, n_lines: int) -> _Arrays:
-    """Allocate memory for n bytes of text with `n_lines` newlines."""
+def _allocate(n: int, n_lines: int) -> csv.RecordArrays:
+    """Allocate what the kernel writes for n bytes of text with `n_lines` newlines."""
     size = n // 2 + 2  # a cell has at least two bytes, but for the last one
-    name_bytes = int((2 + columns.bytes_per_column) * n) + len(columns.name_bytes)
-    buffer = np.empty(name_bytes + 4 * PAD + 256, np.uint8)
     positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
     hashes, values, spans = np.empty(size, np.uint64), np.empty(size), np.empty(size, np.uint64)
     # There are no more records than lines; the last line may lack its newline.
     labels, w = np.empty((n_lines + 2, 2), np.int64), np.empty(n_lines + 2)
     integers = (np.empty(n_lines + 2, np.int64) for _ in range(5))
-    return _Arrays(buffer, positions, kinds, hashes, values, spans, labels, w, *integers)
+    return csv.RecordArrays(positions, kinds, hashes, values, spans, labels, w, *integers)
 
 
 class _PythonRecords(NamedTuple):
@@ -159,12 +138,16 @@ class KernelReading:
         new = chunk.text
         self._n = n = len(retained) + len(new)
         n_lines = retained.count(b"\n") + chunk.count_lines()
-        self._arrays = arrays = _allocate(columns, n, n_lines)
-        self._text = text = arrays.buffer[PAD : PAD + n]
+        self._arrays = _allocate(n, n_lines)
+        # The text, then the names of the columns, then space for the names of categories.
+        name_bytes = int((2 + columns.bytes_per_column) * n) + len(columns.name_bytes)
+        self._buffer = np.empty(name_bytes + 4 * PAD + 256, np.uint8)
+        self._text = text = self._buffer[PAD : PAD + n]
         text[: len(retained)] = np.frombuffer(retained, np.uint8)
         text[len(retained) :] = new
         self._names_offset = n + PAD
-        arrays.buffer[PAD + self._names_offset :][: len(columns.name_bytes)] = columns.name_bytes
+        own_names = self._buffer[PAD + self._names_offset :]
+        own_names[: len(columns.name_bytes)] = columns.name_bytes
         self._raw: bytes | None = None  # the text, once Python needs it
 
     def rest(self) -> bytes:
@@ -191,18 +174,14 @@ class KernelReading:
         return self._result(state, irregular)
 
     def _call_kernel(self, state: Ints, utf8: Any) -> int:
-        a = self._arrays
-        start = a.buffer.ctypes.data + PAD
-        first_name = self._names_offset + len(self._columns.name_bytes)
-        status = csv.parse_records(
-            np.uint64(start), np.uint64(start + self._n), np.uint64(ord(self._columns.delimiter)),
-            POWERS, self._columns.require_label, utf8,
-            self._columns.kernel_columns(self._names_offset), self._columns.words, a.positions,
-            a.kinds, a.hashes, a.values, np.uint64(start + first_name),
-            np.uint64(start + len(a.buffer) - PAD), a.spans, a.labels, a.w, a.indptr, a.lines,
-            a.begins, a.ends, a.lines_after, state,
+        columns, start = self._columns, self._buffer.ctypes.data + PAD
+        first_name = start + self._names_offset + len(columns.name_bytes)
+        table = csv.Table(
+            np.uint64(start), np.uint64(start + self._n), np.uint64(first_name),
+            np.uint64(start + len(self._buffer) - PAD), np.uint64(ord(columns.delimiter)), POWERS,
+            columns.require_label, utf8, columns.kernel_columns(self._names_offset), columns.words,
         )  # fmt: skip
-        return int(status)
+        return int(csv.parse_records(table, self._arrays, state))
 
     def _read_record(self, state: Ints, irregular: _PythonRecords) -> bool:
         """Read one record by Python; return whether it was complete and something follows."""
@@ -243,14 +222,14 @@ class KernelReading:
         k = int(a.indptr[n])
         w, lines, ends, lines_after = a.w[:n], a.lines[:n], a.ends[:n], a.lines_after[:n]
         x = NamedRows(
-            a.hashes[:k], a.values[:k], a.indptr[: n + 1], a.buffer[PAD:], a.spans[:k], self._text,
-            a.begins[:n], ends, self._columns.parse_line, self._columns.header,
+            a.hashes[:k], a.values[:k], a.indptr[: n + 1], self._buffer[PAD:], a.spans[:k],
+            self._text, a.begins[:n], ends, self._columns.parse_line, self._columns.header,
             values_checked=not state[csv.STATE_HAS_LARGE],
             distinct_names=self._columns.distinct_names,
         )  # fmt: skip
         if irregular.features:
             x = insert_features(x, irregular.features, np.ones(n, bool))
-        y = _encode_labels(a.buffer[PAD:], a.labels[:n], self._columns.labels)
+        y = _encode_labels(self._buffer[PAD:], a.labels[:n], self._columns.labels)
         if irregular.labels:
             y = _replace_labels(y, irregular.labels)
         weights = None if (w == 1.0).all() else w

@@ -82,7 +82,7 @@ class FlatJsonParser(JsonParser):
         if form != self._form:
             self._form = form
             self.kernel = jsonl.parse_nested_lines if form.nested else jsonl.parse_lines
-            self._extra = self._extra_arguments(self._scratch.size)
+            self._extra = self._extra_arguments(len(self._scratch.irregular) - 1)
         # The kernel knows no roles in lines with x.
         in_python = not self.compiled or (starts_with_x and self._json_roles.named)
         return not in_python and super()._uses_kernel(chunk)

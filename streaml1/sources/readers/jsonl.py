@@ -25,8 +25,8 @@ from streaml1.sources.readers.named_lines import NamedLineParser
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import jsonl
-from streaml1.text.json_roles import N_ROLES, role_table
-from streaml1.text.jsonl import MAX_KEYS, MAX_LEVELS, MAX_OTHER_MEMBERS
+from streaml1.text.json_roles import N_ROLES, Roles, role_table
+from streaml1.text.jsonl import MAX_KEYS, MAX_LEVELS, MAX_OTHER_MEMBERS, JsonArrays
 from streaml1.text.numbers import FALSE, NULL, NUMBER, STRING, TRUE
 from streaml1.text.parsed_rows import NamedRows
 
@@ -123,11 +123,10 @@ class JsonParser(NamedLineParser):
         for name, role in self._members.items():
             role_sizes[role] = len(name.encode())
         found_roles = np.empty((2, len(self._members) + 1), np.uint64)
-        return (
-            label_id_spans, key_hashes, np.empty(2 * n_keys, np.uint64), self._is_flat(),
-            role_table(self._members), role_sizes, found_roles,
-            np.empty((3, MAX_LEVELS), np.uint64),
-        )  # fmt: skip
+        levels = np.empty((3, MAX_LEVELS), np.uint64)
+        arrays = JsonArrays(label_id_spans, key_hashes, np.empty(2 * n_keys, np.uint64), levels)
+        roles = Roles(role_table(self._members), role_sizes, found_roles)
+        return arrays, roles, self._is_flat()
 
     def _is_flat(self) -> bool:
         """Return whether the kernel reads the members of a line as features."""
@@ -136,7 +135,7 @@ class JsonParser(NamedLineParser):
     def _labels_and_ids(self, x: NamedRows) -> tuple[dict[int, Any], dict[int, Any]]:
         if self._is_flat() and not self._members:
             return {}, {}  # flat lines have a label or an id only if a member has the role
-        spans = self._extra[0][: len(x)]
+        spans = self._extra[0].label_id_spans[: len(x)]
         # The text of a label is in the line, or in its name `key=text`.
         return _labels(x.names, spans[:, :3]), _ids(x.names, spans[:, 3:])
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import COMPILED
-from streaml1.core.types import Bools, Bytes, Floats, Hashes, Indptr, Ints, Values
+from streaml1.core.types import Bools, Bytes, Floats
 from streaml1.sources.readers.parsed_lines import (
     MAX_CHUNK,
     Chunk,
@@ -26,28 +26,15 @@ from streaml1.sources.readers.parsed_lines import (
     text_buffer,
 )
 from streaml1.text.byte_names import UTF8_INVALID, UTF8_UNKNOWN, UTF8_VALID
+from streaml1.text.line_arrays import Lines, RowArrays, Scratch
 from streaml1.text.numbers import POWERS
-from streaml1.text.parsed_rows import LineCounts, NamedRows, RowFeatures, Spans, insert_features
+from streaml1.text.parsed_rows import LineCounts, NamedRows, RowFeatures, insert_features
 from streaml1.text.structural_index import SPARE
 
 __all__ = ["NamedLineParser", "flatten_features", "utf8_state"]
 
 
-class _RowArrays(NamedTuple):
-    """What a kernel writes and rows keep, with space for all that the lines may hold."""
-
-    hashes: Hashes
-    values: Values
-    spans: Spans
-    y: Floats
-    w: Floats
-    indptr: Indptr
-    lines: Ints
-    begins: Ints
-    ends: Ints
-
-
-def _row_arrays(n_bytes: int, n_lines: int) -> _RowArrays:
+def _row_arrays(n_bytes: int, n_lines: int) -> RowArrays:
     """Allocate arrays for some lines.
 
     numpy asks for huge pages for large arrays, and the kernel of the system clears a huge page as
@@ -57,30 +44,14 @@ def _row_arrays(n_bytes: int, n_lines: int) -> _RowArrays:
     hashes, values, spans = np.empty(size, np.uint64), np.empty(size), np.empty(size, np.uint64)
     y, w = np.empty(n_lines + 1), np.empty(n_lines + 1)
     positions = (np.empty(n_lines + 1, np.int64) for _ in range(4))
-    return _RowArrays(hashes, values, spans, y, w, *positions)
+    return RowArrays(hashes, values, spans, y, w, *positions)
 
 
-class _Scratch(NamedTuple):
-    """Scratch memory of a kernel.
-
-    Rows do not refer to it, so a parser uses it for all chunks: fresh memory would cost a page
-    fault for every 4 KiB that the kernel touches.
-    """
-
-    size: int
-    """The bytes of lines that it suffices for."""
-
-    positions: Any
-    kinds: Any
-    value_spans: Any
-    irregular: Any
-
-
-def _scratch(n: int) -> _Scratch:
+def _scratch(n: int) -> Scratch:
     """Allocate scratch memory for n bytes of lines."""
     positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
     value_spans, irregular = np.empty(n // 2 + 2, np.uint64), np.empty(n + 1, np.int64)
-    return _Scratch(n, positions, kinds, value_spans, irregular)
+    return Scratch(positions, kinds, value_spans, irregular)
 
 
 class _FeatureMemory(NamedTuple):
@@ -93,7 +64,7 @@ class _FeatureMemory(NamedTuple):
     """The lines that it suffices for."""
 
     buffer: Bytes
-    rows: _RowArrays
+    rows: RowArrays
 
 
 class NamedLineParser(LineParser):
@@ -162,10 +133,10 @@ class NamedLineParser(LineParser):
             self._feature_memory = memory
         return memory
 
-    def _parse_rows(self, chunk: Chunk, rows: _RowArrays) -> tuple[NamedRows, LineCounts]:
+    def _parse_rows(self, chunk: Chunk, rows: RowArrays) -> tuple[NamedRows, LineCounts]:
         """Call the kernel; return what it wrote to `rows`, where irregular lines are empty."""
         size = chunk.hi - chunk.lo
-        if size > self._scratch.size:
+        if size >= len(self._scratch.irregular):
             self._scratch, self._extra = _scratch(size), self._extra_arguments(size)
         counts = self._call_kernel(rows, chunk, UTF8_UNKNOWN)
         if not counts.lines:
@@ -182,16 +153,13 @@ class NamedLineParser(LineParser):
         """Return whether the kernel parses a chunk."""
         return COMPILED and 0 < chunk.hi - chunk.lo < MAX_CHUNK
 
-    def _call_kernel(self, rows: _RowArrays, chunk: Chunk, utf8: Any) -> LineCounts:
-        buffer_at, scratch = chunk.buffer.ctypes.data, self._scratch
-        counts = self.kernel(
-            np.uint64(buffer_at + chunk.lo), np.uint64(buffer_at + chunk.hi), POWERS,
-            self._require_label, utf8, scratch.positions, scratch.kinds, rows.hashes, rows.values,
-            np.uint64(buffer_at + chunk.free), np.uint64(buffer_at + len(chunk.buffer)),
-            rows.spans, rows.y, rows.w, rows.indptr, rows.lines, rows.begins, rows.ends,
-            scratch.irregular, scratch.value_spans, *self._extra,
-        )  # fmt: skip
-        return LineCounts(*counts)
+    def _call_kernel(self, rows: RowArrays, chunk: Chunk, utf8: Any) -> LineCounts:
+        buffer_at = chunk.buffer.ctypes.data
+        lo, hi, free, end = (
+            np.uint64(buffer_at + k) for k in (chunk.lo, chunk.hi, chunk.free, len(chunk.buffer))
+        )
+        lines = Lines(lo, hi, free, end, POWERS, self._require_label, utf8)
+        return LineCounts(*self.kernel(lines, rows, self._scratch, *self._extra))
 
     def _extra_arguments(self, n: int) -> tuple[Any, ...]:
         """Return the last arguments of the kernel: scratch memory for n bytes of lines."""
@@ -210,7 +178,7 @@ class NamedLineParser(LineParser):
         return labels
 
     def _complete(
-        self, x: NamedRows, rows: _RowArrays, irregular: list[int], n_lines: int
+        self, x: NamedRows, rows: RowArrays, irregular: list[int], n_lines: int
     ) -> ParsedChunk:
         """Parse the irregular lines, whose rows are empty, and put all columns together."""
         n = len(x)

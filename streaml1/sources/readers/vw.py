@@ -66,13 +66,15 @@ class VwParser(NamedLineParser):
         addresses = [name.ctypes.data for name in self._text_names]
         self.texts = tuple(texts)
         self._n_tags = np.zeros(1, np.int64)
-        self._text_spans = np.array(addresses, np.uint64), np.array([*map(len, raw)], np.uint64)
+        self._text_spans = vw.Texts(
+            np.array(addresses, np.uint64), np.array([*map(len, raw)], np.uint64)
+        )
         super().__init__(partial(parse_vw, texts=texts), require_label, what)
         if texts:
             self.header = ()
 
     def _extra_arguments(self, n: int) -> tuple[Any, ...]:
-        return (*self._text_spans, self._n_tags)
+        return self._text_spans, self._n_tags
 
     def _row_ids(self, x: NamedRows, ids: list[int | str | None] | None) -> Any:
         n_tags = int(self._n_tags[0])
