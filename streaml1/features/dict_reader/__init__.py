@@ -29,7 +29,6 @@ from streaml1.features.dict_reader import (
     items,
     packed,
     raw_text,
-    row_functions,
 )
 from streaml1.features.dict_reader.cpython_objects import AVAILABLE, FALLBACK, FULL
 from streaml1.features.dict_reader.kernel_context import (
@@ -101,12 +100,12 @@ def learn_items() -> Any:
 
 @cache
 def _predict_row(rule: Any) -> Any:
-    return bound_kernel(row_functions.predict, {"Rule": rule}, *_ROW, "int64", native=True)
+    return bound_kernel(entry_points.predict_row, {"Rule": rule}, *_ROW, "int64", native=True)
 
 
 @cache
 def _learn_row(rule: Any) -> Any:
-    return bound_kernel(row_functions.learn, {"Rule": rule}, *_ROW, *_STEP, native=True)
+    return bound_kernel(entry_points.learn_row, {"Rule": rule}, *_ROW, *_STEP, native=True)
 
 
 def _no_predict(address: int, x: Any, out: int) -> float:

@@ -160,7 +160,7 @@ __all__ = [
     ARENA,
     N_ARENA,
     ARENA_COUNT,
-    PREDICT_ROW,  # addresses of functions of the rule's class, see `row_functions`
+    PREDICT_ROW,  # addresses of functions of the rule's class, see `entry_points`
     LEARN_ROW,  # 0 if the model only predicts
     FIRST_TYPE,
 ) = range(72)

@@ -45,7 +45,7 @@ class Kernels(NamedTuple):
 
 
 class RowFunctions(NamedTuple):
-    """Addresses of the functions of a class of rules, see `row_functions`; 0 if there is none."""
+    """Addresses of the functions of a class of rules, see `entry_points`; 0 if there is none."""
 
     predict: int
     learn: int
