@@ -27,6 +27,33 @@ PROBLEMS = {
 READING, WRITING = (400, 404), (400, 413)
 """The usual errors of operations that read a model, and of those with a body."""
 
+PREDICTION = {
+    "type": "object",
+    "properties": {
+        **VERSIONED,
+        "p": {"description": "Probability of True, or pairs of labels and probabilities."},
+        "value": {"type": "number", "description": "What a regressor predicts."},
+        "label": {"description": "The most probable label of a multiclass model."},
+        "explanation": {"type": "array", "items": OBJECT},
+        "predictions": {"type": "array", "items": OBJECT, "description": "Those of an array."},
+    },
+}
+SCORE = {"type": "object", "properties": {"item": {"type": "integer"}, "score": NUMBER}}
+RANKING = {
+    "type": "object",
+    "properties": {**VERSIONED, "ranking": {"type": "array", "items": SCORE}},
+}
+ITEMS = {
+    "type": "object",
+    "required": ["items"],
+    "properties": {
+        "shared": {"type": ["object", "null"]},
+        "items": {"type": "array", "items": OBJECT},
+    },
+}
+WRITTEN = {"type": "object", "properties": {"written": {"type": "integer"}}}
+PROBLEM = {"type": "object", "properties": {"error": {"type": "string"}}}
+
 
 def _answer(text: str, *schemas: dict[str, Any], kinds: Iterable[str] = (JSON,)) -> dict[str, Any]:
     content = {kind: {"schema": schema} for kind, schema in zip(kinds, schemas, strict=True)}
@@ -65,113 +92,86 @@ def description(names: Sequence[str], most_weights: int, takes_examples: bool) -
         Whether ``/learn`` and ``/label`` are offered.
     """
     model = _model(names)
-    prediction = {
-        "type": "object",
-        "properties": {
-            **VERSIONED,
-            "p": {"description": "Probability of True, or pairs of labels and probabilities."},
-            "value": {"type": "number", "description": "What a regressor predicts."},
-            "label": {"description": "The most probable label of a multiclass model."},
-            "explanation": {"type": "array", "items": OBJECT},
-            "predictions": {"type": "array", "items": OBJECT, "description": "Those of an array."},
-        },
+    paths = {
+        **_predicting(model, most_weights),
+        **_describing(model, most_weights),
+        **_probing(),
+        **(_writing() if takes_examples else {}),
     }
-    ranking = {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {"item": {"type": "integer"}, "score": NUMBER},
-        },
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "streaml1", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": {"Problem": PROBLEM}},
     }
+
+
+def _predicting(model: dict[str, Any], most_weights: int) -> dict[str, Any]:
+    """Return the paths that predict."""
     features: dict[str, dict[str, Any]] = {kind: {"schema": {}} for kind in FORMATS}
     features[JSON] = {
         "schema": {"oneOf": [OBJECT, {"type": "array", "items": OBJECT}]},
         "example": {"site": "news", "ad": "shoes", "age": 31},
     }
-    shared = {"type": ["object", "null"]}
-    items = {
-        "type": "object",
-        "required": ["items"],
-        "properties": {"shared": shared, "items": {"type": "array", "items": OBJECT}},
-    }
-    paths: dict[str, Any] = {
-        "/predict": {
-            "post": _operation(
-                "Predict one example or many.",
-                _answer("The predictions.", prediction, prediction, kinds=(JSON, NDJSON)),
-                {*READING, *WRITING, 415},
-                parameters=[model, _count("explain", "Contributions to list.", most_weights)],
-                requestBody={"required": True, "content": features},
-            )
-        },
-        "/rank": {
-            "post": _operation(
-                "Rank items that share features.",
-                _answer(
-                    "Items by falling score.",
-                    {"type": "object", "properties": {**VERSIONED, "ranking": ranking}},
-                ),
-                {*READING, *WRITING},
-                parameters=[model],
-                requestBody={"required": True, "content": {JSON: {"schema": items}}},
-            )
-        },
-        "/model": {
-            "get": _operation(
-                "Describe the models.", _answer("Facts.", OBJECT), READING, parameters=[model]
-            )
-        },
-        "/weights": {
-            "get": _operation(
-                "List the largest weights.",
-                _answer("Weights.", OBJECT),
-                READING,
-                parameters=[
-                    model,
-                    _count("top", "Number of weights.", most_weights),
-                    {"name": "prefix", "in": "query", "schema": {"type": "string"}},
-                ],
-            )
-        },
-        "/livez": {
-            "get": _operation(
-                "Tell whether the process runs.", _answer("It does.", {}, kinds=(TEXT,)), ()
-            )
-        },
-        "/readyz": {
-            "get": {
-                "summary": "Tell whether the models are there and recent.",
-                "responses": {
-                    "200": _answer("Ready.", OBJECT),
-                    "503": _answer("Not ready, with reasons.", OBJECT),
-                },
-            }
-        },
-        "/metrics": {
-            "get": _operation(
-                "Metrics for Prometheus.", _answer("Text.", {}, kinds=(TEXT,)), (501,)
-            )
+    predict = _operation(
+        "Predict one example or many.",
+        _answer("The predictions.", PREDICTION, PREDICTION, kinds=(JSON, NDJSON)),
+        {*READING, *WRITING, 415},
+        parameters=[model, _count("explain", "Contributions to list.", most_weights)],
+        requestBody={"required": True, "content": features},
+    )
+    rank = _operation(
+        "Rank items that share features.",
+        _answer("Items by falling score.", RANKING),
+        {*READING, *WRITING},
+        parameters=[model],
+        requestBody={"required": True, "content": {JSON: {"schema": ITEMS}}},
+    )
+    return {"/predict": {"post": predict}, "/rank": {"post": rank}}
+
+
+def _describing(model: dict[str, Any], most_weights: int) -> dict[str, Any]:
+    """Return the paths that describe models."""
+    facts = _operation(
+        "Describe the models.", _answer("Facts.", OBJECT), READING, parameters=[model]
+    )
+    weights = _operation(
+        "List the largest weights.",
+        _answer("Weights.", OBJECT),
+        READING,
+        parameters=[
+            model,
+            _count("top", "Number of weights.", most_weights),
+            {"name": "prefix", "in": "query", "schema": {"type": "string"}},
+        ],
+    )
+    return {"/model": {"get": facts}, "/weights": {"get": weights}}
+
+
+def _probing() -> dict[str, Any]:
+    """Return the paths for whoever operates the service."""
+    lives = _operation("Tell whether the process runs.", _answer("It does.", {}, kinds=(TEXT,)), ())
+    is_ready = {
+        "summary": "Tell whether the models are there and recent.",
+        "responses": {
+            "200": _answer("Ready.", OBJECT),
+            "503": _answer("Not ready, with reasons.", OBJECT),
         },
     }
-    if takes_examples:
-        lines = {NDJSON: {"schema": OBJECT}, JSON: {"schema": OBJECT}}
-        for path, summary in (
-            ("/learn", "Write labelled examples to the topic."),
-            ("/label", "Write late labels to the topic."),
-        ):
-            written = {"type": "object", "properties": {"written": {"type": "integer"}}}
-            paths[path] = {
-                "post": _operation(
-                    summary,
-                    _answer("All are in the topic.", written),
-                    {*WRITING, 503},
-                    requestBody={"required": True, "content": lines},
-                )
-            }
-    problem = {"type": "object", "properties": {"error": {"type": "string"}}}
+    metrics = _operation("Metrics for Prometheus.", _answer("Text.", {}, kinds=(TEXT,)), (501,))
+    return {"/livez": {"get": lives}, "/readyz": {"get": is_ready}, "/metrics": {"get": metrics}}
+
+
+def _writing() -> dict[str, Any]:
+    """Return the paths that write examples to the topic."""
+    lines = {NDJSON: {"schema": OBJECT}, JSON: {"schema": OBJECT}}
+
+    def write(summary: str) -> dict[str, Any]:
+        answer = _answer("All are in the topic.", WRITTEN)
+        body = {"required": True, "content": lines}
+        return {"post": _operation(summary, answer, {*WRITING, 503}, requestBody=body)}
+
     return {
-        "openapi": "3.1.0",
-        "info": {"title": "streaml1", "version": __version__},
-        "paths": paths,
-        "components": {"schemas": {"Problem": problem}},
+        "/learn": write("Write labelled examples to the topic."),
+        "/label": write("Write late labels to the topic."),
     }
