@@ -96,7 +96,7 @@ def find_features_x8(
     -------
     _FoundX8
     """
-    start, positions, kinds = text.start, text.positions, text.kinds
+    start, positions = text.start, text.positions
     hashes_at = np.uint64(features.hashes.ctypes.data)
     values_at = np.uint64(features.values.ctypes.data)
     spans_at = np.uint64(features.spans.ctypes.data)
@@ -109,26 +109,14 @@ def find_features_x8(
     # Invariant: features up to k are found, the last `in_run` of them with the same delimiters. The
     # i-th delimiter ends the name at `pos`.
     while prefix_size < _EIGHT:
-        with_values = load_u8(kinds + i) == COLON
-        if with_values:
-            n = matching_kinds(kinds, i, (_PAIRS, _PAIRS))
-            count = (n + _ONE) >> _ONE
-        else:
-            n = count = matching_kinds(kinds, i, (_SPACES,))
-        if with_values != had_values:
-            in_run, had_values = _ZERO, with_values
-        if count < _EIGHT or n == np.uint64(15):
-            # Fewer than eight follow: they must end the line, and be eight with those before them.
-            count += np.uint64(not with_values)
-            d = delimiter_at(text, i + n)
-            ended = load_u8(kinds + i + n) == NEWLINE and load_u8(d - _ONE) != CR
-            ended &= (not with_values or (n & _ONE) == _ONE) and in_run + count >= _EIGHT
-            if not ended:
-                break
+        run = _next_run(text, i, in_run, had_values)
+        in_run, had_values = run.before, run.with_values
+        if not run.regular:
+            break
         # The first lanes repeat features that were found before.
-        overlap = _EIGHT - count
-        f, j = i - (overlap + overlap if with_values else overlap), k - overlap
-        if with_values:
+        overlap, j = _EIGHT - run.count, k + run.count - _EIGHT
+        f = i - (overlap + overlap if run.with_values else overlap)
+        if run.with_values:
             begins, ends = load_u32_pairs(positions + _FOUR * f - _FOUR)
             _, stops = load_u32_pairs(positions + _FOUR * f)
             begins = begins + _ONE
@@ -137,9 +125,8 @@ def find_features_x8(
             ends = stops = load_u32x8(positions + _FOUR * f)
         size = ends - begins
         if movemask(size == _ZERO):
-            ended = False
             break
-        if with_values:
+        if run.with_values:
             name, head, tail = gather_three_x8(
                 start, positions, f - _ONE, f + _SEVEN, f + _SEVEN, f + _FIFTEEN, begins + start,
                 ends + (start + _ONE), stops + (start - _EIGHT),
@@ -148,7 +135,6 @@ def find_features_x8(
             name = head = tail = gather_u64(begins + start)
         if prefix_size:
             if movemask(size > _EIGHT) or name_pos + NAMES_X8_BYTES > lines.names_end:
-                ended = False
                 break
             low, high = join_names_x8(
                 splat_u64(prefix_word), splat_u64(prefix_size), _CARET, name, size
@@ -163,26 +149,60 @@ def find_features_x8(
             store_u64x8(spans_at + _EIGHT * j, (begins << _OFFSET_BITS) | size)
         unread = n_read != k
         if not unread:
-            if with_values:
+            v = splat(1.0)
+            if run.with_values:
                 v, error_mask = parse_numbers_x8_from_words(
                     head, tail, stops - ends - _ONE, lines.powers
                 )
                 unread = movemask(error_mask) != _ZERO
                 has_zero |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
-                store_f64x8(values_at + _EIGHT * j, v)
-            else:
-                store_f64x8(values_at + _EIGHT * j, splat(1.0))
-            n_read = j if unread else k + count
+            store_f64x8(values_at + _EIGHT * j, v)
+            n_read = j if unread else k + run.count
         if unread:
             value_span = splat_u64(_ZERO)
-            if with_values:
+            if run.with_values:
                 value_begins = ends + _ONE
                 value_span = (value_begins << _OFFSET_BITS) | (stops - value_begins)
             store_u64x8(value_spans_at + _EIGHT * j, value_span)
-        k += count
-        in_run += count
-        i += n
+        k += run.count
+        in_run += run.count
+        i += run.n
+        ended = run.ended
         pos = delimiter_at(text, i) if ended else delimiter_at(text, i - _ONE) + _ONE
         if ended:
             break
     return _FoundX8(i, pos, k, name_pos, n_read, has_zero, ended)
+
+
+class _Run(NamedTuple):
+    """The next features with the same delimiters, up to eight."""
+
+    with_values: Any
+    before: Any
+    """How many features with these delimiters were found before."""
+    count: Any
+    n: Any
+    """How many delimiters they have."""
+    ended: Any
+    """Whether they end the line."""
+    regular: Any
+    """Whether they are eight, or end the line and are eight with those before."""
+
+
+@inlined
+def _next_run(text: Any, i: Any, in_run: Any, had_values: Any) -> Any:
+    """Count the features from the i-th delimiter on. Returns a `_Run`."""
+    with_values = load_u8(text.kinds + i) == COLON
+    if with_values:
+        n = matching_kinds(text.kinds, i, (_PAIRS, _PAIRS))
+        count = (n + _ONE) >> _ONE
+    else:
+        n = count = matching_kinds(text.kinds, i, (_SPACES,))
+    before = in_run if with_values == had_values else _ZERO
+    if count == _EIGHT and n != _FIFTEEN:
+        return _Run(with_values, before, count, n, False, True)
+    count += np.uint64(not with_values)
+    d = delimiter_at(text, i + n)
+    ended = load_u8(text.kinds + i + n) == NEWLINE and load_u8(d - _ONE) != CR
+    ended &= (not with_values or (n & _ONE) == _ONE) and before + count >= _EIGHT
+    return _Run(with_values, before, count, n, ended, ended)
