@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1 import ElasticNetClassifier, ElasticNetRegressor
+from streaml1 import ElasticNetClassifier, ElasticNetRegressor, SoftmaxClassifier
 from streaml1.core.jit import kernel
 from streaml1.optim.lane_mixture import _refresh_joined
 from streaml1.optim.structures.feature_origins import ORIGIN_ROWS, origins_of
@@ -122,6 +122,24 @@ def test_explanation_starts_from_the_origins() -> None:
     assert explanation.margin == model.freeze().margin({YEAR: 2010.0, TEMPERATURE: 15.0})
     assert explanation.features[0].name == YEAR and explanation.features[0].contribution > 0.5
     assert not explanation.exceeds_rounding
+
+
+@pytest.mark.parametrize("kind", [ElasticNetClassifier, ElasticNetRegressor, SoftmaxClassifier])
+def test_unknown_features_contribute_nothing(kind: Any) -> None:
+    # They have no slot, so rows put them into slot 0: that of a feature with an origin here.
+    model = kind()
+    for k in range(64):
+        model.learn_one({"age": 20.0 + k % 7, "plan": "ab"[k % 2]}, bool(k % 7 > 3))
+    has_origin, _ = origins_of(model._state.rule.origins)
+    assert has_origin[0]
+    one = "predict_one" if kind is ElasticNetRegressor else "predict_proba_one"
+    many = one.replace("one", "many")
+    for known in ({}, {"plan": "a"}, {"age": 23.0, "plan": "b"}):
+        unknown = {**known, "city": "Rome", "height": 1.7}
+        for predictor in (model, model.freeze()):
+            assert getattr(predictor, one)(unknown) == getattr(predictor, one)(known)
+        rows = getattr(model, many)([unknown, known])
+        assert np.array_equal(np.asarray(rows)[0], np.asarray(rows)[1])
 
 
 @pytest.mark.parametrize("params", [{"max_features": 2}, {"l1": 0.05}], ids=["cap", "l1"])

@@ -113,7 +113,7 @@ from streaml1.optim.structures.feature_origins import (
     ORIGIN_ROWS,
     ORIGIN_WIDTH,
     count_value,
-    origin_of,
+    from_origin,
     origins_of,
 )
 from streaml1.optim.structures.feature_scales import add_size, bounded
@@ -247,7 +247,7 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         i, x = np.uint64(ids[k]) * STRIDE, values[k]
         n, total = slots[i], slots[i + ONE]
         if with_origins:
-            x -= origin_of(rule.origins, ids[k])
+            x = from_origin(rule.origins, ids[k], x)
         total = add_size(n, total, abs(x))
         mean = total / (n + 1.0)
         z = bounded(x, mean, ceiling)

@@ -62,7 +62,7 @@ from streaml1.optim.structures.feature_origins import (
     ORIGIN_ROWS,
     ORIGIN_WIDTH,
     count_value,
-    origin_of,
+    from_origin,
     origins_of,
 )
 from streaml1.optim.structures.feature_scales import add_size, bounded
@@ -124,7 +124,7 @@ ONE = np.uint64(1)
 @inlined
 def _from_origin(rule: Any, j: Any, x: float) -> float:
     """Return x less the origin of its feature, the one of slot j."""
-    return x - origin_of(rule.origins, j) if rule.rates[0].with_origin > 0 else x
+    return from_origin(rule.origins, j, x) if rule.rates[0].with_origin > 0 else x
 
 
 @inlined

@@ -19,7 +19,7 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.types import Bools, Floats
 
-__all__ = ["ORIGIN_ROWS", "ORIGIN_WIDTH", "count_value", "origin_of", "origins_of"]
+__all__ = ["ORIGIN_ROWS", "ORIGIN_WIDTH", "count_value", "from_origin", "origins_of"]
 
 ORIGIN_ROWS = 16
 """Rows that decide which features have an origin."""
@@ -31,10 +31,14 @@ STRIDE, SMALLEST, LARGEST = (np.uint64(n) for n in (ORIGIN_WIDTH, 1, 2))
 
 
 @inlined
-def origin_of(origins: Any, j: Any) -> float:
-    """Return the origin of slot j; 0 if it has none."""
+def from_origin(origins: Any, j: Any, x: float) -> float:
+    """Return x less the origin of slot j, if it has one.
+
+    0 stays 0: only features without a slot have it in a row, and they are put into slot 0.
+    """
     i = np.uint64(j) * STRIDE
-    return origins[i] if origins[i + SMALLEST] > origins[i + LARGEST] else 0.0
+    has_origin = origins[i + SMALLEST] > origins[i + LARGEST]
+    return x - origins[i] if has_origin and x != 0.0 else x
 
 
 def origins_of(origins: Floats) -> tuple[Bools, Floats]:
