@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streaml1 import datasets as datasets
     from streaml1 import distributed as distributed
+    from streaml1 import serving as serving
     from streaml1 import sklearn as sklearn
     from streaml1 import solvers as solvers
     from streaml1.core.rows import BadExample as BadExample
@@ -31,7 +32,7 @@ _HOMES = {
 }
 """Public names next to the learners, and the modules that define them."""
 
-_SUBPACKAGES = ("datasets", "distributed", "sklearn", "solvers")
+_SUBPACKAGES = ("datasets", "distributed", "serving", "sklearn", "solvers")
 
 
 def _homes() -> dict[str, str]:
@@ -56,4 +57,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_homes(), *_SUBPACKAGES})
+    special = {name for name in globals() if name.startswith("__")}
+    return sorted({*special, *_homes(), *_SUBPACKAGES})

@@ -441,7 +441,8 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--model", "truncated-gradient", "--l1", "1"], "--l1 is not an option"),
         (["learn", "a.svm", "--los", "hinge"], "No such option '--los'"),
         (["learn", "a.svm", "--loss", "log"], "'log' is not one of 'logistic', 'hinge'"),
-        (["learn", "a.svm", "--l1", "much"], "'much' is not a valid float; see streaml1 learn"),
+        (["learn", "a.svm", "--l1", "much"], "'much' is not a number; see streaml1 learn"),
+        (["learn", "a.svm", "--every", "b.svm"], "'b.svm' is not an integer; see streaml1 learn"),
         (["learn", "a.svm", "--lr", "much"], "must be a number or auto, got 'much'; see streaml1"),
         (["learn", "a.svm", "--l1", "-1"], "l1 must be a number from 0 to 1e+30, got -1.0"),
         (["learn", "a.svm", "--lr", "nan"], "lr must be a number from 0 to 1e+10, got nan"),
@@ -449,8 +450,13 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--task", "regression", "--loss", "hinge"], "loss must be one of"),
         (["learn", "a.svm", "--target", "y"], "apply to CSV and JSON lines only, not to a.svm"),
         (["learn", "river:Elec3"], "river:Elec3 is not one of river's data sets"),
-        (["learn"], "Missing argument 'SOURCE'; see streaml1 learn --help"),
+        (["learn"], "Missing argument 'SOURCE': name a file, or - for standard input; see str"),
+        (["completion"], "{bash|zsh|fish}'. Choose from: bash, zsh, fish; see streaml1 compl"),
         (["teach"], "No such command 'teach'; see streaml1 --help"),
+        (["explain", "m"], "No such command 'explain' (did you mean predict?)"),
+        (["predict", "m", "a.svm", "-o", "p"], "'-o': predict prints to standard output; append"),
+        (["export", "m", "--csv", "w"], "(w): export prints to standard output; append > FILE"),
+        (["learn", "a.svn"], "a.svn: there is no such file (did you mean a.svm?); a source is"),
         (["learn", "a.svm", "--load", "a.svm"], "a.svm is not a streaml1 model"),
         (["learn", "a.svm", "--load", "none"], "none: no such file"),
         (["learn", "a.svm", "--save", "no/m"], "--save no/m cannot be written: there is no such"),
@@ -470,6 +476,12 @@ def test_rejected_arguments_write_nothing(args: list[str], message: str, svm: st
     before = file_contents()
     assert message in error_of(*args)
     assert file_contents() == before
+
+
+def test_source_before_model_is_recognized(svm: str) -> None:
+    run("learn", "a.svm", "--save", "m")
+    for command in ("predict", "evaluate"):
+        assert "; MODEL comes before SOURCE, and m is one" in error_of(command, "a.svm", "m")
 
 
 @pytest.mark.parametrize(

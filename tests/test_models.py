@@ -390,6 +390,7 @@ def test_unknown_keyword_arguments_are_rejected(cls: Any) -> None:
         ),
         ({"lr": optim.SGD(0.1)}, ValueError, '; use lr=0.1, schedule="constant" for optim.SGD'),
         ({"initializer": optim.initializers.Zeros()}, TypeError, ": weights start at zero"),
+        ({"learning_rate": 0.1}, TypeError, ': use lr, or omit it where lr is "auto"'),
         ({"shedule": "constant"}, TypeError, "'shedule'; did you mean 'schedule'"),
     ],
 )

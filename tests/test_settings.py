@@ -124,7 +124,7 @@ def test_the_command_line_beats_the_environment_beats_the_file(
             "a.toml has an unknown key 'source' in [learn]: give SOURCE on the command line;",
         ),
         ("l1 = 2", "a.toml has 'l1', which is not the table of a command: put the options of lea"),
-        ("[learn]\nl1 = 'much'", "'--l1': 'much' is not a valid float (l1 in a.toml); see"),
+        ("[learn]\nl1 = 'much'", "'--l1': 'much' is not a number (l1 in a.toml); see"),
         ("[learn]\nuntil-end = 'x'", "until-end in a.toml must be true or false, got 'x'"),
         ("[learn.l1]\nx = 2", "l1 in a.toml is a table; give a value"),
         ("[learn", "--config a.toml is not valid TOML: "),

@@ -1103,12 +1103,14 @@ def test_binary_labels(y, label):
         (
             2.0,
             '^invalid label 2: recode labels 1/2 to 0/1 or -1/1, or use positive="2" '
-            r"\(CSV, JSON, frames and dicts\), or SoftmaxClassifier for more than two labels$",
+            r"\(CSV, JSON, frames and dicts\), a regressor for numbers, or "
+            "SoftmaxClassifier for more than two labels$",
         ),
         (
             "2",
             "^invalid label '2': recode labels 1/2 to 0/1 or -1/1, or use positive=.2. "
-            r"\(CSV, JSON, frames and dicts\), or SoftmaxClassifier for more than two labels$",
+            r"\(CSV, JSON, frames and dicts\), a regressor for numbers, or "
+            "SoftmaxClassifier for more than two labels$",
         ),
         (
             0.5,

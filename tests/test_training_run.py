@@ -278,6 +278,11 @@ def test_invalid_source_is_rejected(source: Any) -> None:
         progressive(model(), source, label_within=1.0)
 
 
+def test_source_before_model_is_recognized() -> None:
+    with pytest.raises(TypeError, match="ElasticNetClassifier; the model comes first, then the"):
+        progressive([({"a": 1.0}, True)], ElasticNetClassifier())  # type: ignore[arg-type]
+
+
 def test_invalid_model_is_rejected() -> None:
     with pytest.raises(TypeError, match="model must be a river classifier .* got StandardScaler"):
         progressive(preprocessing.StandardScaler(), examples())

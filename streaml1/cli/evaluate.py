@@ -72,7 +72,7 @@ def evaluate(
     from streaml1.training.run import Unfinished
 
     observers = share_observers(bad, most_bad)
-    learner = published(model, options["kafka"])
+    learner = published(model, options["kafka"], source)
     examples = opened(source, options, text=text_features(learner), model=learner)
     require_prefixes(source, options["format"], learner_of(learner).cross, MODEL_REMEDY)
     outputs = {"--report": report, "--plot": plot, "--reliability": reliability}

@@ -100,7 +100,7 @@ def _notes(learner: Any) -> list[str]:
         )
     if learner.cross or learner.text:
         notes.append(
-            "the model has features of its own (cross, text): examples need those features, by "
+            "the model adds features to its examples (cross, text): add them before scoring, under "
             "the names in the table"
         )
     return notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,12 +66,29 @@ def _has_step_tables(params: dict[str, Any]) -> bool:
     return params.get("stamps") == "explicit" or bool(params.get("average"))
 
 
-def published(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
-    """Return a saved model that only predicts, as it is published; parameters as for `loaded`."""
+def published(
+    path: str | Path, kafka: dict[str, Any] | None = None, source: Sequence[str] = ()
+) -> Any:
+    """Return a saved model that only predicts, as it is published.
+
+    Parameters
+    ----------
+    path, kafka
+        As for `loaded`.
+    source
+        The argument SOURCE after MODEL. The error says so if it is the model.
+    """
     from streaml1.models.pipelines import learner_of
+    from streaml1.models.serialization import ModelFileError, is_model_file
     from streaml1.optim.update_rule import publish
 
-    model = loaded(path, kafka)
+    try:
+        model = loaded(path, kafka)
+    except ModelFileError as error:
+        others = [source] if isinstance(source, str) else source
+        if (name := next(filter(is_model_file, others), None)) is None:
+            raise
+        raise ModelFileError(f"{error}; MODEL comes before SOURCE, and {name} is one") from None
     publish(learner_of(model)._state.rule)
     return model
 

@@ -86,7 +86,7 @@ def predict(
     from streaml1.training.model_adapter import learner_of, text_features
     from streaml1.training.prediction_records import to_json_label
 
-    pipeline = published(model, options["kafka"])
+    pipeline = published(model, options["kafka"], source)
     learner = learner_of(pipeline)
     if explain and learner is not pipeline:
         raise CommandError(f"--explain requires a model, but {model} holds a river pipeline")

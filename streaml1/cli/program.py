@@ -203,7 +203,8 @@ class Program(click.Group):
 
 OTHER_COMMANDS = {
     "train": "learn", "fit": "learn", "score": "predict", "test": "evaluate", "tune": "sweep",
-    "describe": "inspect", "head": "inspect", "info": "show",
+    "describe": "inspect", "head": "inspect", "info": "show", "weights": "show",
+    "validate": "evaluate", "explain": "predict", "audit": "predict",
 }  # fmt: skip
 """Commands of other programs, and what they are called here."""
 
@@ -219,15 +220,28 @@ OTHER_OPTIONS = {
 }  # fmt: skip
 """Likewise options, which are proposed if the command has them."""
 
+OUTPUT_OPTIONS = {"-o", "--out", "--output", "--save"}
+PRINTING_COMMANDS = {"predict", "evaluate", "show", "export", "diff"}
+"""Commands that print what others write to the file of such an option."""
+
+TYPES = {"integer": "an integer", "float": "a number"}
+"""Types of values as click names them, and as messages do."""
+
 
 def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     """Return the message of an error; for an unknown name with the most similar known one."""
     if isinstance(error, click.NoSuchOption):
         remedy = remedy_of(error.option_name, args, _known_options(error.ctx))
         if remedy is None:
-            remedy = _kept_by_model(error)
+            remedy = _kept_by_model(error) or _printed(error)
         if remedy is not None:
             return remedy
+    if error.message.startswith("Got unexpected extra argument") and _is_command(error, "export"):
+        return f"{error.message}: export prints to standard output; append > FILE"
+    if isinstance(error, click.MissingParameter):
+        return _missing_parameter(error)
+    if isinstance(error, click.BadParameter):
+        return _in_plain_words(error.format_message())
     name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
     similar = getattr(error, "possibilities", None) or ()
     by_name = {known.lstrip("-"): known for known in similar}  # all begin with dashes
@@ -257,6 +271,36 @@ def _kept_by_model(error: click.NoSuchOption) -> str | None:
     if not named or named[0] not in declared_options():
         return None
     return f"{error.option_name} is a parameter of the model, which keeps it: omit it"
+
+
+def _printed(error: click.NoSuchOption) -> str | None:
+    """Return the remedy for an output file that is given to a command that prints."""
+    if error.option_name not in OUTPUT_OPTIONS or not _is_command(error, *PRINTING_COMMANDS):
+        return None
+    name = error.ctx.info_name if error.ctx else ""
+    return f"{error.message.rstrip('.')}: {name} prints to standard output; append > FILE"
+
+
+def _is_command(error: click.UsageError, *names: str) -> bool:
+    """Return whether an error is about one of these commands."""
+    return error.ctx is not None and error.ctx.info_name in names
+
+
+def _missing_parameter(error: click.MissingParameter) -> str:
+    """Return the message of a missing argument or option, on one line."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    is_source = error.param is not None and error.param.name == "source"
+    return f"{message}: name a file, or - for standard input" if is_source else message
+
+
+def _in_plain_words(message: str) -> str:
+    """Return the message of an invalid value without the names that click has for types."""
+    before, found, after = message.rstrip(".").rpartition(" is not a valid ")
+    kind, _, rest = after.partition(" ")
+    if not found or kind not in TYPES:
+        return message.rstrip(".")
+    rest = rest.removeprefix("range").strip()
+    return f"{before} is not {TYPES[kind]}{' ' if rest else ''}{rest}"
 
 
 def _corrected(ctx: click.Context, error: Exception) -> str:

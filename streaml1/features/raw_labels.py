@@ -124,13 +124,13 @@ def _rule_of_labels(value: Any) -> str:
     """Return which labels are valid, and what to do with one that is not."""
     softmax = by_caller("--model softmax", "SoftmaxClassifier")
     formats = by_caller("(CSV and JSON)", "(CSV, JSON, frames and dicts)")
+    regression = by_caller("--task regression", "a regressor")
     if equals_itself(value) and value == 2:
         files = by_caller("files with labels", "labels")
         return (
             f"recode {files} 1/2 to 0/1 or -1/1, or use {named_option('positive', '2')} {formats}, "
-            f"or {softmax} for more than two labels"
+            f"{regression} for numbers, or {softmax} for more than two labels"
         )
-    regression = by_caller("--task regression", "a regressor")
     remedy = f"use {regression} for numbers"
     if isinstance(value, str):
         remedy = f"name the label that is 1 by {named_option('positive')} {formats}"

@@ -44,6 +44,7 @@ SCHEDULES = ("invsqrt", "constant", "inverse")
 RIVER_PARAMETERS = {
     "optimizer": f"use {INSTEAD_OF_OPTIMIZER}",
     "initializer": "weights start at zero",
+    "learning_rate": 'use lr, or omit it where lr is "auto"',
 }
 """What to use instead of parameters of river's linear models that no model here has."""
 

@@ -42,6 +42,7 @@ __all__ = [
     "decode_name",
     "encode",
     "encode_name",
+    "is_model_file",
     "read",
     "write",
 ]
@@ -153,6 +154,15 @@ def read(path: Path) -> ModelFile:
             failure.exit_code = exits.TEMPORARY_FAILURE
         raise failure from None
     return decode(data, path)
+
+
+def is_model_file(path: str) -> bool:
+    """Return whether there is a file that begins as model files do."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
 
 
 def decode(data: bytes, path: str | Path) -> ModelFile:

@@ -125,7 +125,9 @@ def _listen(host: str, port: int, shared: bool) -> socket.socket:
     except OSError as error:
         listening.close()
         reason = exits.os_reason(error)
-        raise ServerError(f"cannot listen at {host}:{port}: {reason}") from None
+        raise ServerError(
+            f"cannot listen at {host}:{port}: {reason}; choose another port"
+        ) from None
     listening.setblocking(False)
     return listening
 

@@ -169,7 +169,7 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the weights of the columns and the intercepts: shapes (k, d) and (k,)."""
         check_is_fitted(self, "models_")
         if self._reads_names:
-            raise AttributeError("coef_ requires numeric columns; use `weights` of models_")
+            raise AttributeError("coef_ requires numeric columns; use model_.weights")
         first, columns = self.models_[0], range(self.n_features_in_)
         slots = [*(columns if first.hash_bits is None else map(first.slot, columns))]
         if isinstance(first, SoftmaxClassifier):

@@ -146,7 +146,7 @@ def _signs(y: ArrayLike, n: int) -> Floats:
         if len(stray):
             raise ValueError(
                 "labels of a classifier must be False and True, 0 and 1, or -1 and 1, "
-                f"got {shown(stray[0].item())}"
+                f'got {shown(stray[0].item())}; use loss="squared" for numbers'
             )
     zeros_and_ones: Floats = to_signs(labels, n)
     return zeros_and_ones

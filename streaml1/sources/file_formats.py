@@ -91,7 +91,9 @@ def check_format(name: str, kind: str, texts: Sequence[str], options: SourceOpti
     given = column_options_text(options)
     convert = by_caller("streaml1 convert", "streaml1.training.convert")
     if options.columns and kind not in ROLE_FORMATS:
-        lines = "its lines begin with the label; remove features to ignore from the file"
+        lines = "its lines begin with the label"
+        if options.ignore:
+            lines += "; remove features to ignore from the file"
         why = f"give them to {convert}" if kind == "rows" else lines
         raise SourceError(
             f"{given} apply to CSV and JSON lines only, not to {name} ({kind}): {why}"

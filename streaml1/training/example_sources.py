@@ -150,9 +150,10 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
         )
     if isinstance(source, Iterable):
         return IterableSource(source, options)
+    swapped = "; the model comes first, then the source" if hasattr(source, "learn_one") else ""
     raise TypeError(
         "source must be a name, an iterable of (x, y), or a matrix or frame with its labels, got "
-        f"an object of type {type(source).__name__}"
+        f"an object of type {type(source).__name__}{swapped}"
     )
 
 

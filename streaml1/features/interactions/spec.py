@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streaml1.core.hashing import name_hash
+from streaml1.core.named_options import by_caller
 from streaml1.core.rows import BadExample, check_value, shown
 from streaml1.core.types import UInts
 from streaml1.features.vocabulary.crossed_name import JOINT, hash_of_factors
@@ -152,7 +153,7 @@ def _checked_cross(name: str, cross: object) -> tuple[str, ...]:
     ):
         raise ValueError(
             f"{name} has {shown(cross)}, which is not an interaction; give two or three prefixes "
-            'of feature names, such as ("site", "ad")'
+            "of feature names, such as " + by_caller("site,ad", '("site", "ad")')
         )
     for prefix in cross:
         if JOINT in prefix:

@@ -8,6 +8,7 @@ import re
 import select
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -104,8 +105,8 @@ def _open_error(name: str, error: OSError | ValueError) -> SourceError:
                 )
             alternatives = ", ".join(["- (standard input)", *sorted(SOURCES)])
             return SourceError(
-                f"{name}: there is no such file; a source is a file, or one of {alternatives}, "
-                "as in river:Phishing"
+                f"{name}: there is no such file{_near(name)}; a source is a file, or one of "
+                f"{alternatives}, as in river:Phishing"
             )
         case IsADirectoryError():
             return SourceError(f"{name} is a directory: name a file in it")
@@ -115,6 +116,16 @@ def _open_error(name: str, error: OSError | ValueError) -> SourceError:
             kind = Unavailable if exits.is_temporary(error) else SourceError
             return kind(f"{name} cannot be read: {error.strerror or error}")
     return SourceError(f"{name!r} is not a valid file name: {error}")
+
+
+def _near(name: str) -> str:
+    """Return a clause with the file whose name is most similar, if there is one."""
+    path = Path(name)
+    try:
+        found = get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.8)
+    except (OSError, ValueError):
+        return ""
+    return f" (did you mean {path.with_name(found[0])}?)" if found and path.name else ""
 
 
 def decompressed(

@@ -186,7 +186,7 @@ def _label(token: str) -> float | str:
     if ":" in token:
         raise ValueError(
             f"label {shown(token)} has a colon: labels with costs or probabilities are not "
-            "supported"
+            "supported; write one line for each label, as in 1 |name:value"
         )
     if "," in token:
         raise ValueError(
