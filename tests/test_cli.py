@@ -227,6 +227,12 @@ def test_auto_rate_model_cannot_change_rate_or_loss(svm: str) -> None:
         )
 
 
+def test_run_without_new_examples_says_so(svm: str) -> None:
+    args, sentence = ("learn", svm, "--checkpoint", "kept"), "no new examples since the checkpoint"
+    assert sentence not in run(*args).stdout
+    assert run(*args).stdout.endswith(f"checkpoint: kept\n{sentence}\n")
+
+
 def test_checkpoint_folder_is_accepted_as_a_model(svm: str) -> None:
     run("learn", svm, "--l1", "1e-4", "--checkpoint", "kept", "--save", "m")
     folder, file = streaml1.load("kept"), streaml1.load("m")

@@ -109,6 +109,8 @@ class _Ended(NamedTuple):
     files: _Files
     measures: _Measures
     missed: Unfinished | None
+    n_before: int
+    """Examples of the checkpoint that the run has resumed from."""
 
 
 def learn_single(choice: ModelChoice, late: DelayedLabels | None, options: dict[str, Any]) -> None:
@@ -235,10 +237,17 @@ def _run(plan: _Plan, signals: Signals) -> _Ended:
         with signals.compiling():
             prepare(learner)
         missed: Unfinished | None = None
+        n_before = 0
+
+        def start(report: Report) -> None:
+            nonlocal n_before
+            n_before = report.examples
+            screen.start(report)
+
         config = replace(
             _run_config(plan, store),
             on_line=log.and_log(screen.line),
-            on_start=screen.start,
+            on_start=start,
             stop=lambda: signals.number,
             observers=[*watchers, *sinks, *(one for one in measures if one is not None)],
         )
@@ -256,7 +265,7 @@ def _run(plan: _Plan, signals: Signals) -> _Ended:
     if store is not None and not done.examples and store.latest() is None:
         kept = False  # ended before the broker returned the first offset
     files = plan.files if kept else plan.files._replace(checkpoint=None)
-    return _Ended(learner, done, files, measures, missed)
+    return _Ended(learner, done, files, measures, missed, n_before)
 
 
 def _store(directory: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
@@ -307,7 +316,7 @@ def _run_config(plan: _Plan, store: Checkpoints | None) -> RunConfig:
 
 def _print_end(plan: _Plan, ended: _Ended) -> None:
     """Print the summary of a run that no signal has ended."""
-    learner, done, files, measures, _ = ended
+    learner, done, files, measures, _, n_before = ended
     options = plan.options
     if done.examples:
         _report(done, learner, options["top"], options["checkpoint"], measures.checks.sizes)
@@ -316,6 +325,8 @@ def _print_end(plan: _Plan, ended: _Ended) -> None:
         if options["save"] is not None and measures.recent is not None:
             _compare_saved(learner, options["save"], measures.recent, done.examples)
         files.print()
+        if n_before == done.examples:
+            click.echo("no new examples since the checkpoint")
     elif done.numbers.get("asked"):  # examples wait for their labels
         _report(done, learner, 0, options["checkpoint"])
     else:
