@@ -272,7 +272,7 @@ def test_command_follows_from_the_labels(labels: str, options: str) -> None:
     [
         (["a.csv"], "a.csv is empty: a CSV file begins with the names of its columns"),
         (["b.csv"], "b.csv: there is no such file"),
-        (["a.svm", "--from", "latest"], "start, end, partition, group and broker options apply to"),
+        (["a.svm", "--from", "latest"], "options of topics (--from) apply to kafka://... only"),
         (["a.svm"], "a.svm has no example (1 rejected): a.svm:1: label: 'x' is not a number"),
     ],
 )

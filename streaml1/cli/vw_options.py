@@ -210,6 +210,10 @@ PLACEHOLDERS = {
 """Placeholders of values that are not given, by option."""
 
 
+FORMATS = {"--json", "--csv"}
+"""Options of Vowpal Wabbit that are a --format here, in commands that have it."""
+
+
 def remedy_of(option: str, args: Sequence[str], known: Collection[str] = ()) -> str | None:
     """Return the remedy for an option of Vowpal Wabbit, or None for any other option.
 
@@ -226,6 +230,8 @@ def remedy_of(option: str, args: Sequence[str], known: Collection[str] = ()) -> 
     """
     if option not in REMEDIES:
         return None
+    if option in FORMATS and known and not {"--format", "--version"} & {*known}:
+        return None  # of a command that reads no examples
     values: dict[str, list[str]] = {}
     for name, value in _occurrences(args, known) or [(option, "")]:
         values.setdefault(name, []).append(value)

@@ -134,17 +134,18 @@ def _check_seed(name: str, prefix: str, options: SourceOptions) -> None:
 
 def reject_topic_options(name: str, options: SourceOptions) -> None:
     """Raise SourceError if options are given that apply to topics only."""
-    given = (options.start, options.partitions, options.group, options.labels, options.kafka)
+    names = ("start", "until_end", "partitions", "group", "labels", "kafka")
+    given = [name for name in names if getattr(options, name) not in (None, False)]
     if options.schema is not None or options.schema_registry is not None:
         raise SourceError(
             f"{named_option('schema')} and {named_option('schema_registry')} apply to the records "
             f"of kafka://... only, not to {name}"
         )
-    if options.until_end or any(option is not None for option in given):
-        raise SourceError(
-            f"start, end, partition, group and broker options apply to kafka://... only, not to "
-            f"{name}"
+    if given:
+        topics = ", ".join(
+            "broker options" if one == "kafka" else named_option(one) for one in given
         )
+        raise SourceError(f"options of topics ({topics}) apply to kafka://... only, not to {name}")
 
 
 def _open_topic(name: str, options: SourceOptions) -> Source:

@@ -93,6 +93,7 @@ class ForeignType(NamedTuple):
 
 
 _EXTRACT = "extract the files in it first"
+_UNZIP = f"{_EXTRACT}, or save the workbook as CSV"
 _EXPORT = "export it as CSV or JSON lines first"
 _COLUMNS = "read it as a data frame in Python, or export it as CSV"
 _ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
@@ -102,7 +103,7 @@ _MODEL = "give it to --load, and name a file of examples", "read it by streaml1.
 _ROWS = "export the rows as CSV, as with psql --csv or mysql --batch"
 
 _FOREIGN = [
-    ForeignType("a zip archive (or an Excel workbook)", _EXTRACT, b"PK\x03\x04"),
+    ForeignType("a zip archive (or an Excel workbook)", _UNZIP, b"PK\x03\x04"),
     ForeignType("an empty zip archive", _EXTRACT, b"PK\x05\x06"),
     ForeignType("a 7z archive", _EXTRACT, b"7z\xbc\xaf\x27\x1c"),
     ForeignType("a RAR archive", _EXTRACT, b"Rar!\x1a\x07"),
