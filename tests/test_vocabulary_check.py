@@ -54,7 +54,7 @@ def test_misspelled_names_are_reported_once(
 ) -> None:
     examples = source(tmp_path, n)
     prefix = f"in the first {min(n, 1000):,} examples "
-    remedy = "; check the spelling of the column or namespace"
+    remedy = "; check the spelling of the column or namespace: the data have 'site', 'ad', 'mail'"
     model = streaml1.ElasticNetClassifier(cross=[("stie", "ad"), ("site", "ad")])
     streaml1.progressive(model, examples, every=100)
     assert take_warnings(caplog) == [f"{prefix}{NO_CROSS_FEATURE}{remedy}"]
@@ -77,7 +77,7 @@ def test_names_that_appear_late_are_not_reported(
     assert sorted(take_warnings(caplog)) == [
         f"in the only example no name is {name!r} or starts with {name + '='!r} or "
         f"{name + '^'!r}, so the cross site,ad adds no features; check the "
-        "spelling of the column or namespace"
+        "spelling of the column or namespace: the data have 'a'"
         for name in ("ad", "site")
     ]
 

@@ -8,12 +8,14 @@ hardly any of them occur, the data probably have other columns, or were read in 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from streaml1.core.logging import event
+from streaml1.core.rows import shown
 from streaml1.core.types import Model
 from streaml1.features.arrow_frames import as_rows, has_nested
 from streaml1.features.batch import is_frame, is_matrix, to_narwhals
@@ -38,6 +40,9 @@ STEP = 100
 MIN_EXAMPLES = 20
 """Number of examples from which a shorter run is judged."""
 
+MAX_LISTED = 10
+"""Columns or namespaces of the data that a warning lists."""
+
 MIN_SHARE = 0.05
 """Share of the features that a model must know."""
 
@@ -56,6 +61,7 @@ class VocabularyCheck(Observer):
         # Names that have not occurred yet.
         self._missing_prefixes = set(self._crosses.prefixes) if self._crosses else set()
         self._missing_texts = set(text or [])
+        self._found: dict[str, None] = {}  # columns and namespaces, in the order of the data
         self._n_checked = 0
 
     def _is_done(self) -> bool:
@@ -80,6 +86,9 @@ class VocabularyCheck(Observer):
             self._warn()
 
     def _check(self, names: Iterable[Hashable]) -> None:
+        if len(self._found) < MAX_LISTED:
+            names = list(names)
+            self._found.update(dict.fromkeys(_prefix(name) for name in names[:MAX_LISTED]))
         self._missing_texts.difference_update(names)
         if self._crosses and self._missing_prefixes:
             seen = 0  # bit k: some name has prefix k
@@ -93,7 +102,10 @@ class VocabularyCheck(Observer):
         """Warn about each missing name once."""
         n = self._n_checked
         where = f"the first {n:,} examples" if n > 1 else "the only example"
-        remedy = "check the spelling of the column or namespace"
+        listed = [shown(name) for name in self._found]
+        rest = ["..."] if len(listed) >= MAX_LISTED else []
+        known = ", ".join([*listed[:MAX_LISTED], *rest])
+        remedy = f"check the spelling of the column or namespace: the data have {known}"
         for cross in self._crosses.crosses if self._crosses else ():
             for prefix in sorted(self._missing_prefixes.intersection(cross)):
                 self._missing_prefixes.remove(prefix)
@@ -109,6 +121,11 @@ class VocabularyCheck(Observer):
                 where, name, remedy, extra=event("text_unmet", text=name),
             )  # fmt: skip
         self._missing_texts.clear()
+
+
+def _prefix(name: Hashable) -> str:
+    """Return the column or namespace of a feature; the name itself if it has neither."""
+    return re.split(r"(?<=.)[=^]", str(name), maxsplit=1)[0]
 
 
 class KnownNames(Observer):
