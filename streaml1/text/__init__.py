@@ -15,8 +15,8 @@ module         kernel                                  fast path for eight featu
 All of them follow the same plan. `structural_index` finds the delimiters (stage 1). The kernel
 steps from delimiter to delimiter and finds features (stage 2). `feature_spans` then reads the
 values and hashes the names that stage 2 has left. `numbers` and `byte_names` provide the operations
-on numbers and names. `line_arrays` groups the arguments of kernels. `parsed_rows` holds the rows that
-come out.
+on numbers and names. `line_arrays` groups the arguments of kernels. `parsed_rows` holds the rows
+that come out.
 
 Text is processed as raw memory: addresses are uint64, and a parser may read up to
 `structural_index.PAD` bytes before and after its text.
