@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyarrow import parquet
 
 import streaml1
 from streaml1 import ElasticNetClassifier
+from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.training import progressive
@@ -77,6 +79,64 @@ def test_columns_named_by_numbers_and_tuples(target: Any) -> None:
     assert names_of(X, target=target) == [str(column) for column in columns[:2]]
 
 
+COLUMNS = {
+    "numbers": [0, 1, 2],
+    "mixed": [0, "a", 2],
+    "tuples": [("a", 1), ("a", 2), ("b", 3)],
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_names_of_columns_that_are_not_texts(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A model knows the columns of the frame that it has learnt, however it was given."""
+    columns: Any = COLUMNS[kind]
+    *features, target = columns
+    X = FRAME[["price", "n", "click"]].copy()
+    X.columns = pd.MultiIndex.from_tuples(columns) if kind == "tuples" else pd.Index(columns)
+    models = [ElasticNetClassifier(lr=0.1) for _ in range(4)]
+    progressive(models[0], X, target=target)
+    progressive(models[1], [X], target=str(target) if kind == "numbers" else target)
+    progressive(models[2], (X[features], X[target]))
+    models[3].learn_many(X, target=str(target) if kind == "numbers" else target)
+    assert {*models[0].weights} == {*features}
+    assert all(model.weights == models[0].weights for model in models)
+    assert caplog.text == "", "checks of the data know such names"
+
+
+def test_ints_that_arrow_cannot_hold() -> None:
+    X = FRAME.assign(n=[10**30] * N)
+    message = r'^rows: column \'n\' holds ints beyond 64 bits: .* or ignore=\["n"\]$'
+    with pytest.raises(SourceError, match=message):
+        progressive(ElasticNetClassifier(), X, target="click")
+    model = ElasticNetClassifier(lr=0.1)
+    progressive(model, X, target="click", ignore=["n"])
+    assert "price" in model.weights and "n" not in model.weights
+    progressive(model, X, target="click", categorical=["n"])
+    assert f"n={10**30}" in model.weights
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.ones(3), [1, 0, 1], r"^X has 1 dimension.* use X\.reshape\(-1, 1\)"),
+        (np.ones((3, 1)), np.ones((3, 1)), r"must have the shape \(3,\).* labels\.ravel\(\)$"),
+        (FRAME[["n"]], FRAME[["click"]], r"must have the shape \(60,\).* labels\.ravel\(\)$"),
+        (np.ones((3, 1)), [1, 0], r"must have the shape \(3,\).* got \(2,\)$"),
+        (np.ones((3, 1)), iter([1, 0, 1]), "^labels must be an array, a series or a list, got"),
+        (FRAME.n, FRAME.click, r"got a Series: .* X\.to_frame\(\)$"),
+    ],
+)
+def test_arrays_of_another_shape(X: Any, y: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        progressive(ElasticNetClassifier(), (X, y))
+
+
+def test_tracebacks_name_the_row_of_a_batch() -> None:
+    with pytest.raises(BadExample) as error:
+        ElasticNetClassifier().learn_many(FRAME.assign(click=[0, None] * 30), target="click")
+    assert error.value.__notes__ == ["in row 1 of the batch, counted from 0"]
+
+
 def test_categories_of_intervals_and_periods_are_named_as_in_csv() -> None:
     days = pd.Categorical(pd.period_range("2025-01-01", periods=3).repeat(N // 3))
     X = FRAME.assign(price=pd.cut(FRAME.price, [0, 1000, 3000]), day=days)[
@@ -106,6 +166,7 @@ def test_frames_that_arrow_cannot_hold_are_rejected_in_one_sentence() -> None:
         with pytest.raises(SourceError, match=reason) as error:
             progressive(ElasticNetClassifier(), X, target="click")
         assert "\n" not in str(error.value) and "(" not in str(error.value)
+        assert ("several types" in str(error.value)) == (X is mixed)
 
 
 # Parquet and Arrow

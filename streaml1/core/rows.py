@@ -97,6 +97,8 @@ class BadExample(ValueError):
         super().__init__(reason)
         self.reason = reason
         self.row = row
+        if row:  # tracebacks show notes below the message
+            self.add_note(f"in row {row} of the batch, counted from 0")
 
 
 class Rows(NamedTuple):

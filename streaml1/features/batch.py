@@ -34,6 +34,7 @@ __all__ = [
     "to_narwhals",
     "is_frame",
     "is_matrix",
+    "plain_name",
     "out_of_range_column",
     "column_values",
 ]
@@ -288,7 +289,7 @@ def _all_sparse(X: Any) -> bool:
     return bool(dtypes) and all(getattr(t, "fill_value", None) == 0 for t in dtypes)
 
 
-def _plain_name(name: Any) -> Any:
+def plain_name(name: Any) -> Any:
     """Return a column name as a dict key: numpy ints in a multi-level name become Python ints."""
     if not isinstance(name, tuple):
         return name
@@ -299,7 +300,7 @@ def _column(
     series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
 ) -> tuple[Any, Any]:
     """Return (ids, values) of one column; add new names to `places` and errors to `bad`."""
-    name = _plain_name(series.name)
+    name = plain_name(series.name)
     native: Any = getattr(series.to_native(), "dtype", None)
     if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: absent values are zeros
         native = native.subtype

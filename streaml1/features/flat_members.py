@@ -106,9 +106,9 @@ class MemberRoles:
         """Return the members with a role, each with its role."""
         single = (("target", self.target), ("weight", self.weight), ("id", self.id))
         roles = [(name, role) for role, name in single if name is not None]
-        roles += [(name, "ignored") for name in sorted(self.ignore)]
-        roles += [(name, "categorical") for name in sorted(self.categorical)]
-        return roles + [(name, "numeric") for name in sorted(self.numeric)]
+        roles += [(name, "ignored") for name in sorted(self.ignore, key=str)]
+        roles += [(name, "categorical") for name in sorted(self.categorical, key=str)]
+        return roles + [(name, "numeric") for name in sorted(self.numeric, key=str)]
 
     @property
     def named(self) -> bool:

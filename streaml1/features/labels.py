@@ -19,6 +19,7 @@ __all__ = [
     "to_signs",
     "column_of",
     "equals_itself",
+    "require_column",
     "require_mapping",
     "to_number",
     "to_numbers",
@@ -191,11 +192,17 @@ def column_of(what: str, given: Any, n: int) -> Any:
                 column = column if kinds == {int} and together.dtype.kind == "f" else together
     else:
         column = _array(given)
-    if column.ndim != 1 or len(column) != n:
-        raise ValueError(
-            f"{what} must have the shape ({n},), one for each of the rows, got {column.shape}"
-        )
+    require_column(what, column.shape, n)
     return column
+
+
+def require_column(what: str, shape: tuple[int, ...], n: int) -> None:
+    """Raise ValueError unless a shape is (n,)."""
+    if shape != (n,):
+        remedy = f"; take the only column, as with {what}.ravel()" if shape == (n, 1) else ""
+        raise ValueError(
+            f"{what} must have the shape ({n},), one for each of the rows, got {shape}{remedy}"
+        )
 
 
 def _array(given: Any) -> Any:

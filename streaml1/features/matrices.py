@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CSR", "as_csr", "csr_of", "out_of_range_column", "own"]
+__all__ = ["CSR", "as_csr", "csr_of", "out_of_range_column", "own", "require_two_dimensions"]
 
 REMEDY = "X.check_format() tells more"
 BROKEN = f"the index pointers of X are out of order; {REMEDY}"
@@ -53,8 +53,7 @@ def csr_of(X: Any) -> CSR:
 
 def as_csr(X: Any) -> Any:
     """Convert a scipy or numpy matrix to a scipy matrix in CSR form, as `csr_of` describes it."""
-    if X.ndim != 2:
-        raise TypeError(f"X has {X.ndim} dimension(s); rows of examples have 2")
+    require_two_dimensions(X)
     if isinstance(X, np.ndarray):
         return _from_dense(X)
     if X.format not in _ARRAYS:
@@ -74,6 +73,13 @@ def as_csr(X: Any) -> Any:
     # scipy writes to these positions when it converts X.
     _check_range(arrays[1], X.shape[0], "rows")
     return _converted(X)
+
+
+def require_two_dimensions(X: Any) -> None:
+    """Raise TypeError unless an array has two dimensions."""
+    if X.ndim != 2:
+        remedy = ": use X.reshape(-1, 1) if it is one feature" if X.ndim == 1 else ""
+        raise TypeError(f"X has {X.ndim} dimension(s); rows of examples have 2{remedy}")
 
 
 _ARRAYS = {

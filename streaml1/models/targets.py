@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -195,7 +196,8 @@ def _of_columns(X: Any, roles: MemberRoles, nested: frozenset[str] = frozenset()
     import narwhals as nw
 
     frame = to_narwhals(X)
-    named = (roles.target, roles.weight, *sorted(roles.ignore), *sorted(roles.readings))
+    roles = _with_names_of(roles, frame.columns)
+    named = (roles.target, roles.weight, *sorted({*roles.ignore, *roles.readings}, key=str))
     for name in named:
         if name is not None and name not in frame.columns:
             raise ValueError(_no_column(name, frame.columns))
@@ -203,18 +205,35 @@ def _of_columns(X: Any, roles: MemberRoles, nested: frozenset[str] = frozenset()
     w = None if roles.weight is None else column_values(frame.get_column(roles.weight))
     taken = {roles.target, roles.weight, *roles.ignore}
     features = frame.drop([name for name in frame.columns if name in taken])
-    for name in sorted(roles.categorical - nested):
+    for name in sorted(roles.categorical - nested, key=str):
         texts = [
             None if value is None else value if isinstance(value, str) else category_text(value)
             for value in column_values(frame.get_column(name))
         ]
         column = nw.new_series(name, texts, nw.String, backend=frame.implementation)
         features = features.with_columns(column)
-    for name in sorted(roles.numeric - nested):
+    for name in sorted(roles.numeric - nested, key=str):
         numbers = _each(partial(_number, name), column_values(frame.get_column(name)))
         column = nw.new_series(name, numbers, nw.Float64, backend=frame.implementation)
         features = features.with_columns(column)
     return LabelledRows(features.to_native(), y, w)
+
+
+def _with_names_of(roles: MemberRoles, columns: Sequence[Any]) -> MemberRoles:
+    """Return roles with the names of columns that are not texts, such as 2 for ``"2"``."""
+    others = {str(name): name for name in columns if not isinstance(name, str)}
+    if not others or others.keys() & {*columns}:
+        return roles
+
+    def found(name: Any) -> Any:
+        return others.get(name, name)
+
+    return replace(
+        roles, target=found(roles.target), weight=found(roles.weight),
+        ignore=frozenset(map(found, roles.ignore)),
+        categorical=frozenset(map(found, roles.categorical)),
+        numeric=frozenset(map(found, roles.numeric)),
+    )  # fmt: skip
 
 
 def _number(name: str, value: Any) -> float | None:

@@ -17,7 +17,8 @@ from streaml1.core.rows import shown
 from streaml1.core.types import Ints
 from streaml1.features.arrow_frames import opened_frame
 from streaml1.features.batch import is_frame, is_matrix
-from streaml1.features.matrices import as_csr
+from streaml1.features.labels import require_column
+from streaml1.features.matrices import as_csr, require_two_dimensions
 from streaml1.models.class_labels import as_label
 from streaml1.sources import (
     Block,
@@ -141,6 +142,11 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
         return NamedSource(source)
     if isinstance(source, tuple) and len(source) in (2, 3) and _is_array(source[0]):
         return ArraySource(*source)
+    if isinstance(source, tuple) and source and type(source[0]).__name__ == "Series":
+        raise TypeError(
+            "the features must be a matrix, a frame or a list of dicts, got a Series: give a frame "
+            "with its column, as with X.to_frame()"
+        )
     if is_table(source):
         return FrameSource(source, options)
     if isinstance(source, Mapping):
@@ -329,13 +335,13 @@ class ArraySource:
     ) -> None:
         self.name, self._first = name, first
         x = opened_frame(x)
+        if is_matrix(x):
+            require_two_dimensions(x)
         self._x = as_csr(x) if hasattr(type(x), "tocsr") else x
         self._n = len(x) if isinstance(x, list) else int(x.shape[0])
         self.d = int(x.shape[1]) if is_matrix(x) else None
-        self._y, self._w = _as_array(y), None if w is None else _as_array(w)
-        for what, column in (("labels", self._y), ("weights", self._w)):
-            if column is not None and len(column) != self._n:
-                raise ValueError(f"got {len(column)} {what} for {self._n} rows")
+        self._y = _as_column("labels", y, self._n)
+        self._w = None if w is None else _as_column("weights", w, self._n)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -350,9 +356,22 @@ class ArraySource:
             yield RowBlock(slice_rows(self._x, lo, hi), self._y[lo:hi], w, self.name, lines)
 
 
-def _as_array(column: Any) -> Any:
-    """Return a series of any library as an array; leave arrays and lists alone."""
-    return column.to_numpy() if hasattr(column, "to_numpy") else column
+def _as_column(what: str, column: Any, n: int) -> Any:
+    """Return a series of any library as an array; leave arrays and lists alone.
+
+    Raises
+    ------
+    TypeError
+        If it is neither of them.
+    ValueError
+        If there is not one value for each of `n` rows.
+    """
+    if hasattr(column, "to_numpy"):
+        column = column.to_numpy()
+    if not hasattr(column, "__len__") or isinstance(column, str | bytes | Mapping):
+        raise TypeError(f"{what} must be an array, a series or a list, got {shown(column)}")
+    require_column(what, getattr(column, "shape", (len(column),)), n)
+    return column
 
 
 def slice_rows(x: Any, lo: int, hi: int) -> Any:

@@ -210,11 +210,10 @@ def _numbers(row: Any) -> list[tuple[Hashable, float]]:
 
 def numbers_of(x: Any, lo: int, hi: int) -> list[tuple[str, Floats]]:
     """Return the numeric columns of consecutive rows of a frame."""
-    frame = to_narwhals(x)[lo:hi]
     return [
-        (name, np.nan_to_num(frame[name].to_numpy().astype(np.float64), posinf=0.0, neginf=0.0))
-        for name in frame.columns
-        if frame[name].dtype.is_numeric()
+        (column.name, np.nan_to_num(column.to_numpy().astype(np.float64), posinf=0.0, neginf=0.0))
+        for column in to_narwhals(x)[lo:hi].iter_columns()  # `frame[name]` means rows if it is 1
+        if column.dtype.is_numeric()
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from streaml1.core.named_options import named_option
 from streaml1.features.arrow_frames import arrow_batches, holds_nested, is_stream
-from streaml1.features.batch import is_frame
+from streaml1.features.batch import is_frame, plain_name
 from streaml1.models.class_labels import as_label
 from streaml1.sources import Reject, SourceError, SourceOptions
 from streaml1.sources.arrow.files import tables_of
@@ -51,27 +52,36 @@ class TableRows:
             If a role does not fit the frame, or a column holds values of several types.
         """
         pyarrow = require_pyarrow(f"{self._name}: a frame with a column of labels")
+        names = _other_names(frame, self._options.text or ())
         try:
             for table in tables_of(self._batches(frame), size):
                 if self._reader is None or table.schema != self._schema:
                     self._reader, self._schema = self._open(table.schema), table.schema
                 rows = table.select(self._reader.columns)
-                yield from self._reader.blocks(rows, self.n_read, reject)
+                for block in self._reader.blocks(rows, self.n_read, reject):
+                    yield _renamed(block, names) if names else block
                 self.n_read += len(table)
         except (pyarrow.ArrowException, UnicodeEncodeError, OverflowError) as error:
             raise self._unreadable(error) from None
 
     def _batches(self, frame: Any) -> Iterator[Any]:
         """Yield the rows of a frame as record batches."""
+        import pyarrow
+
         try:
             yield from arrow_batches(self._without_mixed(frame))
-        except (TypeError, ValueError) as error:  # a name twice, values of several types
+        except (pyarrow.ArrowException, ValueError) as error:  # values of several types
             raise self._unreadable(error) from None
+        except TypeError as error:  # a name twice
+            raise SourceError(f"{self._name}: {error}") from None
+        except OverflowError:
+            raise self._too_large(frame) from None
 
     def _without_mixed(self, frame: Any) -> Any:
         """Return a pandas frame whose ignored and categorical columns can be converted to Arrow.
 
-        A column of objects may hold values of several types, which Arrow columns cannot.
+        A column of objects may hold values of several types, or ints beyond 64 bits, which Arrow
+        columns cannot.
         """
         pandas = sys.modules.get("pandas")
         if pandas is None or not isinstance(frame, pandas.DataFrame) or not frame.columns.is_unique:
@@ -82,7 +92,7 @@ class TableRows:
         changed: dict[Any, Any] = {}
         for column in [name for name, dtype in frame.dtypes.items() if dtype == "object"]:
             kind = pandas.api.types.infer_dtype(frame[column], skipna=True)
-            if kind not in ("mixed", "mixed-integer"):
+            if kind not in ("mixed", "mixed-integer", "integer"):
                 continue
             if _name(column) in ignored:
                 changed[column] = None
@@ -103,6 +113,19 @@ class TableRows:
             f"{named_option('ignore')}"
         )
 
+    def _too_large(self, frame: Any) -> SourceError:
+        """Return the error about a column of pandas whose ints exceed those of Arrow."""
+        large = [
+            _name(name)
+            for name, dtype in frame.dtypes.items()
+            if dtype == "object" and any(_exceeds_int64(value) for value in frame[name])
+        ]
+        return SourceError(
+            f"{self._name}: column {large[0]!r} holds ints beyond 64 bits: convert it, as with "
+            f"astype(float), or use {named_option('categorical', large[:1])} or "
+            f"{named_option('ignore', large[:1])}"
+        )
+
     def _open(self, schema: Any) -> TableReader:
         o = self._options
         if o.target is None and o.require_label:
@@ -120,7 +143,30 @@ class TableRows:
 
 def _name(column: Any) -> Any:
     """Return the name of a column in Arrow; names of pandas may be numbers and tuples."""
+    if isinstance(column, tuple):
+        return str(tuple(map(str, column)))
     return column if column is None or isinstance(column, str) else str(column)
+
+
+def _other_names(frame: Any, texts: Iterable[str]) -> dict[str, Hashable]:
+    """Return the names of a pandas frame that are not texts, by their names in Arrow.
+
+    Features keep such names, as in `learn_many` and `predict_many`: ``1`` is not ``"1"``.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(frame, pandas.DataFrame):
+        return {}
+    names = {_name(name): plain_name(name) for name in frame.columns if not isinstance(name, str)}
+    return {name: other for name, other in names.items() if name not in texts}
+
+
+def _renamed(block: Any, names: Mapping[str, Hashable]) -> Any:
+    x = [{names.get(name, name): value for name, value in row.items()} for row in block.x]
+    return replace(block, x=x)
+
+
+def _exceeds_int64(value: Any) -> bool:
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
 
 
 def _spelled(value: Any) -> str:
