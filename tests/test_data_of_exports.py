@@ -344,6 +344,78 @@ def test_invalid_objects_of_an_array_are_rejected_one_by_one() -> None:
     assert faults[1][1].startswith("7 is not an example")
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_nulls_before_the_objects_of_an_array(indent: int | None) -> None:
+    """Firebase writes one for each number that is not used."""
+    Path("a.json").write_text(json.dumps([None, None, *ROWS], indent=indent))
+    assert error_of("learn", "a.json", "--target", "click", code=65)
+    out = run("learn", "a.json", "--target", "click", "--bad", "skip").stdout
+    assert "examples          60" in out
+    Path("a.json").write_text(json.dumps([None, *ROWS]))
+    assert error_of("learn", "a.json", "--target", "click", code=65) == (
+        "a.json:1: null is not an example: it must be an object of features; to leave such "
+        "examples out, use --bad skip"
+    )
+
+
+def test_several_arrays_in_one_object() -> None:
+    Path("a.json").write_text(json.dumps({"train": ROWS, "test": ROWS}))
+    message = error_of("learn", "a.json", "--target", "click", code=65)
+    assert "the array 'train' holds it: use --at train" in message
+    assert "use --at train" in error_of("inspect", "a.json")
+    assert "examples          60" in run(*suggested("a.json", "--at", "train")).stdout
+
+
+def test_inspect_reads_lines_of_texts_that_hold_objects() -> None:
+    Path("a.jsonl").write_text("".join(json.dumps(json.dumps(row)) + "\n" for row in ROWS))
+    assert suggested("a.jsonl") == ["learn", "a.jsonl", "--target", "click"]
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "remedy"),
+    [
+        ("# exported", "column 1 ('# exported')", "JSON has no comments, remove the line"),
+        ("{'click': 1}", "column 2 (\"'click': 1}\")", "as json.dumps writes them"),
+        ('{"click": True}', "column 11 ('True}')", "write true and false"),
+        ('{"click": 1, "n": nan}', "column 19 ('nan}')", "write null for a missing value"),
+        ('{"click": 1, "s": "a\tb"}', "column 21 ('\\tb\"}')", r"escape it in the text, as \t"),
+        ('2025-01-01Z {"click": 1}', "column 5 ('-01-01Z", "as with sed 's/^[^{]*//'"),
+        ('web-1  | {"click": 1}', "column 1 ('web-1", "as with sed 's/^[^{]*//'"),
+        ("site,click", "column 1 ('site,click')", "column 1 ('site,click')"),
+    ],
+)
+def test_lines_that_are_not_json(line: str, found: str, remedy: str) -> None:
+    Path("a.jsonl").write_text(f"{line}\n")
+    message = error_of("learn", "a.jsonl", "--target", "click", code=65)
+    assert message.startswith("a.jsonl:1: not JSON: ")
+    assert found in message and message.endswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "end"),
+    [
+        ("click", None, "is null; to leave such examples out, use --bad skip"),
+        ("other", 1, "its members are: other; to leave such examples out, use --bad skip"),
+        ("Click", 1, "its members are: Click; did you mean --target Click?"),
+    ],
+)
+def test_labels_that_json_lines_lack(member: str, value: Any, end: str) -> None:
+    write_lines("a.jsonl", [{member: value}])
+    assert error_of("learn", "a.jsonl", "--target", "click", code=65).endswith(end)
+
+
+@pytest.mark.parametrize("model", ["elastic-net", "softmax"])
+def test_labels_of_nan_are_missing(model: str) -> None:
+    labels = FRAME.click.astype(float)
+    labels[3] = float("nan")
+    pa.parquet.write_table(pa.table({"n": FRAME.n, "click": labels.to_numpy()}), "a.parquet")
+    learn = ["learn", "a.parquet", "--target", "click", "--model", model]
+    assert error_of(*learn, code=65).startswith("a.parquet:4: the label is missing")
+    assert "examples          59" in run(*learn, "--bad", "skip").stdout
+    with pytest.raises(ValueError, match=r"^rows:4: the label is missing; .* use bad=\"skip\"$"):
+        progressive(ElasticNetRegressor(), (FRAME[["n"]], labels))
+
+
 def test_an_array_resumes_from_a_checkpoint_and_through_a_pipe() -> None:
     Path("a.json").write_text(json.dumps(ROWS, indent=2))
     learn = ["--target", "click", "--lr", "0.1"]

@@ -312,7 +312,7 @@ def test_reason_names_the_line_that_is_no_object() -> None:
     found = read(b'{"x": {"a": 1}, "y": 1}\n\noops', b'{\n "x": {\n"a": oops}}')
     assert found.reasons == [
         "the lines of the record must be JSON objects, but line 3 is not",
-        "not JSON: Expecting value at line 3, column 6",
+        "not JSON: Expecting value at line 3, column 6 ('oops}}')",
     ]
 
 

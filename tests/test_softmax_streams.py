@@ -164,8 +164,8 @@ def test_class_labels_of_files(label: Any, y: Any) -> None:
 @pytest.mark.parametrize(
     ("y", "reason"),
     [
-        *((y, "label is missing") for y in (None, "", "  ")),
-        *((y, "it must be a text or a number") for y in (math.nan, [1])),
+        *((y, "label is missing") for y in (None, math.nan, "", "  ")),
+        ([1], "it must be a text or a number"),
         *(
             (y, "it stands for a missing value")
             for y in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
 from math import isfinite
@@ -260,6 +261,9 @@ def _remedy(line: Mapping[str, Any], name: str, at: str | None) -> str:
                 f"; the array {path!r} holds it: use {option} if each of its objects is an example "
                 "(in files)"
             )
+    similar = {str(key).lower(): key for key in line}
+    if close := get_close_matches(name.lower(), similar, 1, 0.75):
+        return f"; did you mean {named_option('target', similar[close[0]])}?"
     return ""
 
 

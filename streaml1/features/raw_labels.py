@@ -104,7 +104,7 @@ def binary_label(y: Any) -> bool:
         return _BINARY[y]
     except (KeyError, TypeError):
         pass
-    if y is None:
+    if y is None or (isinstance(y, float) and math.isnan(y)):
         raise ValueError("the label is missing")
     value = y
     if isinstance(y, str):
@@ -161,7 +161,7 @@ def number_label(y: Any) -> float:
     >>> number_label("12%"), number_label("-$0.99")
     (12.0, -0.99)
     """
-    if y is None:
+    if y is None or (isinstance(y, float) and math.isnan(y)):
         raise ValueError("the label is missing")
     try:
         value = read_number(without_unit(y.strip())) if isinstance(y, str) else float(y)

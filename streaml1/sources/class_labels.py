@@ -72,7 +72,7 @@ def class_label(y: Any) -> Hashable:
                 "quotes in JSON, in any column of CSV"
             )
         return int(y)
-    if y is None:
+    if y is None or (isinstance(y, float) and math.isnan(y)):
         raise ValueError("the label is missing")
     if not isinstance(y, Hashable) or not equals_itself(y):
         raise ValueError(f"invalid label {shown(y)}: it must be a text or a number")

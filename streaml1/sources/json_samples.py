@@ -122,6 +122,8 @@ def sample_json(text: bytes, at: str | None = None) -> JsonSample | None:
             continue
         try:
             value = orjson.loads(line)
+            if isinstance(value, str):  # a text that holds the object
+                value = orjson.loads(value)
             if at is not None and (value := _example(value, at)) is None:
                 continue
             members = dict(members_of(value))

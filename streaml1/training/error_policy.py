@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -22,6 +23,9 @@ logger = logging.getLogger("streaml1")
 
 LOGGED = 5
 """Rejected examples that are logged one by one. With the logger at INFO all of them are."""
+
+_MISSING = re.compile("the label ('.*' )?is (missing|null)|null is not an example")
+"""Reasons that are common in real data."""
 
 
 class SkippedLine(NamedTuple):
@@ -93,7 +97,7 @@ class ErrorPolicy:
         """
         if not self.skip:
             remedy = ""
-            if reason.startswith("the label is missing"):  # common in real data
+            if _MISSING.match(reason) and ";" not in reason:
                 remedy = f"; to leave such examples out, use {named_option('bad', 'skip')}"
             raise BadExample(f"{place}: {reason}{remedy}")
         self.count += 1

@@ -40,6 +40,9 @@ _BREAK = re.compile(rb"[ \t\r]*\n[ \t\r\n]*")
 _ACTION = re.compile(rb'\{\s*"(index|create|update|delete)"\s*:\s*\{[^{}]*\}\s*\}')
 """An action of Elasticsearch, before its document."""
 
+_NULLS = re.compile(rb"^(null\s*,\s*)+")
+"""Elements before the first object of an array; Firebase writes a null for each unused number."""
+
 BETWEEN = b" \t\r\n,\x1e\xef\xbb\xbf"
 """What may be between objects: also a record separator, and a byte order mark."""
 
@@ -136,7 +139,8 @@ def _form_of(head: bytes, at: str | None, at_end: bool) -> _Form | None:
         return _Form(True)
     if text.startswith(b"["):
         inside = text[1:].lstrip()
-        return _Form(inside[:1] in (b"{", b"]")) if inside or is_all else None
+        first = _NULLS.sub(b"", inside, count=1)
+        return _Form(first[:1] in (b"{", b"]")) if first or is_all else None
     if not text.startswith(b"{"):
         return _Form(False) if text or is_all else None
     end = _object_end(text)

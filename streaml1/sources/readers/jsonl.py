@@ -184,6 +184,8 @@ def _is_table(line: bytes, has_labels: bool) -> bool:
     if len(members) < 2 or not has_labels:
         return False
     if all(isinstance(member, list) for member in members):
+        if all(isinstance(member[0], dict) for member in members if member):
+            return False  # several tables, such as train and test
         [n, *others] = {*map(len, members)}
         return n > 1 and not others
     if not all(isinstance(member, dict) for member in members):
@@ -336,6 +338,8 @@ def _integer(text: str) -> int | float:
         return float(text)
 
 
+_WORD = re.compile("[A-Za-z]+")
+
 STRICT_HOOKS: dict[str, Any] = {"object_pairs_hook": _object, "parse_constant": _reject_constant}
 _decode_strict = json.JSONDecoder(**STRICT_HOOKS, parse_int=_integer).decode
 
@@ -359,12 +363,33 @@ def decode_strict(text: str, decode: Callable[[str], Any] = _decode_strict) -> A
         value = decode(text)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        found = text[error.pos :].partition("\n")[0]
+        excerpt = f" ({shown(found)})" if found.strip() else ""
         raise ValueError(
-            f"not JSON: {error.msg.removesuffix(' at')} at {line}column {error.colno}"
+            f"not JSON: {error.msg.removesuffix(' at')} at {line}column {error.colno}{excerpt}"
+            f"{_remedy(text.strip(), found)}"
         ) from None
     if "\\u" in text:
         _reject_surrogates(value)
     return value
+
+
+def _remedy(text: str, found: str) -> str:
+    """Return a clause that says how to write a text as JSON, given where it is not; or ""."""
+    if text.startswith(("#", "//", "/*")):
+        return ": JSON has no comments, remove the line"
+    if found.startswith("'"):
+        return ": texts have double quotes, as json.dumps writes them"
+    word = _WORD.match(found)
+    if word and word[0] in ("True", "False"):
+        return ": write true and false"
+    if word and word[0].lower() in ("nan", "inf", "none", "null", "undefined"):
+        return ": write null for a missing value"
+    if found[:1] < " " and found:
+        return f": escape it in the text, as {json.dumps(found[0])[1:-1]}"
+    if not text.startswith(("{", "[", '"')) and "{" in text and text.endswith("}"):
+        return ": remove what is before the object, as with sed 's/^[^{]*//'"
+    return ""
 
 
 def _reject_surrogates(example: Any) -> None:
