@@ -381,7 +381,7 @@ def test_inspect_reads_lines_of_texts_that_hold_objects() -> None:
         ('{"click": 1, "s": "a\tb"}', "column 21 ('\\tb\"}')", r"escape it in the text, as \t"),
         ('2025-01-01Z {"click": 1}', "column 5 ('-01-01Z", "as with sed 's/^[^{]*//'"),
         ('web-1  | {"click": 1}', "column 1 ('web-1", "as with sed 's/^[^{]*//'"),
-        ("site,click", "column 1 ('site,click')", "column 1 ('site,click')"),
+        ("site click", "column 1 ('site click')", "column 1 ('site click')"),
     ],
 )
 def test_lines_that_are_not_json(line: str, found: str, remedy: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gzip
 import json
 import shlex
 from pathlib import Path
@@ -539,6 +540,23 @@ def test_places_and_checkpoints_after_the_line_of_the_delimiter() -> None:
          "about it"),
         ('<?xml version="1.0"?>\n', "a.csv is an XML file, not text; export it as CSV or JSON "
          "lines first"),
+        ("<table border=1><tr><td>site</td></tr></table>\n",
+         "a.csv is an HTML table, not text; save it as CSV, as with pandas.read_html"),
+        ("<Error><Code>AccessDenied</Code></Error>",
+         "a.csv is a message of a server about an error, not text; download the file again"),
+        ("%PDF-1.7\n%\n1 0 obj\n", "a.csv is a PDF document, not text; export its tables as CSV"),
+        ("RDX3\nX\n", "a.csv is a file of R, not text; export it as CSV, as with write.csv(x, "
+         "file, row.names = FALSE)"),
+        ("BM\x00\x00\n", "a.csv is a binary file, not text; export it as CSV or "
+         "JSON lines first"),
+        ('{"site": "news", "click": 1}\n',
+         "a.csv: its first line is not CSV: use --format jsonl; run streaml1 learn a.csv --target "
+         "click --categorical '' --format jsonl"),
+        ('[\n {"site": "news", "click": 1}\n]',
+         "a.csv: its first line is not CSV: use --format jsonl; run streaml1 learn a.csv --target "
+         "click --categorical '' --format jsonl"),
+        ("1 1:2 2:0.5\n", "a.csv: its first line is not CSV: use --format svmlight; run streaml1 "
+         "learn a.csv --target click --categorical '' --format svmlight"),
         ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
          "a.csv is a pointer of Git LFS, not text; fetch the file, as with git lfs pull"),
     ],
@@ -546,6 +564,49 @@ def test_places_and_checkpoints_after_the_line_of_the_delimiter() -> None:
 def test_files_that_are_no_table(text: str, message: str) -> None:
     Path("a.csv").write_text(text, newline="")
     assert error_of("learn", "a.csv", "--target", "click", "--categorical", "") == message
+    if "not text" in message or "not CSV" in message:
+        assert error_of("inspect", "a.csv").split(";")[0] == message.split(";")[0]
+    if "not text" in message:
+        within = f"a.data.gz is {message.removeprefix('a.csv is ')}"
+        Path("a.data.gz").write_bytes(gzip.compress(Path("a.csv").read_bytes()))
+        message = error_of("learn", "a.data.gz")
+        assert message.replace(" compressed by gzip", "") == within
+
+
+def test_the_first_line_of_a_compressed_file_without_a_known_suffix() -> None:
+    Path("a.data.gz").write_bytes(gzip.compress(CSV.encode()))
+    assert "its first line looks like --format csv" in error_of("learn", "a.data.gz")
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "hint"),
+    [
+        ("a.jsonl", "site,click", "CSV, use --format csv"),
+        ("a.json", "1 1:2", "svmlight, use --format svmlight"),
+        ("a.vw", "1 1:2", "svmlight, use --format svmlight"),
+        ("a.vw", '{"click": 1}', "JSON lines, use --format jsonl"),
+        ("a.svm", '{"click": 1}', "JSON lines, use --format jsonl"),
+        ("a.svm", "1 |site a", "Vowpal Wabbit text, use --format vw"),
+    ],
+)
+def test_files_with_the_suffix_of_another_format(name: str, line: str, hint: str) -> None:
+    Path(name).write_text(f"{line}\n")
+    target = ["--target", "click"] if name.startswith("a.js") else []
+    assert error_of("learn", name, *target, code=65).endswith(f"; if this is {hint}")
+
+
+@pytest.mark.parametrize("cut", [-20, -3])
+def test_damage_within_the_first_rows(cut: int) -> None:
+    """Columns of words are categories, as if the file ended there."""
+    Path("a.csv.gz").write_bytes(gzip.compress(CSV.encode())[:cut])
+    learn = ["learn", "a.csv.gz", "--target", "click"]
+    message = run(*learn, code=65).stderr.splitlines()[-1]
+    assert "the file cannot be read from here on" in message
+    assert "site" not in message
+
+
+def test_names_that_are_too_long() -> None:
+    assert error_of("learn", "x" * 300 + ".csv").endswith(" cannot be read: File name too long")
 
 
 @pytest.mark.parametrize(
@@ -650,7 +711,7 @@ def test_envelopes_with_tombstones_and_text() -> None:
     assert "'text' at 'v' is not an object" in error_of(*learn, code=65)
     Path("a.jsonl").write_text("null\n")
     message = error_of("learn", "a.jsonl", "--target", "y", code=65)
-    assert message == "a.jsonl:1: null is not an example: it must be an object of features"
+    assert message.startswith("a.jsonl:1: null is not an example: it must be an object of features")
 
 
 # svmlight and names of files

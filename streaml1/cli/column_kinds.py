@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,7 +63,7 @@ def _key_categories(source: str | list[str], reading: SourceOptions, model: Any)
     """
     from streaml1.sources import SourceError, is_many, key_columns, list_files
 
-    if not is_many(source) and not Path(str(source)).is_file():
+    if not is_many(source) and not os.path.isfile(str(source)):
         return []
     try:
         files = list_files(source) if is_many(source) else [str(source)]
@@ -94,7 +94,7 @@ def _with_text_columns(
     every: list[ColumnSummary] = []
     columns: list[ColumnSummary] = []
     for name in list_files(source) if is_many(source) else [str(source)]:
-        is_file = is_remote(name) or Path(name).is_file()
+        is_file = is_remote(name) or os.path.isfile(name)
         kind = format_of(name, reading.format) if is_file else ""
         if kind == "jsonl" and (reading.target is not None or model is not None):
             _report_members(name, reading, model)
@@ -255,7 +255,8 @@ def _columns(name: str, reading: SourceOptions) -> list[ColumnSummary]:
     from streaml1.sources.readers.csv_header import DelimiterError, other_delimiter
     from streaml1.sources.samples import sample_csv, sample_text
 
-    text, is_whole = sample_text(name)
+    # The reader reports damage, after the lines before it.
+    text, is_whole = sample_text(name, may_be_damaged=True)
     given = None if reading.column_names is None else list(reading.column_names)
     columns = sample_csv(
         name, text, is_whole, csv_delimiter(name, reading), cell_rules(reading), reading.header,

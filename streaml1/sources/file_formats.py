@@ -9,8 +9,9 @@ from streaml1.core.named_options import by_caller, named_option, named_options
 from streaml1.sources.arrow.files import ARROW, PARQUET, arrow_format
 from streaml1.sources.options import SourceOptions
 from streaml1.sources.readers.avro import AVRO, is_avro
+from streaml1.sources.readers.decompression import head_of
 from streaml1.sources.readers.remote import path_of
-from streaml1.sources.readers.signatures import foreign_file, likely_format, split_suffix
+from streaml1.sources.readers.signatures import foreign_type, likely_format, split_suffix
 from streaml1.sources.source import SourceError
 
 __all__ = [
@@ -77,9 +78,10 @@ def file_format(name: str, format: str | None) -> FileFormat:
         raise SourceError(f"unknown format {format!r}; {remedy}")
     if name == "-":
         raise SourceError(f"standard input has no file name to infer the format from; {remedy}")
-    if (foreign := foreign_file(name)) is not None:
-        raise SourceError(f"{name} is {foreign.what}, not {foreign.expected}; {foreign.advice}")
-    likely = likely_format(path)
+    head = head_of(path)
+    if (foreign := foreign_type(head.text)) is not None:
+        raise SourceError(foreign.sentence(name, head.codec))
+    likely = likely_format(head.text)
     looks = f" (its first line looks like {named_options(likely)})" if likely else ""
     error = SourceError(f"cannot infer the format of {name} from its name; {remedy}{looks}")
     error.missing_options = likely

@@ -17,6 +17,7 @@ from streaml1.sources.readers.csv_header_checks import (
     check_width,
     describe_title,
     is_rule,
+    require_table,
 )
 from streaml1.sources.readers.csv_kinds import (
     ColumnSummary,
@@ -34,7 +35,7 @@ from streaml1.sources.readers.csv_schema import (
 )
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.readers.text_file import TextSource
-from streaml1.sources.source import SourceError
+from streaml1.sources.source import Lost, SourceError
 
 __all__ = [
     "N_SAMPLED",
@@ -95,6 +96,7 @@ def sample_text(
     name: str,
     n_lines: int = 2 * N_SAMPLED,
     to_lines: Callable[[BinaryIO], BinaryIO] | None = None,
+    may_be_damaged: bool = False,
 ) -> tuple[bytes, bool]:
     """Return the first lines of a file or of standard input, and whether there are no others.
 
@@ -106,11 +108,19 @@ def sample_text(
         How many lines are wanted; there may be more.
     to_lines
         Returns a file with lines instead of one that may have none.
+    may_be_damaged
+        Whether the lines before damage are enough, if there are any.
     """
     lines = _Lines(n_lines)
-    with suppress(_Enough):
+    try:
         for _ in TextSource(name, lines, to_lines=to_lines).blocks(1, lambda *place: None):
             pass
+    except _Enough:
+        pass
+    except Lost:
+        if not may_be_damaged or not lines.text:
+            raise
+        lines.is_whole = False
     return lines.text, lines.is_whole
 
 
@@ -208,6 +218,8 @@ def sample_csv(
     SourceError
         If there is no header, or it is invalid.
     """
+    if names is None and header is None:
+        require_table(text, name)
     records: list[list[str]] = []
     places: list[int] = []
     faults: list[tuple[int, str]] = []

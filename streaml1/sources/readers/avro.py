@@ -8,6 +8,7 @@ few bytes could crash the process or fill its memory.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Generator, Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -49,7 +50,7 @@ def require_fastavro(name: str) -> Any:
 def is_avro(path: str | Path) -> bool:
     """Return whether a file is an Avro container file, by its first bytes."""
     try:
-        if not Path(path).is_file():  # reading from a pipe would take its bytes away
+        if not os.path.isfile(path):  # reading from a pipe would take its bytes away
             return False
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC

@@ -210,10 +210,7 @@ class ChunkReader:
             raise SourceError(f"{self._name} is compressed by {inner} {times}; decompress it once")
         foreign = foreign_type(head)
         if foreign is not None:
-            within = "" if self._codec is None else f" compressed by {self._codec}"
-            raise SourceError(
-                f"{self._name} is {foreign.what}{within}, not {foreign.expected}; {foreign.advice}"
-            )
+            raise SourceError(foreign.sentence(self._name, self._codec))
 
     def _read_error(self, error: Exception) -> SourceError:
         reason = str(error).rstrip(".")

@@ -19,7 +19,12 @@ from streaml1.core.types import Bytes, Ints
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_chunks import KernelReading, PythonReading, Reading
 from streaml1.sources.readers.csv_header import RequestedRoles
-from streaml1.sources.readers.csv_header_checks import check_is_header, check_width, find_unnamed
+from streaml1.sources.readers.csv_header_checks import (
+    check_is_header,
+    check_width,
+    find_unnamed,
+    require_table,
+)
 from streaml1.sources.readers.csv_schema import (
     Columns,
     Footer,
@@ -237,6 +242,8 @@ class CsvParser:
             raise SourceError(
                 f"{self.name} is empty: a CSV file begins with the names of its columns"
             ) from None
+        if self._has_header is None:
+            require_table(text, self.name)
         place = f"{self.name}:{line}"
         if isinstance(header, ValueError):
             what = "header" if self._has_header is not False else "first record"

@@ -6,16 +6,39 @@ import re
 from collections.abc import Sequence
 from itertools import dropwhile, islice
 
-from streaml1.core.named_options import named_option
+from streaml1.core.named_options import named_option, named_options
 from streaml1.sources.readers.csv_header import is_number_of, other_delimiter
+from streaml1.sources.readers.signatures import HEAD_SIZE, likely_format
 from streaml1.sources.source import SourceError, read_number, shown
 
-__all__ = ["check_is_header", "check_width", "describe_title", "find_unnamed", "is_rule"]
+__all__ = [
+    "check_is_header",
+    "check_width",
+    "describe_title",
+    "find_unnamed",
+    "is_rule",
+    "require_table",
+]
 
 _RULE = re.compile(r"[-=+|: ,]*(--|==)[-=+|: ,]*")
 
 MAX_ABOVE = 5
 """Lines below the first one that are looked at for the names of the columns."""
+
+
+def require_table(text: bytes, name: str) -> None:
+    """Check that a file of CSV does not begin with an example in another format.
+
+    Raises
+    ------
+    SourceError
+        If it begins like JSON or svmlight, which no header does.
+    """
+    found = likely_format(text[:HEAD_SIZE])
+    if found.get("format") in ("jsonl", "svmlight"):
+        error = SourceError(f"{name}: its first line is not CSV: use {named_options(found)}")
+        error.missing_options = found
+        raise error
 
 
 def is_rule(record: Sequence[str]) -> bool:

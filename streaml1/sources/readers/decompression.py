@@ -9,13 +9,15 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO, Protocol, cast
+from contextlib import suppress
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
-from streaml1.sources.readers.signatures import codec_of, may_be_compressed
+from streaml1.sources.readers.signatures import HEAD_SIZE, codec_of, may_be_compressed
 
-__all__ = ["FAST", "decompress", "identify"]
+__all__ = ["FAST", "Head", "decompress", "head_of", "identify"]
 
 _FastFile: Any = gzip.GzipFile
 _ERRORS: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
@@ -87,6 +89,29 @@ def identify(
             break
         head += space[:n]
     return cast(BinaryIO, _Prefixed(head, raw)), codec_of(head), head
+
+
+class Head(NamedTuple):
+    """The first bytes of a file, decompressed, and the program that compressed them."""
+
+    text: bytes
+    codec: str | None
+
+
+def head_of(path: str, size: int = HEAD_SIZE) -> Head:
+    """Return the first bytes of a file; none of a pipe, or if it cannot be read."""
+    if not os.path.isfile(path):  # reading from a pipe would take its bytes away
+        return Head(b"", None)
+    with suppress(*_ERRORS, ImportError), open(path, "rb") as file:
+        _, codec, _ = identify(file)
+        source: Any = file if codec is None else decompress(file, codec)
+        space = bytearray(size)
+        n = 0
+        with suppress(*_ERRORS):  # what is before the damage
+            while n < size and (new := source.readinto1(memoryview(space)[n:])):
+                n += new
+        return Head(bytes(space[:n]), codec)
+    return Head(b"", None)
 
 
 class _Prefixed:

@@ -23,6 +23,7 @@ from streaml1.core.types import Bytes
 from streaml1.features.flat_members import DuplicateNames, check_feature, list_members
 from streaml1.sources.readers.named_lines import NamedLineParser
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
+from streaml1.sources.readers.signatures import format_hint
 from streaml1.sources.source import SourceError, read_weight, shown
 from streaml1.text import jsonl
 from streaml1.text.json_roles import N_ROLES, Roles, role_table
@@ -339,6 +340,7 @@ def _integer(text: str) -> int | float:
 
 
 _WORD = re.compile("[A-Za-z]+")
+_BRACKETS = re.compile(r"^\"|[][(){}]")
 
 STRICT_HOOKS: dict[str, Any] = {"object_pairs_hook": _object, "parse_constant": _reject_constant}
 _decode_strict = json.JSONDecoder(**STRICT_HOOKS, parse_int=_integer).decode
@@ -389,7 +391,7 @@ def _remedy(text: str, found: str) -> str:
         return f": escape it in the text, as {json.dumps(found[0])[1:-1]}"
     if not text.startswith(("{", "[", '"')) and "{" in text and text.endswith("}"):
         return ": remove what is before the object, as with sed 's/^[^{]*//'"
-    return ""
+    return "" if _BRACKETS.search(text) else format_hint(text, "jsonl")
 
 
 def _reject_surrogates(example: Any) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
 from typing import NamedTuple
 
-from streaml1.core.named_options import by_caller
+from streaml1.core.named_options import by_caller, named_options
 
 __all__ = [
     "CODEC_OF_SUFFIX",
@@ -15,8 +13,8 @@ __all__ = [
     "MARK_SIZE",
     "ForeignType",
     "codec_of",
-    "foreign_file",
     "foreign_type",
+    "format_hint",
     "format_of_line",
     "likely_format",
     "may_be_compressed",
@@ -65,6 +63,14 @@ _LINES = [
 ]
 """What a line of each format begins with."""
 
+_OBJECTS = re.compile(rb"\s*\[\s*\{\s*\"")
+"""The beginning of an array of objects, which may have lines of their own."""
+
+_NAMES = {
+    "jsonl": "JSON lines", "svmlight": "svmlight", "vw": "Vowpal Wabbit text", "csv": "CSV",
+    "tsv": "TSV",
+}  # fmt: skip
+
 _DELIMITERS = {
     b",": {"format": "csv"},
     b"\t": {"format": "tsv"},
@@ -91,10 +97,16 @@ class ForeignType(NamedTuple):
         """The remedy for the caller."""
         return by_caller(self.remedy, self.python or self.remedy)
 
+    def sentence(self, name: str, codec: str | None) -> str:
+        """Return the error about a file of this type, compressed by a program or not."""
+        within = "" if codec is None else f" compressed by {codec}"
+        return f"{name} is {self.what}{within}, not {self.expected}; {self.advice}"
+
 
 _EXTRACT = "extract the files in it first"
 _UNZIP = f"{_EXTRACT}, or save the workbook as CSV"
 _EXPORT = "export it as CSV or JSON lines first"
+_R = "export it as CSV, as with write.csv(x, file, row.names = FALSE)"
 _COLUMNS = "read it as a data frame in Python, or export it as CSV"
 _ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
 _DECODE = "convert it to UTF-8 first, as with iconv -f UTF-16 -t UTF-8"
@@ -132,6 +144,11 @@ _FOREIGN = [
         )
         for version in range(1, 9)
     ),
+    ForeignType("a PDF document", "export its tables as CSV", b"%PDF-"),
+    ForeignType("an RTF document", "save it as plain text", b"{\\rtf"),
+    *(ForeignType("a file of R", _R, magic) for magic in (b"RDX2\n", b"RDX3\n", b"X\n\x00\x00")),
+    *(ForeignType("a file of SPSS", _COLUMNS, magic) for magic in (b"$FL2@(#)", b"$FL3@(#)")),
+    ForeignType("a file of SAS", _COLUMNS, b"HEADER RECORD*******LIBRARY"),
     ForeignType("a NumPy file", "load it in Python", b"\x93NUMPY"),
     *(ForeignType("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
     ForeignType("encoded in UTF-32", _DECODE.replace("16", "32"), _UTF_32),
@@ -147,7 +164,10 @@ _SQL = (b"insert into ", b"create table ", b"-- mysql dump", b"--\n-- postgresql
 _FOREIGN_TEXT = [
     _PAGE,
     _PAGE._replace(magic=b"<html"),
+    ForeignType("an HTML table", "save it as CSV, as with pandas.read_html", b"<table"),
     ForeignType("an XML file", _EXPORT, b"<?xml"),
+    ForeignType("a message of a server about an error", "download the file again", b"<error>"),
+    ForeignType("a file of Stata", _COLUMNS, b"<stata_dta>"),
     ForeignType(
         "a pointer of Git LFS", "fetch the file, as with git lfs pull",
         b"version https://git-lfs.github.com/spec/",
@@ -165,6 +185,11 @@ _FOREIGN_TEXT = [
     ),
 ]  # fmt: skip
 """Types of text that no format here has, in lower case."""
+
+_BINARY = ForeignType("a binary file", _EXPORT)
+
+MAX_CHARACTER = 3
+"""Bytes of an incomplete character at the end of the first bytes."""
 
 WIDE = 16
 """Bytes in which text encoded in UTF-16 without a mark is recognized."""
@@ -224,33 +249,32 @@ def foreign_type(head: bytes) -> ForeignType | None:
     for first, second in ((head[:WIDE:2], head[1:WIDE:2]), (head[1:WIDE:2], head[:WIDE:2])):
         if len(head) >= WIDE and all(first) and not any(second):
             return ForeignType("encoded in UTF-16", _DECODE)
-    return None
+    return _BINARY if utf16_of(head) is None and _is_binary(head) else None
 
 
-def foreign_file(path: str) -> ForeignType | None:
-    """Return what `foreign_type` says of a file; None if it cannot be read."""
+def _is_binary(head: bytes) -> bool:
+    """Return whether bytes are not text: one is zero, and they are not UTF-8 or have no line."""
+    if b"\0" not in head:
+        return False
+    if b"\0" in head.partition(b"\n")[0]:
+        return True
     try:
-        if not os.path.isfile(path):  # reading from a pipe would take its bytes away
-            return None
-        with open(path, "rb") as file:
-            return foreign_type(file.read(HEAD_SIZE))
-    except OSError:
-        return None
+        head[:-MAX_CHARACTER].decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
-def likely_format(path: str) -> dict[str, str]:
-    """Return the options that the first line of a text file looks like; nothing if it is unclear.
+def likely_format(head: bytes) -> dict[str, str]:
+    """Return the options that the first line of a text looks like; nothing if it is unclear.
 
     Names such as clicks.txt say nothing about the format.
     """
-    if not os.path.isfile(path):  # reading from a pipe would take its bytes away
-        return {}
-    with suppress(OSError), open(path, "rb") as file:
-        head = file.read(HEAD_SIZE)
-        if (encoding := utf16_of(head)) is not None:
-            head = head[2:].decode(encoding, "replace").encode()
-        return format_of_line(head.lstrip().partition(b"\n")[0])
-    return {}
+    if (encoding := utf16_of(head)) is not None:
+        head = head[2:].decode(encoding, "replace").encode()
+    if _OBJECTS.match(head):
+        return {"format": "jsonl"}
+    return format_of_line(head.lstrip().partition(b"\n")[0])
 
 
 def format_of_line(line: bytes) -> dict[str, str]:
@@ -267,6 +291,22 @@ def format_of_line(line: bytes) -> dict[str, str]:
             return {"format": kind}
     delimiter = max(_DELIMITERS, key=lambda delimiter: line.count(delimiter))
     return _DELIMITERS[delimiter] if delimiter in line else {}
+
+
+def format_hint(line: str, format: str) -> str:
+    """Return a clause about the format that an invalid line seems to have; "" if it is unclear.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.signatures import format_hint
+    >>> format_hint('{"a": 1}', "svmlight"), format_hint("1 3:0.5", "svmlight")
+    ('; if this is JSON lines, use format="jsonl"', '')
+    """
+    found = format_of_line(line.lstrip().encode(errors="replace"))
+    kind = found.get("format", format)
+    if kind == format:
+        return ""
+    return f"; if this is {_NAMES[kind]}, use {named_options(found)}"
 
 
 def split_suffix(name: str) -> tuple[str, str | None]:

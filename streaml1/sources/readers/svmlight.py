@@ -17,6 +17,7 @@ from streaml1.core.jit import COMPILED
 from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes, Floats, Ids, Indptr, Ints, Values
 from streaml1.sources.readers.parsed_lines import Chunk, LineParser, ParsedChunk
+from streaml1.sources.readers.signatures import format_hint
 from streaml1.sources.source import read_number, shown
 from streaml1.text import svmlight
 from streaml1.text.numbers import POWERS
@@ -194,10 +195,10 @@ def parse_svmlight(
     if ":" not in tokens[0]:
         label = _label(tokens.pop(0))
     elif require_label:
-        raise ValueError(
-            f"the line has no label: it begins with {shown(tokens[0])}; if this is label:weight, "
-            "remove the weight"
-        )
+        hint = "; if this is label:weight, remove the weight"
+        if text.lstrip().startswith("{"):
+            hint = format_hint(text, "svmlight")
+        raise ValueError(f"the line has no label: it begins with {shown(tokens[0])}{hint}")
     if tokens and tokens[0].startswith("qid:"):
         del tokens[0]
     # int() and float() also accept underscores and the digits of other scripts.

@@ -16,6 +16,7 @@ import numpy as np
 from streaml1.sources.class_labels import MISSING_LABELS
 from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.named_lines import NamedLineParser
+from streaml1.sources.readers.signatures import format_hint
 from streaml1.sources.source import read_number, read_weight, shown
 from streaml1.text import vw
 from streaml1.text.parsed_rows import NamedRows
@@ -127,7 +128,8 @@ def parse_vw(
         return None
     head, bar, rest = text.partition("|")
     if not bar:
-        raise ValueError(f"{shown(text)} has no bar: it must be label |name:value name:value")
+        hint = format_hint(text, "vw")
+        raise ValueError(f"{shown(text)} has no bar: it must be label |name:value name:value{hint}")
     label, weight = _parse_head(head, require_label)
     x: dict[str, Any] = {}
     for namespace in rest.split("|"):
