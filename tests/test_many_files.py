@@ -157,16 +157,27 @@ def open_source_of(text: str) -> list[Any]:
         (["a.svm", "./a.svm"], r"\./a\.svm is listed twice"),
         (["a.svm", "b.vw"], r"b\.vw is vw, but a\.svm is svmlight"),
         (["a.svm", "c.rows"], r"c\.rows is a row cache, which cannot be read with other files"),
-        ("odd", r"cannot infer the format of odd/README from its name"),
+        ("odd", r"format of odd/README is unknown, .* use the pattern 'odd/\*\.svm', or list"),
+        ("plain", r"cannot infer the format of plain/part-0 from its name"),
+        ("packed", r"packed/a\.svm and packed/a\.svm\.gz seem .* pattern such as 'packed/\*\.svm'"),
+        ("packed/*", r"packed/a\.svm and packed/a\.svm\.gz seem to hold the same examples"),
         ("nested", r"nested contains the directory day: use a pattern such as 'nested/\*/\*'"),
     ],
 )
 def test_invalid_lists(write: Write, spec: Any, reason: str) -> None:
     write(**{"a.svm": svm(0, 1), "b.vw": "1 | a\n", "c.rows": b"", "odd__README": "",
-             "empty___SUCCESS": "", "odd__a.svm": ""})  # fmt: skip
+             "empty___SUCCESS": "", "odd__a.svm": "", "plain__part-0": "", "plain__part-1": "",
+             "packed__a.svm": "", "packed__a.svm.gz": b"", "packed__A.svm": ""})  # fmt: skip
     Path("nested/day").mkdir(parents=True)
     with pytest.raises(SourceError, match=reason):
         open_source(spec)
+
+
+def test_directories_with_the_name_of_another_source(write: Write) -> None:
+    write(**{"data__a.csv": csv_part(0, 3), "data__b.csv": csv_part(3, 1)})
+    for command in (["learn", "data", "--target", "y"], ["inspect", "data"]):
+        assert "; to read the files of that name, use ./data" in run(*command, code=2)
+    assert "examples          4" in run("learn", "./data", "--target", "y")
 
 
 def test_options_for_other_sources_are_rejected(write: Write) -> None:
@@ -201,6 +212,15 @@ def test_the_order_of_columns_may_differ_between_parts(write: Write) -> None:
     assert read(open_source("*.csv", **CSV)) == [
         ("a.csv:2", 2, {"a": 1.0, "site": "news"}), ("b.csv:2", 4, {"a": 2.0, "site": "mail"}),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ["5,news,1\n", "five,news,yes\n"])
+def test_parts_of_which_the_first_alone_has_a_header(write: Write, row: str) -> None:
+    """As `split -l` writes them."""
+    write(**{"p1.csv": csv_part(0, 3), "p2.csv": row * 3})
+    with pytest.raises(Lost, match=r"join them, as with cat \*\.csv > all\.csv$") as error:
+        read(open_source("p*.csv", **CSV))
+    assert str(error.value).startswith("p2.csv")
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,10 @@ def _with_text_columns(
     columns: list[ColumnSummary] = []
     for name in list_files(source) if is_many(source) else [str(source)]:
         is_file = is_remote(name) or os.path.isfile(name)
-        kind = format_of(name, reading.format) if is_file else ""
+        try:
+            kind = format_of(name, reading.format) if is_file else ""
+        except SourceError:  # the reader reports it, and may know the formats of other files
+            return reading
         if kind == "jsonl" and (reading.target is not None or model is not None):
             _report_members(name, reading, model)
         if kind != "csv":

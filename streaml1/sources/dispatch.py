@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,7 @@ from streaml1.sources.readers.json_documents import json_lines
 from streaml1.sources.readers.many_files import ManyFiles, Part
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.remote import is_remote
+from streaml1.sources.readers.signatures import suffix_of
 from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.river_datasets import RiverSet
 from streaml1.sources.row_cache.row_file import RowsFile
@@ -119,7 +121,10 @@ def open_source(
 
 def format_of(spec: str | Sequence[str], format: str | None = None) -> str:
     """Return the format of one or several files, or the prefix of a source that is not a file."""
-    name = str(list_files(spec)[0] if is_many(spec) else spec)
+    if is_many(spec):
+        files = list_files(spec)
+        return _formats(files, format)[files[0]]
+    name = str(spec)
     prefix = name.partition(":")[0]
     return prefix if prefix in SOURCES else file_format(name, format).name
 
@@ -163,11 +168,16 @@ def _open_registered(name: str, prefix: str, options: SourceOptions) -> Source:
     """Open a source of `SOURCES`, which is neither a file nor a topic."""
     if options.events:
         raise SourceError(f"delayed labels need JSON lines or a topic, got {name}")
-    if options.format is not None or column_options_text(options) is not None:
-        raise SourceError(
-            f"{named_option('format')} and column options apply to files only, not to {name}"
-        )
-    return SOURCES[prefix](name, options.seed or 0)
+    try:
+        if options.format is not None or column_options_text(options) is not None:
+            raise SourceError(
+                f"{named_option('format')} and column options apply to files only, not to {name}"
+            )
+        return SOURCES[prefix](name, options.seed or 0)
+    except SourceError as error:
+        if not os.path.exists(name):
+            raise
+        raise SourceError(f"{error}; to read the files of that name, use ./{name}") from None
 
 
 def _open_files(spec: str | Path | Sequence[str | Path], options: SourceOptions) -> Source:
@@ -177,17 +187,7 @@ def _open_files(spec: str | Path | Sequence[str | Path], options: SourceOptions)
     name = f"{files[0]} and {len(files) - 1:,} more" if is_list else str(spec)
     _check_seed(name, "", options)
     reject_topic_options(name, options)
-    kinds = {file: file_format(file, options.format).name for file in files}
-    for file, kind in kinds.items():
-        if kind == "rows":
-            raise SourceError(
-                f"{file} is a row cache, which cannot be read with other files; read it alone"
-            )
-        if kind != kinds[files[0]]:
-            raise SourceError(
-                f"{file} is {kind}, but {files[0]} is {kinds[files[0]]}: all files must have the "
-                f"same format; use a pattern for some of them, or {named_option('format')}"
-            )
+    kinds = _formats(files, options.format)
     keys = key_columns(files, options)
     has_columns = _has_columns(kinds[files[0]], options)
     own = options if keys is None else keys.options_of_files(options)
@@ -252,6 +252,43 @@ def _columns_of(name: str, kind: str, options: SourceOptions) -> set[str]:
     except SourceError:  # the reader reports it
         pass
     return set()
+
+
+def _formats(files: Sequence[str], format: str | None) -> dict[str, str]:
+    """Return the format of each file.
+
+    Raises
+    ------
+    SourceError
+        If the format of a file is unknown, or they differ.
+    """
+    kinds: dict[str, str] = {}
+    unknown: dict[str, SourceError] = {}
+    for file in files:
+        try:
+            kinds[file] = file_format(file, format).name
+        except SourceError as error:
+            unknown[file] = error
+    known = next(iter(kinds), None)
+    for file, reason in unknown.items():
+        if known is None:
+            raise reason
+        pattern = os.path.join(os.path.dirname(file), f"*{suffix_of(known)}")
+        raise SourceError(
+            f"the format of {file} is unknown, that of {known} is {kinds[known]}: to leave the "
+            f"former out, use the pattern {pattern!r}, or list the files"
+        )
+    for file, kind in kinds.items():
+        if kind == "rows":
+            raise SourceError(
+                f"{file} is a row cache, which cannot be read with other files; read it alone"
+            )
+        if kind != kinds[files[0]]:
+            raise SourceError(
+                f"{file} is {kind}, but {files[0]} is {kinds[files[0]]}: all files must have the "
+                f"same format; use a pattern for some of them, or {named_option('format')}"
+            )
+    return kinds
 
 
 def _open_part(name: str, options: SourceOptions) -> Part:

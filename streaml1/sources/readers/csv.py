@@ -18,7 +18,7 @@ from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes, Ints
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_chunks import KernelReading, PythonReading, Reading
-from streaml1.sources.readers.csv_header import RequestedRoles
+from streaml1.sources.readers.csv_header import DelimiterError, RequestedRoles
 from streaml1.sources.readers.csv_header_checks import (
     check_is_header,
     check_width,
@@ -284,13 +284,22 @@ class CsvParser:
         requested = self._requested
         if ignores_unnamed:
             requested = requested._replace(ignored=[*requested.ignored, ""])
-        roles = requested.resolve(names, self.name, self.require_label)
-        if self.on_header is not None:
-            self.on_header(names)
+        try:
+            roles = requested.resolve(names, self.name, self.require_label)
+        except DelimiterError:
+            raise
+        except SourceError:
+            self._report_header(names)  # other columns than those of the first part say more
+            raise
+        self._report_header(names)
         skips_header = self._has_header is not False or self._given_names is not None
         self._columns = Columns(
             names, roles, self.require_label, self._rules, skips_header, self.delimiter
         )
+
+    def _report_header(self, names: list[str]) -> None:
+        if self.on_header is not None:
+            self.on_header(names)
 
     def _on_skipped(self, line: int, skipped: SkippedRecord) -> None:
         """Warn of the first header that is skipped, and count them; `line` is its line."""

@@ -12,6 +12,7 @@ from streaml1.sources.readers.signatures import HEAD_SIZE, likely_format
 from streaml1.sources.source import SourceError, read_number, shown
 
 __all__ = [
+    "HeaderlessError",
     "check_is_header",
     "check_width",
     "describe_title",
@@ -24,6 +25,10 @@ _RULE = re.compile(r"[-=+|: ,]*(--|==)[-=+|: ,]*")
 
 MAX_ABOVE = 5
 """Lines below the first one that are looked at for the names of the columns."""
+
+
+class HeaderlessError(SourceError):
+    """The first line of a file looks like data."""
 
 
 def require_table(text: bytes, name: str) -> None:
@@ -127,7 +132,7 @@ def check_is_header(
         columns = zip(*islice(rows, 1000), strict=False)
         is_data |= any(name in cells for name, cells in zip(header, columns, strict=False) if name)
     if is_data:
-        raise SourceError(
+        raise HeaderlessError(
             f"{place}: the line looks like data, not like the names of columns "
             f"({', '.join(header[:5])}{', ...' * (len(header) > 5)}): use "
             f"{named_option('header', False)} or {named_option('column_names', ['NAME', ...])} if "

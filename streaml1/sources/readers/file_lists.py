@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from streaml1.core.named_options import named_option
 from streaml1.sources.readers.directory_keys import is_key_directory
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.readers.remote import is_remote, is_remote_pattern, list_remote
+from streaml1.sources.readers.signatures import split_suffix, suffix_of
 from streaml1.sources.source import SOURCES, SourceError, shown
 
 __all__ = ["first_with_bytes", "is_many", "list_files", "warn_of_partitions"]
@@ -106,7 +107,32 @@ def _expanded(name: str) -> list[str]:
             files += _walk(match) if is_key else _files_in(match)
     if not files:
         raise SourceError(f"no file matches {shown(name)}: check the pattern and the directory")
-    return sorted(files, key=os.fsencode)
+    return _sorted(files)
+
+
+def _sorted(files: Iterable[str]) -> list[str]:
+    """Return the files sorted by path.
+
+    Raises
+    ------
+    SourceError
+        If one of them is another one, but compressed.
+    """
+    files = sorted(files, key=os.fsencode)
+    plain = {_uncompressed(file): file for file in files}
+    for file in files:
+        if (other := plain[_uncompressed(file)]) != file:
+            pattern = os.path.join(os.path.dirname(file), f"*{suffix_of(file)}")
+            raise SourceError(
+                f"{file} and {other} seem to hold the same examples: remove one of them, use a "
+                f"pattern such as {pattern!r}, or list the files"
+            )
+    return files
+
+
+def _uncompressed(name: str) -> str:
+    """Return a name without the suffix of a compressed file."""
+    return name[: len(split_suffix(name)[0])]
 
 
 def _remote_files(name: str) -> list[str]:
@@ -119,7 +145,7 @@ def _remote_files(name: str) -> list[str]:
     ]
     if not files:
         raise SourceError(f"no file matches {name!r}: check the pattern and the directory")
-    return sorted(files, key=os.fsencode)
+    return _sorted(files)
 
 
 def _may_be_data(entry: str) -> bool:
@@ -140,7 +166,7 @@ def _files_in(directory: str) -> list[str]:
     SourceError
         If there are none, or it contains other directories, which would be left out silently.
     """
-    files = sorted(_walk(directory), key=os.fsencode)
+    files = _sorted(_walk(directory))
     if not files:
         raise SourceError(
             f"{directory} is a directory without a file to read; hidden files, names that begin "

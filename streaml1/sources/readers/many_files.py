@@ -14,9 +14,11 @@ from streaml1.core.named_options import named_option
 from streaml1.core.types import SourcePosition
 from streaml1.sources.key_columns import KeyColumns
 from streaml1.sources.readers.chunks import Wait
+from streaml1.sources.readers.csv_header_checks import HeaderlessError
 from streaml1.sources.readers.directory_keys import path_from_keys
 from streaml1.sources.readers.file_lists import warn_of_partitions
 from streaml1.sources.readers.remote import is_remote, remote_size
+from streaml1.sources.readers.signatures import suffix_of
 from streaml1.sources.source import (
     GROWING,
     Block,
@@ -244,11 +246,17 @@ class ManyFiles:
             line = int(place.rpartition(":")[2]) if number is None else number
             reject(place, reason, before.lines + line, origin)
 
-        for block in part.blocks(size, reject_in_part):
-            if self._keys is not None:
-                block = self._keys.added(block)
-            yield self._renumbered(block, before)
-            del block  # lets the reader reuse its memory for the next block
+        try:
+            for block in part.blocks(size, reject_in_part):
+                if self._keys is not None:
+                    block = self._keys.added(block)
+                yield self._renumbered(block, before)
+                del block  # lets the reader reuse its memory for the next block
+        except HeaderlessError as error:
+            if self._columns is None:
+                raise
+            reason = str(error).rpartition(": use ")[0]
+            raise Lost(f"{reason}, but {self.files[0]} has a header: {_join(self.files)}") from None
 
     def _renumbered(self, block: Block, before: _Before) -> PartBlock:
         given = {field.name: getattr(block, field.name) for field in fields(Block)}
@@ -297,9 +305,11 @@ class ManyFiles:
             for what, names in (("lacks", lacks), ("adds", adds))
             if names
         ] or ["repeats some of them"]
+        rule = "all parts must have the same columns, in any order"
+        if lacks == self._columns:
+            rule = _join(self.files)
         raise Lost(
-            f"{name} has other columns than {self.files[0]}: it {' and '.join(differences)}; all "
-            "parts must have the same columns, in any order"
+            f"{name} has other columns than {self.files[0]}: it {' and '.join(differences)}; {rule}"
         )
 
     def _read_first_header(self) -> None:
@@ -379,6 +389,12 @@ def _file_size(name: str) -> int:
         return os.stat(name).st_size
     except OSError:
         return 0
+
+
+def _join(files: Sequence[str]) -> str:
+    """Return what to do with files of which only the first one has a header."""
+    pattern = os.path.join(os.path.dirname(files[0]), f"*{suffix_of(files[0])}")
+    return f"if the others continue its lines, join them, as with cat {pattern} > all.csv"
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "may_be_compressed",
     "may_be_utf16",
     "split_suffix",
+    "suffix_of",
     "utf16_of",
 ]
 
@@ -323,3 +324,17 @@ def split_suffix(name: str) -> tuple[str, str | None]:
         if full.endswith(suffix):
             return full.removesuffix(suffix), codec
     return full, None
+
+
+def suffix_of(path: str) -> str:
+    """Return the suffix of a name, with that of a compressed file.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.signatures import suffix_of
+    >>> suffix_of("d/part-0.csv.gz"), suffix_of("d.x/part-0")
+    ('.csv.gz', '')
+    """
+    name = path.rpartition("/")[2]
+    plain, _ = split_suffix(name)
+    return name[plain.rfind(".") :] if "." in plain else name[len(plain) :]
