@@ -16,7 +16,7 @@ from streaml1.sources import SourceError, open_source
 from streaml1.sources.readers.csv_cells import number_marks
 from streaml1.training import progressive
 from tests.test_cli import error_of, run
-from tests.test_data_of_programs import CSV, FRAME, N, suggested
+from tests.test_data_of_programs import CSV, FRAME, SITES, N, suggested
 
 LEARN = ["--target", "click", "--categorical", "site", "--lr", "0.1"]
 ROWS = FRAME.to_dict("records")
@@ -89,6 +89,56 @@ def test_digits_after_a_zero_are_codes() -> None:
     FRAME.assign(zip=codes).to_csv("a.csv", index=False)
     command = suggested("a.csv")
     assert command[command.index("--categorical") + 1] == "site,zip"
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("click\xa0", "click"), ("\u200bclick", "click"), ("cl\x01ick", "click"),
+     ("cle\u0301", "cl\xe9"), ("cl\xe9", "cle\u0301")],
+)  # fmt: skip
+def test_names_that_cannot_be_typed(name: str, target: str) -> None:
+    """Excel and macOS write them: the number of the column is shown, and selects it."""
+    FRAME.rename(columns={"click": name}).to_csv("a.csv", index=False)
+    message = run("learn", "a.csv", "--target", target, code=2).stderr.splitlines()[-1]
+    assert f"(did you mean {name!a}, column 3? select it by its number)" in message
+    assert "examples          60" in run("learn", "a.csv", "--target", "3").stdout
+    if not name.isprintable():
+        assert suggested("a.csv", "--target", "3")[2:4] == ["--target", "3"]
+
+
+@pytest.mark.parametrize(
+    ("positive", "other"),
+    [("b'1'", "b'0'"), ("\x01", "\x00"), ("class_1", "class_0"), ("[1]", "[0]"), ("on", "off"),
+     ("1", "-")],
+)  # fmt: skip
+def test_inspect_takes_the_larger_label_for_the_positive_one(positive: str, other: str) -> None:
+    for labels in ([positive, other], [other, positive]):
+        FRAME.assign(click=labels * 30).to_csv("a.csv", index=False)
+        command = suggested("a.csv")
+        assert command[command.index("--positive") + 1] == positive
+
+
+def test_remedies_repeat_the_columns_that_options_replace() -> None:
+    codes = [("12e4", "45a1", "00b2", "7e10")[k % 4] for k in range(N)]
+    FRAME.assign(code=codes, shop=SITES).to_csv("a.csv", index=False)
+    learn = ["learn", "a.csv", "--target", "click"]
+    message = run(*learn, "--ignore", "shop", code=65).stderr.splitlines()[-1]
+    assert "use --categorical site,code for text, or --ignore shop,code" in message
+    run(*learn, "--ignore", "shop", "--categorical", "site,code")
+    run(*learn, "--ignore", "shop,code")
+
+
+@pytest.mark.parametrize(
+    ("weight", "remedy"),
+    [("", "to leave such examples out, use --bad skip"), ("-1", "use --bad skip"),
+     ('"1,5"', "if it is a number, use --decimal ,")],
+)  # fmt: skip
+def test_invalid_sample_weights(weight: str, remedy: str) -> None:
+    Path("a.csv").write_text(f"n,click,w\n1,1,2\n1,0,{weight}\n")
+    learn = ["learn", "a.csv", "--target", "click", "--weight", "w"]
+    message = error_of(*learn, code=65)
+    assert message.startswith("a.csv:3: column 'w': weight must be a number >= 0, got ")
+    assert message.endswith(remedy)
 
 
 # Lines of CSV that are no records
@@ -639,7 +689,8 @@ def test_sample_weights_are_recognized_by_their_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "footer", ["(60 rows)", "\n(60 rows affected)", "60 rows selected.", "\\.", "(1 row)\n\n"]
+    "footer",
+    ["(60 rows)", "\n(60 rows affected)", "60 rows selected.", "\\.", "(1 row)\n\n", "\x1a"],
 )
 def test_footers_of_databases_are_skipped(footer: str) -> None:
     Path("a.csv").write_text(f"{CSV}{footer}\n")

@@ -421,7 +421,7 @@ def test_inspect_says_why_lines_are_invalid() -> None:
         file.write("# the end\n")
     out = run("inspect", "a.csv").stdout
     assert "all 60 examples, 4 columns, 1 invalid" in out
-    assert "invalid: a.csv:62: the line has 1 cell, the header has 4" in out
+    assert "invalid: a.csv:62: the line has 1 cell (" in out
     Path("b.csv").write_text('a,y\n"x \\"y\\"",1\n')
     assert error_of("inspect", "b.csv").startswith("no record can be read: b.csv:2: not CSV:")
     Path("c.jsonl").write_text('{"a": NaN}\n')

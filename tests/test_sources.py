@@ -793,7 +793,8 @@ def test_multiline_csv_records_have_the_place_of_their_first_line(write):
     rejected = Refused()
     assert lines_of(source, rejected) == [2, 5, 8]
     assert rows_of(source, reject=rejected)[0][0]["t"] == "two\r\nlines\n"
-    assert rejected[0] == ("a.csv:6", "the line has 4 cells, the header has 3")
+    reason = "the line has 4 cells, the header has 3: quote cells that contain the delimiter"
+    assert rejected[0] == ("a.csv:6", reason)
 
 
 def test_undecodable_line_in_a_csv_cell_rejects_the_record(write):
@@ -820,18 +821,18 @@ def test_unclosed_csv_quote(write):
         ("1,x,1", "the line has 3 cells, the header has 4"),
         (
             "1",
-            "the line has 1 cell, the header has 4: remove it if it is a comment or a footer",
+            "the line has 1 cell ('1'), the header has 4: remove it if it is a comment",
         ),
         ("1,x,1,1,1", "the line has 5 cells, the header has 4"),
         ('1,"x"y,1,1', "not CSV: ',' expected after '\"'"),
         ("red,x,1,1", "column 'a': 'red' is not a number"),
-        ("red,x,1,1", 'use categorical=["a"] for text, or ignore=["a"]'),
+        ("red,x,1,1", 'use categorical=["t", "a"] for text, or ignore=["a"]'),
         ("inf,x,1,1", "column 'a': 'inf' is not finite: leave missing values empty"),
         ("tRue,x,1,1", "column 'a': 'tRue' is not a number"),
         ("1_0,x,1,1", "column 'a': '1_0' is not a number"),
         ("1,x,,1", "the label is missing: column 'y' is empty"),
         ("1,x,NULL,1", "the label is missing: column 'y' is 'NULL'"),
-        ("1,x,1,NaN", "weight must be a number >= 0, got 'NaN'"),
+        ("1,x,1,NaN", "column 'w': weight must be a number >= 0, got 'NaN'"),
         ("1,x,1,", "weight must be a number >= 0, got ''"),
         ("1,x,1,-2", "weight must be a number >= 0, got '-2'"),
         ("1,x,1,inf", "weight must be a number >= 0, got 'inf'"),

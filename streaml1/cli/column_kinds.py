@@ -299,6 +299,9 @@ def _kinds(columns: Sequence[ColumnSummary]) -> str:
 
 
 def _listed(columns: Sequence[ColumnSummary]) -> str:
-    names = ", ".join(shlex.quote(str(printable(column.name))) for column in columns[:MAX_LISTED])
+    names = ", ".join(
+        shlex.quote(column.name) if column.name.isprintable() else str(printable(column.name))
+        for column in columns[:MAX_LISTED]
+    )
     n_more = len(columns) - MAX_LISTED
     return names + (f" and {n_more} more" if n_more > 0 else "")

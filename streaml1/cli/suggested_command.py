@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ CLASS_NAMES = ("class", "label", "target", "category", "species")
 """Names of columns whose whole numbers are more likely classes than amounts."""
 BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
 YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", "churn",
-       "churned", "converted", ">50k", "ja", "oui", "si", "sí", "sim")  # fmt: skip
+       "churned", "converted", ">50k", "ja", "oui", "si", "sí", "sim", "on", "success", "pass",
+       "win")  # fmt: skip
 WEIGHT_NAMES = ("sample_weight", "sample_weights", "instance_weight", "importance_weight")
 """Names of columns that are sample weights if no option says so."""
 
@@ -52,8 +53,9 @@ def command_for_csv(
     names = Counter(column.name for column in sample.columns)
 
     def reference(column: ColumnSummary) -> str:
-        """Return the name of a column, or its number if that is not a name of one column."""
-        return column.name if column.name and names[column.name] == 1 else str(column.position)
+        """Return the name of a column, or its number if the name is ambiguous or unprintable."""
+        is_clear = column.name.isprintable() and names[column.name] == 1
+        return column.name if column.name and is_clear else str(column.position)
 
     words += ["--target", "COLUMN" if target is None else reference(target)]
     if target is not None:
@@ -149,11 +151,17 @@ def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
     are_numbers = target.kind == "number" or (target.kind == "id-like" and not target.holds_text)
     if len(groups) == 2 and not are_numbers:
         likely = [group for group in groups if group[0].strip().lower() in YES]
+        likely = likely or [max(groups, key=_digits)] * (len({*map(_digits, groups)}) == 2)
         return ["--positive", list_of(likely[0] if likely else groups[-1])]
     are_classes = not are_numbers or (
         target.name.strip().lower() in CLASS_NAMES and _are_whole(target)
     )
     return ["--model", "softmax"] if are_classes else REGRESSION
+
+
+def _digits(group: Sequence[str]) -> str:
+    """Return the digits and control characters of a label, such as ``b'1'`` or ``class_1``."""
+    return "".join(c for c in group[0] if c.isdecimal() or not c.isprintable())
 
 
 def _numbers(labels: Iterable[str]) -> dict[float, str]:

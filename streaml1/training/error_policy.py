@@ -24,7 +24,10 @@ logger = logging.getLogger("streaml1")
 LOGGED = 5
 """Rejected examples that are logged one by one. With the logger at INFO all of them are."""
 
-_MISSING = re.compile("the label ('.*' )?is (missing|null)|null is not an example")
+_MISSING = re.compile(
+    "the label ('.*' )?is (missing|null)|null is not an example"
+    "|(column '.*': )?weight must be a number"
+)
 """Reasons that are common in real data."""
 
 

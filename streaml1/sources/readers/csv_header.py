@@ -6,6 +6,7 @@ A column is selected by its name, or by its number from 0 if no column has this 
 from __future__ import annotations
 
 import shlex
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -136,9 +137,13 @@ class RequestedRoles(NamedTuple):
             option = named_option("target", "COLUMN")
             problems.append(f": use {option} to name the label column")
         if unknown := list(dict.fromkeys(unknown)):
-            meant = [name for name in header if name != name.strip() and name.strip() in unknown]
-            meant = meant or _similar(unknown, [*header, *self.elsewhere])
+            looks = {*map(_as_it_looks, unknown)}
+            same = [name for name in header if _as_it_looks(name) in looks]
+            meant = same or _similar(unknown, [*header, *self.elsewhere])
             hint = f" (did you mean {_listing(meant)}?)" if meant else ""
+            if {*meant} <= {*header} and not all(map(_can_be_typed, [*meant, *unknown])):
+                shown = ", ".join(f"{ascii(name)}, column {header.index(name)}" for name in meant)
+                hint = f" (did you mean {shown}? select it by its number)"
             if split := [
                 name for name in header if "," in name and {*name.split(",")} <= {*unknown}
             ]:
@@ -180,6 +185,17 @@ class RequestedRoles(NamedTuple):
         if not positions and role != "text" and is_number_of(column, header):
             return [int(column)]
         return positions
+
+
+def _as_it_looks(name: str) -> str:
+    """Return a name without what cannot be seen: blanks around it, marks of width zero."""
+    visible = "".join(c for c in name if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFKC", visible).strip()
+
+
+def _can_be_typed(name: str) -> bool:
+    """Return whether a name is written as a keyboard writes it."""
+    return name.isprintable() and unicodedata.normalize("NFC", name) == name
 
 
 def is_number_of(column: str, header: Sequence[str]) -> bool:

@@ -242,6 +242,10 @@ class Columns:
             for position, column in enumerate(header)
             if position not in special
         ]
+        self._ignored = [
+            header[position] if header.count(header[position]) == 1 else str(position)
+            for position in sorted(roles.ignored)
+        ]
         self.require_label = require_label
         self._skips_header = skips_header
         self.header = header
@@ -326,7 +330,7 @@ class Columns:
             else:
                 value = self._number(cell, column, record)
             x[column] = value
-        w = 1.0 if self._weight is None else self._rules.weight(record[self._weight])
+        w = 1.0 if self._weight is None else self._sample_weight(record[self._weight])
         return x, self._label(record), w
 
     def _is_header(self, record: list[str]) -> bool:
@@ -335,19 +339,33 @@ class Columns:
             first = first[1:].removeprefix('"').removesuffix('"')
         return first == self.header[0] and record[1:] == self.header[1:]
 
+    def _sample_weight(self, cell: str) -> float:
+        assert self._weight is not None
+        try:
+            return self._rules.weight(cell)
+        except ValueError as error:
+            column = self.header[self._weight]
+            raise ValueError(f"column {column!r}: {error}{self._marks_remedy(cell)}") from None
+
+    def _marks_remedy(self, cell: str) -> str:
+        """Return a clause for a number that is written in another way; "" for any other cell."""
+        marks = None if self._rules.is_localized else number_marks(cell, self.delimiter)
+        return f"; if it is a number, use {named_options(marks)}" if marks else ""
+
     def _number(self, cell: str, column: str, record: list[str]) -> float | None:
         try:
             return self._rules.number(cell)
         except ValueError as error:
             if reason := _rule(record):
                 raise ValueError(reason) from None
-            marks = None if self._rules.is_localized else number_marks(cell, self.delimiter)
+            # The options replace what was given or found before.
+            categories = [feature.name for feature in self._features if feature.is_text]
             raise ValueError(
                 f"column {column!r}: {shown(cell)} {error}: leave missing values empty or list "
                 f"their words with {named_option('missing')}, or use "
-                f"{named_option('categorical', [column])} for text, or "
-                f"{named_option('ignore', [column])}"
-                + (f"; if it is a number, use {named_options(marks)}" if marks else "")
+                f"{named_option('categorical', _listed(categories, column))} for text, or "
+                f"{named_option('ignore', _listed(self._ignored, column))}"
+                + self._marks_remedy(cell)
                 + self._description(record)
             ) from None
 
@@ -396,7 +414,10 @@ def is_blank(record: Sequence[str] | ValueError) -> bool:
     return not any(cell and not cell.isspace() for cell in record)
 
 
-_FOOTER = re.compile(r"\(?[0-9,]+ (rows?|records?)( affected| selected)?\)?\.?|\\\.", re.I)
+MAX_NAMES = 20
+"""Columns that an error lists."""
+
+_FOOTER = re.compile(r"\(?[0-9,]+ (rows?|records?)( affected| selected)?\)?\.?|\\\.|\x1a", re.I)
 
 
 def is_footer(record: Sequence[str]) -> bool:
@@ -415,8 +436,13 @@ def is_footer(record: Sequence[str]) -> bool:
 
 def wrong_width(record: Sequence[str], width: int) -> str:
     """Return the error for a record that has more or fewer cells than the header."""
-    remedy = ": remove it if it is a comment or a footer" if len(record) == 1 < width else ""
-    return _rule(record) or f"the line has {_cells(len(record))}, the header has {width}{remedy}"
+    found, remedy = _cells(len(record)), ""
+    if len(record) == 1 < width:
+        found += f" ({shown(record[0])})"
+        remedy = ": remove it if it is a comment or a footer"
+    elif len(record) > width:
+        remedy = ": quote cells that contain the delimiter"
+    return _rule(record) or f"the line has {found}, the header has {width}{remedy}"
 
 
 def _rule(record: Sequence[str]) -> str:
@@ -425,6 +451,11 @@ def _rule(record: Sequence[str]) -> str:
         f"the line is a rule of a printed table ({shown(record[0])}): remove it, or export the "
         "table as CSV"
     )  # fmt: skip
+
+
+def _listed(names: Sequence[str], further: str) -> list[Any]:
+    """Return names and a further one as `named_option` takes them, unless they are too many."""
+    return [*names, further] if len(names) < MAX_NAMES else [..., further]
 
 
 def _cells(count: int) -> str:
