@@ -248,7 +248,8 @@ def test_standard_input_and_other_formats() -> None:
     Path("a.svm").write_text("1 1:2 3:1\n-1 1:1\nx\n1 2:1\n")
     assert run("inspect", "a.svm").stdout == (
         "first 3 examples, 1 invalid: 3 features, 1.3 in an example; labels: 1.0 (2), -1.0 (1)\n"
-        "invalid: a.svm:3: label: 'x' is not a number\n"
+        "invalid: a.svm:3: label: 'x' is not a number: words are labels in Vowpal Wabbit text, CSV "
+        "and JSON lines only\n"
         "\nstreaml1 learn a.svm\n"
     )
 

@@ -383,7 +383,7 @@ def test_svmlight_comment_lines_are_skipped(write):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("one 1:1", "label: 'one' is not a number"),
+        ("one 1:1", "label: 'one' is not a number: words are labels in Vowpal Wabbit text, CSV"),
         ("1_0 1:1", "label: '1_0' is not a number"),
         ("nan 1:1", "label: 'nan' is not finite"),
         ("1:1 2:1", "the line has no label: it begins with '1:1'"),
@@ -403,7 +403,7 @@ def test_svmlight_comment_lines_are_skipped(write):
         ("1 3:1_0", "feature 3: '1_0' is not a number"),
         ("1 3:٣", "feature 3: '٣' is not a number"),
         ("1 3:0x1p3", "feature 3: '0x1p3' is not a number"),
-        ("1 3:nan", "feature 3: 'nan' is not finite"),
+        ("1 3:nan", "feature 3: 'nan' is not finite: leave the feature out if its value is"),
         ("1 3:-Infinity", "feature 3: '-Infinity' is not finite"),
         ("1 3:1e999", "feature 3: '1e999' is not finite"),
         ("1 3:1e308 3:1e308", "the values of feature 3 sum to infinity"),

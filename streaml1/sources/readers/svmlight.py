@@ -246,7 +246,7 @@ def _read_features(tokens: list[str]) -> dict[int, float]:
                 f"feature {int(name)}: {shown(value)} is not a number; if this is LibFFM's "
                 r"field:id:value, remove the fields, as with sed -E 's/ [0-9]+:([0-9]+:)/ \1/g'"
             )
-        x[int(name)] = x.get(int(name), -0.0) + _number(value, f"feature {int(name)}")
+        x[int(name)] = x.get(int(name), -0.0) + _value(value, f"feature {int(name)}")
         if not isfinite(x[int(name)]):
             raise ValueError(f"the values of feature {int(name)} sum to infinity")
     return x
@@ -256,9 +256,17 @@ def _label(text: str) -> float:
     try:
         return _number(text, "label")
     except ValueError as error:
+        remedy = "several labels need one line for each"
         if "," not in text:
-            raise
-        raise ValueError(f"{error}: several labels need one line for each") from None
+            remedy = "words are labels in Vowpal Wabbit text, CSV and JSON lines only"
+        raise ValueError(f"{error}: {remedy}") from None
+
+
+def _value(text: str, what: str) -> float:
+    try:
+        return _number(text, what)
+    except ValueError as error:
+        raise ValueError(f"{error}: leave the feature out if its value is missing") from None
 
 
 def _number(text: str, what: str) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.named_options import named_option
 from streaml1.sources.class_labels import MISSING_LABELS
 from streaml1.sources.lazy_ids import LazyIds
 from streaml1.sources.readers.named_lines import NamedLineParser
@@ -171,17 +172,28 @@ def _parse_head(head: str, require_label: bool) -> tuple[float | str | None, flo
             f"the line has no label: {shown(tag)} is read as its tag, because no blank separates "
             "it from the bar"
         )
+    label = _label(tokens[0])
     if len(tokens) > 2:
         if len(tokens) == 3:
             raise ValueError(
                 f"{shown(tokens[2])} before the bar is an initial prediction: only label, "
-                "importance and tag are supported; remove it, or make it a feature and use offset"
+                "importance and tag are supported; remove it, or make it a feature and use "
+                f"{named_option('offset')}"
             )
         raise ValueError(
             f"{shown(tokens[2])} before the bar is unexpected: only label, importance and tag are "
             "supported; put a bar before the features"
         )
-    return _label(tokens[0]), read_weight(tokens[1]) if len(tokens) == 2 else 1.0
+    return label, _importance(tokens[1]) if len(tokens) == 2 else 1.0
+
+
+def _importance(token: str) -> float:
+    try:
+        return read_weight(token)
+    except ValueError as error:
+        if not token[0].isalpha() or token.lower() in ("nan", "inf", "infinity"):
+            raise
+        raise ValueError(f"{error}; if it is the tag, write an apostrophe before it") from None
 
 
 def _label(token: str) -> float | str:

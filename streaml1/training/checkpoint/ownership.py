@@ -275,7 +275,10 @@ class CheckpointDirectory:
                     self._adopt(file, data)
                 return found
         if invalid is not None:
-            raise Unreadable(f"{self.path} holds no valid checkpoint: {invalid}")
+            raise Unreadable(
+                f"{self.path} holds no valid checkpoint: {invalid}; restore it from a copy, or use "
+                "another directory to begin again"
+            )
         return None
 
     def _adopt(self, file: CheckpointFile, data: bytes) -> None:
