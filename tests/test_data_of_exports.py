@@ -118,6 +118,12 @@ def test_inspect_takes_the_larger_label_for_the_positive_one(positive: str, othe
         assert command[command.index("--positive") + 1] == positive
 
 
+def test_no_name_is_meant_if_none_is_alike() -> None:
+    FRAME.to_csv("a.csv", index=False)
+    message = run("learn", "a.csv", "--target", "x\xa0", code=2).stderr
+    assert "has no column 'x\\xa0'; the columns are: site" in message
+
+
 def test_remedies_repeat_the_columns_that_options_replace() -> None:
     codes = [("12e4", "45a1", "00b2", "7e10")[k % 4] for k in range(N)]
     FRAME.assign(code=codes, shop=SITES).to_csv("a.csv", index=False)

@@ -6,8 +6,9 @@ import enum
 import gzip
 import json
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -130,6 +131,50 @@ def test_ints_that_arrow_cannot_hold() -> None:
 def test_arrays_of_another_shape(X: Any, y: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         progressive(ElasticNetClassifier(), (X, y))
+
+
+class Row(NamedTuple):
+    """A row as `itertuples` yields it."""
+
+    n: int
+    click: int
+
+
+@dataclass
+class Click:
+    n: int
+    click: int
+
+
+@pytest.mark.parametrize(
+    ("row", "remedy"),
+    [
+        (Row(1, 1), "it must be a dict, as from row._asdict()"),
+        (Click(1, 1), "it must be a dict, as from dataclasses.asdict(row)"),
+        ((1, 1), "it must be a dict"),
+        ((1, pd.Series([1, 1], ["n", "click"])), "it must be a dict"),
+        ("1,1", "it must be a dict"),
+    ],
+)
+def test_rows_of_other_types(row: Any, remedy: str) -> None:
+    rows = [row] if not isinstance(row, str) else iter([row])
+    for learn in (
+        lambda: ElasticNetClassifier().learn_many(rows, target="click"),
+        lambda: progressive(ElasticNetClassifier(), iter([row]), target="click"),
+    ):
+        with pytest.raises(BadExample) as error:
+            learn()
+        assert str(error.value).endswith(f" is not an example: {remedy}")
+        assert "\n" not in str(error.value)
+
+
+def test_labels_in_the_place_of_their_column() -> None:
+    for learn in (
+        lambda: ElasticNetClassifier().learn_many(FRAME, target=FRAME.click),  # type: ignore[arg-type]
+        lambda: progressive(ElasticNetClassifier(), FRAME, target=FRAME.click),
+    ):
+        with pytest.raises(TypeError, match="^target must be the name of a column, got a Series;"):
+            learn()
 
 
 def test_tracebacks_name_the_row_of_a_batch() -> None:

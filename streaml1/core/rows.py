@@ -66,11 +66,13 @@ _LANES, _BLOCK = u64(LANES), u64(16)
 
 
 def shown(value: Any) -> str:
-    """Return the repr of a value for an error message, shortened to 60 characters."""
+    """Return the repr of a value for an error message, shortened to 60 characters of one line."""
     try:
         text = repr(value)
     except ValueError:  # an int with more digits than Python converts
         text = f"{type(value).__name__}(...)"
+    if "\n" in text:  # a series or a frame
+        text = " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:56]}..."
 
 

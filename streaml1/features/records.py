@@ -8,6 +8,7 @@ gives one feature each. NaN is absent, too, and a name of any type may be that o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from streaml1.features.flat_members import (
     select_object,
 )
 
-__all__ = ["Record", "flat_features", "member_text", "read_record"]
+__all__ = ["Record", "flat_features", "member_text", "read_record", "require_dict"]
 
 PLAIN = frozenset({int, float, str, bool, type(None)})
 """Types of values that need no conversion."""
@@ -134,6 +135,20 @@ def flat_features(members: Mapping[Any, Any], roles: MemberRoles) -> dict[Any, A
     flat = _PythonMembers(roles, {(id(place.parent), place.key) for place in places if place})
     flat.add_members(members)
     return flat.x
+
+
+def require_dict(row: Any) -> None:
+    """Raise ValueError unless a row is a dict; the text says how to make one of it."""
+    if isinstance(row, Mapping):
+        return
+    remedy = ""
+    if hasattr(row, "_asdict"):
+        remedy = ", as from row._asdict()"
+    elif is_dataclass(row):
+        remedy = ", as from dataclasses.asdict(row)"
+    elif hasattr(row, "keys"):
+        remedy = ", as from dict(row)"
+    raise ValueError(f"{shown(row)} is not an example: it must be a dict{remedy}")
 
 
 def member_text(value: Any) -> str:

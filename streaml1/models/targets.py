@@ -25,7 +25,7 @@ from streaml1.features.flat_members import MemberRoles
 from streaml1.features.number_texts import read_number_text
 from streaml1.features.positive_label import positive_labels
 from streaml1.features.raw_labels import number_label, read_weight
-from streaml1.features.records import read_record
+from streaml1.features.records import read_record, require_dict
 
 __all__ = ["LabelledRows", "ReadLabel", "TargetOptions", "labelled_rows"]
 
@@ -84,6 +84,11 @@ def labelled_rows(
     ValueError
         If there are no labels, a frame has no such column, or a column has two roles.
     """
+    if not isinstance(options.target, Hashable):
+        raise TypeError(
+            f"target must be the name of a column, got a {type(options.target).__name__}; give "
+            "labels as y"
+        )
     if options.target is None:
         _require_no_options(y, options)
         return LabelledRows(X, y, w)
@@ -139,9 +144,8 @@ def _of_items(X: Any, roles: MemberRoles) -> LabelledRows:
 def _of_dicts(rows: Iterable[Any], roles: MemberRoles) -> LabelledRows:
     x, y, w = [], [], []
     for number, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise BadExample(f"{shown(row)} is not an example: it must be a dict", number)
         try:
+            require_dict(row)
             record = read_record(row, roles)
         except ValueError as error:
             raise BadExample(str(error), number) from None

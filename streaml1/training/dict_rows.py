@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from streaml1.core.rows import shown
-from streaml1.features.records import read_record
+from streaml1.features.records import read_record, require_dict
 from streaml1.sources import Reject, SourceError, SourceOptions, json_roles
 from streaml1.sources.source import Example, read_weight
 
@@ -41,8 +40,7 @@ def dict_rows(
         )
     for number, row in enumerate(rows, start=1):
         try:
-            if not isinstance(row, Mapping):
-                raise ValueError(f"{shown(row)} is not an example: it must be a dict")
+            require_dict(row)
             record = read_record(row, roles, options.require_label)
             if record is None:
                 continue

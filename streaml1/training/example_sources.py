@@ -19,6 +19,7 @@ from streaml1.features.arrow_frames import opened_frame
 from streaml1.features.batch import is_frame, is_matrix
 from streaml1.features.labels import require_column
 from streaml1.features.matrices import as_csr, require_two_dimensions
+from streaml1.features.records import require_dict
 from streaml1.models.class_labels import as_label
 from streaml1.sources import (
     Block,
@@ -135,6 +136,11 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
         If the object is not a source.
     """
     options = options or SourceOptions()
+    if not isinstance(options.target, Hashable):
+        raise TypeError(
+            f"target must be the name of a column, got a {type(options.target).__name__}; give "
+            "labels as in (X, y)"
+        )
     if isinstance(source, str | Path) or is_many(source):
         return NamedSource(open_source(source, options))
     if hasattr(source, "blocks"):
@@ -261,11 +267,18 @@ class IterableSource:
     def _parse(self, examples: Iterable[Any], reject: Reject) -> Iterator[Example]:
         for number, example in enumerate(examples, start=1):
             try:
+                if self._options.target is not None and not _is_pair(example):
+                    require_dict(example)
                 x, y, w = _parse_example(example)
             except ValueError as error:
                 reject(f"{self.name}:{number}", str(error))
                 continue
             yield number, x, y, w
+
+
+def _is_pair(example: Any) -> bool:
+    """Return whether an item is a dict of features with its label."""
+    return isinstance(example, tuple) and bool(example) and isinstance(example[0], Mapping)
 
 
 class _Parsed(NamedTuple):

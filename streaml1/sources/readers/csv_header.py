@@ -141,7 +141,7 @@ class RequestedRoles(NamedTuple):
             same = [name for name in header if _as_it_looks(name) in looks]
             meant = same or _similar(unknown, [*header, *self.elsewhere])
             hint = f" (did you mean {_listing(meant)}?)" if meant else ""
-            if {*meant} <= {*header} and not all(map(_can_be_typed, [*meant, *unknown])):
+            if meant and {*meant} <= {*header} and not all(map(_can_be_typed, [*meant, *unknown])):
                 shown = ", ".join(f"{ascii(name)}, column {header.index(name)}" for name in meant)
                 hint = f" (did you mean {shown}? select it by its number)"
             if split := [
