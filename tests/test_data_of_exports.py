@@ -118,6 +118,15 @@ def test_inspect_takes_the_larger_label_for_the_positive_one(positive: str, othe
         assert command[command.index("--positive") + 1] == positive
 
 
+def test_commas_in_a_file_of_tabs() -> None:
+    Path("a.tsv").write_text(CSV)
+    learn = ["learn", "a.tsv", "--target", "click"]
+    message = run(*learn, code=2).stderr.splitlines()[-1]
+    command = message.rpartition("; run streaml1 ")[2].split()
+    assert command == [*learn, "--delimiter", ","]
+    assert "examples          60" in run(*command).stdout
+
+
 def test_no_name_is_meant_if_none_is_alike() -> None:
     FRAME.to_csv("a.csv", index=False)
     message = run("learn", "a.csv", "--target", "x\xa0", code=2).stderr

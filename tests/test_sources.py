@@ -878,7 +878,11 @@ def test_invalid_csv_lines(write, line, reason):
             'tab seems to separate the cells: use delimiter="tab" (the columns are then: a, y;z, '
             "z)",
         ),
-        ("a,y\n1,1", {"target": "y", "delimiter": "tab"}, "no column 'y'; the columns are: a,y"),
+        (
+            "a,y\n1,1",
+            {"target": "y", "delimiter": "tab"},
+            "',' seems to separate the cells: use delimiter=\",\" (the columns are then: a, y)",
+        ),
         (",".join(map(str, range(30))), {"target": "y"}, ", 18, 19 and 10 more"),
         (
             "a,,y\n0,1,1",

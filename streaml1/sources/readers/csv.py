@@ -289,6 +289,8 @@ class CsvParser:
         except DelimiterError:
             raise
         except SourceError:
+            if self.delimiter != "," and len(names) == 1 and "," in names[0]:
+                raise DelimiterError(self.name, ",", names[0]) from None
             self._report_header(names)  # other columns than those of the first part say more
             raise
         self._report_header(names)
