@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -576,6 +577,23 @@ def test_inspect_of_columns_that_cannot_be_read() -> None:
     feather.write_feather(pa.table(FRAME).append_column("uuid", uuids), "a.arrow")
     command = suggested("a.arrow")
     assert command[-2:] == ["--ignore", "uuid"] and "examples  " in run(*command).stdout
+
+
+def test_parquet_that_is_none() -> None:
+    pa.parquet.write_table(pa.table({"n": [1.0, 2.0], "click": [1, 0]}), "plain.parquet")
+    packed = gzip.compress(Path("plain.parquet").read_bytes())
+    learn = ["learn", "a.parquet", "--target", "click"]
+    Path("a.parquet").write_bytes(packed)
+    assert error_of(*learn) == (
+        "a.parquet is compressed by gzip, and Parquet files are compressed inside: decompress it "
+        "first"
+    )
+    Path("a.parquet.gz").write_bytes(packed)
+    assert error_of("learn", "a.parquet.gz", "--target", "click").endswith("; decompress it first")
+    Path("a.parquet").write_text(CSV)
+    assert error_of(*learn).endswith("its first line looks like --format csv")
+    Path("a.parquet").write_bytes(b"PAR1\x15\xff" * 9)
+    assert "is not a valid Parquet file" in error_of(*learn, code=65)
 
 
 def test_feather_of_version_1() -> None:

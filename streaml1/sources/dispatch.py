@@ -326,7 +326,10 @@ def _open_arrow(
 ) -> ArrowFile:
     if name == "-" or compressed:
         shown = "standard input" if name == "-" else name
-        raise SourceError(f"a {kind} file must be an uncompressed file on a disk, got {shown}")
+        remedy = "; decompress it first" if compressed else ""
+        raise SourceError(
+            f"a {kind} file must be an uncompressed file on a disk, got {shown}{remedy}"
+        )
     return ArrowFile(name, kind, text=texts, **table_roles(options))
 
 

@@ -10,8 +10,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from streaml1.core.named_options import named_options
 from streaml1.sources.arrow.tables import TableReader, TableSource, require_pyarrow
+from streaml1.sources.readers.decompression import head_of
 from streaml1.sources.readers.remote import is_remote, open_remote
+from streaml1.sources.readers.signatures import likely_format
 from streaml1.sources.source import Block, Lost, Reject, SourceError
 
 __all__ = [
@@ -190,6 +193,16 @@ def _valid_file(name: str, format: str) -> Iterator[Any]:
                 "pyarrow.feather.write_feather"
             ) from None
         what = "Parquet" if format == PARQUET else "Arrow IPC"
+        head = head_of(name)
+        if head.codec is not None:
+            raise SourceError(
+                f"{name} is compressed by {head.codec}, and {what} files are compressed inside: "
+                "decompress it first"
+            ) from None
+        if likely := likely_format(head.text) if head.text.isascii() else {}:
+            raise SourceError(
+                f"{name} is not a {what} file: its first line looks like {named_options(likely)}"
+            ) from None
         raise Lost(f"{name} is not a valid {what} file: {_sentence(error)}") from None
 
 
