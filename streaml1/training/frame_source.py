@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from streaml1.core.named_options import named_option
@@ -161,7 +162,14 @@ def _other_names(frame: Any, texts: Iterable[str]) -> dict[str, Hashable]:
 
 
 def _renamed(block: Any, names: Mapping[str, Hashable]) -> Any:
-    x = [{names.get(name, name): value for name, value in row.items()} for row in block.x]
+    """Return a block with other names for some columns of numbers.
+
+    Categories keep theirs: the feature of ``{1: "news"}`` is named ``1=news``, too.
+    """
+    _, values, indptr = block.x.csr()
+    columns = [names.get(name, name) for name in block.x.feature_names(slice(None))]
+    features = list(zip(columns, values.tolist(), strict=True))
+    x = [dict(features[lo:hi]) for lo, hi in pairwise(indptr.tolist())]
     return replace(block, x=x)
 
 
