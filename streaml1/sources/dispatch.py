@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,7 @@ def _open_files(spec: str | Path | Sequence[str | Path], options: SourceOptions)
     _check_seed(name, "", options)
     reject_topic_options(name, options)
     kinds = _formats(files, options.format)
+    _require_one_format(kinds)
     keys = key_columns(files, options)
     has_columns = _has_columns(kinds[files[0]], options)
     own = options if keys is None else keys.options_of_files(options)
@@ -260,7 +261,7 @@ def _formats(files: Sequence[str], format: str | None) -> dict[str, str]:
     Raises
     ------
     SourceError
-        If the format of a file is unknown, or they differ.
+        If the format of a file is unknown.
     """
     kinds: dict[str, str] = {}
     unknown: dict[str, SourceError] = {}
@@ -278,17 +279,22 @@ def _formats(files: Sequence[str], format: str | None) -> dict[str, str]:
             f"the format of {file} is unknown, that of {known} is {kinds[known]}: to leave the "
             f"former out, use the pattern {pattern!r}, or list the files"
         )
+    return kinds
+
+
+def _require_one_format(kinds: Mapping[str, str]) -> None:
+    """Raise SourceError unless files that are read one after another have one format of text."""
+    known = next(iter(kinds))
     for file, kind in kinds.items():
         if kind == "rows":
             raise SourceError(
                 f"{file} is a row cache, which cannot be read with other files; read it alone"
             )
-        if kind != kinds[files[0]]:
+        if kind != kinds[known]:
             raise SourceError(
-                f"{file} is {kind}, but {files[0]} is {kinds[files[0]]}: all files must have the "
+                f"{file} is {kind}, but {known} is {kinds[known]}: all files must have the "
                 f"same format; use a pattern for some of them, or {named_option('format')}"
             )
-    return kinds
 
 
 def _open_part(name: str, options: SourceOptions) -> Part:
