@@ -383,7 +383,9 @@ def _as_column(what: str, column: Any, n: int) -> Any:
         column = column.to_numpy()
     if not hasattr(column, "__len__") or isinstance(column, str | bytes | Mapping):
         raise TypeError(f"{what} must be an array, a series or a list, got {shown(column)}")
-    require_column(what, getattr(column, "shape", (len(column),)), n)
+    if len(column) != n:
+        raise ValueError(f"got {len(column)} {what} for {n} rows")
+    require_column(what, getattr(column, "shape", (n,)), n)
     return column
 
 
