@@ -123,7 +123,7 @@ def test_ints_that_arrow_cannot_hold() -> None:
         (np.ones(3), [1, 0, 1], r"^X has 1 dimension.* use X\.reshape\(-1, 1\)"),
         (np.ones((3, 1)), np.ones((3, 1)), r"must have the shape \(3,\).* labels\.ravel\(\)$"),
         (FRAME[["n"]], FRAME[["click"]], r"must have the shape \(60,\).* labels\.ravel\(\)$"),
-        (np.ones((3, 1)), [1, 0], r"must have the shape \(3,\).* got \(2,\)$"),
+        (np.ones((3, 1)), [1, 0], "^got 2 labels for 3 rows$"),
         (np.ones((3, 1)), iter([1, 0, 1]), "^labels must be an array, a series or a list, got"),
         (FRAME.n, FRAME.click, r"got a Series: .* X\.to_frame\(\)$"),
     ],
