@@ -3,8 +3,8 @@
 `parse_lines` reads a chunk of lines from top to bottom:
 
 1. `index_svmlight` writes the delimiters of about 32 KiB of lines (stage 1, `structural_index.py`).
-2. The loop of `parse_lines` reads the label and checks that delimiters alternate between colon and
-   space up to the end of the line.
+2. `_read_line` reads the label and checks that delimiters alternate between colon and space up to
+   the end of the line.
 3. `_read_features` reads ids and values, eight features at a time.
 4. Lines that do not pass, such as those with comments, tabs or a `qid`, are read once more, byte by
    byte, by `_parse_irregular`.
@@ -15,7 +15,7 @@ What `_parse_irregular` does not understand becomes an empty row, and Python par
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,10 @@ from streaml1.text.structural_index import (
     SPACE,
     TAB,
     batch_end,
+    delimiter_at,
     gather_three_x8,
     index_svmlight,
+    indexed_text,
     position_of,
 )
 
@@ -107,11 +109,10 @@ def parse_lines(
         The fields of `LineCounts`; both flags tell whether the rows are canonical, see
         `streaml1.core.rows.is_canonical_row`.
     """
-    ids, values = borrowed((ids, values))
+    ids, values, positions = borrowed((ids, values, positions))
     # The byte before a line counts as a delimiter, so positions count from one byte earlier.
-    base, positions_at = start - _ONE, np.uint64(positions.ctypes.data)
-    kinds_at = np.uint64(kinds.ctypes.data)
-    row, k, n_irregular, line = _ZERO, _ZERO, _ZERO, _ZERO
+    text = indexed_text(start - _ONE, positions, kinds)
+    row, k, n_irregular, number = _ZERO, _ZERO, _ZERO, _ZERO
     i, n, pos = _ZERO, _ZERO, start
     plain: Any = True
     indptr[0] = 0
@@ -120,57 +121,21 @@ def parse_lines(
     while pos < end:
         if i == n:
             i = _ONE
-            n = index_svmlight(base, pos, batch_end(pos, end), positions_at, kinds_at)
-        first_feature, begin = k, pos
-        d = base + position_of(positions_at, i)
-        c = load_u8(d)
-        i += _ONE
-        if c == NEWLINE and (d == pos or (d == pos + _ONE and load_u8(pos) == CR)):
-            line += _ONE
+            stop = batch_end(pos, end)
+            n = index_svmlight(text.start, pos, stop, text.positions, text.kinds)
+        d = delimiter_at(text, i)
+        if load_u8(d) == NEWLINE and _is_empty(pos, d):
+            number += _ONE
+            i += _ONE
             pos = d + _ONE
             continue
-        valid: Any = True
-        label = np.nan
-        if c == COLON:
-            valid = not require_label
-            i -= _ONE
-        else:
-            stop = d - np.uint64(c == NEWLINE and load_u8(d - _ONE) == CR)
-            label = parse_number(pos, stop, powers)
-            valid = label == label
-            pos = d + _ONE
-        if valid and c != NEWLINE:
-            first = i
-            # Invariant: the delimiters from `first` to i alternate between colon and space.
-            while True:
-                d = base + position_of(positions_at, i)
-                c = load_u8(d)
-                i += _ONE
-                if c != COLON:  # a space at the end of the line, or an irregular line
-                    valid = c == NEWLINE and (d == pos or (d == pos + _ONE and load_u8(pos) == CR))
-                    break
-                d = base + position_of(positions_at, i)
-                c = load_u8(d)
-                i += _ONE
-                pos = d + _ONE
-                if c in (NEWLINE, COLON):
-                    valid = c == NEWLINE
-                    break
-            if valid:
-                count, last = (i - first) >> _ONE, i - _ONE
-                # A carriage return does not belong to the last value.
-                returns = np.uint32(load_u8(d - _ONE) == CR)
-                positions[last] -= returns
-                valid = _read_features(base, positions_at, first, count, powers, ids, values, k)
-                positions[last] += returns
-                k += count
-        while load_u8(d) != NEWLINE:
-            d = base + position_of(positions_at, i)
-            i += _ONE
-        pos = d + _ONE
+        first_feature, begin = k, pos
+        line = _read_line(text, positions, powers, require_label, ids, values, i, pos, k)
+        i, k, label, valid = line.i, line.k, line.label, line.valid
+        pos = line.end + _ONE
         if not valid:
             k, label, valid = _parse_irregular(
-                begin, d, first_feature, powers, require_label, ids, values
+                begin, line.end, first_feature, powers, require_label, ids, values
             )
             if not valid:
                 irregular[n_irregular, _ZERO] = row
@@ -178,12 +143,92 @@ def parse_lines(
                 n_irregular += _ONE
         plain &= is_canonical_row(ids, values, first_feature, k, _MAX_IDS)
         y[row] = label
-        lines[row] = line
+        lines[row] = number
         ends[row] = pos - start
         row += _ONE
-        line += _ONE
+        number += _ONE
         indptr[row] = k
-    return row, n_irregular, line, plain, plain
+    return row, n_irregular, number, plain, plain
+
+
+@inlined
+def _is_empty(pos: Any, newline: Any) -> Any:
+    """Return whether nothing but a carriage return is before a newline."""
+    return newline == pos or (newline == pos + _ONE and load_u8(pos) == CR)
+
+
+class _Line(NamedTuple):
+    """A line whose delimiters alternate, if it is valid."""
+
+    i: Any
+    """The first delimiter of the next line."""
+    end: Any
+    """The address of the newline."""
+    k: Any
+    """The end of the features."""
+    label: Any
+    valid: Any
+
+
+@inlined
+def _read_line(
+    text: Any, positions: Any, powers: Any, require_label: Any, ids: Any, values: Any, i: Any,
+    pos: Any, k: Any,
+) -> Any:  # fmt: skip
+    """Read the line at `pos`; the i-th delimiter is the next one. Returns a `_Line`."""
+    d = delimiter_at(text, i)
+    c = load_u8(d)
+    label = np.nan
+    if c == COLON:
+        valid = not require_label
+    else:
+        stop = d - np.uint64(c == NEWLINE and load_u8(d - _ONE) == CR)
+        label = parse_number(pos, stop, powers)
+        valid = label == label
+        i += np.uint64(c != NEWLINE)
+        pos = d + _ONE
+    if valid and c != NEWLINE:
+        count, newline, valid = _count_features(text, i, pos)
+        if count:
+            first, last = i, i + _TWO * count - _ONE
+            if valid:
+                # A carriage return does not belong to the last value.
+                at_end = delimiter_at(text, last) == newline
+                returns = np.uint32(at_end and load_u8(newline - _ONE) == CR)
+                positions[last] -= returns
+                valid = _read_features(
+                    text.start, text.positions, first, count, powers, ids, values, k
+                )
+                positions[last] += returns
+                k += count
+            i = last
+    while load_u8(delimiter_at(text, i)) != NEWLINE:
+        i += _ONE
+    return _Line(i + _ONE, delimiter_at(text, i), k, label, valid)
+
+
+@inlined
+def _count_features(text: Any, i: Any, pos: Any) -> Any:
+    """Count the features from `pos` to the end of the line; the i-th delimiter is the next one.
+
+    Returns
+    -------
+    Their number, the address of the newline, and whether colons and spaces alternate up to it.
+    """
+    count = _ZERO
+    # Invariant: the delimiters before i alternate between colon and space.
+    while True:
+        d = delimiter_at(text, i)
+        c = load_u8(d)
+        if c != COLON:  # a space at the end of the line, or an irregular line
+            return count, d, c == NEWLINE and _is_empty(pos, d)
+        d = delimiter_at(text, i + _ONE)
+        c = load_u8(d)
+        count += _ONE
+        if c in (NEWLINE, COLON):
+            return count, d, c == NEWLINE
+        i += _TWO
+        pos = d + _ONE
 
 
 @inlined
