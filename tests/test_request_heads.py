@@ -42,7 +42,7 @@ REQUESTS = [
 
 
 class Transport(RecordingTransport):
-    """A transport that ignores what is written after it is closed, and knows no pauses."""
+    """A transport that ignores writes after it is closed, and is never paused."""
 
     def __init__(self) -> None:
         super().__init__()

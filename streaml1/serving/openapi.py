@@ -149,7 +149,7 @@ def _describing(model: dict[str, Any], most_weights: int) -> dict[str, Any]:
 
 
 def _probing() -> dict[str, Any]:
-    """Return the paths for whoever operates the service."""
+    """Return the paths of the probes and of the metrics."""
     lives = _operation("Tell whether the process runs.", _answer("It does.", {}, kinds=(TEXT,)), ())
     is_ready = {
         "summary": "Tell whether the models are there and recent.",

@@ -117,22 +117,16 @@ class Table(NamedTuple):
     """The text of a chunk, and what its columns are."""
 
     start: Any
-    """The address of the chunk. All offsets count from it."""
     end: Any
-    """The address after the chunk; the byte before it must be a newline."""
     names: Any
-    """The names of categories, `column=cell`, are written from this address on."""
     names_end: Any
-    """The end of the memory for them."""
+    powers: Any
+    require_label: Any
+    utf8: Any
+    """As in `line_arrays.Lines`; names are `column=cell`. With UTF8_UNKNOWN the kernel returns
+    UTF8_NEEDED if a byte is not ASCII."""
     delimiter: Any
     """The byte between cells."""
-    powers: Any
-    """`streaml1.text.numbers.POWERS`."""
-    require_label: Any
-    """Whether records with an empty label are irregular."""
-    utf8: Any
-    """Whether the chunk is valid UTF-8. With UTF8_UNKNOWN the kernel returns UTF8_NEEDED if a byte
-    is not ASCII; with UTF8_INVALID records with such a byte are irregular."""
     columns: Any
     """Describes the columns, uint64, shape (6, columns): kind; offset and size of the name, with an
     equals sign at its end for categories; hash of the name; its first eight bytes; how many columns

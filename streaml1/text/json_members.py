@@ -103,8 +103,8 @@ def find_members(
     x_is_example
         Whether a line with an object ``x`` is irregular: it is not flat.
     roles
-        The members with a role, see `json_roles`. What is inside an ignored one is only checked; an
-        object or array with another role is irregular.
+        The members with a role, see `json_roles`. The values inside an ignored member are checked,
+        but are not features; an object or array with another role is irregular.
     levels
         Scratch array, shape (3, MAX_LEVELS), uint64: address and size of the prefix around each
         object or array, and its index there.

@@ -121,8 +121,8 @@ def role_of(h: Any, table: Any) -> Any:
 def find_roles(keys: Any, count: Any, roles: Any) -> Any:
     """Find the keys that have a role, and write ``index << 8 | role`` to `roles.found`.
 
-    The first row gets those that are not features, in ascending order, the second row the
-    categories and numbers.
+    Members that are not features go to the first row, categories and numbers to the second one,
+    both in ascending order.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _split_number(text: Any, lines: Any, features: Any, j: Any) -> Any:
 
 
 class _Converted(NamedTuple):
-    """What is known of the features of a row after `_convert`."""
+    """The result of `_convert`."""
 
     name_pos: Any
     """Where the next name goes."""

@@ -343,7 +343,7 @@ class _Token(NamedTuple):
     """Its byte."""
     name_end: Any
     value_begin: Any
-    """`name_end` if there is no value."""
+    """Where the value begins; equal to `name_end` if there is none."""
     value_end: Any
     valid: Any
 

@@ -178,8 +178,9 @@ class KernelReading:
         first_name = start + self._names_offset + len(columns.name_bytes)
         table = csv.Table(
             np.uint64(start), np.uint64(start + self._n), np.uint64(first_name),
-            np.uint64(start + len(self._buffer) - PAD), np.uint64(ord(columns.delimiter)), POWERS,
-            columns.require_label, utf8, columns.kernel_columns(self._names_offset), columns.words,
+            np.uint64(start + len(self._buffer) - PAD), POWERS, columns.require_label, utf8,
+            np.uint64(ord(columns.delimiter)), columns.kernel_columns(self._names_offset),
+            columns.words,
         )  # fmt: skip
         return int(csv.parse_records(table, self._arrays, state))
 

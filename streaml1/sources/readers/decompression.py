@@ -107,7 +107,7 @@ def head_of(path: str, size: int = HEAD_SIZE) -> Head:
         source: Any = file if codec is None else decompress(file, codec)
         space = bytearray(size)
         n = 0
-        with suppress(*_ERRORS):  # what is before the damage
+        with suppress(*_ERRORS):  # the bytes before the damage are enough
             while n < size and (new := source.readinto1(memoryview(space)[n:])):
                 n += new
         return Head(bytes(space[:n]), codec)

@@ -390,7 +390,7 @@ def _remedy(text: str, found: str) -> str:
     if found[:1] < " " and found:
         return f": escape it in the text, as {json.dumps(found[0])[1:-1]}"
     if not text.startswith(("{", "[", '"')) and "{" in text and text.endswith("}"):
-        return ": remove what is before the object, as with sed 's/^[^{]*//'"
+        return ": remove the text before the object, as with sed 's/^[^{]*//'"
     return "" if _BRACKETS.search(text) else format_hint(text, "jsonl")
 
 
