@@ -295,12 +295,6 @@ class AdaptiveWindow:
         return found[max(found)] if found else None
 
 
-def label_size(learner: Any, y: float) -> float:
-    """Return the size of what a margin without the offset must reach."""
-    is_target = learner.loss in REGRESSION and learner.loss != "poisson"
-    return abs(y - learner.offset) if is_target else 1.0
-
-
 class Online:
     """A gradient step followed by a penalty.
 
@@ -830,13 +824,50 @@ class OnScaledFeatures(Online):
     """A learner that sees values over the mean size of their feature, clipped to 3.
 
     Means of sizes count each size for at most ten times the mean before it. The last coordinate is
-    the intercept, a feature that is always 1.
+    the intercept, a feature that is always 1. A feature of each of the first 16 rows is measured
+    from its mean in them without the extremes, and targets from the mean of those so far.
     """
 
     def __init__(self, d: int, **shared: Any) -> None:
         self.count, self.mean = np.zeros(d), np.zeros(d)
         super().__init__(d, lambda v, eta: v, **shared)
         self.initial_b = self.b
+        self.first: list[Vector] = []
+        self.origin = np.zeros(d)
+        self.targets, self.centre = 0, 0.0
+        self.distances = MeanSize()  # of targets; 1 for labels
+
+    def shifted(self, x: Vector) -> Vector:
+        """Return the non-zeros of x less the origins of their features."""
+        return np.where(x != 0.0, x - self.origin, 0.0)
+
+    def choose_origins(self) -> None:
+        """Start the features anew that are in all of the first rows with different values."""
+        first = np.sort(np.array(self.first), axis=0)
+        has = np.all(first != 0.0, axis=0) & (first[0] < first[-1])
+        self.origin = np.where(has, first[1:-1].mean(axis=0), 0.0)
+        self.count, self.mean = np.where(has, 0.0, [self.count, self.mean])
+        self.forget(has)
+
+    def forget(self, has: NDArray[np.bool_]) -> None:
+        """Clear what was learnt of some features."""
+        raise NotImplementedError
+
+    def gradient_of(self, a: float, y: float, w: float) -> float:
+        """Count the target, and return the gradient at a margin without the centre."""
+        is_target = self.loss in REGRESSION and self.loss != "poisson"
+        distance = abs(y - self.offset - self.centre) if is_target else 1.0
+        if is_target and self.intercept_lr > 0.0:
+            distance = distance if self.targets else 0.0
+            if w > 0.0:
+                limit = 10.0 * self.distances.mean
+                limit = limit if self.targets and limit > 0.0 else math.inf
+                move = y - self.offset - self.centre
+                self.targets += 1
+                self.centre += min(max(move, -limit), limit) / self.targets
+        g = self.gradient_at(a + self.centre, y, w)
+        self.distances.add(distance, zeros=True)
+        return g
 
     def scaled(self, x: Vector) -> tuple[Vector, Vector]:
         """Return the scaled values of a row, and 1; and the mean of |x| per feature after the row.
@@ -853,24 +884,41 @@ class OnScaledFeatures(Online):
 
     def margin(self, x: Vector) -> float:
         """Return the margin, with x itself among the rows that set the scales."""
-        return self.scaled_margin(self.scaled(x)[0])
+        return self.scaled_margin(self.scaled(self.shifted(x))[0]) + self.centre
 
     def scaled_margin(self, z: Vector) -> float:
-        """Return the margin of scaled values."""
+        """Return the margin of scaled values, without the centre."""
         raise NotImplementedError
 
     def step(self, x: Vector, y: float, w: float) -> float:
-        """Take one step; return the margin before it."""
+        """Take one step on a shifted row; return the margin before it, without the centre."""
+        raise NotImplementedError
+
+    def publish(self) -> None:
+        """Set the weights per unit of x, and the intercept."""
         raise NotImplementedError
 
     def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
         """Take one step."""
-        self.step(x, y, w)
+        self.margin_before(x, y, w)
+
+    def margin_before(self, x: Vector, y: float, w: float) -> float:
+        """Take one step; return the margin before it."""
+        centre = self.centre
+        a = self.step(self.shifted(x), y, w) + centre
+        if self.t < 16 and self.loss != "poisson":
+            self.first.append(x)
+            if len(self.first) == 16:
+                self.choose_origins()
+        self.t += 1
+        self.publish()
+        self.b += self.centre - float(self.w @ self.origin)
+        return a
 
     def progressive(self, X: Matrix, y: Iterable[float], w: Iterable[float]) -> Vector:
         """Return the output for each row before learning it."""
-        rows = zip(X, y, w, strict=True)
-        return np.array([prediction(self.loss, self.step(*row) + self.offset) for row in rows])
+        margins = [self.margin_before(*row) + self.offset for row in zip(X, y, w, strict=True)]
+        return np.array([prediction(self.loss, a) for a in margins])
 
 
 class ScaledFTRL(OnScaledFeatures):
@@ -887,7 +935,7 @@ class ScaledFTRL(OnScaledFeatures):
         **shared: Any,
     ) -> None:
         self.alpha, self.beta, self.l1, self.l2 = alpha, beta, l1, l2
-        self.labels, self.squares = MeanSize(), MeanSize()
+        self.squares = MeanSize()
         self.theta, self.n = np.zeros(d + 1), np.zeros(d + 1)
         self.v = np.zeros(d + 1)  # weights of scaled values
         self.rate = 1.0 if alpha == "auto" else float(alpha)
@@ -901,7 +949,7 @@ class ScaledFTRL(OnScaledFeatures):
         """Take one step with a rate for each coordinate."""
         z, means = self.scaled(x)
         a = self.scaled_margin(z)
-        g = self.gradient_at(a, y, w)
+        g = self.gradient_of(a, y, w)
         self.mean, self.count = means, self.count + (x != 0.0)
         G = g * z
         if self.intercept_lr == 0.0:
@@ -909,20 +957,28 @@ class ScaledFTRL(OnScaledFeatures):
         before, self.n = np.sqrt(self.n), self.n + G**2
         root = np.sqrt(self.n)
         self.theta = self.theta + G - (root - before) / self.rate * self.v
-        self.labels.add(label_size(self, y), zeros=True)
         self.squares.add(float(z @ z))
+        size = max(self.distances.mean, 1e-150)
         if self.alpha == "auto":
-            self.rate = 3.0 * max(self.labels.mean, 1e-150) / math.sqrt(self.squares.mean)
+            self.rate = 3.0 * size / math.sqrt(self.squares.mean)
         else:
             self.rate = float(self.alpha)
         l1, l2 = np.full((2, len(self.v)), [[self.l1], [self.l2]])
         l1[-1] = l2[-1] = 0.0
         excess = np.maximum(np.abs(self.theta) - l1, 0.0) * -np.sign(self.theta)
-        self.v = excess / ((self.beta * max(self.labels.mean, 1e-150) + root) / self.rate + l2)
-        self.w = np.divide(self.v[:-1], self.mean, out=np.zeros_like(x), where=self.mean > 0.0)
-        self.b = self.initial_b + self.v[-1]
-        self.t += 1
+        self.v = excess / ((self.beta * size + root) / self.rate + l2)
         return a
+
+    def forget(self, has: NDArray[np.bool_]) -> None:
+        """Clear what was learnt of some features."""
+        for sums in (self.theta, self.n, self.v):
+            sums[:-1][has] = 0.0
+
+    def publish(self) -> None:
+        """Set the weights per unit of x, and the intercept."""
+        v, mean = self.v[:-1], self.mean
+        self.w = np.divide(v, mean, out=np.zeros_like(v), where=mean > 0.0)
+        self.b = self.initial_b + self.v[-1]
 
 
 class AdaptiveElasticNet(Online):
@@ -963,7 +1019,7 @@ class CoinBetting(OnScaledFeatures):
         self.wealth, self.l1 = wealth, l1
         self.s = np.append(np.zeros(d), 1.0)
         self.theta, self.G, self.R, self.L = np.zeros((4, d + 1))
-        self.labels, self.weights = MeanSize(), MeanSize()
+        self.weights = MeanSize()
         self.max_gradient = 0.0
         super().__init__(d, **shared)
         self.bets = np.zeros(d + 1)  # the weights of z / s
@@ -975,7 +1031,7 @@ class CoinBetting(OnScaledFeatures):
         size = np.maximum(np.abs(self.theta) - threshold, 0.0)
         total = self.L + self.G
         fraction = np.divide(size, total, out=np.zeros_like(size), where=total > 0.0)
-        return np.sign(self.theta) * fraction * (self.wealth * self.labels.mean + self.R)
+        return np.sign(self.theta) * fraction * (self.wealth * self.distances.mean + self.R)
 
     def scaled_margin(self, z: Vector) -> float:
         """Return the margin of scaled values."""
@@ -986,7 +1042,7 @@ class CoinBetting(OnScaledFeatures):
         """Bet on each coordinate."""
         z, means = self.scaled(x)
         a, bets = self.scaled_margin(z), self.bets
-        g = self.gradient_at(a, y, w)
+        g = self.gradient_of(a, y, w)
         self.weights.add(w)
         unbounded = self.loss in ("squared", "huber", "poisson")
         floor = 0.0 if unbounded else self.weights.mean
@@ -1005,13 +1061,19 @@ class CoinBetting(OnScaledFeatures):
         self.R = np.where(here, np.maximum(self.R + gain, 0.0), self.R)
         self.theta = self.theta + here * u
         self.G = self.G + here * np.abs(u)
-        self.labels.add(label_size(self, y), zeros=True)
         self.bets = self._bets()
+        return a
+
+    def forget(self, has: NDArray[np.bool_]) -> None:
+        """Clear what was learnt of some features."""
+        for sums in (self.s, self.theta, self.G, self.R, self.L, self.bets):
+            sums[:-1][has] = 0.0
+
+    def publish(self) -> None:
+        """Set the weights per unit of x, and the intercept."""
         scale = self.mean * self.s[:-1]
         self.w = np.divide(self.bets[:-1], scale, out=np.zeros_like(self.w), where=scale > 0.0)
         self.b = self.initial_b + self.bets[-1]
-        self.t += 1
-        return a
 
 
 class MeanSize:

@@ -199,6 +199,14 @@ def coins(
     return joined
 
 
+def centre(base: tuple[float, float], parts: Sequence[tuple[float, float]]) -> float:
+    """Return the mean of all targets, given how many each model has seen, and their mean."""
+    n, mean = base
+    targets = [(n, mean), *((k, m) for k, m in parts), *[(-n, mean)] * len(parts)]
+    total = math.fsum(k for k, _ in targets)
+    return math.fsum(k * m for k, m in targets) / total if total else 0.0
+
+
 def shard_coin(coin: Coin, largest: float, expected: float, shards: int) -> Coin:
     """Return a coin at the start of a shard; `expected` rows of the round have the feature."""
     Z, G, R = coin

@@ -1,4 +1,4 @@
-"""Origins of features that are in every row, and the saturation of scaled values."""
+"""Origins of features that are in every row, centres of targets, and saturated values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1 import ElasticNetClassifier, ElasticNetRegressor, SoftmaxClassifier
+from streaml1 import (
+    CoinBettingRegressor,
+    ElasticNetClassifier,
+    ElasticNetRegressor,
+    FTRLClassifier,
+    FTRLRegressor,
+    SoftmaxClassifier,
+)
 from streaml1.core.jit import kernel
 from streaml1.optim.lane_mixture import _refresh_joined
 from streaml1.optim.structures.feature_origins import ORIGIN_ROWS, origins_of
 from streaml1.optim.structures.feature_scales import saturated
 from streaml1.optim.structures.joined_lanes import _with_origins
-from streaml1.optim.structures.joined_origins import stored_origins
-from tests import kit
+from streaml1.optim.structures.joined_origins import stored_origins, with_common_origins
+from tests import kit, reference
 from tests.test_lane_mixture import make, twin_of
 
 YEAR, TEMPERATURE, RARE_ZERO, WORD, LATE, CONSTANT = range(6)
@@ -52,6 +59,40 @@ def origins(model: Any) -> dict[Any, float]:
     return dict(zip(names, values[slots].tolist(), strict=True))
 
 
+REGRESSORS = pytest.mark.parametrize(
+    "kind", [ElasticNetRegressor, FTRLRegressor, CoinBettingRegressor]
+)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "absolute"])
+@pytest.mark.parametrize("name", ["FTRL", "CoinBetting"])
+def test_single_learners_equal_their_twins(name: str, loss: str) -> None:
+    X, a = weather(500)
+    y = labels(loss, a + 2000.0)
+    signed = y if loss in ("squared", "absolute") else np.where(y, 1.0, -1.0)
+    kind = getattr(streaml1, name + ("Classifier" if loss == "logistic" else "Regressor"))
+    model = kind(loss=loss, l1=0.1)
+    twin = {"FTRL": reference.ScaledFTRL, "CoinBetting": reference.CoinBetting}[name]
+    w = np.where(np.arange(500) % 7 == 0, 0.0, 1.0)
+    data = (X, y, signed, w)
+    kit.assert_matches_twin(model, twin(kit.D, loss=loss, l1=0.1), data, [0, 1, 10, 40, 60, 500])
+    assert {*origins(model)} == {YEAR, TEMPERATURE, RARE_ZERO}
+
+
+@pytest.mark.parametrize("kind", [FTRLRegressor, CoinBettingRegressor])
+def test_constant_added_to_targets_is_added_to_predictions(kind: Any) -> None:
+    X, a = weather(300)
+    low, high = (kind().progressive_many(csr_matrix(X), a + c) for c in (0.0, 4096.0))
+    np.testing.assert_allclose(high[1:] - 4096.0, low[1:], rtol=0.0, atol=1e-6)
+
+
+def test_frozen_intercept_keeps_targets_without_a_centre() -> None:
+    for kind in (FTRLRegressor, CoinBettingRegressor):
+        model = kind(intercept_lr=0.0, intercept_init=3.0)
+        model.learn_many([{"a": 1.0}] * 40, [2000.0] * 40)
+        assert model.predict_one({}) == model.intercept == 3.0
+
+
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])
 @pytest.mark.parametrize("params", [{}, {"l1": 1e-3, "l2": 1e-3}], ids=["plain", "penalties"])
 def test_equals_the_twin(loss: str, params: dict[str, float]) -> None:
@@ -76,10 +117,11 @@ def test_origin_is_the_mean_without_the_smallest_and_the_largest_value() -> None
     assert origins(model) == {"x": 7.5}
 
 
+@REGRESSORS
 @pytest.mark.parametrize("split", [10, ORIGIN_ROWS - 1, ORIGIN_ROWS, ORIGIN_ROWS + 1])
-def test_saved_model_resumes_to_the_same_bits(split: int, tmp_path: Path) -> None:
+def test_saved_model_resumes_to_the_same_bits(kind: Any, split: int, tmp_path: Path) -> None:
     X, a = weather(200)
-    whole, first = ElasticNetRegressor(l1=1e-4), ElasticNetRegressor(l1=1e-4)
+    whole, first = kind(l1=1e-4), kind(l1=1e-4)
     whole.learn_many(csr_matrix(X), a)
     first.learn_many(csr_matrix(X[:split]), a[:split])
     first.save(tmp_path / "m")
@@ -102,9 +144,10 @@ def test_column_far_from_zero_is_learnt_like_one_around_zero() -> None:
     assert errors[0] < 0.4  # the noise alone has 0.24; the mean of all has 1.9
 
 
-def test_weights_and_intercept_belong_to_the_values_themselves() -> None:
+@REGRESSORS
+def test_weights_and_intercept_belong_to_the_values_themselves(kind: Any) -> None:
     X, a = weather(2_000)
-    model = ElasticNetRegressor()
+    model = kind()
     model.learn_many(csr_matrix(X), a)
     weights, frozen = model.weights, model.freeze()
     usual = {YEAR: 2013.0, TEMPERATURE: 16.0, RARE_ZERO: 4.5}
@@ -124,7 +167,16 @@ def test_explanation_starts_from_the_origins() -> None:
     assert not explanation.exceeds_rounding
 
 
-@pytest.mark.parametrize("kind", [ElasticNetClassifier, ElasticNetRegressor, SoftmaxClassifier])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ElasticNetClassifier,
+        ElasticNetRegressor,
+        SoftmaxClassifier,
+        FTRLClassifier,
+        CoinBettingRegressor,
+    ],
+)
 def test_unknown_features_contribute_nothing(kind: Any) -> None:
     # They have no slot, so rows put them into slot 0: that of a feature with an origin here.
     model = kind()
@@ -132,7 +184,7 @@ def test_unknown_features_contribute_nothing(kind: Any) -> None:
         model.learn_one({"age": 20.0 + k % 7, "plan": "ab"[k % 2]}, bool(k % 7 > 3))
     has_origin, _ = origins_of(model._state.rule.origins)
     assert has_origin[0]
-    one = "predict_one" if kind is ElasticNetRegressor else "predict_proba_one"
+    one = "predict_proba_one" if hasattr(model, "predict_proba_one") else "predict_one"
     many = one.replace("one", "many")
     for known in ({}, {"plan": "a"}, {"age": 23.0, "plan": "b"}):
         unknown = {**known, "city": "Rome", "height": 1.7}
@@ -176,10 +228,28 @@ def test_margins_stay_when_origins_are_moved_before_a_merge() -> None:
     assert [model._margin(x) for x in xs] == pytest.approx(expected, abs=1e-2)
 
 
-def test_models_with_origins_of_their_own_are_merged() -> None:
+@pytest.mark.parametrize("name", ["FTRL", "CoinBetting"])
+@pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
+def test_rules_keep_their_margins_when_origins_are_moved(name: str, kind: str) -> None:
+    X, a = weather(300)
+    model = getattr(streaml1, name + kind)()
+    model.learn_many(csr_matrix(X), a if kind == "Regressor" else a > 0.0)
+    rule = model._state.rule
+    has, values = origins_of(rule.origins)
+    other = rule._replace(origins=stored_origins(has, values + has * np.linspace(1, 2, len(has))))
+    same, moved = with_common_origins([rule, other])
+    assert same is rule
+    assert np.array_equal(origins_of(moved.origins), origins_of(rule.origins))
+    online, w = model._state.online, moved.weights()
+    assert moved.intercept(online) == pytest.approx(other.intercept(online), abs=1e-9)
+    assert np.array_equal(w, rule.weights())
+
+
+@REGRESSORS
+def test_models_with_origins_of_their_own_are_merged(kind: Any) -> None:
     models, data = [], [weather(3_000, seed) for seed in range(3)]
     for X, a in data[:2]:
-        models.append(ElasticNetRegressor())
+        models.append(kind())
         models[-1].learn_many(csr_matrix(X), a)
     assert origins(models[0])[TEMPERATURE] != origins(models[1])[TEMPERATURE]
     X, a = data[2]

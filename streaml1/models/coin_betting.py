@@ -9,6 +9,7 @@ from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
 from streaml1.models.comparator import ComparatorSpec, elastic_net_weights
 from streaml1.models.hyperparameters import CoinBettingParameters
 from streaml1.optim.coin_betting import CoinBetting
+from streaml1.optim.losses import CODES
 
 __all__ = ["CoinBettingClassifier", "CoinBettingRegressor"]
 
@@ -26,7 +27,7 @@ class _CoinBetting(CoinBettingParameters, OnlineModel):
             self._state.recount()
 
     def _rule(self) -> Any:
-        return CoinBetting.start(0, float(self.wealth), float(self.l1))
+        return CoinBetting.start(0, float(self.wealth), float(self.l1), CODES[self.loss])
 
     def _comparator(self) -> ComparatorSpec:
         return elastic_net_weights(0.0, 0.0)  # l1 is a threshold of gradients, not of weights
@@ -75,7 +76,7 @@ class CoinBettingRegressor(_CoinBetting, OnlineRegressor):
     >>> import streaml1
     >>> model = streaml1.CoinBettingRegressor()
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.381938
+    MAE: 0.320645
 
     References
     ----------

@@ -75,9 +75,9 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
                 f"{name} is a {type(model).__name__} and model 1 a {type(first).__name__}; merge "
                 "models of one class"
             )
-        if _bound_of_values(model) != _bound_of_values(first):
+        if _value_scheme(model) != _value_scheme(first):
             raise ValueError(
-                f"{name} and model 1 bound values in different ways, because an earlier version "
+                f"{name} and model 1 read values in different ways, because an earlier version "
                 "began one of them; merge models that one version began"
             )
         mine, others = model._parameters(), first._parameters()
@@ -95,8 +95,8 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
             )
 
 
-def _bound_of_values(model: OnlineModel) -> float | None:
-    return getattr(model._state.rule, "bound_of_values", None)
+def _value_scheme(model: OnlineModel) -> float | None:
+    return getattr(model._state.rule, "value_scheme", None)
 
 
 def set_clock(model: OnlineModel, n: int, step: int) -> None:

@@ -27,10 +27,14 @@ b) The scales of features and labels, and $\lambda_1$: a constant threshold of a
 c) Outliers: |g| counts for at most twice the largest before it. The means of labels and sample weights
    are those of `feature_scales.py`.
 d) The intercept is a coordinate with x = 1 and $\lambda_1 = 0$, added to its initial value.
+e) A feature that is in each of the first 16 rows has an origin m: from then on, x stands for x - m above (see
+   `structures/feature_origins.py`), and what was learnt of x is forgotten. The targets of a regression have a centre,
+   which is added to each margin; y stands for their distance from it (see `structures/target_centre.py`). With the
+   Poisson loss there are no origins and no centre: the exponential of a clipped distance is another mean.
 
 Nothing is pending for features that are absent: a weight is a function of its slot and the ledger.
 
-Cost of a step: O(non-zeros of the row), with five divisions each. Memory: 56 bytes per slot.
+Cost of a step: O(non-zeros of the row), with five divisions each. Memory: 80 bytes per slot.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -45,13 +49,31 @@ from streaml1.core.jit import inlined
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
-from streaml1.core.types import Floats, Records
+from streaml1.core.types import Floats, Ints, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.structures.feature_origins import (
+    FORGOTTEN,
+    ORIGIN_ROWS,
+    ORIGIN_WIDTH,
+    check_origins,
+    count_value,
+    from_origin,
+    origins_of,
+)
 from streaml1.optim.structures.feature_scales import MAX_SCALED, add_size, scaled
 from streaml1.optim.structures.joined_coins import Coins, joined_coins
+from streaml1.optim.structures.joined_origins import with_common_origins
 from streaml1.optim.structures.joined_sums import add_growth
+from streaml1.optim.structures.record_layouts import with_origins
 from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.structures.target_centre import (
+    CENTRE,
+    check_centre,
+    count_target,
+    has_centre,
+    joined_centre,
+)
 from streaml1.optim.update_rule import margin
 
 __all__ = ["CoinBetting"]
@@ -66,8 +88,8 @@ SLOT = np.dtype(
     ],
     align=True,
 )
-# Of the current row: the new `total` and s, z over s, and the weight.
-SCRATCH = np.dtype([("total", "f8"), ("s", "f8"), ("q", "f8"), ("w", "f8")], align=True)
+# Of the current row: x less its origin, the new `total` and s, z over s, and the weight.
+SCRATCH = np.dtype([(name, "f8") for name in ("x", "total", "s", "q", "w")], align=True)
 CLOCK = np.dtype(
     [
         # The parameters, from the next step on, and those of the current weights.
@@ -77,6 +99,8 @@ CLOCK = np.dtype(
         ("largest", "f8"),  # upper bound of |g| so far
         ("floor", "f8"),  # lower bound of L in this step
         *COIN,  # of the intercept
+        *(("origin_rows", "i8"), ("with_origin", "i8")),  # see `feature_origins`
+        *CENTRE,
     ],
     align=True,
 )
@@ -148,9 +172,10 @@ def _sums(coins: Records) -> Coins:
 
 
 class CoinBettingState(NamedTuple):
-    """Scale and coin of each slot, the values of the current row, and the ledger."""
+    """Scale, coin and origin of each slot, the values of the current row, and the ledger."""
 
     slots: Annotated[Records, PerSlot(SLOT, dropped=(None, None, None, 0.0, 0.0, 0.0, 0.0))]
+    origins: Annotated[Floats, PerSlot(np.float64, width=ORIGIN_WIDTH, dropped=(None,))]
     scratch: Annotated[Records, Scratch(SCRATCH)]
     clock: Annotated[Records, Ledger(CLOCK)]
 
@@ -167,12 +192,15 @@ class CoinBetting(RuleState, CoinBettingState):
         for k in range(lo, hi):
             prefetch_early(self.slots, np.uint64(ids[k + distance]))
             slot, x = self.slots[ids[k]], values[k]
+            if c.with_origin > 0:
+                x = from_origin(self.origins, ids[k], x)
             total = add_size(slot.n, slot.total, abs(x))
             z = scaled(x, total / (slot.n + 1.0))
             s = max(slot.s, abs(z), TINY)
             w, q = _weight(slot, l1, wealth), z / s
             if fits:
                 saved = self.scratch[k - lo]
+                saved.x = x
                 saved.total = total
                 saved.s = s
                 saved.q = q
@@ -187,23 +215,35 @@ class CoinBetting(RuleState, CoinBettingState):
         c, o = self.clock[0], online[0]
         b = _intercept(c)
         a += (o.b + b) + o.offset
-        p, g = losses.output_and_derivative(o.loss, a, y, o.loss_parameter)
+        p, g = losses.output_and_derivative(o.loss, a + c.centre, y, o.loss_parameter)
+        if c.is_centred and o.intercept_lr > 0.0:
+            size = count_target(c, y - o.offset, w, c.labels / max(c.n, 1.0))
+            g = losses.derivative(o.loss, a + c.centre, y, o.loss_parameter)
+        else:
+            size = losses.target_size(o.loss, y, o.offset + c.centre)
         g = _bounded(c, max(-o.clip_gradient, min(o.clip_gradient, g)) * w, o.loss, w)
         if o.intercept_lr > 0.0:
             _bet(c, b, -g, c.floor)
-        c.labels = add_size(c.n, c.labels, losses.target_size(o.loss, y, o.offset))
+        c.labels = add_size(c.n, c.labels, size)
         c.n += 1.0
         return p, g
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # `margin` has left scales and weights in the scratch array. `step` is g: the rate is 1.
-        floor = self.clock[0].floor
+        c = self.clock[0]
+        t = c.n - 1.0
         for k in range(lo, hi):
             slot, saved = self.slots[ids[k]], self.scratch[k - lo]
+            if saved.x == 0.0:  # at the origin, which is as good as absent
+                continue
             slot.n += 1.0
             slot.total = saved.total
             slot.s = saved.s
-            _bet(slot, saved.w, -step * saved.q, floor)
+            _bet(slot, saved.w, -step * saved.q, c.floor)
+            if t < c.origin_rows and count_value(self.origins, ids[k], slot.n - 1.0, t, values[k]):
+                c.with_origin += 1
+                slot.n = FORGOTTEN
+                slot.total = slot.s = slot.theta = slot.G = slot.R = slot.L = 0.0
 
     def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
@@ -213,7 +253,8 @@ class CoinBetting(RuleState, CoinBettingState):
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """Return the margin of a row, or its `losses.response` if `out` is not 0."""
         o = online[0]
-        a = margin(self, ids, values, lo, hi) + (o.b + _intercept(self.clock[0]))
+        c = self.clock[0]
+        a = margin(self, ids, values, lo, hi) + (o.b + _intercept(c)) + c.centre
         a = losses.full_stream_margin(o.loss, a, o.loss_parameter)
         return losses.response(o.loss, a) if out else a
 
@@ -249,23 +290,42 @@ class CoinBetting(RuleState, CoinBettingState):
         return w
 
     def intercept(self, online: Records) -> float:
-        """Return the intercept: its initial value and the weight of its coordinate."""
-        return float(online[0].b + self._weights_of(self.clock, 0.0)[0])
+        """Return the intercept that belongs to `weights`: to x instead of x - m."""
+        has, origins = origins_of(self.origins)
+        moved = float(self.weights()[has] @ origins[has]) if has.any() else 0.0
+        return self.intercept_at_origins(online) - moved
+
+    def intercept_at_origins(self, online: Records) -> float:
+        """Return the initial intercept, the weight of its coordinate, and the centre."""
+        b = self._weights_of(self.clock, 0.0)[0]
+        return float(online[0].b + b + self.clock[0].centre)
 
     def without_intercept(self) -> CoinBetting:
-        """Return the rule with the weight 0 of the coordinate of the intercept."""
+        """Return the rule with the weight 0 of the coordinate of the intercept, and no centre."""
         clock = self.clock.copy()
-        clock[0].theta = 0.0
+        clock[0].theta = clock[0].centre = 0.0
         return self._replace(clock=clock)
 
     def candidates(
         self, parts: Sequence[CoinBetting], rates: Sequence[Iterable[Floats]]
     ) -> Iterator[tuple[str, CoinBetting]]:
         """Yield the candidates of `structures.joined_coins`; the sums of scales are added."""
+        base, *others = with_common_origins([self, *parts])
+        return base._joined(others)
+
+    @property
+    def value_scheme(self) -> float:
+        """Whether features have origins; models that differ in this cannot be joined."""
+        return float(self.clock[0].origin_rows)
+
+    def _joined(self, parts: Sequence[CoinBetting]) -> Iterator[tuple[str, CoinBetting]]:
         slots, clock = self.slots.copy(), self.clock.copy()
         add_growth(slots, [part.slots for part in parts], ("n", "total"))
         add_growth(clock, [part.clock for part in parts], CLOCK_SUMS)
-        clock[0].floor = parts[-1].clock[0].floor
+        c = clock[0]
+        c.is_centred, c.origin_rows = parts[0].clock[0].is_centred, parts[0].clock[0].origin_rows
+        c.targets, c.centre = joined_centre(self.clock, [part.clock for part in parts])
+        c.floor = parts[-1].clock[0].floor
         for sums, of_parts in (
             (slots, [part.slots for part in parts]),
             (clock, [part.clock for part in parts]),
@@ -291,6 +351,8 @@ class CoinBetting(RuleState, CoinBettingState):
     def check(self) -> None:
         super().check()
         c, slots = self.clock[0], self.slots
+        check_origins(self.origins, c)
+        check_centre(c)
         for name in ("wealth", "wealth_now"):
             ensure(0.0 < c[name] < math.inf, f"{name} is out of range")
         for name in ("l1", "l1_now", "n", "labels", "n_weighted", "weights", "largest", "floor"):
@@ -309,10 +371,16 @@ class CoinBetting(RuleState, CoinBettingState):
         ensure(np.all((s >= 0.0) & (s <= MAX_SCALED)), "an s is out of range")
         ensure(np.array_equal(n > 0.0, s > 0.0), "a count and an s disagree")
 
+    @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> CoinBetting:
+        return super().from_state_dict(d, slots, with_origins(arrays, CLOCK))
+
     @staticmethod
-    def start(d: int, wealth: float, l1: float) -> CoinBetting:
+    def start(d: int, wealth: float, l1: float, loss: int) -> CoinBetting:
         """Return a rule with `d` zero weights."""
         rule = new_state(CoinBetting, d)
         c = rule.clock[0]
         c.wealth, c.l1, c.wealth_now, c.l1_now = wealth, l1, wealth, l1
+        c.is_centred = has_centre(loss)
+        c.origin_rows = ORIGIN_ROWS if loss != losses.POISSON else 0
         return rule

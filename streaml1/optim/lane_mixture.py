@@ -110,6 +110,7 @@ from streaml1.core.types import Bools, Floats, Ints, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures.feature_origins import (
+    FORGOTTEN,
     ORIGIN_ROWS,
     ORIGIN_WIDTH,
     count_value,
@@ -146,7 +147,6 @@ from streaml1.optim.structures.lane_slots import (
     AVERAGE_COIN,
     AVERAGE_NET,
     AVERAGED_NET,
-    FORGOTTEN,
     LINE,
     SLOT_BYTES,
     SLOW_NET,
@@ -564,7 +564,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         return self._joined(joined_lanes(self, parts, rates))
 
     @property
-    def bound_of_values(self) -> float:
+    def value_scheme(self) -> float:
         """The ceiling of scaled values; models with different ones cannot be joined."""
         return float(self.clock[0].ceiling)
 

@@ -16,10 +16,15 @@ row. The 3 was chosen on streams of 6 to 155 features per row. $\sigma$ takes th
 
 The intercept is a coordinate with z = 1 and $\lambda_1 = \lambda_2 = 0$, added to its initial value.
 
+A feature that is in each of the first 16 rows has an origin m: from then on, x stands for x - m above (see
+`structures/feature_origins.py`), and what was learnt of x is forgotten. The targets of a regression have a centre, which
+is added to each margin; y stands for their distance from it (see `structures/target_centre.py`). With the Poisson loss
+there are no origins and no centre: the exponential of a clipped distance is another mean.
+
 Means count each number for at most ten times the mean of those before it. Nothing is pending for features
 that are absent: a weight is a function of its slot and the ledger.
 
-Cost of a step: O(non-zeros of the row), with two square roots and three divisions each. Memory: 32 bytes
+Cost of a step: O(non-zeros of the row), with two square roots and three divisions each. Memory: 56 bytes
 per slot.
 """  # noqa: E501
 
@@ -35,13 +40,31 @@ from streaml1.core.jit import inlined
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
-from streaml1.core.types import Floats, Records
+from streaml1.core.types import Floats, Ints, Records
 from streaml1.optim import losses
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.structures.feature_origins import (
+    FORGOTTEN,
+    ORIGIN_ROWS,
+    ORIGIN_WIDTH,
+    check_origins,
+    count_value,
+    from_origin,
+    origins_of,
+)
 from streaml1.optim.structures.feature_scales import add_size, scaled
+from streaml1.optim.structures.joined_origins import with_common_origins
 from streaml1.optim.structures.joined_sums import add_growth, joined_sums, last_moves
+from streaml1.optim.structures.record_layouts import with_origins
 from streaml1.optim.structures.restarted_sums import restarted_sums
 from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.structures.target_centre import (
+    CENTRE,
+    check_centre,
+    count_target,
+    has_centre,
+    joined_centre,
+)
 from streaml1.optim.update_rule import margin
 
 __all__ = ["ScaledFTRL"]
@@ -55,8 +78,8 @@ SLOT = np.dtype(
     ],
     align=True,
 )
-# Of the current row: the new `total`, z, the weight and the root of n.
-SCRATCH = np.dtype([("total", "f8"), ("z", "f8"), ("w", "f8"), ("root", "f8")], align=True)
+# Of the current row: x less its origin, the new `total`, z, the weight and the root of n.
+SCRATCH = np.dtype([(name, "f8") for name in ("x", "total", "z", "w", "root")], align=True)
 CLOCK = np.dtype(
     [
         # The parameters, from the next step on; an alpha of 0 is computed.
@@ -65,6 +88,8 @@ CLOCK = np.dtype(
         *(("over_alpha", "f8"), ("beta_now", "f8"), ("l1_now", "f8"), ("l2_now", "f8")),
         *(("examples", "f8"), ("labels", "f8"), ("squares", "f8")),  # sums of |y| and 1 + |z|^2
         *(("theta", "f8"), ("n", "f8")),  # of the intercept
+        *(("origin_rows", "i8"), ("with_origin", "i8")),  # see `feature_origins`
+        *CENTRE,
     ],
     align=True,
 )
@@ -108,9 +133,10 @@ def _label_size(c: Any) -> float:
 
 
 class ScaledFTRLState(NamedTuple):
-    """Scale and sums of each slot, the values of the current row, and the ledger."""
+    """Scale, sums and origin of each slot, the values of the current row, and the ledger."""
 
     slots: Annotated[Records, PerSlot(SLOT, dropped=(None, None, 0.0, 0.0))]
+    origins: Annotated[Floats, PerSlot(np.float64, width=ORIGIN_WIDTH, dropped=(None,))]
     scratch: Annotated[Records, Scratch(SCRATCH)]
     clock: Annotated[Records, Ledger(CLOCK)]
 
@@ -127,12 +153,15 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         for k in range(lo, hi):
             prefetch_early(self.slots, np.uint64(ids[k + distance]))
             slot, x = self.slots[ids[k]], values[k]
+            if c.with_origin > 0:
+                x = from_origin(self.origins, ids[k], x)
             total = add_size(slot.count, slot.total, abs(x))
             z = scaled(x, total / (slot.count + 1.0))
             root = math.sqrt(slot.n)
             w = _weight(slot.theta, root, c, l1, l2)
             if fits:
                 saved = self.scratch[k - lo]
+                saved.x = x
                 saved.total = total
                 saved.z = z
                 saved.w = w
@@ -147,9 +176,14 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         c, o = self.clock[0], online[0]
         b = _intercept(c)
         a += (o.b + b) + o.offset
-        p, g = losses.output_and_derivative(o.loss, a, y, o.loss_parameter)
+        p, g = losses.output_and_derivative(o.loss, a + c.centre, y, o.loss_parameter)
+        if c.is_centred and o.intercept_lr > 0.0:
+            size = count_target(c, y - o.offset, w, c.labels / max(c.examples, 1.0))
+            g = losses.derivative(o.loss, a + c.centre, y, o.loss_parameter)
+        else:
+            size = losses.target_size(o.loss, y, o.offset + c.centre)
         g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
-        c.labels = add_size(c.examples, c.labels, losses.target_size(o.loss, y, o.offset))
+        c.labels = add_size(c.examples, c.labels, size)
         if o.intercept_lr > 0.0:
             n = c.n + g * g
             c.theta += g - (math.sqrt(n) - math.sqrt(c.n)) * c.over_alpha * b
@@ -162,6 +196,8 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         over_alpha = c.over_alpha
         for k in range(lo, hi):
             slot, saved = self.slots[ids[k]], self.scratch[k - lo]
+            if saved.x == 0.0:  # at the origin, which is as good as absent
+                continue
             G = step * saved.z
             n = slot.n + G * G
             slot.count += 1.0
@@ -169,6 +205,12 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
             slot.theta += G - (math.sqrt(n) - saved.root) * over_alpha * saved.w
             slot.n = n
             square += saved.z * saved.z
+            if c.examples < c.origin_rows and count_value(
+                self.origins, ids[k], slot.count - 1.0, c.examples, values[k]
+            ):
+                c.with_origin += 1
+                slot.count = FORGOTTEN
+                slot.total = slot.theta = slot.n = 0.0
         c.squares = add_size(c.examples, c.squares, square)
         c.examples += 1.0
 
@@ -182,7 +224,8 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """Return the margin of a row, or its `losses.response` if `out` is not 0."""
         o = online[0]
-        a = margin(self, ids, values, lo, hi) + (o.b + _intercept(self.clock[0]))
+        c = self.clock[0]
+        a = margin(self, ids, values, lo, hi) + (o.b + _intercept(c)) + c.centre
         a = losses.full_stream_margin(o.loss, a, o.loss_parameter)
         return losses.response(o.loss, a) if out else a
 
@@ -211,14 +254,21 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         return w
 
     def intercept(self, online: Records) -> float:
-        """Return the intercept: its initial value and the weight of its coordinate."""
+        """Return the intercept that belongs to `weights`: to x instead of x - m."""
+        has, origins = origins_of(self.origins)
+        moved = float(self.weights()[has] @ origins[has]) if has.any() else 0.0
+        return self.intercept_at_origins(online) - moved
+
+    def intercept_at_origins(self, online: Records) -> float:
+        """Return the initial intercept, the weight of its coordinate, and the centre."""
         c = self.clock[0]
-        return float(online[0].b - c.theta / ((c.beta_now + math.sqrt(c.n)) * c.over_alpha))
+        b = c.theta / ((c.beta_now + math.sqrt(c.n)) * c.over_alpha)
+        return float(online[0].b - b + c.centre)
 
     def without_intercept(self) -> ScaledFTRL:
-        """Return the rule with the weight 0 of the coordinate of the intercept."""
+        """Return the rule with the weight 0 of the coordinate of the intercept, and no centre."""
         clock = self.clock.copy()
-        clock[0].theta = 0.0
+        clock[0].theta = clock[0].centre = 0.0
         return self._replace(clock=clock)
 
     def reserve(self, nnz: int) -> ScaledFTRL:
@@ -227,6 +277,8 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
     def check(self) -> None:
         super().check()
         c, slots = self.clock[0], self.slots
+        check_origins(self.origins, c)
+        check_centre(c)
         for name in ("over_alpha", "beta", "beta_now"):
             ensure(0.0 < c[name] < math.inf, f"{name} is out of range")
         names = ("alpha", "l1", "l1_now", "l2", "l2_now", "examples", "labels", "squares")
@@ -257,13 +309,20 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         self, parts: Sequence[ScaledFTRL], rates: Sequence[Iterable[Floats]]
     ) -> Iterator[tuple[str, ScaledFTRL]]:
         """Yield the candidates of `structures.joined_sums` without momentum."""
-        return self._joined(parts, None)
+        base, *others = with_common_origins([self, *parts])
+        return base._joined(others, None)
 
     def carried_on(
         self, parts: Sequence[ScaledFTRL], rates: Sequence[Iterable[Floats]], before: ScaledFTRL
     ) -> Iterator[tuple[str, ScaledFTRL]]:
         """Yield the candidates of `structures.joined_sums`."""
-        return self._joined(parts, last_moves(self._sums(), before._sums()))
+        base, *others = with_common_origins([self, *parts])
+        return base._joined(others, last_moves(base._sums(), before._sums()))
+
+    @property
+    def value_scheme(self) -> float:
+        """Whether features have origins; models that differ in this cannot be joined."""
+        return float(self.clock[0].origin_rows)
 
     def _joined(
         self, parts: Sequence[ScaledFTRL], moves: Floats | None
@@ -273,6 +332,8 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         add_growth(slots, [part.slots for part in parts], SLOT_COUNTS)
         add_growth(clock, [part.clock for part in parts], CLOCK_COUNTS)
         c = clock[0]
+        c.is_centred, c.origin_rows = parts[0].clock[0].is_centred, parts[0].clock[0].origin_rows
+        c.targets, c.centre = joined_centre(self.clock, [part.clock for part in parts])
         if c.examples > 0.0:
             size = max(c.labels / c.examples, MIN_MEAN)
             computed = math.sqrt(c.squares / c.examples) / (AUTO_ALPHA * size)
@@ -291,11 +352,17 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         slots, clock = self.slots, self.clock
         return np.append(slots["theta"], clock["theta"]), np.append(slots["n"], clock["n"])
 
+    @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> ScaledFTRL:
+        return super().from_state_dict(d, slots, with_origins(arrays, CLOCK))
+
     @staticmethod
-    def start(d: int, alpha: float, beta: float, l1: float, l2: float) -> ScaledFTRL:
+    def start(d: int, alpha: float, beta: float, l1: float, l2: float, loss: int) -> ScaledFTRL:
         """Return a rule with `d` zero weights; `alpha` 0 is computed from the rows."""
         rule = new_state(ScaledFTRL, d)
         c = rule.clock[0]
         c.alpha, c.beta, c.l1, c.l2 = alpha, beta, l1, l2
         c.over_alpha, c.beta_now, c.l1_now, c.l2_now = 1.0 / (alpha or 1.0), beta, l1, l2
+        c.is_centred = has_centre(loss)
+        c.origin_rows = ORIGIN_ROWS if loss != losses.POISSON else 0
         return rule

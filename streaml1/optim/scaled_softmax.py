@@ -61,6 +61,7 @@ from streaml1.optim.softmax import (
 from streaml1.optim.structures.feature_origins import (
     ORIGIN_ROWS,
     ORIGIN_WIDTH,
+    check_origins,
     count_value,
     from_origin,
     origins_of,
@@ -355,13 +356,10 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
             ensure(0.0 <= c[name] < MAX_NUMBER, f"{name} is out of range")
         ensure(c.n == 0 or c.norms > 0.0, "examples have no norms")
         ensure(0.0 <= c.rate <= RATE, "a rate is out of range")
-        ensure(c.origin_rows in (0, ORIGIN_ROWS), "the number of first rows is out of range")
+        check_origins(self.origins, c)
         ensure(c.ceiling in (0.0, CEILING), "the ceiling of scaled values is out of range")
         allowed = (MAX_SQUARE, MAX_SQUARE_WITHOUT_ORIGINS)
         ensure(c.max_square in allowed, "the largest square is out of range")
-        ensure(np.all(np.isfinite(self.origins)), "an origin is not finite")
-        has = origins_of(self.origins)[0]
-        ensure(c.with_origin == has.sum(), "the number of origins is wrong")
         sizes = self.sizes[super().live_mask()]
         count, total = sizes["count"], sizes["total"]
         ensure(np.all((count > 0.0) & (count <= c.n)), "a count is out of range")

@@ -3,15 +3,16 @@
 | file | structure | used by |
 |---|---|---|
 | `slot_arrays` | allocation, growth and renumbering of arrays by slot | all rules |
-| `feature_scales` | robust mean sizes; scaled values | `coin_betting`, `lane_mixture` |
-| `feature_origins` | what values of features in every row are measured from | `lane_mixture` |
+| `feature_scales` | robust mean sizes; scaled values | rules that scale |
+| `feature_origins` | what values of features in every row are measured from | rules that scale |
+| `target_centre` | what targets are measured from | `coin_betting`, `scaled_ftrl` |
 | `soft_threshold` | soft-thresholding of stored weights | elastic nets |
 | `lane_table` | rows of eight floats; mixtures of eight margins | `lane_mixture` |
 | `lane_slots`, `lane_clock` | what lanes store of a feature, and share | `lane_mixture` |
 | `lane_steps`, `lane_margins` | steps of what lanes share; margins of all | `lane_mixture` |
 | `lane_checks`, `lane_layouts` | valid states; states of earlier versions | `lane_mixture` |
 | `joined_lanes`, `lane_momentum`, `shard_coins` | lanes of several models as one | `lane_mixture` |
-| `joined_origins` | origins of several models as one | `lane_mixture` |
+| `joined_origins` | origins of several models as one | rules that scale |
 | `running_averages`, `alive_intervals` | running means; when a weight died | averaged rules |
 | `fixed_point_vector` | weights as integers with one shift for all | l1 balls |
 | `timing_wheel` | which weights become zero next | `l1_ball`, `softmax_ball` |

@@ -17,15 +17,27 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
+from streaml1.core.rows import ensure
 from streaml1.core.types import Bools, Floats
 
-__all__ = ["ORIGIN_ROWS", "ORIGIN_WIDTH", "count_value", "from_origin", "origins_of"]
+__all__ = [
+    "FORGOTTEN",
+    "ORIGIN_ROWS",
+    "ORIGIN_WIDTH",
+    "check_origins",
+    "count_value",
+    "from_origin",
+    "origins_of",
+]
 
 ORIGIN_ROWS = 16
 """Rows that decide which features have an origin."""
 
 ORIGIN_WIDTH = 3
 """Numbers of a slot."""
+
+FORGOTTEN = -0.0
+"""The number of rows of a feature that was seen and about which nothing is known."""
 
 STRIDE, SMALLEST, LARGEST = (np.uint64(n) for n in (ORIGIN_WIDTH, 1, 2))
 
@@ -80,3 +92,10 @@ def count_value(origins: Any, j: Any, n: float, rows: float, x: float) -> bool:
     origins[i] = (origins[i] - smallest - largest) / (ORIGIN_ROWS - 2.0)
     origins[i + SMALLEST], origins[i + LARGEST] = 1.0, -1.0
     return True
+
+
+def check_origins(origins: Floats, c: Any) -> None:
+    """Raise AssertionError if origins, or the fields of the clock about them, are impossible."""
+    ensure(c.origin_rows in (0, ORIGIN_ROWS), "the number of first rows is out of range")
+    ensure(np.all(np.isfinite(origins)), "an origin is not finite")
+    ensure(c.with_origin == origins_of(origins)[0].sum(), "the number of origins is wrong")

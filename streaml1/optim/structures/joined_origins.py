@@ -2,19 +2,20 @@
 
 The origin of a feature is that of the first model in which it has one. Where a model has another
 one, m' instead of m, its margins stay as they are: what its weight w adds by w (m - m') goes to
-the intercept of each lane. Where it has none, its slot is cleared: it has learnt x in other units.
+the intercept of each lane, or to the centre of the targets. Where it has none, its slot is cleared:
+it has learnt x in other units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from streaml1.core.jit import LANES
 from streaml1.core.types import Bools, Floats
-from streaml1.optim.structures.feature_origins import ORIGIN_WIDTH, origins_of
+from streaml1.optim.structures.feature_origins import FORGOTTEN, ORIGIN_WIDTH, origins_of
 from streaml1.optim.structures.lane_table import (
     BIAS,
     BIAS_GRADIENTS,
@@ -24,7 +25,9 @@ from streaml1.optim.structures.lane_table import (
     UNIT,
 )
 
-__all__ = ["common_origins", "moved_intercepts", "stored_origins"]
+__all__ = ["common_origins", "moved_intercepts", "stored_origins", "with_common_origins"]
+
+Rule = TypeVar("Rule", bound=Any)
 
 COINS = slice(4, LANES)
 
@@ -45,6 +48,27 @@ def stored_origins(has: Bools, origins: Floats) -> Floats:
     stored = np.zeros((len(has), ORIGIN_WIDTH))
     stored[has, 0], stored[has, 1], stored[has, 2] = origins[has], 1.0, -1.0
     return stored.ravel()
+
+
+def with_common_origins(rules: Sequence[Rule]) -> list[Rule]:
+    """Return rules whose slots are records and whose clocks have a centre, with common origins."""
+    has, origins = common_origins(rules)
+    return [_moved(rule, has, origins) for rule in rules]
+
+
+def _moved(rule: Rule, common: Bools, common_origins: Floats) -> Rule:
+    has, origins = origins_of(rule.origins)
+    gone, moves = common & ~has, np.where(has, common_origins - origins, 0.0)
+    if not (np.any(gone) or np.any(moves)):
+        return rule
+    slots, clock = rule.slots.copy(), rule.clock.copy()
+    slots[gone] = np.zeros((), slots.dtype)
+    slots[slots.dtype.names[0]][gone & rule.seen_mask()] = FORGOTTEN
+    clock["centre"] += rule.weights() @ moves
+    clock["with_origin"] = np.count_nonzero(common)
+    stored = stored_origins(common, common_origins)
+    moved: Rule = rule._replace(slots=slots, origins=stored, clock=clock)
+    return moved
 
 
 def moved_intercepts(table: Floats, moves: Floats) -> Floats:

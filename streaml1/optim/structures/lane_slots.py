@@ -45,7 +45,6 @@ __all__ = [
     "AVERAGE_COIN",
     "AVERAGED_NET",
     "AVERAGE_NET",
-    "FORGOTTEN",
     "LINE",
     "MIN_WINDOW",
     "SLOT_BYTES",
@@ -74,7 +73,6 @@ SUPPORT = np.uint64(14)  # of a slot: the Z of lane 6
 SUPPORT_LANE, AVERAGED_NET, SLOW_NET = np.uint64(6), np.uint64(2), np.uint64(1)
 AVERAGE_NET, AVERAGE_COIN = np.uint64(16), np.uint64(17)  # of a slot: those of lanes 2 and 6
 STALE_MIXTURE, STALE_SLOW = np.uint64(18), np.uint64(19)  # of a slot, as of the snapshot
-FORGOTTEN = -0.0  # n of a slot that was seen and holds nothing
 WINDOW, MIN_WINDOW = 0.25, 1.0  # steps of averages: relative to those so far; and at least
 
 
