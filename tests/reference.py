@@ -613,7 +613,12 @@ class LaneMixture:
             if self.loss == "poisson":
                 y = self._count_event(y, a)
             else:
+                starts = not self.targets and self.intercept_lr > 0.0
                 y = self._count_target(y - offset, a) + offset
+                if starts:  # nothing is learnt from the first target
+                    a = low = high = self.base
+                    margins = clipped = np.full(8, a)
+                    averages, late = np.full((2, 2), a)
         a, averages = a + offset, np.clip(averages, low, high) + offset
         late = np.clip(late, low, high) + offset
         margins, inside = margins + offset, clipped + offset
@@ -697,6 +702,8 @@ class LaneMixture:
         return counted / (self.weight_sum / self.n) if self.weight_sum else 0.0
 
     def _count_target(self, y: float, a: float) -> float:
+        if not self.targets and self.intercept_lr > 0.0:
+            self.base = self.smallest = self.largest = y
         deviation = abs(y - self.base)
         if self.targets and self.deviation_sum:
             limit = 10.0 * self.deviation_sum / self.targets

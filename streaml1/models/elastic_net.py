@@ -116,7 +116,7 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     >>> import streaml1
     >>> model = streaml1.ElasticNetRegressor(l1=1e-4)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.366904
+    MAE: 0.264403
 
     References
     ----------

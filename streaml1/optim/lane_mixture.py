@@ -39,6 +39,9 @@ classification to ±5. For the logistic loss the range reaches at least 2 beyond
 least 3 beyond that of one over the mean loss: where labels are easy to predict, confidence pays. The prediction is
 the mean of two mixtures of them (see `lane_table`): fixed share, and a regression on the margins.
 
+**Targets.** The first target becomes the centre of all margins, and nothing is learnt from it: targets may lie far
+from 0 compared with their spread. Then the centre is their mean.
+
 **Units.** Rates are multiplied by the unit of margins over that of derivatives. For the absolute, Huber and
 quantile losses the unit of margins is the mean deviation s of the targets, and the factor s, max(1, s / delta) and
 s / max(tau, 1 - tau): all three take the same steps at small residuals if tau = 1/2, and Huber's are those of the
@@ -369,7 +372,12 @@ class LaneMixture(RuleState, LaneMixtureState):
             margins = clipped
             if c.loss != losses.POISSON:  # a function of a - y
                 y, offset = y - offset, 0.0
+                starts = c.targets == 0 and o.intercept_lr > 0.0 and w > 0.0
                 y = count_target(c, y, a, o.intercept_lr) if w > 0.0 else y
+                if starts:  # the first target becomes the centre: nothing is learnt from it
+                    a = c.centre
+                    margins = clipped = splat(a)
+                    candidates = (a, a, a, a)
             elif w > 0.0:
                 y = count_poisson_target(c, y, a, offset, o.intercept_lr)
         elif c.loss == losses.LOGISTIC:

@@ -148,7 +148,10 @@ def count_target(c: Any, y: float, a: float, intercept_lr: float) -> float:
     """Count a target; return it, clipped to ten mean deviations beyond the mean and `a`.
 
     The margin `a` is the prediction: large targets that are expected do not count as outliers.
+    The first target becomes the centre, unless the intercept is a constant.
     """
+    if c.targets == 0 and intercept_lr > 0.0:
+        c.centre = c.smallest = c.largest = y
     deviation = abs(y - c.centre)
     if c.targets > 0 and c.deviations > 0.0:
         limit = MAX_JUMP * (c.deviations / c.targets)
