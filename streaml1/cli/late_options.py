@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from streaml1.cli.options import Finite, positive, together
 from streaml1.cli.program import CommandError
 
-if TYPE_CHECKING:
-    from streaml1.training.delayed_labels import DelayedLabels
-
-__all__ = ["late_labels", "late_options"]
+__all__ = ["late_options", "require_label_within"]
 
 late_options = together(
     click.option("--label-within", type=Finite(min=0, min_open=True), metavar="SECONDS",
@@ -30,22 +27,8 @@ late_options = together(
 """For `learn`."""
 
 
-def late_labels(options: dict[str, Any]) -> DelayedLabels | None:
-    """Return the settings of delayed labels, or None.
-
-    Raises
-    ------
-    CommandError
-        If an option requires --label-within.
-    """
-    within, waiting = options["label_within"], options["waiting"]
-    unanswered = options["unanswered"]
-    if within is None:
-        given = {"labels": options["labels"], "waiting": waiting, "unanswered": unanswered}
-        for name, value in given.items():
-            if value is not None:
-                raise CommandError(f"--{name} requires --label-within")
-        return None
-    from streaml1.training.delayed_labels import DelayedLabels
-
-    return DelayedLabels(within, waiting or 1_000_000, unanswered or "drop")
+def require_label_within(options: dict[str, Any]) -> None:
+    """Reject the other options for delayed labels without --label-within."""
+    for name in ("labels", "waiting", "unanswered"):
+        if options["label_within"] is None and options[name] is not None:
+            raise CommandError(f"--{name} requires --label-within")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.late_options import late_labels, late_options
+from streaml1.cli.late_options import late_options, require_label_within
 from streaml1.cli.mixed import is_mixed, learn_mixed, mix_options
 from streaml1.cli.options import (
     Finite,
@@ -113,7 +113,7 @@ def learn(
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current block and writes report, plot and
     model.
     """
-    late = late_labels(options)
+    require_label_within(options)
     given = {name: options[name] for name in HYPERPARAMETERS if options[name] is not None}
     choice = ModelChoice(source, model, task, given)
     if is_sharded(options):
@@ -123,4 +123,4 @@ def learn(
     elif options["per_partition"]:
         learn_group(choice, options)
     else:
-        learn_single(choice, late, options)
+        learn_single(choice, options)

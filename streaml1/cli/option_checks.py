@@ -13,7 +13,6 @@ from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
-    from streaml1.training.delayed_labels import DelayedLabels
 
 __all__ = [
     "MODEL_REMEDY",
@@ -131,15 +130,15 @@ def require_holdout(every: int | None, late: bool) -> None:
         raise CommandError("--holdout cannot be combined with --label-within")
 
 
-def require_late(late: DelayedLabels, learner: OnlineModel, passes: int) -> None:
+def require_late(unanswered: str, learner: OnlineModel, passes: int) -> None:
     """Reject a model or a number of passes that delayed labels do not support."""
-    from streaml1.training import delayed_labels as labels
+    from streaml1.training.delayed_labels import require_negatives
 
     if passes > 1:
         raise CommandError(
             "--passes cannot be combined with --label-within: each label arrives once"
         )
     try:
-        labels.require_valid(late, learner)
+        require_negatives(unanswered, learner)
     except ValueError as error:
         raise CommandError(str(error)) from None

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from streaml1.training import RunConfig
     from streaml1.training.checkpoint import Checkpoints
     from streaml1.training.data_checks import DataChecks
-    from streaml1.training.delayed_labels import DelayedLabels
     from streaml1.training.feature_sizes import FeatureSizes
     from streaml1.training.regret import RegretObserver
     from streaml1.training.report import Report
@@ -87,7 +86,6 @@ class _Plan(NamedTuple):
     learner_of: Callable[[Resumed | None], Any]
     first: Callable[[], Any] | None
     """Loads the model of --load; None without one."""
-    late: DelayedLabels | None
     pages: PagePlaces
     files: _Files
     options: dict[str, Any]
@@ -113,19 +111,9 @@ class _Ended(NamedTuple):
     """Examples of the checkpoint that the run has resumed from."""
 
 
-def learn_single(choice: ModelChoice, late: DelayedLabels | None, options: dict[str, Any]) -> None:
-    """Learn one model in this process, write what was asked for, and print a summary.
-
-    Parameters
-    ----------
-    choice
-        What the command says of the model.
-    late
-        The settings of delayed labels, if they are used.
-    options
-        All options of the command.
-    """
-    plan, signals = _plan(choice, late, options), Signals()
+def learn_single(choice: ModelChoice, options: dict[str, Any]) -> None:
+    """Learn one model in this process, write what was asked for, and print a summary."""
+    plan, signals = _plan(choice, options), Signals()
     ended = _run(plan, signals)
     done = ended.report
     if signals.number:
@@ -133,45 +121,31 @@ def learn_single(choice: ModelChoice, late: DelayedLabels | None, options: dict[
     _print_end(plan, ended)
 
 
-def _plan(choice: ModelChoice, late: DelayedLabels | None, options: dict[str, Any]) -> _Plan:
-    """Check the options, open the source, and return what the run needs.
-
-    Raises
-    ------
-    CommandError
-        If options contradict each other, the model or the source.
-    """
+def _plan(choice: ModelChoice, options: dict[str, Any]) -> _Plan:
+    """Check the options, open the source, and return what the run needs."""
     load, checkpoint, passes = options["load"], options["checkpoint"], options["passes"]
     first = None if load is None else cache(partial(loaded, load, options["kafka"]))
-    examples = _open_source(choice.source, options, first, late)
-    require_holdout(options["holdout"], late is not None)
+    examples = _open_source(choice.source, options, first)
+    is_late = options["label_within"] is not None
+    require_holdout(options["holdout"], is_late)
     pages = page_places(options["page"])
     files = _Files(options["save"], checkpoint, options["report"], options["plot"], pages.file)
     require_outputs(choice.source, files.by_option(), load, directory=checkpoint)
     require_no_conflict(options["regret"], {
         "--checkpoint": checkpoint is not None, "--passes": passes > 1,
-        "--holdout": bool(options["holdout"]), "--label-within": late is not None,
+        "--holdout": bool(options["holdout"]), "--label-within": is_late,
     })  # fmt: skip
     require_sinks(examples, options["bad"], options)
-    learner_of = partial(_learner, choice, late, options)
+    learner_of = partial(_learner, choice, options)
     if load is None and checkpoint is not None and not checkpoint.exists():
         learner_of(None)  # rejects invalid options before the directory is created
-    return _Plan(examples, learner_of, first, late, pages, files, options)
+    return _Plan(examples, learner_of, first, pages, files, options)
 
 
 def _open_source(
-    source: str | list[str],
-    options: dict[str, Any],
-    first: Callable[[], Any] | None,
-    late: DelayedLabels | None,
+    source: str | list[str], options: dict[str, Any], first: Callable[[], Any] | None
 ) -> Any:
-    """Open the source of a run of one model; `first` and `late` as in `_Plan`.
-
-    Raises
-    ------
-    CommandError
-        If options contradict each other.
-    """
+    """Open the source of a run of one model; `first` loads the model of --load."""
     checkpoint: Path | None = options["checkpoint"]
     if options["group"] is not None and checkpoint is None:
         raise CommandError("--group requires --checkpoint")
@@ -182,32 +156,23 @@ def _open_source(
     text = texts_of(source, options, first, checkpoint)
     resumes = checkpoint is not None and checkpoint.exists()
     model = None if first is None or resumes else first()
-    examples = opened(source, options, events=late is not None, text=text, model=model)
+    is_late = options["label_within"] is not None
+    examples = opened(source, options, events=is_late, text=text, model=model)
     require_prefixes(source, options["format"], options["cross"])
     return examples
 
 
-def _learner(
-    choice: ModelChoice,
-    late: DelayedLabels | None,
-    options: dict[str, Any],
-    found: Resumed | None,
-) -> Any:
-    """Return the model to learn with.
-
-    Raises
-    ------
-    CommandError
-        If the options do not match the model or the source.
-    """
+def _learner(choice: ModelChoice, options: dict[str, Any], found: Resumed | None) -> Any:
+    """Return the model to learn with; reject options that do not match it."""
     from streaml1.models.pipelines import learner_of
 
     learner = choice.starting(found)
     last = learner_of(learner)
     require_prefixes(choice.source, options["format"], last.cross, MODEL_REMEDY)
-    if late is not None:
-        require_late(late, last, options["passes"])
-    require_decaying_rates(options["on_drift"], last, late is not None)
+    is_late = options["label_within"] is not None
+    if is_late:
+        require_late(options["unanswered"], last, options["passes"])
+    require_decaying_rates(options["on_drift"], last, is_late)
     return learner
 
 
@@ -287,7 +252,7 @@ def _measures(plan: _Plan, learner: Any) -> _Measures:
     from streaml1.training.data_checks import DataChecks
     from streaml1.training.saved_calibration import RecentExamples
 
-    compares_saved = plan.options["save"] is not None and plan.late is None
+    compares_saved = plan.options["save"] is not None and plan.options["label_within"] is None
     return _Measures(
         DataChecks(),
         RecentExamples() if compares_saved else None,
@@ -299,7 +264,7 @@ def _run_config(plan: _Plan, store: Checkpoints | None) -> RunConfig:
     """Return the configuration of a run without what it calls."""
     from streaml1.training import RunConfig
 
-    options, late = plan.options, plan.late
+    options = plan.options
     return RunConfig(
         every=options["every"],
         limit=options["limit"],
@@ -307,9 +272,9 @@ def _run_config(plan: _Plan, store: Checkpoints | None) -> RunConfig:
         holdout=options["holdout"],
         bad="skip" if options["bad"] == "dead-letter" else options["bad"],
         checkpoint=store,
-        label_within=None if late is None else late.within,
-        waiting=1 if late is None else late.max_pending,
-        unanswered="drop" if late is None else late.unanswered,
+        label_within=options["label_within"],
+        waiting=options["waiting"] or 1_000_000,
+        unanswered=options["unanswered"] or "drop",
         on_drift=options["on_drift"],
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from streaml1.training.delayed_labels.event_sources import Events, open_events
-from streaml1.training.delayed_labels.run import DelayedLabelRun
-from streaml1.training.delayed_labels.settings import DelayedLabels, require_valid
+from streaml1.training.delayed_labels.run import DelayedLabelRun, require_negatives
 
-__all__ = ["DelayedLabelRun", "DelayedLabels", "Events", "open_events", "require_valid"]
+__all__ = ["DelayedLabelRun", "Events", "open_events", "require_negatives"]

@@ -25,7 +25,6 @@ from streaml1.training.delayed_labels.payloads import (
 )
 from streaml1.training.delayed_labels.pending import PendingStore
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
-from streaml1.training.delayed_labels.settings import DelayedLabels, require_valid
 from streaml1.training.delayed_labels.tally import Tally
 from streaml1.training.error_policy import LOGGED, ErrorPolicy
 from streaml1.training.example_sources import ExampleSource
@@ -33,12 +32,20 @@ from streaml1.training.model_adapter import learner_of, loss_of, row_learner, ro
 from streaml1.training.report import Report, line_after
 from streaml1.training.run import Run
 
-__all__ = ["LOG_DIRECTORY", "DelayedLabelRun"]
+__all__ = ["LOG_DIRECTORY", "DelayedLabelRun", "require_negatives"]
 
 logger = logging.getLogger("streaml1")
 
 LOG_DIRECTORY = "waiting"
 """Directory of the log, inside that of the checkpoints."""
+
+
+def require_negatives(unanswered: str, model: Model) -> None:
+    """Raise ValueError if examples are to be learnt as False by a model without this label."""
+    if unanswered == "negative" and loss_of(learner_of(model)) in (*REGRESSION, "softmax"):
+        raise ValueError(
+            'unanswered="negative" needs a binary classifier: labels must be True and False'
+        )
 
 
 class DelayedLabelRun(Run):
@@ -65,10 +72,9 @@ class DelayedLabelRun(Run):
         store: Checkpoints | None = None,
     ) -> None:
         assert config.label_within is not None
-        self._settings = DelayedLabels(config.label_within, config.waiting, config.unanswered)
-        require_valid(self._settings, model)
+        require_negatives(config.unanswered, model)
         loss = loss_of(learner_of(model))
-        self.pending = PendingStore(self._settings.within, scalar=loss != "softmax")
+        self.pending = PendingStore(config.label_within, scalar=loss != "softmax")
         super().__init__(model, source, policy, config, store=store, extra=self.pending)
         if store is not None:
             self.pending.open_log(store.directory / LOG_DIRECTORY, store.epoch, store.keep)
@@ -225,7 +231,7 @@ class DelayedLabelRun(Run):
             if table.kind[slot] == UNLABELED:
                 if not self._expire(slot, "expired"):
                     return False
-                if self._settings.unanswered == "negative":
+                if self._config.unanswered == "negative":
                     # The example was learnt as False just now: the label may correct it.
                     return self._below_limit() and self._handle_label(row, event, y, time)
             pending.counts["orphans"] += 1
@@ -279,7 +285,7 @@ class DelayedLabelRun(Run):
     def _make_room(self) -> bool:
         """Make room for one more item: drop assumed negatives first, then the oldest others."""
         pending = self.pending
-        while len(pending) >= self._settings.max_pending:
+        while len(pending) >= self._config.waiting:
             slot = pending.table.first(negative=True)
             if slot >= 0:
                 pending.remove(slot)
@@ -294,7 +300,7 @@ class DelayedLabelRun(Run):
             pending.counts["orphans"] += 1
             pending.remove(slot)
             return True
-        if self._settings.unanswered == "drop":
+        if self._config.unanswered == "drop":
             pending.counts[counter] += 1
             pending.remove(slot)
             return True
