@@ -41,15 +41,9 @@ class _Changes(NamedTuple):
 @cli.command(epilog="Example: streaml1 diff monday.model tuesday.model --top 20")
 @click.argument("a", type=model_path)
 @click.argument("b", type=model_path)
-@click.option(
-    "--top",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    metavar="K",
-    help="Number of weights in each list.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
+              help="Number of weights in each list.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 def diff(a: str | Path, b: str | Path, top: int, as_json: bool) -> None:
     """Compare the weights of two models, A and B.
 

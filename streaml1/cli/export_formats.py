@@ -201,7 +201,7 @@ def sql_lines(table: WeightTable) -> Iterator[str]:
     yield "SELECT"
     yield "    example_id,"
     yield "    margin,"
-    yield f"    {output}" if output != "margin AS value" else "    margin AS value"
+    yield f"    {output}"
     yield "FROM ("
     yield f"    SELECT e.example_id, {_float(table.intercepts[0])}"
     yield "        + COALESCE(SUM(e.value * w.weight), 0) AS margin"

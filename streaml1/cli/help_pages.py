@@ -212,17 +212,17 @@ def _write_text(formatter: click.HelpFormatter, text: str) -> None:
 
 def _show_all(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        assert isinstance(ctx.command, Command)
-        formatter = ctx.make_formatter()
-        ctx.command.write_all(ctx, formatter)
-        click.echo(formatter.getvalue().rstrip("\n"))
-        ctx.exit()
+        _show(ctx, Command.write_all)
 
 
 def _show_learner(ctx: click.Context, param: click.Parameter, learner: str | None) -> None:
     if learner is not None and not ctx.resilient_parsing:
-        assert isinstance(ctx.command, Command)
-        formatter = ctx.make_formatter()
-        ctx.command.write_learner(ctx, formatter, learner)
-        click.echo(formatter.getvalue().rstrip("\n"))
-        ctx.exit()
+        _show(ctx, Command.write_learner, learner)
+
+
+def _show(ctx: click.Context, write: Callable[..., None], *args: str) -> None:
+    """Print a page of help, and exit."""
+    formatter = ctx.make_formatter()
+    write(ctx.command, ctx, formatter, *args)
+    click.echo(formatter.getvalue().rstrip("\n"))
+    ctx.exit()

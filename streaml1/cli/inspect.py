@@ -396,9 +396,9 @@ def _table(columns: list[ColumnSummary], target: ColumnSummary | None, head: str
     return render_table(table, rows, gap=2)
 
 
-def _short(value: str, width: int = 16) -> str:
+def _short(value: str) -> str:
     text = str(printable(value))
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+    return text if len(text) <= 16 else f"{text[:13]}..."
 
 
 def _summary(sample: CsvSample) -> str:

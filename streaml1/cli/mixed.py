@@ -43,13 +43,7 @@ mix_options = together(
 
 
 def is_mixed(options: dict[str, Any]) -> bool:
-    """Return whether the options ask for a mixed model.
-
-    Raises
-    ------
-    CommandError
-        If an option of mixed models is given without --mixed.
-    """
+    """Return whether the options ask for a mixed model; reject its other options without it."""
     for name in MIX_OPTION_NAMES[1:]:
         if options["mixed"] is None and options[name] is not None:
             raise CommandError(f"--{name.replace('_', '-')} requires --mixed")

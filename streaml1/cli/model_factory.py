@@ -34,11 +34,6 @@ def new_learner(
         The options --model and --task.
     given
         The hyperparameters that were given.
-
-    Raises
-    ------
-    CommandError
-        If the options contradict each other or are out of range.
     """
     import streaml1
 
@@ -94,13 +89,7 @@ def published(
 
 
 def without_steps(model: Any, path: str | Path) -> Any:
-    """Return a loaded model, if it is not a pipeline.
-
-    Raises
-    ------
-    CommandError
-        If it is a pipeline.
-    """
+    """Return a loaded model; raise CommandError if it is a pipeline."""
     from streaml1.models.pipelines import is_pipeline
 
     if is_pipeline(model):
@@ -200,7 +189,7 @@ def change(
     place: str,
     remedy: str,
 ) -> None:
-    """Set the given parameters of a loaded model.
+    """Set the given parameters of a loaded model, or reject what it cannot change.
 
     Parameters
     ----------
@@ -214,11 +203,6 @@ def change(
         Where the model comes from.
     remedy
         How to start with a new model instead.
-
-    Raises
-    ------
-    CommandError
-        If the model is of another kind, or a parameter cannot change.
     """
     current_model, current_task = _name_and_task(learner)
     for option, wanted, current in (

@@ -335,13 +335,7 @@ def opened(
     text: Sequence[str] | None = None,
     model: Any = None,
 ) -> Source:
-    """Return the source of a name, opened with the options; parameters as for `reading_of`.
-
-    Raises
-    ------
-    SourceError
-        If the source cannot be opened.
-    """
+    """Return the source of a name, opened with the options; parameters as for `reading_of`."""
     import streaml1.datasets  # noqa: F401  (registers the source `stdlib`)
     from streaml1.sources import open_source
 
@@ -372,11 +366,6 @@ def reading_of(
         Names of the features that the model reads as raw text.
     model
         The model that predicts the examples, if there is one.
-
-    Raises
-    ------
-    SourceError
-        If there is no such source.
     """
     from streaml1.cli.column_kinds import with_categories
 

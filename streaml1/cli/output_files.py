@@ -96,13 +96,7 @@ def write_all(
     plot: Path | None,
     reliability: Path | None = None,
 ) -> None:
-    """Write the output files that are given.
-
-    Raises
-    ------
-    CommandError
-        If a file cannot be written.
-    """
+    """Write the output files that are given; raise CommandError if a file cannot be written."""
     from streaml1 import models
 
     writers: list[tuple[Path | None, Callable[[Path], object]]] = [
@@ -121,13 +115,7 @@ def write_all(
 
 
 def write_page(page: LivePage | FinishedPage, path: Path) -> None:
-    """Write a page as one HTML file.
-
-    Raises
-    ------
-    CommandError
-        If the file cannot be written.
-    """
+    """Write a page as one HTML file; raise CommandError if the file cannot be written."""
     try:
         page.write(path)
     except OSError as error:

@@ -88,15 +88,7 @@ class PagePlaces(NamedTuple):
 
 
 def page_places(values: Sequence[str]) -> PagePlaces:
-    """Return the address and the file among the values of --page.
-
-    Raises
-    ------
-    CommandError
-        If there are two of a kind.
-    MetricsError
-        If a value is neither.
-    """
+    """Return the address and the file among the values of --page, at most one of each."""
     files = [Path(value) for value in values if value.endswith(".html")]
     addresses = [value for value in values if not value.endswith(".html")]
     if max(len(files), len(addresses)) > 1:
@@ -130,11 +122,6 @@ def watching(
     """Yield the log of a run and its observers: metrics with --metrics, a page with --page.
 
     The page explains examples whose members have the roles.
-
-    Raises
-    ------
-    CommandError, MetricsError
-        If an address is invalid, or cannot be listened at.
     """
     from streaml1.training.run_log import RunLog
 

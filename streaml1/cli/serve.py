@@ -9,7 +9,7 @@ import click
 
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import logged, report_problem
-from streaml1.cli.options import split_names
+from streaml1.cli.options import positive, split_names
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
 
@@ -23,92 +23,32 @@ SECONDS = click.FloatRange(min=0.0, min_open=True)
 
 
 @cli.command(
-    basics=(
-        "listen",
-        "workers",
-        "max_age",
-        "categorical",
-        "numeric",
-        "to",
-        "kafka_properties",
-        "log",
-    ),
+    basics=("listen", "workers", "max_age", "categorical", "numeric", "to", "kafka_properties",
+            "log"),
     epilog="Example: streaml1 serve clicks.model --listen 8500",
-)
+)  # fmt: skip
 @click.argument("models", nargs=-1, required=True, metavar="[NAME=]MODEL...")
-@click.option(
-    "--listen",
-    default=str(DEFAULT_PORT),
-    show_default=True,
-    metavar="[HOST:]PORT",
-    help="Address; without a host only this machine can connect.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of processes that answer requests.",
-)
-@click.option(
-    "--max-age",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="/readyz fails once a model was published longer ago than this.",
-)
-@click.option(
-    "--check-every",
-    type=SECONDS,
-    default=0.5,
-    show_default=True,
-    metavar="SECONDS",
-    help="Interval of checks for a new version of a model.",
-)
-@click.option(
-    "--max-body",
-    type=click.IntRange(min=1),
-    default=2**20,
-    show_default=True,
-    metavar="BYTES",
-    help="Maximum size of a request body.",
-)
-@click.option(
-    "--max-examples",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of examples of a request.",
-)
-@click.option(
-    "--max-connections",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of connections of a process.",
-)
-@click.option(
-    "--categorical",
-    metavar="NAME,...",
-    multiple=True,
-    callback=split_names,
-    help="Members of JSON objects to read as categories, as learn did.",
-)
-@click.option(
-    "--numeric",
-    metavar="NAME,...",
-    multiple=True,
-    callback=split_names,
-    help="Members of JSON objects whose text is a number, as for learn.",
-)
-@click.option(
-    "--to",
-    metavar="TOPIC",
-    help="Offer /learn and /label, which write labelled "
-    "examples to this topic: kafka://host:port/topic.",
-)
+@click.option("--listen", default=str(DEFAULT_PORT), show_default=True, metavar="[HOST:]PORT",
+              help="Address; without a host only this machine can connect.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N",
+              help="Number of processes that answer requests.")  # fmt: skip
+@click.option("--max-age", type=SECONDS, metavar="SECONDS",
+              help="/readyz fails once a model was published longer ago than this.")  # fmt: skip
+@click.option("--check-every", type=SECONDS, default=0.5, show_default=True, metavar="SECONDS",
+              help="Interval of checks for a new version of a model.")  # fmt: skip
+@click.option("--max-body", type=positive, default=2**20, show_default=True, metavar="BYTES",
+              help="Maximum size of a request body.")  # fmt: skip
+@click.option("--max-examples", type=positive, default=10_000, show_default=True, metavar="N",
+              help="Maximum number of examples of a request.")  # fmt: skip
+@click.option("--max-connections", type=positive, default=1000, show_default=True, metavar="N",
+              help="Maximum number of connections of a process.")  # fmt: skip
+@click.option("--categorical", metavar="NAME,...", multiple=True, callback=split_names,
+              help="Members of JSON objects to read as categories, as learn did.")  # fmt: skip
+@click.option("--numeric", metavar="NAME,...", multiple=True, callback=split_names,
+              help="Members of JSON objects whose text is a number, as for learn.")  # fmt: skip
+@click.option("--to", metavar="TOPIC",
+              help="Offer /learn and /label, which write labelled examples to this topic: "
+              "kafka://host:port/topic.")  # fmt: skip
 @kafka_options
 @log_option
 def serve(

@@ -49,20 +49,7 @@ def config_option() -> click.Option:
 
 
 def read_settings(ctx: click.Context, path: str | None) -> Settings:
-    """Return the options of a command in a file and in the environment.
-
-    Parameters
-    ----------
-    ctx
-        The context of the command.
-    path
-        The value of --config.
-
-    Raises
-    ------
-    click.UsageError
-        If the file cannot be read, or has a key or a table that is unknown.
-    """
+    """Return the options of a command in a file and in the environment; reject unknown ones."""
     command = ctx.info_name or ""
     prefix = f"{PREFIX}_{command.upper()}_"
     path = path or os.environ.get(f"{prefix}CONFIG") or None

@@ -66,13 +66,7 @@ shard_options = together(
 
 
 def is_sharded(options: dict[str, Any]) -> bool:
-    """Return whether the options ask for shards.
-
-    Raises
-    ------
-    CommandError
-        If an option of shards is given without one that asks for them.
-    """
+    """Return whether the options ask for shards; reject options of shards without them."""
     if any(options[name] is not None for name in STARTING):
         return True
     for param in _given_options(SHARD_OPTION_NAMES):
@@ -81,15 +75,7 @@ def is_sharded(options: dict[str, Any]) -> bool:
 
 
 def learn_in_shards(choice: ModelChoice, options: dict[str, Any]) -> None:
-    """Learn one model in shards, and print a table of the rounds.
-
-    Parameters
-    ----------
-    choice
-        What the command says of the model.
-    options
-        All options of the command.
-    """
+    """Learn one model in shards, and print a table of the rounds."""
     from streaml1.distributed import train
     from streaml1.sources import format_of
 

@@ -53,13 +53,7 @@ publish_options = together(
 
 @contextmanager
 def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[Observer]]:
-    """Yield the observers of a run that the options select, and close them afterwards.
-
-    Raises
-    ------
-    CommandError, SourceError
-        If an option is invalid for the source, or a topic cannot be written.
-    """
+    """Yield the observers of a run that the options select, and close them afterwards."""
     given, topics = require_sinks(examples, bad, options)
     observers: list[Observer] = []
     with ExitStack() as stack:
@@ -86,13 +80,7 @@ def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator
 
 
 def share_observers(bad: str, max_share: float | None) -> list[Observer]:
-    """Return the observer that ends a run with too many rejected examples, if any is skipped.
-
-    Raises
-    ------
-    CommandError
-        If a share is given although no example is skipped.
-    """
+    """Return the observer that ends a run with too many rejected examples, if any is skipped."""
     require_skipping(bad, max_share)
     if bad == "fail":
         return []
@@ -124,13 +112,7 @@ def require_decaying_rates(on_drift: str, learner: Any, late: bool = False) -> N
 def require_sinks(
     examples: Any, bad: str, options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Topic]]:
-    """Return the values of the options, and the topics to write by option.
-
-    Raises
-    ------
-    CommandError
-        If an option is invalid for the source.
-    """
+    """Return the values of the options, which are checked, and the topics to write by option."""
     given = {name: options.get(name) for name in SINK_OPTION_NAMES}
     _require_consistent(bad, given)
     return given, _topics(examples, bad, given, options)

@@ -64,23 +64,11 @@ class ModelChoice(NamedTuple):
     given: dict[str, Any]
 
     def new(self) -> Any:
-        """Return a new model.
-
-        Raises
-        ------
-        CommandError
-            If the options contradict each other or the source.
-        """
+        """Return a new model; reject options that contradict each other or the source."""
         return new_learner(self.source, self.model, self.task, self.given)
 
     def starting(self, found: Resumed | None) -> Any:
-        """Return the model of `found`, changed by the options, or a new one.
-
-        Raises
-        ------
-        CommandError
-            If the options do not match the model or the source.
-        """
+        """Return the model of `found`, changed by the options, or a new one."""
         from streaml1.models.pipelines import learner_of
 
         if found is None:
