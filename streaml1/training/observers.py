@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from streaml1.core.logging import event
 from streaml1.core.types import Model
@@ -233,6 +233,21 @@ class Observer:
         self.flush()
 
 
+Args = ParamSpec("Args")
+
+
+def _for_all(
+    method: Callable[Concatenate[Observer, Args], None],
+) -> Callable[Concatenate[Observers, Args], None]:
+    """Return the method of `Observers` that calls this one of each observer."""
+
+    def call_all(observers: Observers, /, *args: Args.args, **options: Args.kwargs) -> None:
+        for observer in observers:
+            observers.call(observer, method.__name__, *args, **options)
+
+    return call_all
+
+
 class Observers:
     """The observers of a run, isolated from it and from each other.
 
@@ -268,10 +283,12 @@ class Observers:
         """Add an observer at the end."""
         self._attached.append(observer)
 
-    def call(self, observer: Observer, method: str, *args: Any, default: Any = None) -> Any:
+    def call(
+        self, observer: Observer, method: str, *args: Any, default: Any = None, **options: Any
+    ) -> Any:
         """Call a method of one observer; return `default` if the observer fails and is detached."""
         try:
-            return getattr(observer, method)(*args)
+            return getattr(observer, method)(*args, **options)
         except Exception as error:
             if observer.essential:
                 raise
@@ -279,10 +296,6 @@ class Observers:
                 self._attached.remove(observer)
             _log_failure(f"observer {type(observer).__name__}", method, error)
             return default
-
-    def _call_all(self, method: str, *args: Any) -> None:
-        for observer in self:
-            self.call(observer, method, *args)
 
     def max_rows(self) -> int:
         """Return the smallest limit of all observers."""
@@ -293,65 +306,24 @@ class Observers:
         ]
         return min(limits)
 
-    def set_stop(self, stopped: Callable[[], bool]) -> None:
-        """Pass the stop condition on."""
-        self._call_all("set_stop", stopped)
-
-    def on_start(self, start: RunStart) -> None:
-        """Announce the start of the run."""
-        self._call_all("on_start", start)
-
-    def on_predict_start(self, model: Model) -> None:
-        """Announce predictions by a fixed model."""
-        self._call_all("on_predict_start", model)
-
-    def on_block_start(self, block: Any) -> None:
-        """Announce a block of which nothing is predicted yet."""
-        self._call_all("on_block_start", block)
-
-    def on_batch(self, batch: Batch) -> None:
-        """Announce rows that were predicted and learnt."""
-        self._call_all("on_batch", batch)
-
-    def on_labels(self, batch: Batch) -> None:
-        """Announce delayed labels."""
-        self._call_all("on_labels", batch)
-
-    def on_rejected(self, rejected: Rejected) -> None:
-        """Announce a rejected example."""
-        self._call_all("on_rejected", rejected)
-
-    def on_drift(self, drift: Drift, action: str) -> None:
-        """Announce a rise of the loss."""
-        self._call_all("on_drift", drift, action)
-
-    def on_block_end(self) -> None:
-        """Announce the end of a block."""
-        self._call_all("on_block_end")
-
-    def on_pass_start(self) -> None:
-        """Announce a further pass."""
-        self._call_all("on_pass_start")
-
-    def on_pass_end(self) -> None:
-        """Announce the end of a pass."""
-        self._call_all("on_pass_end")
+    set_stop = _for_all(Observer.set_stop)
+    on_start = _for_all(Observer.on_start)
+    on_predict_start = _for_all(Observer.on_predict_start)
+    on_block_start = _for_all(Observer.on_block_start)
+    on_batch = _for_all(Observer.on_batch)
+    on_labels = _for_all(Observer.on_labels)
+    on_rejected = _for_all(Observer.on_rejected)
+    on_drift = _for_all(Observer.on_drift)
+    on_block_end = _for_all(Observer.on_block_end)
+    on_pass_start = _for_all(Observer.on_pass_start)
+    on_pass_end = _for_all(Observer.on_pass_end)
+    flush = _for_all(Observer.flush)
+    on_checkpoint = _for_all(Observer.on_checkpoint)
+    on_end = _for_all(Observer.on_end)
 
     def defers_checkpoint(self) -> bool:
         """Return whether any observer defers the next checkpoint."""
         return any(self.call(observer, "defers_checkpoint", default=False) for observer in self)
-
-    def flush(self) -> None:
-        """Flush all observers."""
-        self._call_all("flush")
-
-    def on_checkpoint(self, checkpoint: SavedCheckpoint) -> None:
-        """Announce a checkpoint."""
-        self._call_all("on_checkpoint", checkpoint)
-
-    def on_end(self) -> None:
-        """Announce the end of the run."""
-        self._call_all("on_end")
 
     def metrics(self) -> list[tuple[str, float]]:
         """Return the metrics of all observers.
@@ -371,15 +343,7 @@ class Observers:
 
 
 class GuardedCallback:
-    """A callback of the caller that cannot end the run: after an error it is not called again.
-
-    Parameters
-    ----------
-    name
-        Name of the option, for the log.
-    callback
-        The function; None does nothing.
-    """
+    """A callback of the caller that cannot end the run: after an error it is not called again."""
 
     def __init__(self, name: str, callback: Callable[..., object] | None) -> None:
         self._name = name
