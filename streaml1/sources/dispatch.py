@@ -201,13 +201,6 @@ def key_columns(files: Sequence[str], options: SourceOptions) -> KeyColumns | No
     Keys that are also columns of the files are left out: writers that keep both write the same
     values, and those in the files have a type.
 
-    Parameters
-    ----------
-    files
-        The files, all of the same format.
-    options
-        How they are read.
-
     Returns
     -------
     None if there are no such columns, or the format has no columns.
@@ -256,13 +249,7 @@ def _columns_of(name: str, kind: str, options: SourceOptions) -> set[str]:
 
 
 def _formats(files: Sequence[str], format: str | None) -> dict[str, str]:
-    """Return the format of each file.
-
-    Raises
-    ------
-    SourceError
-        If the format of a file is unknown.
-    """
+    """Return the format of each file; raise SourceError if one is unknown."""
     kinds: dict[str, str] = {}
     unknown: dict[str, SourceError] = {}
     for file in files:

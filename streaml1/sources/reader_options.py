@@ -106,13 +106,7 @@ class TopicRecords(NamedTuple):
 
 
 def topic_records(name: str, options: SourceOptions) -> TopicRecords:
-    """Return how the members of a consumer group read a topic.
-
-    Raises
-    ------
-    SourceError
-        If an option does not apply to records of the format.
-    """
+    """Return how the members of a consumer group read a topic."""
     csv = csv_records(name, options)
     if csv is not None:
         return TopicRecords(csv.parser, csv.identity)

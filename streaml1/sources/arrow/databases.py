@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from streaml1.sources.arrow.files import after_rows, tables_of
 from streaml1.sources.arrow.tables import TableReader, TableSource, require_pyarrow
-from streaml1.sources.extras import importing
+from streaml1.sources.extras import first_line, importing
 from streaml1.sources.readers.opening import require_readable
 from streaml1.sources.source import Block, Lost, Reject, SourceError, Unavailable
 
@@ -130,13 +130,7 @@ def place_of(name: str) -> Place:
 
 
 def first_query_rows(name: str, n: int) -> Any:
-    """Return the first rows of a source as a pyarrow.Table.
-
-    Raises
-    ------
-    SourceError
-        If the rows cannot be read.
-    """
+    """Return the first rows of a source as a pyarrow.Table."""
     with open_rows(name, place_of(name)) as stream:
         table = next(tables_of(stream, n), None)
         return stream.schema.empty_table() if table is None else table
@@ -162,7 +156,7 @@ def open_rows(name: str, place: Place) -> Iterator[Any]:
             with pyarrow.RecordBatchReader.from_stream(_Exported(relation)) as stream:
                 yield stream
     except (duckdb.Error, pyarrow.ArrowException, OSError) as error:
-        text = _sentence(error)
+        text = first_line(error)
         if "lock on file" in text:
             raise Unavailable(
                 f"{place.database} is open in a process that writes to it: close it there, or read "
@@ -172,13 +166,7 @@ def open_rows(name: str, place: Place) -> Iterator[Any]:
 
 
 class _Exported:
-    """A relation with the method of the Arrow C stream interface; that of DuckDB 1.1 has no schema.
-
-    Parameters
-    ----------
-    relation
-        The relation of DuckDB.
-    """
+    """A relation as an Arrow C stream; in DuckDB 1.1 its method takes no schema."""
 
     def __init__(self, relation: Any) -> None:
         self._relation = relation
@@ -269,8 +257,3 @@ def _digest(database: str | None) -> str:
             with open(path, "rb") as file:
                 state.update(file.read(HEADER) + os.path.getsize(path).to_bytes(8, "little"))
     return state.hexdigest()
-
-
-def _sentence(error: BaseException) -> str:
-    """Return the first line of an error of DuckDB or pyarrow."""
-    return str(error).strip().partition("\n")[0].rstrip(".!") or type(error).__name__

@@ -12,6 +12,7 @@ from typing import Any
 
 from streaml1.core.named_options import named_options
 from streaml1.sources.arrow.tables import TableReader, TableSource, require_pyarrow
+from streaml1.sources.extras import first_line
 from streaml1.sources.readers.decompression import head_of
 from streaml1.sources.readers.remote import is_remote, open_remote
 from streaml1.sources.readers.signatures import likely_format
@@ -125,7 +126,7 @@ class ArrowFile(TableSource):
                     if self._stopped():
                         return
         except (pyarrow.ArrowException, OSError) as error:
-            raise Lost(f"{self.name}, after row {self.line}: {_sentence(error)}") from None
+            raise Lost(f"{self.name}, after row {self.line}: {first_line(error)}") from None
 
     def _parquet_batches(self, file: Any, size: int, skipped: int) -> Iterator[Any]:
         """Yield the rows after the first `skipped` ones, without reading the groups before them."""
@@ -168,13 +169,7 @@ def _arrow_file(name: str, format: str) -> Iterator[Any]:
 
 @contextmanager
 def _valid_file(name: str, format: str) -> Iterator[Any]:
-    """Open a file that may be invalid.
-
-    Raises
-    ------
-    SourceError
-        If it is not a file of this format.
-    """
+    """Open a file that may be invalid; raise SourceError if it is not a file of this format."""
     pyarrow = require_pyarrow(name)
     try:
         with _arrow_file(name, format) as file:
@@ -203,7 +198,7 @@ def _valid_file(name: str, format: str) -> Iterator[Any]:
             raise SourceError(
                 f"{name} is not a {what} file: its first line looks like {named_options(likely)}"
             ) from None
-        raise Lost(f"{name} is not a valid {what} file: {_sentence(error)}") from None
+        raise Lost(f"{name} is not a valid {what} file: {first_line(error)}") from None
 
 
 def _schema_of(file: Any, format: str) -> Any:
@@ -313,8 +308,3 @@ def after_rows(batches: Iterator[Any], skipped: int) -> Iterator[Any]:
             continue
         yield batch.slice(skipped)
         skipped = 0
-
-
-def _sentence(error: BaseException) -> str:
-    """Return the first line of an error of pyarrow."""
-    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

@@ -31,36 +31,12 @@ class ArrowSample(NamedTuple):
 
 
 def sample_arrow(name: str, format: str) -> ArrowSample:
-    """Summarize the columns of the first rows of a file.
-
-    Parameters
-    ----------
-    name
-        The path.
-    format
-        `PARQUET` or `ARROW`.
-
-    Raises
-    ------
-    SourceError
-        If the file is not valid.
-    """
+    """Summarize the columns of the first rows of a file of `PARQUET` or `ARROW`."""
     return _summary(name, first_rows(name, format, N_SAMPLED))
 
 
 def sample_duckdb(name: str) -> ArrowSample:
-    """Summarize the columns of the first rows of a table or query of DuckDB.
-
-    Parameters
-    ----------
-    name
-        The source, such as ``duckdb:clicks.duckdb?table=clicks``.
-
-    Raises
-    ------
-    SourceError
-        If the rows cannot be read.
-    """
+    """Summarize the columns of the first rows of a table or query of DuckDB."""
     return _summary(name, first_query_rows(name, N_SAMPLED))
 
 

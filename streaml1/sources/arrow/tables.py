@@ -43,13 +43,7 @@ __all__ = ["TableReader", "TableSource", "open_columns", "require_pyarrow"]
 
 
 def require_pyarrow(name: str) -> Any:
-    """Import pyarrow.
-
-    Raises
-    ------
-    SourceError
-        If it is not installed.
-    """
+    """Import pyarrow; raise SourceError if it is not installed."""
     with importing("pyarrow", "arrow", name):
         import pyarrow
     return pyarrow
@@ -270,13 +264,6 @@ class TableSource(Numbered):
     """Base class of sources whose rows arrive as tables.
 
     A subclass sets `_reader`, and implements `_read`.
-
-    Parameters
-    ----------
-    name
-        The source.
-    texts
-        The columns that are read as text.
     """
 
     block = 8192

@@ -43,15 +43,6 @@ class _Rejected(Exception):
 def probe(broker: str, security: Security, timeout: float) -> None:
     """Connect to a broker as a client does, log in if SASL is configured, and disconnect.
 
-    Parameters
-    ----------
-    broker
-        ``host:port``.
-    security
-        The client's security settings.
-    timeout
-        Seconds that the connection and each response may take.
-
     Raises
     ------
     NoAnswer

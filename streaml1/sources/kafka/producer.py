@@ -108,13 +108,7 @@ class TopicWriter:
         self.close()
 
     def require_same(self) -> None:
-        """Raise if the topic was deleted; a restart creates it again with its configuration.
-
-        Raises
-        ------
-        Unavailable
-            If the topic was deleted, or deleted and recreated.
-        """
+        """Raise `Unavailable` if the topic was deleted; a restart creates it again."""
         try:
             timeout = STOPPED_SECONDS if self.stop_deadline.is_stopping else REFRESH_SECONDS
             self.topic.require_same(self._producer, timeout, must_exist=True)
@@ -170,13 +164,7 @@ class TopicWriter:
         return future
 
     def raise_failures(self) -> None:
-        """Raise the error of a record of `send` that has failed; do not wait for others.
-
-        Raises
-        ------
-        SourceError
-            If a record has failed.
-        """
+        """Raise the SourceError of a record of `send` that has failed; do not wait for others."""
         while self._pending and self._pending[0].future.is_done:
             self._settle()
 
@@ -382,13 +370,7 @@ def as_topic(topic: str | Topic) -> Topic:
 
 
 def topic_exists(topic: Topic) -> bool:
-    """Return whether a topic exists.
-
-    Raises
-    ------
-    SourceError
-        If no broker answers, or the client is rejected.
-    """
+    """Return whether a topic exists; raise SourceError if no broker lets the client in."""
     from kafka.admin import KafkaAdminClient
 
     topic.wait_until_reachable(lambda: False)
@@ -400,17 +382,7 @@ def topic_exists(topic: Topic) -> bool:
 
 
 def write_error(topic: Topic, error: Exception, key: str | None = None) -> SourceError:
-    """Convert an error of kafka-python while writing to one sentence.
-
-    Parameters
-    ----------
-    topic
-        Topic that was written to.
-    error
-        The error.
-    key
-        Key of the record; None if the error is not about one record.
-    """
+    """Convert an error of kafka-python while writing to a sentence, about a record if known."""
     from kafka import errors
 
     what = "records" if key is None else f"the record {key}"

@@ -290,13 +290,7 @@ def record_parser(
 
 
 def format_name(format: str | None) -> str | None:
-    """Return the name of a format in `FORMATS`; None if it is detected.
-
-    Raises
-    ------
-    SourceError
-        If records cannot have the format.
-    """
+    """Return the name of a format in `FORMATS`, None if it is detected, or raise SourceError."""
     if format is None or format.lower() == "auto":
         return None
     name = ALIASES.get(format.lower(), format.lower())

@@ -9,21 +9,9 @@ __all__ = ["sample_topic"]
 
 
 def sample_topic(source: KafkaSource, n: int) -> list[bytes]:
-    """Return the first examples of a topic as the lines that its parser reads.
+    """Return the first `n` examples of a topic, or all, as the lines that its parser reads.
 
     Records of Avro and Protobuf are JSON lines. Records without a value are left out.
-
-    Parameters
-    ----------
-    source
-        The topic, which is read to its end at most.
-    n
-        How many lines are enough.
-
-    Raises
-    ------
-    SourceError
-        If the topic cannot be read.
     """
     lines: list[bytes] = []
     sources = None

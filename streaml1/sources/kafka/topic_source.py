@@ -263,13 +263,7 @@ class KafkaSource:
         return identity | {"labels": labels["topic"], "labels id": labels["topic id"]}
 
     def begin(self, at: Any) -> Any:
-        """Set where the next reading starts, and return it.
-
-        Parameters
-        ----------
-        at
-            A position of a checkpoint; None is the start of the source.
-        """
+        """Set where the next reading starts (None: at the start of the source), and return it."""
         done: Position = {_parse_key(key): tuple(place) for key, place in (at or {}).items()}
         self._reader.position = done
         consumer = self._topic.consumer(self._stopped)
@@ -284,13 +278,7 @@ class KafkaSource:
         return self.position()
 
     def require_same(self) -> None:
-        """Raise if what was read last may be of a recreated topic of the same name.
-
-        Raises
-        ------
-        Lost
-            If the topic was deleted, or deleted and recreated.
-        """
+        """Raise if what was read last may be of a recreated topic of the same name."""
         if self._consumer is not None:
             self._topic.refresh_and_require_same(self._consumer, self._stopped)
             self._require_same_topics()

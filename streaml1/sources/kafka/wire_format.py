@@ -202,15 +202,6 @@ def wire_format(
 ) -> WireFormat | None:
     """Return what decodes values with a header; None if they need no schema.
 
-    Parameters
-    ----------
-    format
-        The format of the records; None detects it.
-    schema
-        File of the schema, or None.
-    registry
-        URL of the registry, or None.
-
     Raises
     ------
     SourceError

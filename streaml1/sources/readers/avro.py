@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from streaml1.sources.extras import importing
+from streaml1.sources.extras import first_line, importing
 from streaml1.sources.readers.decoded_records import json_line
 from streaml1.sources.source import SourceError
 
@@ -35,13 +35,7 @@ _FIXED_SIZES = {"null": 0, "float": 4, "double": 8}
 
 
 def require_fastavro(name: str) -> Any:
-    """Import fastavro.
-
-    Raises
-    ------
-    SourceError
-        If it is not installed.
-    """
+    """Import fastavro; raise SourceError if it is not installed."""
     with importing("fastavro", "avro", name):
         import fastavro
     return fastavro
@@ -100,7 +94,7 @@ class AvroSchema:
         except _Unsupported as error:
             raise SourceError(f"{name} has an Avro schema that is not supported: {error}") from None
         except Exception as error:
-            raise SourceError(f"{name} has an invalid Avro schema: {_sentence(error)}") from None
+            raise SourceError(f"{name} has an invalid Avro schema: {first_line(error)}") from None
         if not smallest:
             raise SourceError(f"{name} has an Avro schema without fields: it holds no examples")
         self._read = fastavro.schemaless_reader
@@ -110,20 +104,14 @@ class AvroSchema:
         return self._read(file, self._schema)
 
     def decode(self, value: bytes) -> Any:
-        """Decode a record.
-
-        Raises
-        ------
-        ValueError
-            If the bytes are not exactly one record; the text is one sentence.
-        """
+        """Decode a record; raise ValueError if the bytes are not exactly one record."""
         file = BytesIO(value)
         try:
             record = self.read(file)
         except EOFError:
             raise ValueError("the Avro record is cut short, or has another schema") from None
         except Exception as error:
-            raise ValueError(f"the record is not Avro of its schema: {_sentence(error)}") from None
+            raise ValueError(f"the record is not Avro of its schema: {first_line(error)}") from None
         if remaining := len(value) - file.tell():
             raise ValueError(
                 f"the Avro record ends {remaining} bytes before its value does: it has another "
@@ -189,11 +177,6 @@ def _min_size(schema: Any, names: dict[str, Any], above: tuple[str, ...], depth:
     return 1 if kind == "enum" else _min_size(kind, names, above, depth + 1)
 
 
-def _sentence(error: BaseException) -> str:
-    """Return the first line of an error of fastavro, without its period."""
-    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-
-
 # Container files
 
 
@@ -202,18 +185,6 @@ def avro_lines(file: BinaryIO, name: str) -> BinaryIO:
 
     It raises `SourceError` if the header of the file is invalid, and OSError or EOFError if a block
     is damaged; the records before it are read first.
-
-    Parameters
-    ----------
-    file
-        The container file at its beginning.
-    name
-        Its name, for errors.
-
-    Raises
-    ------
-    SourceError
-        If fastavro is not installed.
     """
     return cast(BinaryIO, _Lines(_read_batches(_Input(file), name, require_fastavro(name))))
 
@@ -277,7 +248,7 @@ def _read_batches(file: _Input, name: str, fastavro: Any) -> Generator[bytes, No
     except EOFError:
         raise SourceError(f"{name} ends within its header: it was cut short") from None
     except Exception as error:
-        raise SourceError(f"{name} is not a valid Avro file: {_sentence(error)}") from None
+        raise SourceError(f"{name} is not a valid Avro file: {first_line(error)}") from None
     schema, codec = AvroSchema(json.loads(schema_text), name), blocks.codec
     end = file.tell()
     while True:
@@ -318,7 +289,7 @@ def _block_batches(block: Any, schema: AvroSchema) -> Generator[bytes, None, Non
 def _damage(error: Exception) -> Exception:
     if isinstance(error, EOFError):
         return EOFError("the Avro file was cut short")
-    return OSError(f"a block of the Avro file is damaged: {_sentence(error)}")
+    return OSError(f"a block of the Avro file is damaged: {first_line(error)}")
 
 
 def _reject_codec(error: Exception, name: str, codec: str) -> None:

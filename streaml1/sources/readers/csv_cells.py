@@ -117,13 +117,7 @@ class CellRules:
         return cell in self._absent or cell.isspace()
 
     def number(self, cell: str) -> float | None:
-        """Return the number in a cell, or None if it is missing.
-
-        Raises
-        ------
-        ValueError
-            As `read_number` does.
-        """
+        """Return the number in a cell, None if it is missing; errors as in `read_number`."""
         text = cell.strip()
         if text in self._absent:
             return None
@@ -139,13 +133,7 @@ class CellRules:
         return True
 
     def weight(self, cell: str) -> float:
-        """Return the sample weight in a cell.
-
-        Raises
-        ------
-        ValueError
-            If it is not a finite number >= 0.
-        """
+        """Return the sample weight in a cell; raise ValueError unless it is finite and >= 0."""
         if self.is_missing(cell.strip()):
             raise ValueError(f"weight must be a number >= 0, got {shown(cell)}")
         try:

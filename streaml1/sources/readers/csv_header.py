@@ -100,15 +100,6 @@ class RequestedRoles(NamedTuple):
     def resolve(self, header: Sequence[str], name: str, require_target: bool = False) -> Roles:
         """Return the positions of the columns.
 
-        Parameters
-        ----------
-        header
-            The names of the columns.
-        name
-            The file, for errors.
-        require_target
-            Whether a file without a label column is an error.
-
         Raises
         ------
         SourceError

@@ -32,13 +32,7 @@ class HeaderlessError(SourceError):
 
 
 def require_table(text: bytes, name: str) -> None:
-    """Check that a file of CSV does not begin with an example in another format.
-
-    Raises
-    ------
-    SourceError
-        If it begins like JSON or svmlight, which no header does.
-    """
+    """Check that a file of CSV does not begin with an example in another format."""
     found = likely_format(text[:HEAD_SIZE])
     if found.get("format") in ("jsonl", "svmlight"):
         error = SourceError(f"{name}: its first line is not CSV: use {named_options(found)}")
@@ -196,13 +190,6 @@ def find_unnamed(
 
 def describe_title(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return why a first line is not the header but above it; "" if it may be the header.
-
-    Parameters
-    ----------
-    header
-        The cells of the line.
-    rows
-        Records that follow it.
 
     Examples
     --------

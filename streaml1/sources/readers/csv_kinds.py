@@ -127,15 +127,6 @@ def summarize_columns(
 ) -> list[ColumnSummary]:
     """Infer the kind of each column.
 
-    Parameters
-    ----------
-    names
-        The names of the columns.
-    rows
-        Records with as many cells.
-    rules
-        How the text of a cell is understood.
-
     Examples
     --------
     >>> from streaml1.sources.readers.csv_cells import CellRules
@@ -277,13 +268,6 @@ def _marks_in(column: ColumnSummary, delimiter: str) -> dict[str, dict[str, str]
 
 def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> str:
     """Return a sentence about numbers that are read in another way than they are written; or "".
-
-    Parameters
-    ----------
-    columns
-        Summaries by the usual rules.
-    delimiter
-        The character between cells.
 
     Examples
     --------

@@ -147,13 +147,7 @@ _DELIMITER_NAMES = {"tab": "\t", r"\t": "\t", r"\x01": "\x01", r"\001": "\x01"}
 
 
 def delimiter_of(given: str) -> str:
-    """Return the delimiter for the value of an option: one character, or ``tab``.
-
-    Raises
-    ------
-    SourceError
-        If it cannot be a delimiter.
-    """
+    """Return the delimiter for the value of an option: one character, or ``tab``."""
     delimiter = _DELIMITER_NAMES.get(given, given)
     allowed = len(delimiter) == 1 and delimiter.isascii() and not delimiter.isalnum()
     if not allowed or delimiter in '"+-.\r\n\0':

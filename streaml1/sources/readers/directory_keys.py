@@ -60,13 +60,7 @@ def keys_of(file: str) -> dict[str, str | None]:
 
 
 def keys_of_files(files: Sequence[str]) -> dict[str, dict[str, str | None]]:
-    """Return the keys of each file; nothing if they have none.
-
-    Raises
-    ------
-    SourceError
-        If files have different keys.
-    """
+    """Return the keys of each file, which must be the same ones; nothing if they have none."""
     found = {file: keys_of(file) for file in files}
     first = found[files[0]]
     for file, keys in found.items():

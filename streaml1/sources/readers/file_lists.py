@@ -202,15 +202,7 @@ def first_with_bytes(files: Sequence[str]) -> str:
 
 
 def warn_of_partitions(name: str, files: Sequence[str]) -> None:
-    """Warn of values that only names of directories hold, such as ``site=news/part-0.vw``.
-
-    Parameters
-    ----------
-    name
-        The source.
-    files
-        Its files, which have no columns.
-    """
+    """Warn of values that only names of directories hold, such as ``site=news/part-0.vw``."""
     parts = dict.fromkeys(part for file in files for part in file.split("/")[:-1])
     values: dict[str, list[str]] = {}
     for part in parts:

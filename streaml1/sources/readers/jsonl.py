@@ -349,13 +349,6 @@ _decode_strict = json.JSONDecoder(**STRICT_HOOKS, parse_int=_integer).decode
 def decode_strict(text: str, decode: Callable[[str], Any] = _decode_strict) -> Any:
     """Decode a text by the strict decoder; an object with a name twice becomes `DuplicateNames`.
 
-    Parameters
-    ----------
-    text
-        The text.
-    decode
-        The decoder, such as the `decode` of a `json.JSONDecoder`.
-
     Raises
     ------
     ValueError
@@ -418,13 +411,7 @@ def read_label(example: Mapping[str, Any], require_label: bool) -> Label:
 
 
 def label_of(y: Any) -> Label:
-    """Return a label; None if it is null.
-
-    Raises
-    ------
-    ValueError
-        If it is not a number, string or bool.
-    """
+    """Return a label, None if it is null; raise ValueError if it is an array or an object."""
     if y is None:
         return None
     if isinstance(y, (bool, str)):

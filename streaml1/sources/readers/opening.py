@@ -172,13 +172,7 @@ def decompressed(
 
 
 def _read_waiting(wait: Wait, file: Any, space: memoryview) -> int:
-    """Read bytes into memory, and return how many.
-
-    Raises
-    ------
-    ReadingStopped
-        If a wait was ended.
-    """
+    """Read bytes into memory, and return how many; raise ReadingStopped if a wait was ended."""
     n: int | None = wait(lambda _: file.readinto1(space), len(space))
     if n is None:
         raise ReadingStopped

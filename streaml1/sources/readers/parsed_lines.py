@@ -164,14 +164,7 @@ def pad_text(text: bytes, buffer: Bytes | None = None) -> Chunk:
 
 
 def decode_line(line: bytes, what: str = "file") -> str:
-    """Decode a line as UTF-8.
-
-    Parameters
-    ----------
-    line
-        The bytes of the line.
-    what
-        What contains the line, for the error: a file, or a record.
+    """Decode a line of a file or of a record, which `what` names in errors, as UTF-8.
 
     Raises
     ------

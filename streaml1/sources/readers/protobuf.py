@@ -23,13 +23,7 @@ MAX_INDEXES = 32
 
 
 def require_protobuf(name: str) -> None:
-    """Import protobuf.
-
-    Raises
-    ------
-    SourceError
-        If it is not installed.
-    """
+    """Import protobuf; raise SourceError if it is not installed."""
     with importing("protobuf", "protobuf", name):
         import google.protobuf.descriptor_pb2  # noqa: F401
 

@@ -79,14 +79,7 @@ def require_remote(name: str) -> None:
 
 
 def open_remote(name: str, seekable: bool = False) -> BinaryIO:
-    """Open a file.
-
-    Parameters
-    ----------
-    name
-        The URL.
-    seekable
-        Whether any part of the file must be readable.
+    """Open a file; if `seekable`, any part of it can be read.
 
     Raises
     ------

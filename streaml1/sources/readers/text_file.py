@@ -290,15 +290,7 @@ class TextSource:
     # Stopping
 
     def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
-        """Stop reading between two lines once `stopped()` is true.
-
-        Parameters
-        ----------
-        stopped
-            Returns whether to stop.
-        wait
-            Calls functions that may block.
-        """
+        """Stop reading between two lines once `stopped()` is true."""
         self._stopped, self._wait = stopped, wait
 
     def _check_stop(self) -> None:

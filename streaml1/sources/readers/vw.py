@@ -274,13 +274,7 @@ def _is_category(value: str) -> bool:
 
 
 def _value(name: str, text: str) -> float:
-    """Return the value of a feature.
-
-    Raises
-    ------
-    ValueError
-        If it is not a finite number.
-    """
+    """Return the value of a feature; raise ValueError if it is not a finite number."""
     try:
         return read_number(text)
     except ValueError as error:

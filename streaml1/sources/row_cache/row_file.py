@@ -84,11 +84,6 @@ class RowsBlock(Block):
 class RowsFile:
     """The examples of a file that `streaml1 convert` has written.
 
-    Parameters
-    ----------
-    path
-        The file.
-
     Attributes
     ----------
     about : dict

@@ -73,11 +73,6 @@ class RowRange:
 class RowStream:
     """The examples of `.rows` files in their order.
 
-    Parameters
-    ----------
-    paths
-        The files.
-
     Raises
     ------
     SourceError

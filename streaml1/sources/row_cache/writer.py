@@ -150,15 +150,7 @@ class RowsWriter:
             yield from self._rows_of_dicts(block, reject)
 
     def _name_ids(self, hashes: Hashes, feature_names: Callable[[Any], list[str]]) -> Ids:
-        """Return the index of each name; new names get the next ones, in order of occurrence.
-
-        Parameters
-        ----------
-        hashes
-            The hashes of the names.
-        feature_names
-            Returns the names at some positions of `hashes`.
-        """
+        """Return the index of each name; new names get the next ones, in order of occurrence."""
         ids, unknown = self._name_index.find(hashes)
         if not len(unknown):
             found: Ids = ids

@@ -63,6 +63,11 @@ class ConfluentConsumer:
         import confluent_kafka
 
         self.metadata_client = metadata_client
+        self.topics = metadata_client.topics
+        self.partitions_for_topic = metadata_client.partitions_for_topic
+        self.beginning_offsets = metadata_client.beginning_offsets
+        self.end_offsets = metadata_client.end_offsets
+        self.offsets_for_times = metadata_client.offsets_for_times
         self._max_records = max_records
         self._failed: Exception | None = None
         self._positions: dict[TopicPartition, int] = {}
@@ -93,37 +98,6 @@ class ConfluentConsumer:
         """Disconnect."""
         self._consumer.close()
         self.metadata_client.close()
-
-    # Requests of the metadata client
-
-    def partitions_for_topic(self, name: str) -> set[int] | None:
-        """Return the partitions of a topic; None if it does not exist."""
-        partitions: set[int] | None = self.metadata_client.partitions_for_topic(name)
-        return partitions
-
-    def topics(self) -> set[str]:
-        """Return the names of all topics."""
-        names: set[str] = self.metadata_client.topics()
-        return names
-
-    def beginning_offsets(self, *args: Any, **settings: Any) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition."""
-        offsets: dict[TopicPartition, int] = self.metadata_client.beginning_offsets(
-            *args, **settings
-        )
-        return offsets
-
-    def end_offsets(self, *args: Any, **settings: Any) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition."""
-        offsets: dict[TopicPartition, int] = self.metadata_client.end_offsets(*args, **settings)
-        return offsets
-
-    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        """Return for each partition the first offset from a time on."""
-        offsets: dict[TopicPartition, Any] = self.metadata_client.offsets_for_times(times)
-        return offsets
-
-    # Records
 
     def assignment(self) -> set[TopicPartition]:
         """Return the assigned partitions."""

@@ -33,15 +33,7 @@ def is_transient(error: KafkaError) -> bool:
 def as_kafka_python_error(
     error: KafkaError, tp: TopicPartition | None = None, offset: int | None = None
 ) -> Exception:
-    """Convert an error of librdkafka to the one that kafka-python raises.
-
-    Parameters
-    ----------
-    error
-        The error.
-    tp, offset
-        The place where it has occurred.
-    """
+    """Convert an error of librdkafka to that of kafka-python; `tp` and `offset` are its place."""
     from confluent_kafka import KafkaError
     from kafka import errors
 

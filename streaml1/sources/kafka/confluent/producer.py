@@ -148,15 +148,7 @@ class ConfluentProducer:
         return delivery
 
     def send_many(self, topic: str, messages: list[dict[str, Any]]) -> None:
-        """Send records without waiting; the first one that fails becomes `failure`.
-
-        Parameters
-        ----------
-        topic
-            The topic.
-        messages
-            Key, value and partition of each record, by these names.
-        """
+        """Send records, dicts of value, key and partition; the first to fail becomes `failure`."""
         import confluent_kafka
 
         left = messages
