@@ -514,12 +514,11 @@ def test_weights_that_vanish_and_appear_are_movers() -> None:
 def test_search_stops_at_enough_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights_module, "CHUNK", 5)
     copy = copy_weights(trained())
-    everything = copy.search("", 1000, lambda: False)
+    everything = copy.search("", 1000)
     assert len(everything) == len(copy.weights)
-    assert copy.search("", 7, lambda: False) == everything[:7]
-    assert copy.search("no such", 7, lambda: False) == []
-    assert copy.search("", 7, lambda: True) == []
-    assert copy_weights(streaml1.ElasticNetClassifier()).search("", 7, lambda: False) == []
+    assert copy.search("", 7) == everything[:7]
+    assert copy.search("no such", 7) == []
+    assert copy_weights(streaml1.ElasticNetClassifier()).search("", 7) == []
 
 
 # Curves

@@ -75,13 +75,7 @@ class BadShare(Observer):
             self._require_share(MIN_EXAMPLES)
 
     def on_rejected(self, rejected: Rejected) -> None:
-        """Count a rejected example and check the share.
-
-        Raises
-        ------
-        TooManyBad
-            If the share is exceeded.
-        """
+        """Count a rejected example; raise TooManyBad if the share is exceeded."""
         number, numbers = rejected.number, self._rejected
         insort(numbers, number)
         self._last, self._n_seen = rejected, max(self._n_seen, number)
@@ -94,13 +88,7 @@ class BadShare(Observer):
         del numbers[: bisect_right(numbers, self._n_seen - 3 * WINDOW)]
 
     def on_pass_end(self) -> None:
-        """Check a source with fewer than 100 examples.
-
-        Raises
-        ------
-        TooManyBad
-            If nearly all of it was rejected.
-        """
+        """Check a source with fewer than 100 examples; raise TooManyBad if most were rejected."""
         n = len(self._rejected)
         share = max(self.max_share, SHORT_SHARE)
         if self._n_seen < MIN_EXAMPLES and n >= MIN_REJECTED and n > share * self._n_seen:

@@ -81,17 +81,7 @@ class _Labels(NamedTuple):
 
 
 def label_block(block: ExampleBlock, loss: str, class_label: ReadLabel) -> LabelledBlock:
-    """Map the labels of a block to those that a model of a loss takes.
-
-    Parameters
-    ----------
-    block
-        The block.
-    loss
-        Loss of the model.
-    class_label
-        Reads the label of a multiclass model.
-    """
+    """Map the labels of a block to those that a model of a loss takes."""
     if loss == "softmax":
         y, bad = _read_labels(block.y, class_label, None)
     else:

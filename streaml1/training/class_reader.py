@@ -63,13 +63,7 @@ class ClassReader:
             self._known, self._aliases = known, _aliases(known)
 
     def __call__(self, y: Any) -> Hashable:
-        """Return the class of a label.
-
-        Raises
-        ------
-        ValueError
-            If the label is invalid; the text is one sentence.
-        """
+        """Return the class of a label; raise ValueError if the label is invalid."""
         label = self._read(y)
         return self._aliases.get(label, label) if self._aliases else label
 

@@ -17,17 +17,6 @@ def dict_rows(
 ) -> Iterator[Example]:
     """Yield the examples of dicts, numbered from 1.
 
-    Parameters
-    ----------
-    rows
-        The dicts.
-    options
-        The roles of their members, as those of flat JSON lines.
-    name
-        Name of the source.
-    reject
-        Called with each invalid dict.
-
     Raises
     ------
     SourceError

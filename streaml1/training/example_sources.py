@@ -214,11 +214,7 @@ class IterableSource:
     """
 
     block = BLOCK_ROWS
-
-    @staticmethod
-    def label(y: Any, /) -> Hashable:
-        """Read the label of a multiclass model."""
-        return as_label(y)
+    label: Callable[[Any], Hashable] = staticmethod(as_label)
 
     def __init__(self, examples: Iterable[Any], options: SourceOptions) -> None:
         kind = type(examples)
@@ -304,17 +300,7 @@ def _parse_example(example: Any) -> _Parsed:
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Consecutive rows of a matrix, a frame or a list of dicts.
-
-    Parameters
-    ----------
-    x, y, w
-        Features, labels and sample weights; `w` may be None.
-    name
-        Name of the source.
-    lines
-        Numbers of the rows, from 1.
-    """
+    """Consecutive rows of a matrix, a frame or a list of dicts."""
 
     x: Any
     y: Any
@@ -337,11 +323,7 @@ class ArraySource:
     """Features, labels and weights as arrays, frames, series or lists."""
 
     block = ARRAY_BLOCK_ROWS
-
-    @staticmethod
-    def label(y: Any, /) -> Hashable:
-        """Read the label of a multiclass model."""
-        return as_label(y)
+    label: Callable[[Any], Hashable] = staticmethod(as_label)
 
     def __init__(
         self, x: Any, y: Any, w: Any = None, *, name: str = "rows", first: int = 0

@@ -28,15 +28,7 @@ def is_table(given: Any) -> bool:
 
 
 class TableRows:
-    """The rows of frames, numbered from 1 across all of them.
-
-    Parameters
-    ----------
-    name
-        Name of the source.
-    options
-        The roles of the columns.
-    """
+    """The rows of frames, numbered from 1 across all of them."""
 
     def __init__(self, name: str, options: SourceOptions) -> None:
         self._name, self._options = name, options
@@ -45,13 +37,7 @@ class TableRows:
         self.n_read = 0
 
     def blocks(self, frame: Any, size: int, reject: Reject) -> Iterator[Any]:
-        """Yield the rows of the next frame.
-
-        Raises
-        ------
-        SourceError
-            If a role does not fit the frame, or a column holds values of several types.
-        """
+        """Yield the rows of the next frame."""
         pyarrow = require_pyarrow(f"{self._name}: a frame with a column of labels")
         names = _other_names(frame, self._options.text or ())
         try:
@@ -183,15 +169,7 @@ def _spelled(value: Any) -> str:
 
 
 class FrameSource:
-    """A frame with a column of labels.
-
-    Parameters
-    ----------
-    frame
-        The frame, or a stream of rows.
-    options
-        The roles of its columns.
-    """
+    """A frame with a column of labels."""
 
     name = "rows"
     block = BLOCK

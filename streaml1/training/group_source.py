@@ -55,15 +55,6 @@ class GroupTopic:
     option
         Its option on the command line, for errors.
 
-    Attributes
-    ----------
-    topic : Topic
-        The topic.
-    group : str
-        The name of the group.
-    start
-        Where to start, see `parse_start`.
-
     Raises
     ------
     SourceError
@@ -97,21 +88,7 @@ class GroupTopic:
 
 
 class PartitionSource:
-    """One partition as a resumable source; its run is fed with blocks of polled records.
-
-    Parameters
-    ----------
-    member
-        Member of the group that polls the records.
-    identity
-        Identity of the topic.
-    partition
-        The partition.
-    reader
-        Converts records to blocks.
-    start
-        Where to start without a checkpoint, see `parse_start`.
-    """
+    """One partition as a resumable source; its run is fed with blocks of polled records."""
 
     block = BLOCK_ROWS
 

@@ -171,13 +171,7 @@ class HeldOut:
         return facts, {"best_model": np.frombuffer(self._best, np.uint8)}
 
     def load_state_dict(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Continue the state of a checkpoint.
-
-        Raises
-        ------
-        ValueError
-            If it is not such a state.
-        """
+        """Continue the state of a checkpoint; raise ValueError if it is not such a state."""
         counts = {name: facts[name] for name in ("every", "n_closed", "best_pass")}
         require_like(counts, dict.fromkeys(counts, 0), "held-out rows")
         require_like(facts["first_pass"], vars(Sums()), "held-out rows")

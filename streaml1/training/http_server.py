@@ -290,13 +290,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _read_request(connection: socket.socket, limits: Limits) -> Request:
-    """Read a request before its deadline.
-
-    Raises
-    ------
-    _Refused
-        If it is late, too large or invalid.
-    """
+    """Read a request before its deadline; raise _Refused if it is late, too large or invalid."""
     deadline = time.monotonic() + limits.seconds
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0:

@@ -48,13 +48,6 @@ class Address(NamedTuple):
 def parse_address(text: str, option: str = "--metrics") -> Address:
     """Parse ``8490``, ``0.0.0.0:8490`` or ``[::]:8490``; the default host is 127.0.0.1.
 
-    Parameters
-    ----------
-    text
-        The address.
-    option
-        The option, for the error.
-
     Raises
     ------
     MetricsError
@@ -82,13 +75,7 @@ class MetricFamily(NamedTuple):
 
 
 class MetricsObserver(Observer):
-    """Measures one run.
-
-    Parameters
-    ----------
-    stalled_seconds
-        As for `RunMetrics`.
-    """
+    """Measures one run."""
 
     def __init__(self, stalled_seconds: float) -> None:
         self.run_metrics = RunMetrics(stalled_seconds)

@@ -325,15 +325,7 @@ class Run:
         self.observers.on_block_end()
 
     def feed_all(self, blocks: Iterable[Any], last: bool) -> None:
-        """Feed the blocks of a pass, or of the rest of a pass, until the stop condition is true.
-
-        Parameters
-        ----------
-        blocks
-            The blocks.
-        last
-            Whether this is the last pass.
-        """
+        """Feed the blocks of a pass, or of the rest of a pass, until the stop condition is true."""
         if self.is_full:  # the pass had reached its limit before the run was interrupted
             return
         with self._policy.totals_at_failure(), self._collect_broker_errors():

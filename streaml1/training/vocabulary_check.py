@@ -48,13 +48,7 @@ MIN_SHARE = 0.05
 
 
 class VocabularyCheck(Observer):
-    """Checks the first examples of a run for the names that the model uses.
-
-    Parameters
-    ----------
-    cross, text
-        Parameters of the model.
-    """
+    """Checks the first examples of a run for the names that the model uses."""
 
     def __init__(self, cross: list[tuple[str, ...]] | None, text: list[str] | None) -> None:
         self._crosses = interactions_of(tuple(cross)) if cross else None
@@ -129,13 +123,7 @@ def _prefix(name: Hashable) -> str:
 
 
 class KnownNames(Observer):
-    """Checks whether a model knows the features of the first examples, before it learns them.
-
-    Parameters
-    ----------
-    model
-        A model that has learnt before.
-    """
+    """Checks whether a model that has learnt before knows the features of the next examples."""
 
     def __init__(self, model: OnlineModel) -> None:
         self._model = model

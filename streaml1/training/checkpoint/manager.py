@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -217,14 +218,8 @@ class CheckpointManager:
             one, other = ("one file", "several") if current else ("several files", "one")
             reason = f"it is of {one}, and {name} is {other}"
         else:
-            k = next(
-                (
-                    k
-                    for k, pair in enumerate(zip(saved, current, strict=False))
-                    if pair[0] != pair[1]
-                ),
-                len(current),
-            )
+            same = takewhile(lambda pair: pair[0] == pair[1], zip(saved, current, strict=False))
+            k = len(list(same))
             now = repr(current[k]) if k < len(current) else "missing"
             reason = f"its file {k + 1:,} is {saved[k]!r}, that of {name} is {now}"
         raise CheckpointError(

@@ -226,12 +226,7 @@ class Checkpoints:
         self._writer = _BackgroundWriter(self._snapshot(state), self._files)
 
     def settled(self, wait: bool = False) -> bool:
-        """Return whether a write in the background has finished since the last call.
-
-        Parameters
-        ----------
-        wait
-            Whether to wait for it.
+        """Return whether a background write has finished since the last call; `wait` waits for it.
 
         Raises
         ------
@@ -326,13 +321,7 @@ def _digest(version: int, body: bytes) -> bytes:
 
 
 def _decode(data: bytes, path: Path) -> Checkpoint:
-    """Decode a file.
-
-    Raises
-    ------
-    CheckpointError
-        If it is incomplete, altered, newer than this version, or not a checkpoint.
-    """
+    """Decode a file; raise CheckpointError if it is damaged, foreign, or of a newer format."""
     if len(data) < _HEAD.size or data[:8] != MAGIC:
         raise CheckpointError(f"{path} is not a checkpoint, or is truncated")
     _, version, length, digest = _HEAD.unpack_from(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,10 +65,7 @@ class Events:
     block = BLOCK_ROWS
     name = "events"
 
-    @staticmethod
-    def label(y: Any, /) -> Hashable:
-        """Read the label of a multiclass model."""
-        return as_label(y)
+    label: Callable[[Any], Hashable] = staticmethod(as_label)
 
     def __init__(self, events: Iterable[Any]) -> None:
         self._events = events

@@ -197,13 +197,7 @@ class PendingStore:
         }
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Restore the state of a checkpoint.
-
-        Raises
-        ------
-        ValueError
-            If the state, or an entry of the log, was not written by streaml1.
-        """
+        """Restore the state of a checkpoint; raise ValueError if streaml1 did not write it."""
         assert self._log is not None
         require_type(state["segments"], list[list[int]], "segments")
         require_type(state["needed"], list[list[list[int]]], "needed segments")

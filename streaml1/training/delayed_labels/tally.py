@@ -17,15 +17,7 @@ __all__ = ["Tally", "pad_rows"]
 
 
 class Tally:
-    """Buffer of examples for a report, which counts many at once faster than one at a time.
-
-    Parameters
-    ----------
-    report
-        The report.
-    learner
-        The model; its classes give the order of probabilities.
-    """
+    """Buffer of examples for a report, which counts many at once faster than one at a time."""
 
     def __init__(self, report: Report, learner: Any) -> None:
         self._report = report

@@ -94,19 +94,7 @@ class DriftDetector:
         y: NDArray[Any],
         w: Floats,
     ) -> list[Drift]:
-        """Add consecutive examples; return the drifts that were found.
-
-        Parameters
-        ----------
-        examples
-            Examples before these.
-        costs
-            Losses.
-        p, y
-            Predictions and labels.
-        w
-            Sample weights.
-        """
+        """Add the examples that follow the first `examples` ones; return the drifts in them."""
         if not w.all():
             # Positions count the examples that are left, so drifts are placed a little early.
             rows = np.flatnonzero(w)

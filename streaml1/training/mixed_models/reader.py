@@ -28,13 +28,6 @@ MAX_FOREIGN = 1000
 class MixReader:
     """A reader of the topic; close it after use.
 
-    Parameters
-    ----------
-    topic
-        The topic.
-    stopped
-        Checked while waiting for brokers.
-
     Attributes
     ----------
     state : MixState
@@ -142,13 +135,7 @@ def _consumer_from_start(topic: Topic, stopped: StopCheck) -> Any:
 
 
 def holds_mixed_model(topic: Topic) -> bool:
-    """Return whether the model in a topic is a mixed one: `learn --publish` needs two partitions.
-
-    Raises
-    ------
-    SourceError
-        If no broker answers, or the client is rejected.
-    """
+    """Return whether a topic is that of a mixed model: `learn --publish` needs two partitions."""
     consumer = topic.consumer(lambda: False)
     assert consumer is not None  # it is not stopped
     with closing(consumer):
@@ -159,13 +146,7 @@ def holds_mixed_model(topic: Topic) -> bool:
 
 
 def read_mixed(url: str | Topic) -> Any:
-    """Return the newest model in the topic of a group that mixes.
-
-    Raises
-    ------
-    SourceError
-        If the topic does not exist, cannot be read, or holds no model.
-    """
+    """Return the newest model in the topic of a group that mixes."""
     topic = as_topic(url)
     if not topic_exists(topic):
         raise SourceError(f"{topic.url}: topic {topic.name} does not exist")

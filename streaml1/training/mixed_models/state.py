@@ -29,6 +29,8 @@ class MixState:
     ----------
     base : Base or None
         The newest base.
+    base_id : str
+        Its id; "" without one.
     parts : dict of int to Part
         The last part of each partition, which may have been merged already.
     seen : dict of int to int
@@ -39,19 +41,14 @@ class MixState:
         self.base: Base | None = None
         self.parts: dict[int, Part] = {}
         self.seen: dict[int, int] = {}
-        self._id = ""
-
-    @property
-    def base_id(self) -> str:
-        """Id of the newest base; "" without one."""
-        return self._id
+        self.base_id = ""
 
     def apply(self, message: Message) -> bool:
         """Take a message into account; return whether there is a new base."""
         if isinstance(message, Base):
             if self.base is not None and message.rank <= self.base.rank:
                 return False
-            self.base, self._id = message, message.id
+            self.base, self.base_id = message, message.id
             return True
         last = self.parts.get(message.partition)
         # Compaction may leave a part of an earlier owner as the last one, with which the next owner
@@ -68,7 +65,7 @@ class MixState:
 
     def is_mergeable(self, part: Part) -> bool:
         """Return whether a part continues the newest base."""
-        if self.base is None or part.base != self._id:
+        if self.base is None or part.base != self.base_id:
             return False
         return self.base.frontier.get(part.partition, part.lo) == part.lo
 

@@ -68,15 +68,6 @@ class RecordWriter(Protocol):
 class Publisher:
     """Publisher of models, by the protocol in `training.model_registry`.
 
-    Parameters
-    ----------
-    writer
-        Writer of the topic.
-    url
-        The topic, for error messages.
-    log
-        The current records of the topic.
-
     Raises
     ------
     SourceError

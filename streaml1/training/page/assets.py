@@ -41,13 +41,7 @@ def read_asset(path: str) -> bytes:
 
 
 def single_file(data: bytes) -> bytes:
-    """Return the page as one HTML file that shows some data without a server.
-
-    Parameters
-    ----------
-    data
-        The sections of the page by name, as a JSON object.
-    """
+    """Return the page as one HTML file that shows sections, given as JSON, without a server."""
     page = read_asset("/").decode()
     scripts = {name: read_asset(f"/{name}").decode() for name in SCRIPTS}
     styles = {name: read_asset(f"/{name}").decode() for name in STYLES}

@@ -128,11 +128,10 @@ class FinishedPage:
 
     def __init__(self, run: FinishedRun, model: Any = None) -> None:
         self._model = model
-        copy = None if model is None else copy_weights(model)
-        self._copy = copy
+        self._copy = None if model is None else copy_weights(model)
         history = WeightHistory()
-        if copy is not None:
-            history.add(copy)
+        if self._copy is not None:
+            history.add(self._copy)
         self._sections = {
             name: orjson.dumps(section) for name, section in _sections(run, history).items()
         }
@@ -155,7 +154,7 @@ class FinishedPage:
 
     def search(self, prefix: str, k: int) -> list[dict[str, Any]]:
         """Return the largest weights of the names with a prefix."""
-        return [] if self._copy is None else self._copy.search(prefix, k, lambda: False)
+        return [] if self._copy is None else self._copy.search(prefix, k)
 
     def explain(self, x: dict[Any, Any]) -> Section:
         """Return the contributions of the features of an example."""
@@ -164,13 +163,7 @@ class FinishedPage:
         return explanation_section(self._model, x)
 
     def write(self, path: str | Path) -> None:
-        """Write the page as one HTML file, atomically.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-        """
+        """Write the page as one HTML file, atomically."""
         with open_atomic(path) as file:
             file.write(single_file(join_sections(self._sections)))
 

@@ -244,7 +244,7 @@ class LivePage(Observer):
         if start is None:
             raise Busy
         copy = self._ask(lambda: copy_weights(start.learner))
-        return [] if copy is None else copy.search(prefix, k, lambda: False)
+        return [] if copy is None else copy.search(prefix, k)
 
     def explain(self, x: dict[Any, Any]) -> Section:
         """Return the contributions of the features of an example."""
@@ -269,13 +269,7 @@ class LivePage(Observer):
         return future.result()  # the thread that learns has just started it
 
     def write(self, path: str | Path) -> None:
-        """Write the page as one HTML file, atomically.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-        """
+        """Write the page as one HTML file, atomically."""
         self._refreshed_at = -RELIABILITY_SECONDS
         with open_atomic(path) as file:
             file.write(single_file(join_sections(self.sections())))

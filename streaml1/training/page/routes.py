@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -109,8 +109,8 @@ def page_routes(
     routes = {path: asset(path) for path in ASSETS}
     more = {"/events": events, "/state": state, "/weights": weights, "POST /explain": explain}
     routes |= {path: _checked(path, route) for path, route in more.items()}
-    guard = _guard if _is_loopback(host) else _no_guard
-    return {path: guard(route) for path, route in routes.items()}
+    is_local = _is_loopback(host)
+    return {path: _guarded(route, is_local) for path, route in routes.items()}
 
 
 def _checked(path: str, route: Route) -> Route:
@@ -124,13 +124,7 @@ def _checked(path: str, route: Route) -> Route:
 
 
 def _features(body: bytes, roles: JsonRoles | None) -> Example:
-    """Return the features in a JSON object.
-
-    Raises
-    ------
-    ValueError
-        If it is not a JSON object.
-    """
+    """Return the features in a JSON object; raise ValueError if it is not a JSON object."""
     try:
         value = decode_json(body, roles)
     except ValueError as error:
@@ -178,28 +172,18 @@ def _problem(status: int, reason: str) -> Response:
     return _json(status, orjson.dumps({"error": reason}))
 
 
-# Requests from other web sites
+def _guarded(route: Route, is_local: bool) -> Route:
+    """Reject requests before the run starts and, at a loopback address, of other web sites."""
 
-
-def _guard(route: Route) -> Route:
     def guarded(request: Request) -> Response:
-        host = request.headers.get("host", "")
-        if not _is_local_name(host):
+        if is_local and not _is_local_name(request.headers.get("host", "")):
             return _problem(403, "open the page by its IP address, or as localhost")
-        return _busy(route, request)
+        try:
+            return route(request)
+        except Busy:
+            return _problem(503, "the run has not started; try again")
 
     return guarded
-
-
-def _no_guard(route: Route) -> Route:
-    return lambda request: _busy(route, request)
-
-
-def _busy(route: Callable[[Request], Response], request: Request) -> Response:
-    try:
-        return route(request)
-    except Busy:
-        return _problem(503, "the run has not started; try again")
 
 
 def _is_loopback(host: str) -> bool:

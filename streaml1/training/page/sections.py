@@ -52,7 +52,9 @@ def tiles_section(
         calibration = last.recent_calibration
     return {
         "examples": values.get("model_examples"),
-        "per_second": values.get("examples_per_second") if last is None else mean_rate(last),
+        "per_second": values.get("examples_per_second")
+        if last is None
+        else last.examples / max(last.seconds, 1e-9),
         "recent_loss": recent if last is None else last.recent_loss,
         "better": improvement(values.get("loss"), values.get("constant_loss")),
         "nonzero": values.get("nonzero_weights"),
@@ -62,11 +64,6 @@ def tiles_section(
         "status": status,
         "health": "; ".join(health["reasons"]) or words[status],
     }
-
-
-def mean_rate(last: Line) -> float:
-    """Return the examples per second of a whole run."""
-    return last.examples / max(last.seconds, 1e-9)
 
 
 def improvement(loss: float | None, baseline: float | None) -> float | None:

@@ -89,23 +89,11 @@ class WeightsCopy(NamedTuple):
         """Return the indexes of the `k` largest absolute weights, the largest first."""
         return _largest(np.abs(self.weights), k)
 
-    def search(self, prefix: str, k: int, stopped: Callable[[], bool]) -> list[Row]:
-        """Return the `k` largest weights of the names with a prefix.
-
-        Parameters
-        ----------
-        prefix
-            The prefix.
-        k
-            Number of weights.
-        stopped
-            Ends the search early.
-        """
+    def search(self, prefix: str, k: int) -> list[Row]:
+        """Return the `k` largest weights of the names with a prefix."""
         order = np.argsort(-np.abs(self.weights), kind="stable")
         found: list[Row] = []
         for begin in range(0, len(order), CHUNK):
-            if stopped():
-                break
             rows = self.rows(order[begin : begin + CHUNK])
             found += [row for row in rows if row["name"].startswith(prefix)]
             if len(found) >= k:

@@ -65,17 +65,7 @@ class Comparator(NamedTuple):
     def best(
         self, X: csr_matrix, y: NDArray[Any], tol: float, start: BestWeights | None
     ) -> BestWeights:
-        """Find the best fixed weights.
-
-        Parameters
-        ----------
-        X, y
-            Rows and labels.
-        tol
-            Duality gap of the mean objective to stop at.
-        start
-            The best weights of fewer rows, to start from.
-        """
+        """Find the best fixed weights, starting from those of fewer rows if there are any."""
         n = X.shape[0]
         penalty = dict(self.penalty)
         if self.once:

@@ -146,11 +146,6 @@ class RegretObserver(Observer):
     def regret(self, title: str = "") -> Regret:
         """Find the best fixed weights at each point, and compute the regret.
 
-        Parameters
-        ----------
-        title
-            The data and the model.
-
         Raises
         ------
         RegretError

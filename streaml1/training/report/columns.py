@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from streaml1.core.text_table import TableColumn
+from streaml1.core.text_table import TableColumn, render_table
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report.line import Line
 from streaml1.training.report.losses import NAMES
@@ -25,6 +25,7 @@ __all__ = [
     "ReportColumn",
     "default_names",
     "fit",
+    "render_lines",
     "report_columns",
 ]
 
@@ -77,10 +78,14 @@ class ReportColumn(NamedTuple):
         """Characters of the column; a longer number makes it wider."""
         return max(self.min_width, *map(len, self.head.split("\n")))
 
-    @property
-    def layout(self) -> TableColumn:
-        """The column without its cells; wide enough for each line of its head."""
-        return TableColumn(self.head, min_width=self.width)
+
+def render_lines(
+    columns: Sequence[ReportColumn], lines: Sequence[Line], *, show_header: bool
+) -> str:
+    """Lay out lines of a report in columns, with or without the heads."""
+    cells = [[column.text(line) for column in columns] for line in lines]
+    layout = [TableColumn(column.head, min_width=column.width) for column in columns]
+    return render_table(layout, cells, show_header=show_header)
 
 
 def report_columns(loss: str, held_out: bool = False) -> dict[str, ReportColumn]:

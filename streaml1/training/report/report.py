@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from streaml1.core.atomic_write import open_atomic
-from streaml1.training.report.columns import default_names, fit, report_columns
+from streaml1.training.report.columns import default_names, fit, render_lines, report_columns
 from streaml1.training.report.line import Line
 from streaml1.training.report.plot import figure, ignoring_missing_glyphs, require_plotting
 from streaml1.training.report.resumable_figures import ResumableFigures
 from streaml1.training.report.summary import describe_line, render_summary, summary_rows
-from streaml1.training.report.text_table import format_four, render_lines
+from streaml1.training.report.text_table import format_four
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

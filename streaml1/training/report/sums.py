@@ -119,11 +119,6 @@ def as_floats(values: ArrayLike) -> Floats:
 class LabelCounts:
     """Weights of the labels so far: what the baseline of many labels predicts from.
 
-    Parameters
-    ----------
-    known
-        Number of labels known beforehand.
-
     Attributes
     ----------
     known : int
@@ -137,14 +132,7 @@ class LabelCounts:
         self.weights = np.zeros(known)
 
     def add(self, y: NDArray[np.intp], w: Floats) -> tuple[Floats, NDArray[np.intp]]:
-        """Add examples.
-
-        Parameters
-        ----------
-        y
-            The label of each example, as a column number.
-        w
-            Sample weights.
+        """Add examples by their labels, as column numbers, and their sample weights.
 
         Returns
         -------

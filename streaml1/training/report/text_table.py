@@ -1,12 +1,6 @@
-"""The table of a report as text: lines in columns, and the formats of numbers."""
+"""The formats of numbers in the table and the summary of a report."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Protocol
-
-from streaml1.core.text_table import TableColumn, render_table
-from streaml1.training.report.line import Line
 
 __all__ = [
     "format_count",
@@ -15,26 +9,7 @@ __all__ = [
     "format_percent",
     "format_ratio",
     "format_sum",
-    "render_lines",
 ]
-
-
-class Column(Protocol):
-    """A column of a table of lines."""
-
-    @property
-    def text(self) -> Callable[[Line], str]:
-        """Returns the cell of a line."""
-
-    @property
-    def layout(self) -> TableColumn:
-        """The head and its layout."""
-
-
-def render_lines(columns: Sequence[Column], lines: Sequence[Line], *, show_header: bool) -> str:
-    """Lay out lines of a report in columns, with or without the heads."""
-    cells = [[column.text(line) for column in columns] for line in lines]
-    return render_table([column.layout for column in columns], cells, show_header=show_header)
 
 
 def format_four(value: float | None) -> str:
