@@ -26,15 +26,7 @@ Features = Mapping[Hashable, Any]
 
 
 class RequestError(Exception):
-    """A request that is refused.
-
-    Parameters
-    ----------
-    status
-        HTTP status.
-    reason
-        One sentence.
-    """
+    """A request that is refused."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -52,13 +44,7 @@ Reader = Callable[[bytes, Sequence[str], "JsonRoles | None"], Body]
 
 
 def json_of(body: bytes, roles: JsonRoles | None = None) -> Any:
-    """Return the JSON value of a body; with `roles`, one that they can be applied to.
-
-    Raises
-    ------
-    RequestError
-        If it is not JSON.
-    """
+    """Return the JSON value of a body; with `roles`, one that they can be applied to."""
     try:
         return decode_json(body, roles)
     except ValueError as error:
@@ -66,13 +52,7 @@ def json_of(body: bytes, roles: JsonRoles | None = None) -> Any:
 
 
 def flatten(value: Any, roles: JsonRoles | None = None) -> dict[Hashable, Any]:
-    """Return the features of a JSON object, see `json_requests.features_of`.
-
-    Raises
-    ------
-    RequestError
-        If it is not an object, or not one of features.
-    """
+    """Return the features of a JSON object, see `json_requests.features_of`."""
     try:
         return features_of(value, roles)
     except ValueError as error:

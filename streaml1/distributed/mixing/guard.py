@@ -50,15 +50,7 @@ class Rows(NamedTuple):
 
 
 class ModelLearner:
-    """A model that is replaced in place: a run and its observers keep their references.
-
-    Parameters
-    ----------
-    model
-        The model.
-    url
-        The topic, for error messages.
-    """
+    """A model that is replaced in place: a run and its observers keep their references."""
 
     def __init__(self, model: Any, url: str) -> None:
         self.model, self._url = model, url
@@ -107,13 +99,7 @@ class _Candidate(NamedTuple):
 
 
 class ModelJoin:
-    """Joins the models of parts.
-
-    Parameters
-    ----------
-    url
-        The topic, for messages.
-    """
+    """Joins the models of parts."""
 
     def __init__(self, url: str) -> None:
         self._url = url
