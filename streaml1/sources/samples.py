@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from types import MappingProxyType
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from streaml1.core.types import Bytes
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_header import check_blanks
 from streaml1.sources.readers.csv_header_checks import (
@@ -33,7 +31,7 @@ from streaml1.sources.readers.csv_schema import (
     separator_line,
     wrong_width,
 )
-from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
+from streaml1.sources.readers.parsed_lines import BytesLineParser, Chunk, ParsedChunk
 from streaml1.sources.readers.text_file import TextSource
 from streaml1.sources.source import Lost, SourceError
 
@@ -56,14 +54,11 @@ class _Enough(Exception):
     """Raised once enough lines were read."""
 
 
-class _Lines:
+class _Lines(BytesLineParser):
     """A parser that only collects lines."""
 
-    compiled = False
-    roles: Mapping[str, Any] = MappingProxyType({})
-    texts: tuple[str, ...] | None = None
-
     def __init__(self, n_lines: int) -> None:
+        super().__init__(lambda line: None)
         self.text = b""
         self.is_whole = True
         self._n_lines = n_lines
@@ -71,16 +66,6 @@ class _Lines:
     def reset(self) -> None:
         """Expect the beginning of a file next."""
         self.text = b""
-
-    def skip(self, text: Bytes) -> None:
-        """Do nothing: a sample begins at the beginning."""
-
-    def finish(self) -> None:
-        """Return None: nothing is left."""
-
-    def read(self, text: bytes) -> ParsedChunk:
-        """Not used."""
-        raise NotImplementedError
 
     def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
         """Collect the lines of a chunk."""

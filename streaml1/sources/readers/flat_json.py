@@ -39,6 +39,7 @@ from streaml1.sources.readers.jsonl import (
     label_of,
     read_features,
     read_label,
+    with_id,
     without_features,
 )
 from streaml1.sources.source import SourceError, read_weight, shown
@@ -234,7 +235,7 @@ def _read_flat(line: dict[str, Any], roles: JsonRoles, require_label: bool) -> J
     flattened.add_members(line)
     w = 1.0 if roles.weight is None else read_weight(_plain_tree(found.weight))
     label = roles.label(_label(_plain_tree(found.label), roles.target))
-    return _example(flattened.x, label, w, found.id and _plain(found.id.value))
+    return with_id(flattened.x, label, w, found.id and _plain(found.id.value))
 
 
 def _label(value: Any, target: str | None) -> Label:
@@ -247,12 +248,6 @@ def _label(value: Any, target: str | None) -> Label:
         names = [*value] if isinstance(value, dict) else [0]
         option = named_option("target", f"{target}.{names[0]}")
         raise ValueError(f"{error}; use {option} for the value inside") from None
-
-
-def _example(x: dict[str, Any], y: Label, w: float, example_id: Any) -> JsonExample:
-    if isinstance(example_id, str | int) and not isinstance(example_id, bool):
-        return x, y, w, example_id
-    return x, y, w
 
 
 def _plain(value: Any) -> Any:
@@ -284,7 +279,7 @@ def _read_with_x(line: dict[str, Any], roles: JsonRoles, require_label: bool) ->
     line["x"] = dict(pairs) if isinstance(x, dict) else DuplicateNames(pairs)
     features, y = read_features(line), roles.label(read_label(line, require_label))
     w = read_weight(line.get("w" if roles.weight is None else roles.weight, 1.0))
-    return _example(features, y, w, line.get("id" if roles.id is None else roles.id))
+    return with_id(features, y, w, line.get("id" if roles.id is None else roles.id))
 
 
 def _spelling(value: Any) -> Any:

@@ -44,6 +44,7 @@ __all__ = [
     "read_features",
     "read_label",
     "require_lines",
+    "with_id",
     "without_features",
 ]
 
@@ -267,9 +268,13 @@ def parse_json(text: str, require_label: bool = True) -> JsonExample | None:
 def _read_example(text: str, require_label: bool) -> JsonExample:
     example = decode_object(text)
     x, y = read_features(example), read_label(example, require_label)
-    w, id = read_weight(example.get("w", 1.0)), example.get("id")
-    if isinstance(id, str | int) and not isinstance(id, bool):
-        return x, y, w, id
+    return with_id(x, y, read_weight(example.get("w", 1.0)), example.get("id"))
+
+
+def with_id(x: dict[str, Any], y: Label, w: float, example_id: Any) -> JsonExample:
+    """Return an example, with its id if that is a string or an integer."""
+    if isinstance(example_id, str | int) and not isinstance(example_id, bool):
+        return x, y, w, example_id
     return x, y, w
 
 

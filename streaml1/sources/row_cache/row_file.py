@@ -133,7 +133,7 @@ class RowsFile:
                 yield block if (lo, hi) == (0, n) else slice_block(block, lo, hi)
                 lo = hi
 
-    # Ints
+    # Positions
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a position to be valid, by name."""
