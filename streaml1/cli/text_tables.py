@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
     from streaml1.training.feature_sizes import FeatureSizes
 
-__all__ = ["extreme_weights_table", "printable", "text_table", "top_weights_table", "weight_text"]
+__all__ = ["extreme_weights_table", "text_table", "top_weights_table", "weight_text"]
 
 NAME_WIDTH, WEIGHT_WIDTH = 30, 11
 
