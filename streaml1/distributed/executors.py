@@ -68,6 +68,7 @@ class Executor(Protocol):
 
     def __enter__(self) -> Self:
         """Return the executor."""
+        return self
 
     def __exit__(
         self,
@@ -85,7 +86,7 @@ class _Call(NamedTuple):
     args: tuple[Any, ...]
 
 
-class InlineExecutor:
+class InlineExecutor(Executor):
     """Runs each task in this process, when its result is requested.
 
     Examples
@@ -106,15 +107,11 @@ class InlineExecutor:
         for call in handles:
             yield call.task(*call.args)
 
-    def __enter__(self) -> Self:
-        """Return the executor."""
-        return self
-
     def __exit__(self, *error: object) -> None:
         """Do nothing."""
 
 
-class ProcessExecutor:
+class ProcessExecutor(Executor):
     """Runs tasks in processes of this machine.
 
     Processes are started anew (`spawn`), since compiled code and its threads do not survive a fork.
@@ -188,10 +185,6 @@ class ProcessExecutor:
                 self._restart()
                 handle.future = self._start(handle.call)
 
-    def __enter__(self) -> Self:
-        """Return the executor."""
-        return self
-
     def __exit__(self, *error: object) -> None:
         """Stop the processes; tasks that have not started are cancelled."""
         self._pool.shutdown(cancel_futures=True)
@@ -222,7 +215,7 @@ class _Started:
         return not isinstance(future.exception(), BrokenProcessPool)
 
 
-class DaskExecutor:
+class DaskExecutor(Executor):
     """Runs tasks on a Dask cluster.
 
     Parameters
@@ -272,10 +265,6 @@ class DaskExecutor:
                 raise TaskFailed(str(handle.key), k) from None
             yield result
 
-    def __enter__(self) -> Self:
-        """Return the executor."""
-        return self
-
     def __exit__(self, *error: object) -> None:
         """Disconnect, and stop the cluster if it was started here."""
         self._client.close()
@@ -283,7 +272,7 @@ class DaskExecutor:
             self._cluster.close()
 
 
-class RayExecutor:
+class RayExecutor(Executor):
     """Runs tasks on a Ray cluster.
 
     Parameters
@@ -314,10 +303,6 @@ class RayExecutor:
         """Yield the results of tasks in order."""
         for handle in handles:
             yield self._ray.get(handle)
-
-    def __enter__(self) -> Self:
-        """Return the executor."""
-        return self
 
     def __exit__(self, *error: object) -> None:
         """Disconnect, and stop the cluster if it was started here."""
