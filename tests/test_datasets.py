@@ -36,7 +36,7 @@ def unigrams(text: str, root: Path) -> set[str]:
     return {feature for feature in features if " " not in feature}
 
 
-def refuse(position: str, reason: str) -> None:
+def reject(position: str, reason: str) -> None:
     raise AssertionError(f"{position}: {reason}")
 
 
@@ -53,7 +53,7 @@ def test_size_and_label_balance(library: Stdlib) -> None:
 
 
 def test_blocks_keep_order_and_line_numbers(library: Stdlib) -> None:
-    blocks = list(library.blocks(1000, refuse))
+    blocks = list(library.blocks(1000, reject))
     assert [row for block in blocks for row in zip(block.x, block.y, strict=True)] == list(library)
     assert [n for block in blocks for n in block.lines] == list(range(1, len(library) + 1))
     assert {len(block) for block in blocks[:-1]} == {1000}
@@ -62,7 +62,7 @@ def test_blocks_keep_order_and_line_numbers(library: Stdlib) -> None:
 
 
 def test_passes_do_not_share_dicts(library: Stdlib) -> None:
-    block = next(library.blocks(1, refuse))
+    block = next(library.blocks(1, reject))
     before = dict(block.x[0])
     block.x[0].clear()
     assert next(iter(library))[0] == before

@@ -680,8 +680,8 @@ def test_rejected_negative_reports_its_record() -> None:
     class ExampleTopic:
         name = "asked"
 
-        def blocks(self, size: int, refuse: Any) -> Any:
-            return RecordReader("asked", event_parser(None)).blocks(records, size, refuse)
+        def blocks(self, size: int, reject: Any) -> Any:
+            return RecordReader("asked", event_parser(None)).blocks(records, size, reject)
 
     rejections: list[Any] = []
 
@@ -742,7 +742,7 @@ def test_objects_without_events_are_rejected(source: Any) -> None:
 class LabeledSource:
     name = "plain"
 
-    def blocks(self, size: int, refuse: Any) -> Any:
+    def blocks(self, size: int, reject: Any) -> Any:
         from streaml1.sources import Block
 
         yield Block([{"a": 1.0}], [1], None, "plain", [1])

@@ -206,7 +206,7 @@ def test_each_run_has_observers_of_its_own() -> None:
         (["-", "--format", "svmlight"], "standard input cannot be read by several runs"),
         (["x.svm", "--dask", "tcp://h:1", "--ray", "h"], "--dask cannot be combined with --ray"),
         (["x.svm", "--l1", "1,b"], "'b' is not a number"),
-        (["x.svm", "--l1", "1,2"], "x.svm: there is no such file"),
+        (["x.svm", "--l1", "1,2", "--workers", "1"], "x.svm: there is no such file"),
     ],
 )
 def test_rejected_commands(arguments: list[str], message: str) -> None:

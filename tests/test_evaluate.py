@@ -120,7 +120,7 @@ def test_waiting_source_receives_the_stop_function() -> None:
         def set_stop(self, stopped: Any) -> None:
             self.stopped = stopped
 
-        def blocks(self, size: int, refuse: Any) -> Any:
+        def blocks(self, size: int, reject: Any) -> Any:
             while not self.stopped():
                 stop.set()
             yield from ()

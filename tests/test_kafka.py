@@ -241,8 +241,8 @@ def test_new_records_are_learned_as_they_arrive(broker: Broker, tmp_path: Path) 
     trained, stop, seen = model(), threading.Event(), []
 
     class FeedingSource(KafkaSource):
-        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
-            for block in super().blocks(size, refuse):
+        def blocks(self, size: int, reject: Any) -> Iterator[Any]:
+            for block in super().blocks(size, reject):
                 yield block
                 if not len(block):  # nothing arrived in time
                     continue
@@ -340,8 +340,8 @@ def test_topic_recreated_between_two_blocks(broker: Broker, n: int) -> None:
     broker.send(topic, rows(50))
 
     class RecreatingSource(KafkaSource):
-        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
-            for number, block in enumerate(super().blocks(size, refuse)):
+        def blocks(self, size: int, reject: Any) -> Iterator[Any]:
+            for number, block in enumerate(super().blocks(size, reject)):
                 yield block
                 if number == 0:
                     broker.delete(topic)
@@ -363,8 +363,8 @@ def test_checkpoint_verifies_the_topic_id_with_a_broker(broker: Broker, tmp_path
             if timeout:
                 super()._require_same_topics(timeout)
 
-        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
-            for block in super().blocks(size, refuse):
+        def blocks(self, size: int, reject: Any) -> Iterator[Any]:
+            for block in super().blocks(size, reject):
                 broker.delete(topic)
                 broker.topic(1, topic)
                 yield block
@@ -434,8 +434,8 @@ def test_topic_deleted_while_reading(broker: Broker) -> None:
     broker.send(topic, rows(5))
 
     class DeletingSource(KafkaSource):
-        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
-            for block in super().blocks(size, refuse):
+        def blocks(self, size: int, reject: Any) -> Iterator[Any]:
+            for block in super().blocks(size, reject):
                 if broker.has(topic):  # the records may arrive in several blocks
                     broker.delete(topic)
                 yield block

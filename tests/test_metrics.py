@@ -101,7 +101,7 @@ class ScriptedSource:
         self.done = 0
         self.callbacks: list[Callable[[], None]] = []
 
-    def blocks(self, size: int, refuse: Any) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Any) -> Iterator[Block]:
         for block, look in zip(self._blocks, [*self.callbacks, lambda: None], strict=False):
             first = self.done + 1
             self.done += len(block)

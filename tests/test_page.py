@@ -64,7 +64,7 @@ class ScriptedSource:
         self._blocks = blocks
         self.callbacks: list[Callable[[], None]] = []
 
-    def blocks(self, size: int, refuse: Any) -> Iterator[Block]:
+    def blocks(self, size: int, reject: Any) -> Iterator[Block]:
         first = 1
         for k, block in enumerate(self._blocks):
             x, y = map(list, zip(*block, strict=True))

@@ -166,13 +166,13 @@ def test_examples_before_a_raising_rejection_come_first(records: list[Record], s
     n_good = next((k for k, step in enumerate(steps) if step.is_bad), len(steps))
     reader = RecordReader("t", record_parser("svmlight", True))
 
-    def refuse(place: str, *rest: Any) -> None:
+    def reject(place: str, *rest: Any) -> None:
         raise SourceError(place)
 
     got: list[str] = []
     last_end = None
     try:
-        for block in reader.blocks(records, size, refuse):
+        for block in reader.blocks(records, size, reject):
             got += [block.place(row) for row in range(len(block))]
             last_end = block.end
         assert n_good == len(steps) and reader.position == end

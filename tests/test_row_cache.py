@@ -417,7 +417,7 @@ def test_places_without_line_numbers(tmp_path: Path) -> None:
     class Topic:
         name = "river:clicks"
 
-        def blocks(self, size: int, refuse: Any) -> Iterator[Block]:
+        def blocks(self, size: int, reject: Any) -> Iterator[Block]:
             yield Placed(
                 [{"a": 1.0}, {"b": 1e60}, {"c": 1.0}], [1, 0, 2], None, "clicks", [1, 2, 4]
             )

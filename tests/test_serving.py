@@ -22,10 +22,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
+from streaml1.cli import cli
 from streaml1.serving import ModelStore, Service, app
 from streaml1.serving.bodies import (
     RequestError,
@@ -633,10 +635,12 @@ def test_a_damaged_version_leaves_the_old_one(
 
 
 def test_checkpoint_directories(tmp_path: Path) -> None:
-    lines = [f'{{"y": {k % 2}, "x": {{"w{k % 7}": 1}}}}' for k in range(400)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
-    command = [sys.executable, "-m", "streaml1", "learn", str(tmp_path / "rows.jsonl")]
-    subprocess.run([*command, "--lr", "0.1", "--checkpoint", str(tmp_path / "cp")], check=True)
+    examples = [({f"w{k % 7}": 1}, k % 2) for k in range(400)]
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"y": y, "x": x}) + "\n" for x, y in examples)
+    )
+    model = streaml1.ElasticNetClassifier(lr=0.1)
+    streaml1.progressive(model, str(tmp_path / "rows.jsonl"), checkpoint=tmp_path / "cp")
     source = open_source(str(tmp_path / "cp"))
     store = ModelStore({"cp": source})
     frozen = streaml1.load(tmp_path / "cp").freeze()
@@ -907,26 +911,20 @@ def _children(pid: int) -> list[str]:
         (["{m}", "{m}"], "two models have the name 'm'"),
         (["=m"], "'=m' is no model"),
         (["{m}", "--listen", "1.2.3.4:80"], "cannot listen at 1.2.3.4:80"),
+        (["{m}", "--listen", "{taken}"], "cannot listen at 127.0.0.1:{taken}"),
     ],
 )
-def test_errors_of_the_command(tmp_path: Path, arguments: list[str], sentence: str) -> None:
-    path = tmp_path / "m.model"
-    trained(n=3).save(path)
-    given = [argument.format(m=path) for argument in arguments]
-    command = [sys.executable, "-m", "streaml1", "serve", *given]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_taken_port_is_a_usage_error(tmp_path: Path, shared_server: int) -> None:
-    path = tmp_path / "m.model"
-    trained(n=3).save(path)
-    command = [sys.executable, "-m", "streaml1", "serve", str(path), "--listen"]
-    done = subprocess.run([*command, str(shared_server)], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "cannot listen" in done.stderr
+def test_errors_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_server: int,
+    arguments: list[str], sentence: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    trained(n=3).save("m.model")
+    names = {"m": "m.model", "taken": shared_server}
+    given = [argument.format(**names) for argument in arguments]
+    done = CliRunner().invoke(cli, ["serve", *given])
+    assert done.exit_code == 2
+    assert sentence.format(**names) in done.stderr
 
 
 def test_slow_clients_are_closed(tmp_path: Path) -> None:

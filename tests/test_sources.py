@@ -30,15 +30,15 @@ Rows = list[tuple[dict[Any, Any], Any, float]]
 
 
 class Stop(Exception):
-    """Raised by a test's `refuse` to stop reading."""
+    """Raised by a test's `reject` to stop reading."""
 
 
 def stop(place: str, reason: str) -> None:
     raise Stop(f"{place}: {reason}")
 
 
-class Refused(list[tuple[str, str]]):
-    """A `refuse` callback that records rejected lines and continues."""
+class Rejections(list[tuple[str, str]]):
+    """A `reject` callback that records rejected lines and continues."""
 
     def __call__(self, place: str, reason: str) -> None:
         self.append((place, reason))
@@ -85,7 +85,7 @@ def lines_of(source: Any, reject: Any = stop) -> list[int]:
 
 def single_rejection(name: str, **options: Any) -> tuple[str, str]:
     """Return place and reason of the only line that a source rejects."""
-    rejected = Refused()
+    rejected = Rejections()
     rows_of(open_source(name, **options), reject=rejected)
     assert len(rejected) == 1, rejected
     return rejected[0]
@@ -121,18 +121,8 @@ FORMATS = [
 def test_format_is_inferred_from_the_extension(write, ending, content, expected, options, gz):
     source = open_source(write(f"day.{ending}{gz}", content), **options)
     assert source.name == f"day.{ending}{gz}"
-    assert rows_of(source) == expected
+    assert repr(rows_of(source)) == repr(expected), "types are preserved"
     assert rows_of(source) == expected, "a second call restarts from the beginning"
-
-
-@pytest.mark.parametrize(("ending", "content", "expected", "options"), FORMATS)
-def test_types_are_preserved(write, ending, content, expected, options):
-    for (x, y, w), (x2, y2, w2) in zip(
-        rows_of(open_source(write(f"a.{ending}", content), **options)), expected, strict=True
-    ):
-        assert [type(name) for name in x] == [type(name) for name in x2]
-        assert [type(value) for value in x.values()] == [type(value) for value in x2.values()]
-        assert (type(y), type(w)) == (type(y2), type(w2))
 
 
 @pytest.mark.parametrize(("ending", "content", "expected", "options"), FORMATS)
@@ -165,7 +155,7 @@ def test_blank_lines_are_skipped_but_counted(write, ending, content, expected, o
 def test_undecodable_lines_are_rejected_and_reading_continues(write, ending, content, options):
     *head, last = content.encode().splitlines(keepends=True)
     source = open_source(write(f"a.{ending}", b"".join([*head, b"1 \xff\n", last])), **options)
-    rejected = Refused()
+    rejected = Rejections()
     bad_line = len(head) + 1
     assert (
         lines_of(source, rejected)
@@ -232,7 +222,7 @@ def test_empty_file_has_no_blocks(write):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_raising_refuse_stops_after_the_previous_rows(write, size):
+def test_raising_reject_stops_after_the_previous_rows(write, size):
     source = open_source(write("a.svm", "1 1:1\n1 2:1\n1 3:1\n1 x\n1 5:1\n"))
     seen: list[int] = []
     with pytest.raises(Stop, match=r"a\.svm:4: 'x' is not a feature"):
@@ -241,9 +231,9 @@ def test_raising_refuse_stops_after_the_previous_rows(write, size):
     assert seen == [1, 2, 3]
 
 
-def test_returning_refuse_skips_only_the_bad_line(write):
+def test_returning_reject_skips_only_the_bad_line(write):
     source = open_source(write("a.svm", "1 x\n1 2:1\n\n? 1:1\n1 5:1\n1 6:nan\n"))
-    rejected = Refused()
+    rejected = Rejections()
     assert lines_of(source, rejected) == [2, 5]
     assert [place for place, _ in rejected] == ["a.svm:1", "a.svm:4", "a.svm:6"]
 
@@ -614,7 +604,7 @@ def test_a_first_line_of_data_is_rejected(write, content, target):
     ):
         rows_of(source)
     options = {"header": True, "ignore": "1"} if content.startswith("0,1,1") else {"header": True}
-    rejected = Refused()
+    rejected = Rejections()
     rows_of(open_source("a.csv", target=target, require_label=False, **options), reject=rejected)
 
 
@@ -730,7 +720,7 @@ def test_missing_words(write, missing, expected):
     """Missing words are absent features, and missing labels; booleans are numbers."""
     name = write("a.csv", MISSING_ROWS)
     options = {"target": "y", "categorical": "t", "require_label": False, **missing}
-    rejected = Refused()
+    rejected = Rejections()
     rows = rows_of(open_source(name, **options), reject=rejected)
     assert [(x["t"], x["n"], y) for x, y, _ in rows] == expected
     assert len(rejected) == 8 - len(expected)
@@ -742,7 +732,7 @@ NUMBERS = "n;w;y\n1.234.567,5;1,5;Yes\n-12,5;2;no\n 1.000 ;0,25;NULL\n12;1;yes\n
 def test_decimal_comma_and_positive_label(write):
     name = write("a.csv", NUMBERS)
     options = {"target": "y", "weight": "w", "delimiter": ";", "decimal": ",", "thousands": "."}
-    rejected = Refused()
+    rejected = Rejections()
     rows = rows_of(open_source(name, positive="Yes", **options), reject=rejected)
     assert rows == [({"n": 1234567.5}, "1", 1.5), ({"n": -12.5}, "0", 2.0), ({"n": 12.0}, "0", 1.0)]
     assert rejected == [("a.csv:4", "the label is missing: column 'y' is 'NULL'")]
@@ -790,7 +780,7 @@ def test_missing_words_without_quotes(write, word):
 def test_multiline_csv_records_have_the_place_of_their_first_line(write):
     name = write("a.csv", 'a,t,y\n1,"two\r\nlines\n",1\n2,x,0\n3,"bad\nline",1,1\n4,x,0\n')
     source = open_source(name, target="y", categorical=["t"])
-    rejected = Refused()
+    rejected = Rejections()
     assert lines_of(source, rejected) == [2, 5, 8]
     assert rows_of(source, reject=rejected)[0][0]["t"] == "two\r\nlines\n"
     reason = "the line has 4 cells, the header has 3: quote cells that contain the delimiter"
@@ -800,7 +790,7 @@ def test_multiline_csv_records_have_the_place_of_their_first_line(write):
 def test_undecodable_line_in_a_csv_cell_rejects_the_record(write):
     name = write("a.csv", b'a,t,y\n1,"two\n\xfflines\nthree",1\n2,x,0\n')
     source = open_source(name, target="y", categorical=["t"])
-    rejected = Refused()
+    rejected = Rejections()
     assert lines_of(source, rejected) == [5]
     assert rejected == [
         ("a.csv:2", "byte 0xff at column 1 is not UTF-8: convert the file to UTF-8" + ICONV)
@@ -1325,7 +1315,7 @@ def test_any_content_is_read_or_rejected(folder, fragments):
     path.write_bytes(b"a,y\n" + content)
     lines = content.count(b"\n") + 2
     for format, options in [("svm", {}), ("vw", {}), ("jsonl", {}), ("csv", {"target": "y"})]:
-        rejected = Refused()
+        rejected = Rejections()
         read = lines_of(open_source(path, format=format, **options), rejected)
         places = [int(place.rpartition(":")[2]) for place, _ in rejected]
         assert len({*read, *places}) == len(read) + len(places), "no line is both read and rejected"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streaml1.sources import open_source
 from streaml1.sources.readers.vw import parse_vw
-from tests.test_sources import Refused, lines_of, rows_of
+from tests.test_sources import Rejections, lines_of, rows_of
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_labels_are_optional():
 def test_file_with_invalid_lines(tmp_path: Path):
     path = tmp_path / "a.vw"
     path.write_bytes(b"\xef\xbb\xbf1 |a b\r\n\n0 2 |a c:2\n \t\n1 | \xff\nspam\n0 | d")
-    rejected = Refused()
+    rejected = Rejections()
     assert lines_of(open_source(path), rejected) == [1, 3, 7]
     assert [place.rpartition(":")[2] for place, _ in rejected] == ["5", "6"]
     assert rejected[0][1] == (
