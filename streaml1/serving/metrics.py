@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -59,37 +60,27 @@ class ServiceMetrics:
     """What a service has done, and the models it serves now."""
 
     def __init__(self) -> None:
-        self._requests: dict[tuple[str, int], int] = {}
-        self._latencies: dict[str, Histogram] = {}
-        self._predictions: dict[str, Histogram] = {}
+        self._requests: dict[tuple[str, int], int] = defaultdict(int)
+        self._latencies: dict[str, Histogram] = defaultdict(lambda: Histogram(LATENCY_BOUNDS))
+        self._predictions: dict[str, Histogram] = defaultdict(lambda: Histogram(PROBABILITY_BOUNDS))
         self.examples = 0
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        key = path, status
-        self._requests[key] = self._requests.get(key, 0) + 1
-        latency = self._latencies.get(path)
-        if latency is None:
-            latency = self._latencies[path] = Histogram(LATENCY_BOUNDS)
-        latency.add(seconds)
+        self._requests[path, status] += 1
+        self._latencies[path].add(seconds)
 
     def count_prediction(self, model: ServedModel, value: float) -> None:
         """Count a prediction of a model; its `number`."""
         self.examples += 1
         if model.number == "p":
-            self._histogram_of(model).add(value)
+            self._predictions[model.name].add(value)
 
     def count_predictions(self, model: ServedModel, values: Floats) -> None:
         """Count predictions of a model; its `number` for each example."""
         self.examples += len(values)
         if model.number == "p":
-            self._histogram_of(model).add_all(values)
-
-    def _histogram_of(self, model: ServedModel) -> Histogram:
-        found = self._predictions.get(model.name)
-        if found is None:
-            found = self._predictions[model.name] = Histogram(PROBABILITY_BOUNDS)
-        return found
+            self._predictions[model.name].add_all(values)
 
     def exposition(self, models: Mapping[str, ServedModel], accept: str = "") -> tuple[str, bytes]:
         """Return the content type and the text of ``/metrics``.

@@ -51,9 +51,8 @@ class LoadedModel(NamedTuple):
 class ModelSource(Protocol):
     """A place where one process publishes models and others read the newest."""
 
-    @property
-    def name(self) -> str:
-        """The place as the user wrote it."""
+    name: str
+    """The place as the user wrote it."""
 
     def stamp(self) -> object:
         """Return a value that changes with each publication, at little cost.
@@ -82,11 +81,7 @@ class FileSource:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return str(self.path)
+        self.name = str(self.path)
 
     def stamp(self) -> object:
         """Return what the file system reports about the file."""
@@ -114,11 +109,7 @@ class DirectorySource:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return str(self.path)
+        self.name = str(self.path)
 
     def stamp(self) -> object:
         """Return the latest checkpoint file."""
