@@ -43,6 +43,13 @@ def frozen_heap() -> None:
 
 
 @pytest.fixture
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory, so that paths are short."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def python(tmp_path: Path) -> Callable[..., str]:
     """Run `python args...` in the project's root; keyword arguments extend its environment."""
 

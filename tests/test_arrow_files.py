@@ -19,7 +19,7 @@ import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, SoftmaxClassifier
 from streaml1.sources import SourceError, format_of, open_source
 from streaml1.training import predictions
-from tests.test_cli import run
+from tests.command import run
 
 
 def table(n: int = 50) -> Any:

@@ -19,39 +19,18 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 import streaml1
 from streaml1.cli import cli
 from streaml1.training import progressive
+from tests.command import error_of, run
 from tests.conftest import WARM
 
 ROOT = Path(__file__).parent.parent
 LEARN = ["learn", "--l1", "1e-3", "--lr", "0.1"]
 
 
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty directory, so that paths are short."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*args: str, input: str | None = None, code: int = 0) -> Result:
-    """Run a command in this process and assert its exit code."""
-    result = CliRunner().invoke(cli, list(args), input=input)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
-
-
-def error_of(*args: str, input: str | None = None, code: int = 2) -> str:
-    """Assert that a command fails with a one-line error; return the message."""
-    result = run(*args, input=input, code=code)
-    assert result.stderr.startswith("streaml1: ") and result.stderr.count("\n") == 1
-    assert "Traceback" not in result.output
-    return result.stderr.removeprefix("streaml1: ").rstrip("\n")
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 ROWS = [f"{'+1' if i % 3 else '-1'} {i % 7}:1 {10 + i % 11}:0.5" for i in range(100)]

@@ -27,10 +27,7 @@ from streaml1.training.feature_sizes import FeatureSizes, largest_size
 Example = tuple[dict[Any, Any], bool]
 
 
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 def usual_examples(n: int, seed: int = 1) -> list[Example]:

@@ -16,16 +16,14 @@ from streaml1 import ElasticNetClassifier, ElasticNetRegressor, load
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.readers.csv_cells import number_marks
 from streaml1.training import progressive
-from tests.test_cli import error_of, run
+from tests.command import error_of, run
 from tests.test_data_of_programs import CSV, FRAME, SITES, N, suggested
 
 LEARN = ["--target", "click", "--categorical", "site", "--lr", "0.1"]
 ROWS = FRAME.to_dict("records")
 
 
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 def write_lines(name: str, rows: list[Any]) -> None:

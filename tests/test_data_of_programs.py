@@ -23,7 +23,7 @@ from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.training import progressive
-from tests.test_cli import error_of, run
+from tests.command import error_of, run
 
 N = 60
 SITES = [("news", "mail", "shop")[k * k % 7 % 3] for k in range(N)]
@@ -35,9 +35,7 @@ FRAME = pd.DataFrame({
 })  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 def suggested(*args: str) -> list[str]:

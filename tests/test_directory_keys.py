@@ -47,9 +47,7 @@ FRAME = pd.DataFrame({
 KEYS = ["country", "hour"]
 
 
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 def state(model: Any) -> Any:

@@ -14,7 +14,7 @@ from streaml1 import ElasticNetClassifier
 from streaml1.sources import SourceError, format_of, open_source
 from streaml1.sources.arrow.databases import place_of
 from streaml1.training import predictions
-from tests.test_cli import error_of, run
+from tests.command import error_of, run
 
 duckdb = pytest.importorskip("duckdb")
 

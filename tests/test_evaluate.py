@@ -30,10 +30,7 @@ MODELS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 def write_vw(name: str, n: int, seed: int, labels: str = "01") -> list[str]:

@@ -22,10 +22,10 @@ from streaml1.core.rows import BadExample, numeric_features
 from streaml1.models.explanation import INTERCEPT, Contribution, Explanation, explanation_of
 from streaml1.models.registry import LEARNERS
 from streaml1.sources.readers.formats import line_parser
-from tests.test_cli import cwd, error_of, run
+from tests.command import error_of, run
 from tests.test_ngrams import with_ngram_counts
 
-__all__ = ["cwd"]  # a fixture
+pytestmark = pytest.mark.usefixtures("cwd")
 
 NAMES = ["a", "b", "c", "d", "e"]
 CROSSED = {"cross": [("a", "b")], "text": ["t"], "ngrams": 2}

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.cli.export_formats import MARKER, WeightTable, csv_lines, sql_lines
+from tests.command import error_of, run
 from tests.conftest import ROOT
 from tests.doc_samples import run_samples
-from tests.test_cli import cwd, error_of, run
 
-__all__ = ["cwd"]  # a fixture
+pytestmark = pytest.mark.usefixtures("cwd")
 
 HOSTILE = [
     *(

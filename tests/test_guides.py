@@ -14,12 +14,6 @@ GUIDE = ROOT / "docs" / "guide"
 ON_MESSAGES = "## On 5,574 messages"
 
 
-@pytest.fixture
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_spam_samples(cwd: Path) -> None:
     before, _, _ = (GUIDE / "spam.md").read_text().partition(ON_MESSAGES)
     assert run_samples(before) == 2

@@ -31,10 +31,7 @@ Rows = list[tuple[dict[Any, float], Any]]
 CLOCK = {"seconds": 0.0, "per_second": 0.0}
 
 
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 def noisy_rows(n: int, seed: int = 1, n_features: int = 60) -> Rows:

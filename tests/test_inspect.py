@@ -16,12 +16,9 @@ from streaml1.cli import cli
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_kinds import summarize_columns
 from streaml1.sources.samples import sample_csv
-from tests.test_cli import error_of, run
+from tests.command import error_of, run
 
-
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.broker import Broker
+from tests.command import error_of, run
 from tests.test_avro_files import FIELDS, rows, schema_of
-from tests.test_cli import error_of, run
 
 pytestmark = pytest.mark.kafka
 

@@ -19,12 +19,10 @@ from typing import Any
 
 import kafka
 import pytest
-from click.testing import CliRunner, Result
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.future import Future
 
 import streaml1
-from streaml1.cli import cli
 from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.kafka.records import KafkaBlock
@@ -36,6 +34,7 @@ from streaml1.training import predictions, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, load_latest
 from streaml1.training.checkpoint.manager import CheckpointManager
 from tests.broker import Broker
+from tests.command import run
 from tests.process_kills import run_with_kills
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
@@ -503,14 +502,6 @@ def test_unreachable_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 # Command line
-
-
-def run(*args: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(cli, list(args))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_learn_and_predict(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

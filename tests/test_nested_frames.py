@@ -30,7 +30,7 @@ from streaml1.sources.arrow import tables
 from streaml1.text.parsed_rows import NamedRows
 from streaml1.training import evaluate, predictions
 from streaml1.training.example_sources import open_examples
-from tests.test_cli import error_of, run
+from tests.command import error_of, run
 
 
 @pytest.fixture

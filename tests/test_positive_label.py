@@ -18,12 +18,9 @@ from streaml1.sources import SourceError, SourceOptions, open_source
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.readers.flat_json_parser import FlatJsonParser
 from streaml1.sources.readers.formats import line_parser
-from tests.test_cli import error_of, run
+from tests.command import error_of, run
 
-
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 @pytest.mark.parametrize(

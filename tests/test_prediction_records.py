@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 import streaml1
 from streaml1.cli import cli
@@ -17,6 +17,7 @@ from streaml1.training import predictions, progressive
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.prediction_records import PredictionRecords
 from tests.broker import Broker
+from tests.command import run
 from tests.topics import records_of
 
 pytestmark = pytest.mark.kafka
@@ -50,12 +51,6 @@ def predictions_of(broker: Broker, topic: str) -> dict[str, dict[str, Any]]:
         version.pop("epoch")
         assert predictions_by_key.setdefault(key, value) == value
     return predictions_by_key
-
-
-def run(*args: str) -> Result:
-    result = CliRunner().invoke(cli, args)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 MODELS = {

@@ -33,9 +33,7 @@ EXPECTED = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 def examples(source: Any, **options: Any) -> list[tuple[dict[Any, Any], Any]]:

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from streaml1.cli import cli
 
-
-@pytest.fixture(autouse=True)
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty directory, so that paths are short."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("cwd")
 
 
 def parsed(command: str, *args: str) -> dict[str, Any]:
