@@ -16,7 +16,9 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +199,56 @@ def test_kernels_are_loaded_by_a_later_body_if_the_first_is_refused() -> None:
     assert kernels._loading is loads[1]
     numbers = kernels.predict(body, "application/x-ndjson", (), predict)
     assert numbers is not None and len(numbers) == 20
+
+
+def test_kernels_of_another_model_are_loaded_in_the_background_too() -> None:
+    callers = []
+
+    def predict(rows: Any) -> Any:
+        callers.append(threading.current_thread().name)
+        return np.zeros(len(rows))
+
+    kernels = LineKernels()
+    body = b"\n".join([b'{"a": 1}'] * 20)
+    for predictor in ("plain", "crossed"):
+        ask = partial(kernels.predict, body, "application/x-ndjson", (), predict, predictor)
+        assert ask() is None
+        assert kernels._loading is not None
+        kernels._loading.join(120)
+        assert ask() is not None
+    assert callers == ["streaml1-kernels", "MainThread"] * 2
+
+
+def test_no_body_waits_while_kernels_are_loaded() -> None:
+    begun, resume = threading.Event(), threading.Event()
+
+    def predict(rows: Any) -> Any:
+        begun.set()
+        assert resume.wait(120)
+        return np.zeros(len(rows))
+
+    kernels = LineKernels()
+    body = b"\n".join([b'{"a": 1}'] * 20)
+    ask = partial(kernels.predict, body, "application/x-ndjson", (), predict)
+    assert ask() is None
+    loading = kernels._loading
+    assert loading is not None and begun.wait(120)
+    assert ask() is None and kernels._loading is loading
+    resume.set()
+    loading.join(120)
+    assert ask() is not None
+
+
+def test_models_of_one_class_share_kernels(tmp_path: Path) -> None:
+    models = [
+        trained(),
+        trained(),
+        streaml1.ElasticNetClassifier(cross=[("word", "age")]),
+        streaml1.SoftmaxClassifier(),
+    ]
+    served = service_of(tmp_path, *models).store.models.values()
+    first, second, crossed, softmax = (model.kernels for model in served)
+    assert first == second and len({first, crossed, softmax}) == 3
 
 
 READ_AS: dict[str, Any] = {

@@ -79,6 +79,13 @@ class Frozen:
         """The intercept."""
         return self._reader.intercept
 
+    @property
+    def _kernels(self) -> Hashable:
+        """A value that is equal for predictors that run the same compiled kernels."""
+        reader = self._reader
+        parts = (reader.interactions, reader.ngrams, reader.offset)
+        return type(reader.rule), type(reader.vocabulary), *(part is not None for part in parts)
+
     def margin(self, x: Mapping[Hashable, Any]) -> float:
         """Return the margin of an example.
 

@@ -1,16 +1,16 @@
 """Bodies of many lines, or of an array, parsed by the kernels of files.
 
-A process that has just started predicts without numba, which takes a second to load. So the
-kernels are loaded in the background when the first such body arrives; until then lines are parsed
-in Python.
+A process that has just started predicts without numba, which takes a second to load, and kernels
+that were never compiled take a minute. So kernels are loaded in the background when the first body
+needs them; until then lines are parsed in Python. No request waits for them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,14 @@ KINDS = {
 _NEWLINE, _SPACE, _COMMA, _OPENING_BRACE, _CLOSING_BRACE = b"\n ,{}"
 
 
+class _Needs(NamedTuple):
+    """Kernels that a body needs: those that parse its lines, and those that predict."""
+
+    kind: str
+    texts: tuple[str, ...]
+    predictor: Hashable
+
+
 class LineKernels:
     """Parsers of lines, once they are loaded.
 
@@ -54,12 +62,18 @@ class LineKernels:
     def __init__(self, roles: JsonRoles | None = None) -> None:
         self._roles = roles
         self._parsers: dict[tuple[str, tuple[str, ...]], LineParser] = {}
-        self._loading: threading.Thread | None = None
-        self._is_loaded = False
+        self._loading: threading.Thread | None = None  # the last one that was started
+        self._begun: set[_Needs] = set()
+        self._loaded: set[_Needs] = set()
         self._lock = threading.Lock()  # rows refer to the memory of their parser
 
     def predict(
-        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Floats]
+        self,
+        body: bytes,
+        kind: str,
+        texts: Sequence[str],
+        predict: Callable[[Any], Floats],
+        predictor: Hashable = None,
     ) -> Floats | None:
         """Return the predictions of the examples of a body, or None if Python must parse it.
 
@@ -72,6 +86,8 @@ class LineKernels:
         predict
             Predicts rows, which hold only during the call; it may raise `RequestError`. In the
             background, it is called to load its kernels.
+        predictor
+            Equal for models that predict by the same kernels.
 
         Returns
         -------
@@ -84,49 +100,45 @@ class LineKernels:
             body = _lines_of_array(body)
         if kind not in KINDS or not _has_many_lines(body):
             return None
-        if self._is_loaded:
-            return self._predict(body, KINDS[kind], texts, predict)
-        with self._lock:
-            if self._loading is None:
-                load = (body, KINDS[kind], texts, predict)
-                self._loading = threading.Thread(
-                    target=self._load, args=load, name="streaml1-kernels", daemon=True
-                )
-                self._loading.start()
+        needs = _Needs(KINDS[kind], tuple(texts), predictor)
+        # Other threads keep the lock for as long as kernels compile.
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if needs in self._loaded:
+                return self._parse(body, needs, predict)
+            if needs not in self._begun:
+                self._start_loading(body, needs, predict)
+        finally:
+            self._lock.release()
         return None
 
-    def _load(
-        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Floats]
-    ) -> None:
+    def _start_loading(self, body: bytes, needs: _Needs, predict: Callable[[Any], Floats]) -> None:
+        self._begun.add(needs)
+        self._loading = threading.Thread(
+            target=self._load, args=(body, needs, predict), name="streaml1-kernels", daemon=True
+        )
+        self._loading.start()
+
+    def _load(self, body: bytes, needs: _Needs, predict: Callable[[Any], Floats]) -> None:
         from streaml1.core.jit import COMPILED
 
         if not COMPILED:
             return
         numbers = None
-        with self._lock, suppress(RequestError):  # with which Python answers this request
-            numbers = self._parse(body, kind, texts, predict)
-        if numbers is None:
-            self._loading = None  # a later body loads the kernels that predict
-        else:
-            self._is_loaded = True
+        with self._lock:
+            with suppress(RequestError):  # with which Python answers this request
+                numbers = self._parse(body, needs, predict)
+            if numbers is None:
+                self._begun.discard(needs)  # a later body loads the kernels that predict
+            else:
+                self._loaded.add(needs)
 
-    def _predict(
-        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Floats]
-    ) -> Floats | None:
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            return self._parse(body, kind, texts, predict)
-        finally:
-            self._lock.release()
-
-    def _parse(
-        self, body: bytes, kind: str, texts: Sequence[str], predict: Callable[[Any], Floats]
-    ) -> Floats | None:
-        key = (kind, tuple(texts))
+    def _parse(self, body: bytes, needs: _Needs, predict: Callable[[Any], Floats]) -> Floats | None:
+        key = (needs.kind, needs.texts)
         parser = self._parsers.get(key)
         if parser is None:
-            parser = self._parsers[key] = _new_parser(kind, key[1], self._roles)
+            parser = self._parsers[key] = _new_parser(*key, self._roles)
         try:
             rows = parser.read_features(body)
         except SourceError:  # such as one array: Python says what is wrong

@@ -148,6 +148,11 @@ class ServedModel:
 
         Raises
         ------
+    @cached_property
+    def kernels(self) -> Hashable:
+        """A value that is equal for models whose `predict_many` runs the same kernels."""
+        return self.number, self.frozen._kernels
+
         BadExample
             If a value is invalid. `row` is the first such row.
         """

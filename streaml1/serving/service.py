@@ -221,7 +221,7 @@ class Service:
     def _numbers_by_kernels(self, model: ServedModel, body: bytes, kind: str) -> Floats | None:
         """Return the `number` of each example of a body; None if Python must parse it."""
         return self._line_kernels.predict(
-            body, kind, model.texts, lambda rows: self._numbers(model, rows)
+            body, kind, model.texts, lambda rows: self._numbers(model, rows), model.kernels
         )
 
     def _numbers(self, model: ServedModel, rows: Sequence[Features]) -> Floats:
