@@ -516,6 +516,12 @@ def test_metrics(tmp_path: Path) -> None:
         ("/predict", b"", "application/json", 400, "not valid JSON"),
         ("/predict", b'{"age": 1e60}', "application/json", 400, "too large"),
         ("/predict", b'[{}, {"age": 1e60}]', "application/json", 400, "example 1"),
+        ("/predict", b"[{}, 2]", "application/json", 400, "example 1: an example is an object"),
+        ("/predict", b"1 1:2", "text/vw", 400, "if this is svmlight, use the content type text/sv"),
+        ("/predict", b"1 |a", "text/svmlight", 400, "use the content type text/vw"),
+        ("/predict?explain=" + "1" * 5000, b"{}", "application/json", 400, "explain must be a"),
+        ("/rank", b'{"items": [{}, 2]}', "application/json", 400, "item 1: an example is an"),
+        ("/rank", b'{"shared": 2, "items": []}', "application/json", 400, "shared: an example is"),
         ("/predict", b"{}", "image/png", 415, "content type"),
         ("/predict?model=x", b"{}", "application/json", 404, "no model 'x'"),
         ("/predict?model=", b"{}", "application/json", 404, "no model ''"),
@@ -548,7 +554,7 @@ def test_metrics(tmp_path: Path) -> None:
             b"{}",
             "application/json",
             404,
-            "/learn is not a path of this server; use one of /predict, /rank",
+            "/learn is offered by servers with --to TOPIC only",
         ),
     ],
 )
@@ -561,6 +567,46 @@ def test_bad_requests_get_one_sentence(
     error = json.loads(response.body)["error"]
     assert reason in error
     assert "\n" not in error
+
+
+class WrittenAtOnce:
+    """A topic that takes all records."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, bytes]] = []
+
+    def write(self, records: Any) -> Future[None]:
+        self.records += records
+        done = Future[None]()
+        done.set_result(None)
+        return done
+
+
+def test_labels_need_an_id_and_each_request_is_counted(tmp_path: Path) -> None:
+    log = WrittenAtOnce()
+    service = service_of(tmp_path, trained(), log=log)
+    lines = b'{"id": "a", "y": 1}\n\n{"id": 7, "y": 0}\n'
+    answer = service.handle(Request("POST", "/label", {}, lines))
+    assert isinstance(answer, Future) and json.loads(answer.result().body) == {"written": 2}
+    assert log.records == [("a", b'{"id": "a", "y": 1}'), ("7", b'{"id": 7, "y": 0}')]
+    for line in (b'{"id": "a"}', b'{"y": 1}'):
+        refused = post(service, "/label", b'{"id": "a", "y": 1}\n\n' + line)
+        assert refused.status == 400 and b"line 3 needs an id and a label" in refused.body
+    invalid = post(service, "/learn", b'{"y": 1}\n{')
+    assert invalid.status == 400 and b"line 2: the body is not valid JSON" in invalid.body
+    assert len(log.records) == 2, "a body is written whole or not at all"
+    text = get(service, "/metrics").body.decode()
+    assert 'streaml1_serving_requests_total{path="/label",status="200"} 1.0' in text
+    assert 'streaml1_serving_requests_total{path="/label",status="400"} 2.0' in text
+
+
+def test_a_fault_of_the_service_is_described_in_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = service_of(tmp_path, trained())
+    monkeypatch.setattr(service.store, "models", None)
+    assert get(service, "/model").status == 500
+    assert "/model failed: AttributeError(" in caplog.text
 
 
 def test_unknown_query_options_are_rejected(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streaml1.core.named_options import named_option
 from streaml1.sources.readers.json_requests import decode_json, features_of
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ __all__ = [
     "flatten",
     "json_of",
     "kind_of",
+    "located",
 ]
 
 Features = Mapping[Hashable, Any]
@@ -31,6 +34,15 @@ class RequestError(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status, self.reason = status, reason
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Name the place in a body, such as a line, that a request is refused for."""
+    try:
+        yield
+    except RequestError as error:
+        raise RequestError(error.status, f"{place}: {error.reason}") from None
 
 
 class Body(NamedTuple):
@@ -73,7 +85,13 @@ def _of_json(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | None = N
     is_flat = body.count(b"{") == len(items) and body.count(b"[") == (form == "many")
     if roles is None and is_flat and set(map(type, items)) == {dict}:
         return Body(items, form)
-    return Body([flatten(item, roles) for item in items], form)
+    if form == "one":
+        return Body([flatten(value, roles)], form)
+    examples = []
+    for row, item in enumerate(items):
+        with located(f"example {row}"):
+            examples.append(flatten(item, roles))
+    return Body(examples, form)
 
 
 def _of_json_lines(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | None = None) -> Body:
@@ -81,10 +99,8 @@ def _of_json_lines(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | No
     for number, line in enumerate(body.splitlines(), start=1):
         if not line.strip():
             continue
-        try:
+        with located(f"line {number}"):
             examples.append(flatten(json_of(line, roles), roles))
-        except RequestError as error:
-            raise RequestError(error.status, f"line {number}: {error.reason}") from None
     return Body(examples, "lines")
 
 
@@ -97,12 +113,20 @@ def _of_lines(parse: Callable[[str, Sequence[str]], Any]) -> Reader:
             try:
                 parsed = parse(line.rstrip("\r"), texts)
             except ValueError as error:
-                raise RequestError(400, f"line {number}: {error}") from None
+                raise RequestError(400, f"line {number}: {_by_content_type(error)}") from None
             if parsed is not None:
                 examples.append(parsed[0])
         return Body(examples, "lines")
 
     return read
+
+
+def _by_content_type(error: ValueError) -> str:
+    """Return an error about a line that names other formats as a request does."""
+    reason = str(error)
+    for form, kind in (("vw", "text/vw"), ("svmlight", "text/svmlight")):
+        reason = reason.replace(named_option("format", form), f"the content type {kind}")
+    return reason
 
 
 def _parse_vw(line: str, texts: Sequence[str]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -63,12 +64,14 @@ class ServiceMetrics:
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
         self._latencies: dict[str, Histogram] = defaultdict(lambda: Histogram(LATENCY_BOUNDS))
         self._predictions: dict[str, Histogram] = defaultdict(lambda: Histogram(PROBABILITY_BOUNDS))
+        self._lock = threading.Lock()  # writes to a topic are answered by another thread
         self.examples = 0
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        self._requests[path, status] += 1
-        self._latencies[path].add(seconds)
+        with self._lock:
+            self._requests[path, status] += 1
+            self._latencies[path].add(seconds)
 
     def count_prediction(self, model: ServedModel, value: float) -> None:
         """Count a prediction of a model; its `number`."""
@@ -94,7 +97,9 @@ class ServiceMetrics:
         from prometheus_client.exposition import choose_encoder
 
         registry = prometheus_client.CollectorRegistry()
-        registry.register(_Families([*self._families(models)]))
+        with self._lock:
+            families = [*self._families(models)]
+        registry.register(_Families(families))
         prometheus_client.ProcessCollector(registry=registry)
         encode, kind = choose_encoder(accept)
         return kind, encode(registry)

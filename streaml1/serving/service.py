@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import orjson
 
+from streaml1.core.logging import event
 from streaml1.core.rows import BadExample
 from streaml1.core.types import Floats
 from streaml1.serving.bodies import (
@@ -22,6 +23,7 @@ from streaml1.serving.bodies import (
     flatten,
     json_of,
     kind_of,
+    located,
 )
 from streaml1.serving.example_log import ExampleLog
 from streaml1.serving.line_kernels import ARRAYS, LineKernels
@@ -39,6 +41,12 @@ __all__ = ["Limits", "Request", "Response", "Service"]
 logger = logging.getLogger("streaml1")
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
+MAX_DIGITS = 18
+"""Digits of a number in a query."""
+
+LOGGING = ("/learn", "/label")
+"""Paths that write to a topic."""
+
 QUERY_OPTIONS: dict[str, tuple[str, ...]] = {
     "/predict": ("model", "explain"),
     "/rank": ("model",),
@@ -143,8 +151,7 @@ class Service:
             "/openapi.json": {"GET": self._openapi},
         }
         if log is not None:
-            self._routes["/learn"] = {"POST": self._learn}
-            self._routes["/label"] = {"POST": self._learn}
+            self._routes.update({path: {"POST": self._learn} for path in LOGGING})
 
     def handle(self, request: Request) -> Response | Future[Response]:
         """Return the response to a request; a future if it waits for a topic."""
@@ -158,19 +165,25 @@ class Service:
         except BadExample as error:
             response = _problem(400, error.reason)
         except Exception as error:  # a fault of the service must not end it
-            logger.exception("%s failed", path)
+            fields = event("request_failed", path=path)
+            logger.exception("%s failed: %r; please report it", path, error, extra=fields)
             response = _problem(500, f"internal error: {type(error).__name__}")
         if isinstance(response, Future):
+            response.add_done_callback(lambda done: self._count_request(path, done.result(), begin))
             return response
-        if methods is None:
-            path = "other"  # any path may come: metrics must not grow with them
-        self.metrics.count_request(path, response.status, time.perf_counter() - begin)
+        # Any path may come: metrics must not grow with them.
+        self._count_request("other" if methods is None else path, response, begin)
         return response
+
+    def _count_request(self, path: str, response: Response, begin: float) -> None:
+        self.metrics.count_request(path, response.status, time.perf_counter() - begin)
 
     def _answer(
         self, request: Request, path: str, methods: dict[str, Handler] | None, query: str
     ) -> Response | Future[Response]:
         if methods is None:
+            if path in LOGGING:
+                raise RequestError(404, f"{path} is offered by servers with --to TOPIC only")
             known = ", ".join(self._routes)
             raise RequestError(
                 404, f"{path[:100]} is not a path of this server; use one of {known}"
@@ -286,12 +299,14 @@ class Service:
         body = json_of(request.body, roles)
         if not isinstance(body, dict) or not isinstance(body.get("items"), list):
             raise RequestError(400, 'the body must be {"shared": {...}, "items": [{...}, ...]}')
-        shared = flatten({} if body.get("shared") is None else body["shared"], roles)
         self._require_few(len(body["items"]))
+        with located("shared"):
+            shared = flatten({} if body.get("shared") is None else body["shared"], roles)
         scores = []
         for row, item in enumerate(body["items"]):
             try:
-                scores.append(model.score({**shared, **flatten(item, roles)}))
+                with located(f"item {row}"):
+                    scores.append(model.score({**shared, **flatten(item, roles)}))
             except BadExample as error:
                 raise RequestError(400, f"item {row}: {error.reason}") from None
             except ValueError as error:
@@ -354,12 +369,18 @@ class Service:
     # Labelled examples
 
     def _learn(self, request: Request, options: dict[str, str]) -> Future[Response]:
-        records = []
-        lines = [line for line in request.body.splitlines() if line.strip()]
-        for number, line in enumerate(lines, start=1):
-            value = json_of(line)
+        path, records = request.target.partition("?")[0], []
+        for number, line in enumerate(request.body.splitlines(), start=1):
+            if not line.strip():
+                continue
+            with located(f"line {number}"):
+                value = json_of(line)
             if not isinstance(value, dict):
-                raise RequestError(400, f"line {number} is not a JSON object")
+                raise RequestError(400, f"line {number} is not a JSON object; write one per line")
+            if path == "/label" and not {"id", "y"} <= value.keys():
+                raise RequestError(
+                    400, f'line {number} needs an id and a label: {{"id": "a7", "y": true}}'
+                )
             key = value.get("id")
             records.append((key if isinstance(key, str) else "" if key is None else str(key), line))
         if not records:
@@ -397,6 +418,8 @@ def _query_options(path: str, query: str) -> dict[str, str]:
 def _count(options: dict[str, str], name: str, limit: int, default: int | None = None) -> int:
     """Return an option that is a number from 0 to a limit."""
     text = options.get(name, "" if default is None else str(default))
-    if not (text.isascii() and text.isdecimal()) or int(text) > limit:
+    is_number = text.isascii() and text.isdecimal()
+    # Python converts no text of more than 4,300 digits.
+    if not is_number or len(text) > MAX_DIGITS or int(text) > limit:
         raise RequestError(400, f"{name} must be a number from 0 to {limit:,}, got {text[:100]!r}")
     return int(text)
