@@ -732,6 +732,46 @@ def test_a_damaged_version_leaves_the_old_one(
     assert not store.failures
 
 
+def test_any_error_leaves_the_version_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = service_of(tmp_path, trained())
+    store, version = service.store, service.store.default.version
+    trained(1).save(tmp_path / "m0.model")
+
+    def fail(*arguments: Any) -> Any:
+        raise ZeroDivisionError("unforeseen")
+
+    monkeypatch.setattr("streaml1.serving.model_store._warm", fail)
+    assert not store.refresh("m0")
+    assert store.default.version == version
+    assert "m0: ZeroDivisionError('unforeseen'); serving the version before" in caplog.text
+    monkeypatch.undo()
+    assert store.refresh("m0")
+
+
+def test_a_file_that_is_back_is_no_failure(tmp_path: Path) -> None:
+    store, path = service_of(tmp_path, trained()).store, tmp_path / "m0.model"
+    path.rename(tmp_path / "aside")
+    path.mkdir()
+    assert not store.refresh("m0")
+    assert store.failures == {"m0": f"{path}: is a directory"}
+    path.rmdir()
+    (tmp_path / "aside").rename(path)
+    assert not store.refresh("m0")
+    assert store.failures == {}
+
+
+def test_a_model_of_another_class_is_announced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = service_of(tmp_path, trained()).store
+    with caplog.at_level("INFO", "streaml1"), store:
+        trained(kind=streaml1.ElasticNetRegressor).save(tmp_path / "m0.model")
+        wait_until(lambda: "m0: version" in caplog.text)
+    assert "s, ElasticNetRegressor instead of ElasticNetClassifier" in caplog.text
+
+
 def test_checkpoint_directories(tmp_path: Path) -> None:
     examples = [({f"w{k % 7}": 1}, k % 2) for k in range(400)]
     (tmp_path / "rows.jsonl").write_text(
@@ -744,6 +784,15 @@ def test_checkpoint_directories(tmp_path: Path) -> None:
     frozen = streaml1.load(tmp_path / "cp").freeze()
     assert store.default.predict({"w1": 1.0}) == {"p": frozen.predict_proba_one({"w1": 1.0})[True]}
     assert not store.refresh("cp")
+    streaml1.load(tmp_path / "cp").save(tmp_path / "saved.model")
+    version = store.default.version
+    assert open_source(str(tmp_path / "saved.model")).load().version == version
+    intact = max((tmp_path / "cp").glob("*.checkpoint"))
+    os.utime(intact, (1e9, 1e9))
+    torn = intact.with_name(intact.name.replace("0001-", "0002-"))
+    torn.write_bytes(intact.read_bytes()[:-9])
+    loaded = source.load()
+    assert (loaded.version, loaded.published) == (version, 1e9), "not those of the torn file"
 
 
 # The server

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streaml1 import models
 from streaml1.core.named_options import by_caller
+from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.source import SourceError
-from streaml1.training.checkpoint import load_latest
-from streaml1.training.checkpoint.ownership import list_files, path_of
+from streaml1.training.checkpoint import load_latest_file
+from streaml1.training.checkpoint.ownership import list_files
 
 if TYPE_CHECKING:
     from streaml1.sources.kafka.topic import Topic
@@ -118,12 +119,12 @@ class DirectorySource:
 
     def load(self) -> LoadedModel:
         """Read the latest intact checkpoint."""
-        checkpoint = load_latest(self.path)
-        if checkpoint is None:
+        found = load_latest_file(self.path)
+        if found is None:
             raise ModelFileError(f"{self.path} holds no readable checkpoint")
-        data = checkpoint.model._encode(packed=False)
-        newest = path_of(self.path, list_files(self.path)[0])
-        return LoadedModel(checkpoint.model, version_of(data), newest.stat().st_mtime)
+        checkpoint, path = found
+        data = snapshot(checkpoint.model)()  # as `learn --save` and `--publish` write it
+        return LoadedModel(checkpoint.model, version_of(data), path.stat().st_mtime)
 
     def close(self) -> None:
         """Do nothing."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from streaml1.core.exit_codes import os_reason
 from streaml1.models.serialization import ModelFileError
 from streaml1.serving.model_source import ModelSource
 from streaml1.serving.served_model import ServedModel
@@ -96,16 +97,22 @@ class ModelStore:
         """Load a model if another version was published; return whether it was replaced."""
         try:
             if self._sources[name].stamp() == self._stamps.get(name):
+                self._failures.pop(name, None)  # what was missing is back
                 return False
             before = self.models[name].version
             self._load(name)
-        except READ_ERRORS as error:
-            reason = str(error)
+        except Exception as error:  # a version that cannot be read must not end the watch
+            reason = self._reason(name, error)
             if self._failures.get(name) != reason:
                 logger.warning("%s: %s; serving the version before", name, reason)
             self._failures[name] = reason
             return False
         return self.models[name].version != before
+
+    def _reason(self, name: str, error: Exception) -> str:
+        if isinstance(error, OSError):
+            return f"{self._sources[name].name}: {os_reason(error)}"
+        return str(error) if isinstance(error, READ_ERRORS) else repr(error)
 
     def _load(self, name: str) -> None:
         source = self._sources[name]
@@ -120,11 +127,12 @@ class ModelStore:
 
     def _watch(self, name: str, seconds: float) -> None:
         while not self._stop.wait(seconds):
-            begin = time.monotonic()
+            begin, before = time.monotonic(), self.models[name].kind
             if self.refresh(name):
                 model = self.models[name]
                 took = time.monotonic() - begin
-                logger.info("%s: version %s loaded in %.2f s", name, model.version, took)
+                kind = "" if model.kind == before else f", {model.kind} instead of {before}"
+                logger.info("%s: version %s loaded in %.2f s%s", name, model.version, took, kind)
 
 
 def _warm(model: ServedModel) -> None:

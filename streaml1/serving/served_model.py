@@ -86,6 +86,11 @@ class ServedModel:
         texts = tuple(model.text or ())
         return cls(name, loaded.version, source, loaded.published, loss, texts, facts, frozen)
 
+    @property
+    def kind(self) -> str:
+        """Name of its class."""
+        return str(self.facts["class"])
+
     @cached_property
     def n_weights(self) -> int:
         """Number of features with a weight."""
@@ -143,16 +148,16 @@ class ServedModel:
         """The beginning of an answer as JSON, up to its `number`."""
         return b'%s,"%s":' % (self.answer_head, str(self.number).encode())
 
-    def predict_many(self, rows: Any) -> Floats:
-        """Return the `number` of each row, the same as that of `predict`, shape (n,).
-
-        Raises
-        ------
     @cached_property
     def kernels(self) -> Hashable:
         """A value that is equal for models whose `predict_many` runs the same kernels."""
         return self.number, self.frozen._kernels
 
+    def predict_many(self, rows: Any) -> Floats:
+        """Return the `number` of each row, the same as that of `predict`, shape (n,).
+
+        Raises
+        ------
         BadExample
             If a value is invalid. `row` is the first such row.
         """

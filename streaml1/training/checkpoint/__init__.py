@@ -17,6 +17,7 @@ from streaml1.training.checkpoint.store import (
     Checkpoint,
     Checkpoints,
     load_latest,
+    load_latest_file,
     require_model,
     require_seconds,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "TakenOver",
     "Unreadable",
     "load_latest",
+    "load_latest_file",
     "require_model",
     "require_seconds",
 ]

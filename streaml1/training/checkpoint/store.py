@@ -50,6 +50,7 @@ __all__ = [
     "Checkpoint",
     "Checkpoints",
     "load_latest",
+    "load_latest_file",
     "require_model",
     "require_seconds",
 ]
@@ -287,10 +288,16 @@ class _BackgroundWriter:
 
 def load_latest(directory: Path) -> Checkpoint | None:
     """Return the latest valid checkpoint of a directory that another process may own, or None."""
+    found = load_latest_file(directory)
+    return None if found is None else found[0]
+
+
+def load_latest_file(directory: Path) -> tuple[Checkpoint, Path] | None:
+    """Return what `load_latest` returns, and its file."""
     for file in list_files(directory):
         path = path_of(directory, file)
         with contextlib.suppress(ModelFileError, OSError):
-            return _decode(path.read_bytes(), path)
+            return _decode(path.read_bytes(), path), path
     return None
 
 
