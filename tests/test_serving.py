@@ -1046,6 +1046,28 @@ def test_several_workers(tmp_path: Path) -> None:
         assert process.wait(20) == 128 + signal.SIGTERM
 
 
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    path = tmp_path / "m.model"
+    trained().save(path)
+    with server(str(path), "--workers", "2") as (port, process):
+        command = [sys.executable, "-m", "streaml1", "serve", str(path), "--workers", "2"]
+        second = subprocess.run([*command, "--listen", str(port)], capture_output=True, text=True)
+        assert second.returncode == 2, "workers must not share the port of another server"
+        assert "cannot listen" in second.stderr and "serving" not in second.stderr
+        children = _children(process.pid)
+        assert len(children) == 2
+        process.kill()
+        process.wait(20)
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+def wait_until(is_done: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
@@ -1072,6 +1094,16 @@ def test_errors_of_the_command(
     done = CliRunner().invoke(cli, ["serve", *given])
     assert done.exit_code == 2
     assert sentence.format(**names) in done.stderr
+
+
+def test_a_topic_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "m.model"
+    trained(n=3).save(path)
+    command = [sys.executable, "-m", "streaml1", "serve", str(path), "--listen", "0"]
+    options = ["--workers", "2", "--to", "kafka://127.0.0.1:1/log"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 75
+    assert done.stderr.startswith("streaml1: kafka://127.0.0.1:1/log: no broker answers")
 
 
 def test_slow_clients_are_closed(tmp_path: Path) -> None:

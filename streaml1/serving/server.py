@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from streaml1.sources.readers.flat_json import JsonRoles
 
 __all__ = ["ServerConfig", "ServerError", "serve"]
+
+logger = logging.getLogger("streaml1")
 
 DRAIN_SECONDS = 10.0
 BACKLOG = 2048
@@ -98,9 +101,14 @@ def serve(
         If a model cannot be read.
     """
     store = ModelStore(sources)
+    if config.to is not None:
+        ExampleLog(config.to, config.security).close()  # fails now if it cannot be written
     with contextlib.ExitStack() as stack:
         listening: list[socket.socket] = []
         port = config.port
+        if config.workers > 1:
+            # Workers share their port with any process that asks to, such as another server.
+            _listen(config.host, port, shared=False).close()
         for _ in range(config.workers):
             listening.append(stack.enter_context(_listen(config.host, port, config.workers > 1)))
             port = listening[0].getsockname()[1]
@@ -149,9 +157,11 @@ def _supervise(store: ModelStore, config: ServerConfig, listening: list[socket.s
     """
     workers: dict[int, _Worker] = {}
     received = 0
+    parent, held = os.pipe()  # closed by the system however this process ends
 
     def start(own: socket.socket) -> None:
-        pid = _fork(store, config, own, [other for other in listening if other is not own])
+        others = [held, *(other.fileno() for other in listening if other is not own)]
+        pid = _fork(store, config, own, others, parent)
         workers[pid] = _Worker(own, time.monotonic())
 
     def stop(number: int, frame: object) -> None:
@@ -176,12 +186,15 @@ def _supervise(store: ModelStore, config: ServerConfig, listening: list[socket.s
     finally:
         for number, handler in zip(HANDLED, before, strict=True):
             signal.signal(number, handler)
+        os.close(parent)
+        os.close(held)
     return received
 
 
 def _fork(
-    store: ModelStore, config: ServerConfig, own: socket.socket, others: list[socket.socket]
+    store: ModelStore, config: ServerConfig, own: socket.socket, others: list[int], parent: int
 ) -> int:
+    """Start a worker; return its process. It closes `others`, which belong to its parent."""
     pid = os.fork()
     if pid:
         return pid
@@ -190,22 +203,26 @@ def _fork(
         for number in HANDLED:
             signal.signal(number, signal.SIG_DFL)
         for other in others:
-            other.close()
-        _run_worker(store, config, own)
+            os.close(other)
+        _run_worker(store, config, own, parent)
         code = 0
+    except Exception as error:  # its parent starts another one
+        logger.error("a worker has failed: %s", str(error) or repr(error))
     finally:
         os._exit(code)
 
 
-def _run_worker(store: ModelStore, config: ServerConfig, listening: socket.socket) -> int:
-    """Serve in this process until a signal; return its number."""
+def _run_worker(
+    store: ModelStore, config: ServerConfig, listening: socket.socket, parent: int | None = None
+) -> int:
+    """Serve in this process until a signal, or the end of its parent; return its number."""
     log = None if config.to is None else ExampleLog(config.to, config.security)
     service = Service(store, config.limits, config.max_age, log, config.roles)
     connections = Connections(service, config.connections, config.timeouts)
     store.start(config.check_seconds)
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            return runner.run(_serve(connections, listening))
+            return runner.run(_serve(connections, listening, parent))
     finally:
         store.close()
         if log is not None:
@@ -221,7 +238,9 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _serve(connections: Connections, listening: socket.socket) -> int:
+async def _serve(
+    connections: Connections, listening: socket.socket, parent: int | None = None
+) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[int] = loop.create_future()
 
@@ -231,10 +250,14 @@ async def _serve(connections: Connections, listening: socket.socket) -> int:
 
     for number in HANDLED:
         loop.add_signal_handler(number, stop, number)
+    if parent is not None:
+        loop.add_reader(parent, stop, signal.SIGTERM)  # it ends only when the parent has
     server = await loop.create_server(lambda: HttpProtocol(connections), sock=listening)
     while not stopped.done():
         await asyncio.wait([stopped], timeout=1.0)
         connections.sweep(time.monotonic())
+    if parent is not None:
+        loop.remove_reader(parent)
     server.close()
     connections.drain()
     deadline = time.monotonic() + DRAIN_SECONDS
