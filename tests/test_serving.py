@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
-from streaml1.cli import cli
+from streaml1.cli import cli, termination
 from streaml1.serving import ModelStore, Service, app
 from streaml1.serving.bodies import (
     RequestError,
@@ -866,9 +866,13 @@ class RecordingTransport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[bytes] = []
+        self.is_closed = False
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def is_closing(self) -> bool:
         return False
@@ -886,6 +890,17 @@ def test_requests_that_arrive_together_are_answered_together(tmp_path: Path) -> 
     protocol.data_received(b"GET /weights?top=10000 HTTP/1.1\r\n\r\n" * 50)
     assert len(transport.written) > 2
     assert max(map(len, transport.written)) < 2**17
+
+
+def test_a_connection_that_comes_during_the_drain_is_answered_once(tmp_path: Path) -> None:
+    connections = Connections(service_of(tmp_path, trained()))
+    connections.drain()
+    protocol, transport = HttpProtocol(connections), RecordingTransport()
+    protocol.connection_made(transport)
+    protocol.data_received(b'POST /predict HTTP/1.1\r\nContent-Length: 13\r\n\r\n{"word":"w1"}')
+    [answer] = transport.written
+    assert answer.startswith(b"HTTP/1.1 200 OK") and b"Connection: close" in answer
+    assert transport.is_closed
 
 
 def test_http_details(shared_server: int) -> None:
@@ -1044,6 +1059,27 @@ def test_several_workers(tmp_path: Path) -> None:
         assert {ask(port, {"word": "w1"})["p"] for _ in range(8)} == {new}
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 128 + signal.SIGTERM
+
+
+def test_signals_drain_workers(tmp_path: Path) -> None:
+    """The parent waits for them, longer than commands have that lose nothing."""
+    path = tmp_path / "m.model"
+    trained().save(path)
+    with server(str(path), "--workers", "2") as (port, process):
+        ask(port, {})
+        busy = socket.create_connection(("127.0.0.1", port), timeout=30)
+        busy.sendall(b'POST /predict HTTP/1.1\r\nContent-Length: 13\r\n\r\n{"word"')
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(termination.GRACE + 0.5)
+        assert process.poll() is None
+        with pytest.raises(ConnectionError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+        busy.sendall(b':"w1"}')
+        assert busy.recv(65536).startswith(b"HTTP/1.1 200 OK")
+        busy.close()
+        assert process.wait(20) == 128 + signal.SIGTERM
+        assert process.stderr is not None and process.stderr.read() == ""
 
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from streaml1.cli.messages import logged, report_problem
 from streaml1.cli.options import positive, split_names
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
+from streaml1.cli.termination import watchdog
 
 if TYPE_CHECKING:
     from streaml1.serving.model_store import ModelStore
@@ -119,6 +120,7 @@ def _named(models: Sequence[str]) -> dict[str, str]:
 
 
 def _announce(store: ModelStore, address: str) -> None:
+    watchdog.stand_down()  # from here on a signal drains the server
     for model in store.models.values():
         report_problem(
             f"{model.name}: {model.facts['class']}, version {model.version}, "

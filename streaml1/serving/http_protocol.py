@@ -130,6 +130,8 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.close()
             return
         connections.open.add(self)
+        # The loop may have accepted it just before the server was closed: answer one request.
+        self._drains = self._service.is_draining
 
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the connection."""

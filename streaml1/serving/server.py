@@ -153,7 +153,7 @@ class _Worker(NamedTuple):
 def _supervise(store: ModelStore, config: ServerConfig, listening: list[socket.socket]) -> int:
     """Run a worker for each socket until a signal; one that dies is replaced.
 
-    Sockets stay open here, so that connections wait for the replacement.
+    Until a signal, sockets stay open here, so that connections wait for the replacement.
     """
     workers: dict[int, _Worker] = {}
     received = 0
@@ -163,10 +163,14 @@ def _supervise(store: ModelStore, config: ServerConfig, listening: list[socket.s
         others = [held, *(other.fileno() for other in listening if other is not own)]
         pid = _fork(store, config, own, others, parent)
         workers[pid] = _Worker(own, time.monotonic())
+        if received:  # before the worker was in the dict
+            os.kill(pid, signal.SIGTERM)
 
     def stop(number: int, frame: object) -> None:
         nonlocal received
         received = received or number
+        for own in listening:  # clients are refused from here on, not left waiting
+            own.close()
         for pid in workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -203,7 +207,8 @@ def _fork(
         for number in HANDLED:
             signal.signal(number, signal.SIG_DFL)
         for other in others:
-            os.close(other)
+            with contextlib.suppress(OSError):  # a signal has closed it
+                os.close(other)
         _run_worker(store, config, own, parent)
         code = 0
     except Exception as error:  # its parent starts another one
