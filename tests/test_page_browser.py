@@ -314,6 +314,8 @@ def test_finished_run(visit: Visit, start: Start, recorded: Path) -> None:
     page = visit.open(f"http://{served.address}/", "the run has ended")
     assert_tiles(visit, last_line(recorded / "run.jsonl"))
     assert_hostile_names_are_text(visit)
+    assert page.locator("#weights-section").is_visible()
+    assert page.locator("#movers-section").is_hidden(), "weights of earlier are not in a report"
     x = {HOSTILE[2]: 1.0, "site": "s3"}
     page.locator("#example").fill(json.dumps(x))
     page.locator("#explain button").click()

@@ -492,7 +492,9 @@ def test_readiness_follows_the_age_of_the_model(tmp_path: Path) -> None:
 
 def test_metrics(tmp_path: Path) -> None:
     service = service_of(tmp_path, trained())
-    post(service, "/predict", EXAMPLES)
+    post(service, "/predict", EXAMPLES[:2])
+    post(service, "/rank", {"items": EXAMPLES[2:]})
+    post(service, "/rank", {"items": []})
     post(service, "/predict", b"{")
     for k in range(50):
         get(service, f"/{k}")
@@ -1185,6 +1187,8 @@ def test_slow_clients_are_closed(tmp_path: Path) -> None:
 def test_asgi_application_of_something_else() -> None:
     with pytest.raises(TypeError, match="the path of a model, or a dict .*, got a list"):
         app(["clicks.model"])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="sources is empty"):
+        app({})
 
 
 def test_asgi_application(tmp_path: Path) -> None:

@@ -90,7 +90,10 @@ def predict(
     pipeline = published(model, options["kafka"], source)
     learner = learner_of(pipeline)
     if explain and learner is not pipeline:
-        raise CommandError(f"--explain requires a model, but {model} holds a river pipeline")
+        raise CommandError(
+            f"--explain requires a model, but {model} holds a river pipeline; "
+            "explain its examples in Python with debug_one"
+        )
     key = "value" if learner.loss in REGRESSION else "p"
     texts = text_features(pipeline)
     examples = opened(source, options, require_label=False, text=texts, model=pipeline)

@@ -51,6 +51,8 @@ def app(
     ------
     TypeError
         If `sources` is none of these.
+    ValueError
+        If it is empty.
     OSError, SourceError, ModelFileError
         If a model cannot be read.
 
@@ -69,6 +71,8 @@ def app(
             "sources must be the path of a model, or a dict of paths by name, got a "
             f"{type(sources).__name__}"
         )
+    if not places:
+        raise ValueError("sources is empty; name at least one model")
     store = ModelStore({name: open_source(str(place)) for name, place in places.items()})
     service = Service(store, limits, max_age, roles=roles_of(categorical, numeric))
     is_watching = False

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -64,14 +63,17 @@ class ServiceMetrics:
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
         self._latencies: dict[str, Histogram] = defaultdict(lambda: Histogram(LATENCY_BOUNDS))
         self._predictions: dict[str, Histogram] = defaultdict(lambda: Histogram(PROBABILITY_BOUNDS))
-        self._lock = threading.Lock()  # writes to a topic are answered by another thread
+        self._uncounted: deque[tuple[str, int, float]] = deque()  # of other threads
         self.examples = 0
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        with self._lock:
-            self._requests[path, status] += 1
-            self._latencies[path].add(seconds)
+        self._requests[path, status] += 1
+        self._latencies[path].add(seconds)
+
+    def count_from_thread(self, path: str, status: int, seconds: float) -> None:
+        """Count a request that another thread has answered, at the next `exposition`."""
+        self._uncounted.append((path, status, seconds))
 
     def count_prediction(self, model: ServedModel, value: float) -> None:
         """Count a prediction of a model; its `number`."""
@@ -97,9 +99,9 @@ class ServiceMetrics:
         from prometheus_client.exposition import choose_encoder
 
         registry = prometheus_client.CollectorRegistry()
-        with self._lock:
-            families = [*self._families(models)]
-        registry.register(_Families(families))
+        while self._uncounted:
+            self.count_request(*self._uncounted.popleft())
+        registry.register(_Families([*self._families(models)]))
         prometheus_client.ProcessCollector(registry=registry)
         encode, kind = choose_encoder(accept)
         return kind, encode(registry)

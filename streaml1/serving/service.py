@@ -169,14 +169,16 @@ class Service:
             logger.exception("%s failed: %r; please report it", path, error, extra=fields)
             response = _problem(500, f"internal error: {type(error).__name__}")
         if isinstance(response, Future):
-            response.add_done_callback(lambda done: self._count_request(path, done.result(), begin))
+            response.add_done_callback(
+                lambda done: self.metrics.count_from_thread(
+                    path, done.result().status, time.perf_counter() - begin
+                )
+            )
             return response
-        # Any path may come: metrics must not grow with them.
-        self._count_request("other" if methods is None else path, response, begin)
-        return response
-
-    def _count_request(self, path: str, response: Response, begin: float) -> None:
+        if methods is None:
+            path = "other"  # any path may come: metrics must not grow with them
         self.metrics.count_request(path, response.status, time.perf_counter() - begin)
+        return response
 
     def _answer(
         self, request: Request, path: str, methods: dict[str, Handler] | None, query: str
@@ -311,7 +313,7 @@ class Service:
                 raise RequestError(400, f"item {row}: {error.reason}") from None
             except ValueError as error:
                 raise RequestError(400, str(error)) from None
-        self.metrics.examples += len(scores)
+        self.metrics.count_predictions(model, np.array(scores))
         order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
         answer = {
             "model": model.name,

@@ -29,7 +29,7 @@ const Charts = (() => {
   function options(element, extra) {
     return {
       width: Math.max(80, element.clientWidth), height: element.clientHeight,
-      cursor: { drag: { x: true, y: false } }, legend: { show: !element.classList.contains("small") }, padding: [6, 8, 0, 0], ...extra,
+      cursor: { drag: { x: true, y: false } }, legend: { show: !element.classList.contains("small") }, padding: [6, 14, 0, 0], ...extra,
     };
   }
 

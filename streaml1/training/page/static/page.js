@@ -147,7 +147,7 @@
         make("td", signed(item.before + item.change), `number ${item.change > 0 ? "up" : "down"}`),
       )));
       by("movers-note").textContent = section.seconds === null ? "compares with the weights of a minute ago" : `compared with ${duration(section.seconds)} ago`;
-      by("movers-section").hidden ||= embedded !== null && !section.movers.length;
+      by("movers-section").hidden ||= !section.movers.length && !latest.run?.live;  // none will come
     },
 
     stream(section) {
