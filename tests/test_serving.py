@@ -524,6 +524,7 @@ def test_metrics(tmp_path: Path) -> None:
         ("/predict?explain=" + "1" * 5000, b"{}", "application/json", 400, "explain must be a"),
         ("/rank", b'{"items": [{}, 2]}', "application/json", 400, "item 1: an example is an"),
         ("/rank", b'{"shared": 2, "items": []}', "application/json", 400, "shared: an example is"),
+        ("/predict", b'{"a": 1, "a": 2}', "application/json", 400, "'a' occurs twice in an"),
         ("/predict", b"{}", "image/png", 415, "content type"),
         ("/predict?model=x", b"{}", "application/json", 404, "no model 'x'"),
         ("/predict?model=", b"{}", "application/json", 404, "no model ''"),
@@ -672,6 +673,27 @@ def test_features_are_named_as_those_of_json_lines(value: dict[str, Any]) -> Non
         assert found is None or {dict, list}.isdisjoint(map(type, value.values()))
     else:
         assert found == expected
+
+
+PUNCTUATED = st.text(st.sampled_from('a":\\ \n\t'), max_size=4)
+
+
+@given(
+    members=st.lists(st.tuples(PUNCTUATED, PUNCTUATED | st.integers(0, 9)), max_size=4),
+    outer=st.sampled_from(["%s", "[%s]", '{"x": %s}', '[{"a:b": [%s]}]']),
+    colon=st.sampled_from([":", ": ", " :", "\t\n:"]),
+)
+def test_objects_with_a_name_twice_are_rejected(
+    members: list[tuple[str, Any]], outer: str, colon: str
+) -> None:
+    """As offline; the last member would win otherwise, but not in a body that a kernel parses."""
+    text = ",".join(f"{json.dumps(name)}{colon}{json.dumps(v)}" for name, v in members)
+    body = (outer % f"{{{text}}}").encode()
+    if len(dict(members)) == len(members):
+        assert json_of(body) == json.loads(body)
+    else:
+        with pytest.raises(RequestError, match="occurs twice in an object"):
+            json_of(body)
 
 
 @given(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_json", "features_of", "roles_of"]
 
+_COLONS_AFTER_SPACE = (b" :", b"\t:", b"\n:", b"\r:")
+
 
 def roles_of(categorical: Iterable[str], numeric: Iterable[str]) -> JsonRoles | None:
     """Return how members of objects are read; None if all are read as they are.
@@ -38,21 +40,61 @@ def decode_json(body: bytes, roles: JsonRoles | None = None) -> Any:
     Raises
     ------
     ValueError
-        If it is not JSON. The text says what the body is instead.
+        If it is not JSON, or an object has a name twice. The text says what the body is instead.
     """
     if roles is None:
         try:
-            return orjson.loads(body)
+            value = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise ValueError(f"not valid JSON: {error}") from None
+        if not _may_repeat_a_name(body, value):
+            return value
     from streaml1.sources.readers.flat_json import decode_members
 
     try:
-        return decode_members(body.decode())
+        decoded = decode_members(body.decode())
+        _reject_repeated_names(decoded)
+        return value if roles is None else decoded
     except RecursionError:
         raise ValueError("JSON that is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"invalid: {error}") from None
+
+
+def _may_repeat_a_name(body: bytes, value: Any) -> bool:
+    """Return whether an object of a body may have a name twice: orjson keeps the last member.
+
+    Each member has a colon. If there are no other colons, or none after a quotation mark, then
+    counting them counts the members.
+    """
+    n_colons = body.count(b":")
+    if type(value) is dict and n_colons == len(value):
+        return False  # the usual case: no colon in a text, and no object in it
+    n_members = _count_members(value) if type(value) in (dict, list) else 0
+    if n_colons == n_members:
+        return False
+    return body.count(b'":') != n_members or any(text in body for text in _COLONS_AFTER_SPACE)
+
+
+def _reject_repeated_names(decoded: Any) -> None:
+    from streaml1.features.flat_members import reject_duplicates
+
+    rest = [decoded]
+    while rest:
+        inner = rest.pop()
+        reject_duplicates(inner)
+        rest += inner.values() if isinstance(inner, dict) else inner if type(inner) is list else ()
+
+
+def _count_members(value: Any) -> int:
+    """Return the number of members of all objects in a value."""
+    n, rest = 0, [value]
+    while rest:
+        inner = rest.pop()
+        items = inner.values() if type(inner) is dict else inner
+        n += len(inner) if type(inner) is dict else 0
+        rest += [item for item in items if type(item) is dict or type(item) is list]
+    return n
 
 
 def features_of(value: Any, roles: JsonRoles | None = None) -> dict[Hashable, Any]:
