@@ -461,7 +461,11 @@ def test_json_lines(write, line, row):
         ('{"x": {"a": 1}}', 'the example has no "y"'),
         ('{"x": {"a": 1}, "y": null}', 'the example has no "y"'),
         ('{"x": [1, 2], "y": 1}', '"x" must be an object, {"name": value, ...}, got [1, 2]'),
-        ('{"x": {"a": {"b": 1}}, "y": 1}', "feature 'a' is nested"),
+        (
+            '{"x": {"a": {"b": 1}}, "y": 1}',
+            "feature 'a' is nested: a value must be a number, a string, true, false or null; "
+            "write its members as 'a.b'",
+        ),
         ('{"x": {"a": {"b": 1, "b": 1}}, "y": 1}', "feature 'a' is nested"),
         ('{"x": {"s": "t", "a": [1]}, "y": 1}', "feature 'a' is nested"),
         ('{"x": {"a": NaN}, "y": 1}', "NaN is not JSON: write null for a missing value"),

@@ -411,6 +411,12 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
+def _unnested(name: str, value: Any) -> str:
+    """Return how to write the first member of a nested object."""
+    member = next(iter(value), None) if isinstance(value, dict) else None
+    return "" if member is None else f"; write its members as {shown(f'{name}.{member}')}"
+
+
 def check_feature(name: str, value: Any) -> None:
     """Reject a value that cannot be that of a feature."""
     if value is None or isinstance(value, str):
@@ -418,7 +424,7 @@ def check_feature(name: str, value: Any) -> None:
     if isinstance(value, (dict, list)):
         raise ValueError(
             f"feature {shown(name)} is nested: "
-            "a value must be a number, a string, true, false or null"
+            f"a value must be a number, a string, true, false or null{_unnested(name, value)}"
         )
     try:
         finite = isfinite(value)
