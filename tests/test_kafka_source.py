@@ -620,6 +620,12 @@ def test_stop_while_connecting_keeps_the_position(
         assert stop.is_set() and saved is not None and saved.position == {"0": [7, 0]}
 
 
+@pytest.mark.parametrize("name", ["cl*", "clicks,views", "^c.*"])
+def test_topics_are_not_named_by_patterns(name: str) -> None:
+    with pytest.raises(SourceError, match="is not the name of one topic; read one, without patt"):
+        raise Topic(f"kafka://h/{name}")._missing_error(["clicks", "views"])
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [

@@ -388,6 +388,7 @@ def test_deletes_in_an_envelope_are_skipped() -> None:
     ("prefix", "reason"),
     [
         (b"\xef\xbb\xbf", "the record starts with a byte order mark; write it without one"),
+        (b"\xff\xfe", "the record is text in UTF-16; write it in UTF-8"),
         (
             b"\0",
             "the record starts with the byte 0, as those of schema registries do: use "

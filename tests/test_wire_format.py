@@ -283,6 +283,9 @@ def test_a_schema_in_a_file(tmp_path: Path) -> None:
     assert found.y == [1, 0, 1, 1]
     assert [place for place, _ in found.rejected] == ["t/0@4", "t/0@5"]
     assert "the record begins with the byte 0x" not in found.rejected[0][1]
+    assert read(b"Obj\x01\x04", schema=path).rejected == [
+        ("t/0@0", "the record is a container file of Avro: write the records one by one")
+    ]
     with pytest.raises(SourceError, match="cannot be read: No such file"):
         read(schema=tmp_path / "no.avsc")
     path.write_bytes(b"\xff")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from contextlib import closing
 
 from streaml1.sources.kafka.broker_connection import error_text
-from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.kafka.topic import Topic, is_topic_name
 from streaml1.sources.source import SourceError, shown
 
 __all__ = ["create_topic", "is_same_topic", "output_topic"]
-
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def output_topic(source: Topic, name: str) -> Topic:
@@ -44,7 +41,7 @@ def is_same_topic(a: Topic, b: Topic) -> bool:
 
 
 def _require_valid_name(topic: Topic) -> None:
-    if not _NAME.fullmatch(topic.name) or topic.name in (".", ".."):
+    if not is_topic_name(topic.name):
         raise SourceError(
             f"{shown(topic.name)} is not a valid topic name: use up to 249 letters, digits, dots, "
             "underscores and dashes"

@@ -22,6 +22,8 @@ import orjson
 
 from streaml1.core.named_options import named_option, named_options
 from streaml1.sources.kafka.wire_format import (
+    CONTAINER,
+    CONTAINER_REASON,
     HEADER,
     SCHEMA_FORMATS,
     SINGLE_OBJECT,
@@ -357,13 +359,15 @@ def _prefix_reason(value: bytes) -> str:
     """Return why a value is rejected that starts with bytes that some producers add to JSON."""
     if value.startswith(b"\xef\xbb\xbf"):
         return "the record starts with a byte order mark; write it without one"
+    if value.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "the record is text in UTF-16; write it in UTF-8"
     if (codec := codec_of(value)) is not None:
         return (
             f"the record is compressed by {codec}: write it as it is, and let the producer "
             "compress (compression.type)"
         )
-    if value.startswith(b"Obj\x01"):
-        return "the record is a container file of Avro: write the records one by one"
+    if value.startswith(CONTAINER):
+        return CONTAINER_REASON
     if value.startswith(SINGLE_OBJECT):
         options = named_options({"format": "avro", "schema": "FILE"})
         return f"the record is Avro in its single-object encoding: use {options}"

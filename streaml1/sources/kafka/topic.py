@@ -25,13 +25,13 @@ from streaml1.sources.kafka.security import (
     resolve_security,
 )
 from streaml1.sources.kafka.topic_ids import is_missing, known_topic_id, refresh_metadata
-from streaml1.sources.source import Lost, SourceError
+from streaml1.sources.source import Lost, SourceError, shown
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import KafkaAdminClient
 
-__all__ = ["Offsets", "Topic"]
+__all__ = ["Offsets", "Topic", "is_topic_name"]
 
 logger = logging.getLogger("streaml1")
 
@@ -62,6 +62,20 @@ MISSING_SECONDS = 10.0
 
 MAX_LISTED_TOPICS = 8
 """Number of existing topics in the error about a missing one."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether a topic can have a name.
+
+    Examples
+    --------
+    >>> from streaml1.sources.kafka.topic import is_topic_name
+    >>> is_topic_name("clicks.v2"), is_topic_name("clicks-*"), is_topic_name("clicks,views")
+    (True, False, False)
+    """
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class Topic(BrokerConnection):
@@ -195,9 +209,10 @@ class Topic(BrokerConnection):
         n_more = len(topics) - MAX_LISTED_TOPICS
         more = [f"and {n_more} more"] if n_more > 0 else []
         listed = ", ".join([*topics[:MAX_LISTED_TOPICS], *more]) or "none"
-        return SourceError(
-            f"{self.url}: topic {self.name} does not exist; existing topics: {listed}"
-        )
+        reason = f"topic {self.name} does not exist"
+        if not is_topic_name(self.name):
+            reason = f"{shown(self.name)} is not the name of one topic; read one, without patterns"
+        return SourceError(f"{self.url}: {reason}; existing topics: {listed}")
 
     # Deleted and recreated topics
 

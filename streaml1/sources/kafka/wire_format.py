@@ -23,13 +23,21 @@ from streaml1.sources.readers.protobuf import (
 )
 from streaml1.sources.source import SourceError, shown
 
-__all__ = ["HEADER", "SCHEMA_FORMATS", "SINGLE_OBJECT", "WireFormat", "wire_format"]
+__all__ = [
+    "CONTAINER", "CONTAINER_REASON", "HEADER", "SCHEMA_FORMATS", "SINGLE_OBJECT", "WireFormat",
+    "wire_format",
+]  # fmt: skip
 
 HEADER = 5
 """Bytes before the record: 0, and the id of the schema."""
 
 SINGLE_OBJECT, SINGLE_OBJECT_HEADER = b"\xc3\x01", 10
 """How Avro's single-object encoding begins, and its bytes before the record."""
+
+CONTAINER = b"Obj\x01"
+"""How a container file of Avro begins."""
+
+CONTAINER_REASON = "the record is a container file of Avro: write the records one by one"
 
 MAX_SCHEMAS = 1000
 """Schemas that are cached."""
@@ -191,6 +199,8 @@ def _avro_values(decode_record: Decoder) -> Decoder:
         try:
             return decode_record(value[size:])
         except ValueError:
+            if value.startswith(CONTAINER):
+                raise ValueError(CONTAINER_REASON) from None
             # A first field may look like a header; both ways hardly ever fit the schema.
             return decode_record(value)
 
