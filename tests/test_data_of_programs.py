@@ -424,6 +424,57 @@ def test_numbers_that_are_written_in_two_ways() -> None:
     assert sentence in run("learn", "a.csv", "--target", "click").stderr
 
 
+def _in_two_ways(number: int) -> str:
+    return f"{number},5" if number % 3 else f"{number}.5"
+
+
+@pytest.mark.parametrize(
+    ("prices", "options", "hint", "code"),
+    [
+        (
+            [f"1.{k:03},5" for k in range(40)],
+            ["--decimal", ","],
+            "such as '1.000,5', which --decimal , does not read: use --decimal , --thousands .",
+            0,
+        ),
+        (
+            [f"1.{k:03},5" if k % 2 else f"1,{k:03}.5" for k in range(40)],
+            ["--decimal", ",", "--thousands", "."],
+            "such as '1,000.5', which --decimal , --thousands . does not read: write them alike",
+            65,
+        ),
+        ([*map(_in_two_ways, range(40))], [], "such as '1,5' next to '0.5': write both alike", 0),
+        (
+            [*map(_in_two_ways, range(40))],
+            ["--decimal", ","],
+            "such as '0.5', which --decimal , does not read: write them alike",
+            65,
+        ),
+        ([f"{k},5" for k in range(40)], ["--decimal", ","], None, 0),
+        ([f"v1.{k}" for k in range(40)], ["--decimal", ","], None, 0),
+    ],
+)
+def test_numbers_with_other_marks_than_the_given_ones(
+    prices: list[str], options: list[str], hint: str | None, code: int
+) -> None:
+    table = pd.DataFrame({"price": prices, "click": [k % 2 for k in range(len(prices))]})
+    table.to_csv("a.csv", index=False, sep=";")
+    options = [*options, "--delimiter", ";"]
+    shown = run("inspect", "a.csv", *options).stdout
+    assert ("column 'price' holds numbers" in shown) == (hint is not None)
+    if hint is not None:
+        assert f"column 'price' holds numbers {hint}\n" in shown
+        learnt = run("learn", "a.csv", "--target", "click", *options, code=code)
+        assert f"a.csv: column 'price' holds numbers {hint}\n" in learnt.stderr
+
+
+def test_the_error_of_a_number_with_other_marks() -> None:
+    Path("a.csv").write_text("n;y\n1,5;1\n1.5;0\n")
+    options = ["--delimiter", ";", "--decimal", ",", "--target", "y", "--categorical", ""]
+    message = error_of("learn", "a.csv", *options, code=65)
+    assert message.endswith("; if it is a number, write it with the marks of --decimal ,")
+
+
 def test_the_error_of_a_number_names_its_marks() -> None:
     Path("a.csv").write_text('n,y\n"1,234.5",1\n')
     message = error_of("learn", "a.csv", "--target", "y", "--categorical", "", code=65)
@@ -591,6 +642,10 @@ def test_places_and_checkpoints_after_the_line_of_the_delimiter() -> None:
         ("RDX3\nX\n", "a.csv is a file of R, not text; export it as CSV, as with write.csv(x, "
          "file, row.names = FALSE)"),
         ("BM\x00\x00\n", "a.csv is a binary file, not text; export it as CSV or "
+         "JSON lines first"),
+        ("site,cli\x00ck\nnews,1\n", "a.csv is text with zero bytes, not plain text; remove them "
+         "first, as with tr -d '\\000'"),
+        ("\x01site,cli\x00ck\nnews,1\n", "a.csv is a binary file, not text; export it as CSV or "
          "JSON lines first"),
         ('{"site": "news", "click": 1}\n',
          "a.csv: its first line is not CSV: use --format jsonl; run streaml1 learn a.csv --target "
@@ -769,6 +824,17 @@ def test_libffm_and_several_labels() -> None:
     Path("a.svm").write_text("0,2 1:1\n")
     assert error_of("learn", "a.svm", code=65) == (
         "a.svm:1: label: '0,2' is not a number: several labels need one line for each"
+    )
+    Path("a.svm").write_text("site,click\nnews,1\n")
+    assert error_of("learn", "a.svm", code=65) == (
+        "a.svm:1: label: 'site,click' is not a number: if this is CSV, use --format csv"
+    )
+
+
+def test_links_to_missing_files() -> None:
+    Path("a.csv").symlink_to("gone.csv")
+    assert error_of("learn", "a.csv", "--target", "y") == (
+        "a.csv is a link to gone.csv, which does not exist"
     )
 
 

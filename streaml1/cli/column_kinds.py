@@ -152,13 +152,16 @@ def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
 
 def _report_marks(name: str, columns: Sequence[ColumnSummary], reading: SourceOptions) -> None:
     """Report numbers that are read in another way than they are written."""
-    from streaml1.sources import csv_delimiter
-    from streaml1.sources.readers.csv_kinds import describe_marks
+    from streaml1.sources import cell_rules, csv_delimiter
+    from streaml1.sources.readers.csv_kinds import describe_marks, describe_other_marks
 
+    delimiter = csv_delimiter(name, reading)
     if reading.decimal is None and reading.thousands is None:
-        sentence = describe_marks(columns, csv_delimiter(name, reading))
-        if sentence:
-            report_problem(f"{name}: {sentence}", "columns")
+        sentence = describe_marks(columns, delimiter)
+    else:
+        sentence = describe_other_marks(columns, cell_rules(reading), delimiter)
+    if sentence:
+        report_problem(f"{name}: {sentence}", "columns")
 
 
 def _report_labels(name: str, columns: Sequence[ColumnSummary], reading: SourceOptions) -> None:

@@ -100,7 +100,11 @@ def _keys(source: str, options: dict[str, Any], n_columns: int) -> list[ColumnSu
 
 def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
     from streaml1.sources import cell_rules, csv_delimiter
-    from streaml1.sources.readers.csv_kinds import describe_marks, guess_marks
+    from streaml1.sources.readers.csv_kinds import (
+        describe_marks,
+        describe_other_marks,
+        guess_marks,
+    )
     from streaml1.sources.readers.opening import require_readable
     from streaml1.sources.samples import guess_delimiter, sample_csv, sample_text
 
@@ -135,6 +139,8 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
             sample, shown = other, shown | marks
         else:
             hint = describe_marks(sample.columns, delimiter)
+    else:
+        hint = describe_other_marks(sample.columns, cell_rules(reading), delimiter)
     options |= shown
     _show_csv(source, options, sample, hint, _keys(source, options, len(sample.columns)))
 

@@ -210,7 +210,8 @@ class ChunkReader:
             raise SourceError(f"{self._name} is compressed by {inner} {times}; decompress it once")
         foreign = foreign_type(head)
         if foreign is not None:
-            raise SourceError(foreign.sentence(self._name, self._codec))
+            name = "standard input" if self._name == "-" else self._name
+            raise SourceError(foreign.sentence(name, self._codec))
 
     def _read_error(self, error: Exception) -> SourceError:
         reason = str(error).rstrip(".")

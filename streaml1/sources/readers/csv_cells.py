@@ -163,6 +163,12 @@ class CellRules:
             text = text.replace(self.decimal, ".")
         return text
 
+    @property
+    def marks(self) -> dict[str, str]:
+        """The marks that are not the usual ones, as options."""
+        marks = {"decimal": self.decimal} if self.decimal != "." else {}
+        return marks if self.thousands is None else marks | {"thousands": self.thousands}
+
     @cached_property
     def _grouped(self) -> re.Pattern[str]:
         # The last group has three digits; those before it may have two, as in India.

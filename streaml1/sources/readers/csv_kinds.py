@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
@@ -15,8 +15,8 @@ from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.sources.readers.time_texts import is_date, is_duration
 
 __all__ = [
-    "KINDS", "ColumnSummary", "are_codes", "describe_marks", "guess_marks", "guess_target",
-    "is_missing_number", "summarize_columns",
+    "KINDS", "ColumnSummary", "are_codes", "describe_marks", "describe_other_marks", "guess_marks",
+    "guess_target", "is_missing_number", "summarize_columns",
 ]  # fmt: skip
 
 KINDS = {
@@ -288,6 +288,10 @@ def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> st
             for value in _marks_in(column, delimiter)
         )
         what = f"column {name!r} holds numbers such as {value!r}"
+        cells = next(column.values for column in columns if column.name == name)
+        point = next((cell for cell in cells if "." in cell and _is_plain(cell)), None)
+        if marks == {"decimal": ","} and point is not None:
+            return f"{what} next to {point!r}: write both alike"
         if marks.get("decimal") == "," and pointed is not None:
             return f"{what}, where {pointed!r} has decimal points: write both alike"
         return f"{what}: to read them, use {named_options(marks)}"
@@ -307,6 +311,47 @@ def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> st
                 f"column {column.name!r} holds numbers with a unit, such as "
                 f"{next(iter(column.values))!r}: to read them as numbers, remove {unit!r}"
             )
+    return ""
+
+
+def describe_other_marks(
+    columns: Sequence[ColumnSummary], rules: CellRules, delimiter: str = ","
+) -> str:
+    """Return a sentence about numbers with other marks than the given ones; "" if there are none.
+
+    Parameters
+    ----------
+    columns
+        Summaries by `rules`.
+    rules
+        The given marks.
+    delimiter
+        The character between cells.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_cells import CellRules
+    >>> from streaml1.sources.readers.csv_kinds import describe_other_marks, summarize_columns
+    >>> rules = CellRules(decimal=",")
+    >>> columns = summarize_columns(["p"], [["1.234,5"], ["2,5"]], rules)
+    >>> print(describe_other_marks(columns, rules).partition(": ")[2])
+    use decimal=",", thousands="."
+    """
+    for column in columns:
+        unread = [cell for cell in column.values if _number(cell, rules) is None]
+        others = [cell for cell in unread if _is_plain(cell) or number_marks(cell, delimiter)]
+        n_words = sum(column.values[cell] for cell in {*unread}.difference(others))
+        if not others or n_words > (1 - MIN_NUMBERS) * column.values.total():
+            continue
+        marks = guess_marks([column], delimiter)
+        better = replace(rules, decimal=marks.get("decimal", "."), thousands=marks.get("thousands"))
+        numbers = {*column.values}.difference(unread).union(others)
+        are_read = all(_number(cell, better) is not None for cell in numbers)
+        remedy = f"use {named_options(marks)}" if marks and are_read else "write them alike"
+        return (
+            f"column {column.name!r} holds numbers such as {others[0]!r}, which "
+            f"{named_options(rules.marks)} does not read: {remedy}"
+        )
     return ""
 
 

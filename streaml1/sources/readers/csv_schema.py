@@ -343,7 +343,11 @@ class Columns:
 
     def _marks_remedy(self, cell: str) -> str:
         """Return a clause for a number that is written in another way; "" for any other cell."""
-        marks = None if self._rules.is_localized else number_marks(cell, self.delimiter)
+        marks = number_marks(cell, self.delimiter)
+        if self._rules.is_localized:
+            is_number = marks is not None or CellRules().is_number(cell)
+            given = named_options(self._rules.marks)
+            return f"; if it is a number, write it with the marks of {given}" if is_number else ""
         return f"; if it is a number, use {named_options(marks)}" if marks else ""
 
     def _number(self, cell: str, column: str, record: list[str]) -> float | None:

@@ -99,6 +99,8 @@ _BROKER = re.compile(r"[\w.-]+:\d+/[\w.-]+")  # HOST:PORT/TOPIC
 def _open_error(name: str, error: OSError | ValueError) -> SourceError:
     match error:
         case FileNotFoundError():
+            if os.path.islink(name):
+                return SourceError(f"{name} is a link to {os.readlink(name)}, which does not exist")
             if _BROKER.fullmatch(name):
                 return SourceError(
                     f"{name}: there is no such file; to read a topic, use kafka://{name}"

@@ -189,6 +189,15 @@ _FOREIGN_TEXT = [
 
 _BINARY = ForeignType("a binary file", _EXPORT)
 
+_WITH_ZEROS = ForeignType(
+    "text with zero bytes", r"remove them first, as with tr -d '\000'", expected="plain text"
+)
+
+MAX_ZEROS = 0.25
+"""Share of zero bytes up to which a file may be text that was damaged."""
+
+_CONTROLS = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
+
 MAX_CHARACTER = 3
 """Bytes of an incomplete character at the end of the first bytes."""
 
@@ -250,7 +259,9 @@ def foreign_type(head: bytes) -> ForeignType | None:
     for first, second in ((head[:WIDE:2], head[1:WIDE:2]), (head[1:WIDE:2], head[:WIDE:2])):
         if len(head) >= WIDE and all(first) and not any(second):
             return ForeignType("encoded in UTF-16", _DECODE)
-    return _BINARY if utf16_of(head) is None and _is_binary(head) else None
+    if utf16_of(head) is not None or not _is_binary(head):
+        return None
+    return _WITH_ZEROS if _is_text_with_zeros(head) else _BINARY
 
 
 def _is_binary(head: bytes) -> bool:
@@ -264,6 +275,18 @@ def _is_binary(head: bytes) -> bool:
     except UnicodeDecodeError:
         return True
     return False
+
+
+def _is_text_with_zeros(head: bytes) -> bool:
+    """Return whether bytes would be text without some zeros."""
+    text = head.replace(b"\0", b"")
+    if len(head) - len(text) > MAX_ZEROS * len(head) or _CONTROLS.search(text):
+        return False
+    try:
+        text[:-MAX_CHARACTER].decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def likely_format(head: bytes) -> dict[str, str]:

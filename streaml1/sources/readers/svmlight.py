@@ -6,6 +6,7 @@ Regular lines are parsed by the kernel `streaml1.text.svmlight.parse_lines`, all
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -257,7 +258,9 @@ def _label(text: str) -> float:
         return _number(text, "label")
     except ValueError as error:
         remedy = "several labels need one line for each"
-        if "," not in text:
+        if re.search(",[^0-9 ]", text):
+            remedy = f"if this is CSV, use {named_option('format', 'csv')}"
+        elif "," not in text:
             remedy = "words are labels in Vowpal Wabbit text, CSV and JSON lines only"
         raise ValueError(f"{error}: {remedy}") from None
 
