@@ -831,6 +831,13 @@ def test_libffm_and_several_labels() -> None:
     )
 
 
+def test_options_of_csv_are_named_as_the_command_line_does() -> None:
+    Path("a.jsonl").write_text('{"y": 1}\n')
+    assert error_of("learn", "a.jsonl", "--target", "y", "--columns", "y,n") == (
+        "column options (such as --columns) apply to CSV files only, not to a.jsonl (jsonl)"
+    )
+
+
 def test_links_to_missing_files() -> None:
     Path("a.csv").symlink_to("gone.csv")
     assert error_of("learn", "a.csv", "--target", "y") == (

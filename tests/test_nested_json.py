@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaml1 import ElasticNetClassifier
 from streaml1.core.jit import COMPILED
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.readers.flat_json_parser import FlatJsonParser
@@ -17,6 +20,7 @@ from streaml1.sources.readers.named_lines import flatten_features
 from streaml1.sources.readers.parsed_lines import ParsedChunk, pad_text
 from streaml1.text.json_members import MAX_LEVELS
 from streaml1.text.parsed_rows import NamedRows
+from streaml1.training import progressive
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="kernels are not compiled")
 
@@ -262,3 +266,24 @@ def test_empty_lines_are_skipped(line: bytes, make: bytes) -> None:
     text = (make + b"\n").join([b"", b"", line, b"", line, b"", b""]) + b"\n"
     parsed = assert_equal(text, JsonRoles("y"))
     assert parsed.lines.tolist() == [2, 4] and parsed.n_lines == 7
+
+
+NULLS = {"y": 1, "tags": ["a", None], "v": [1, None, 3], "w": [None, {"k": None, "l": [None]}]}
+
+
+def test_null_elements_are_absent_in_every_source(tmp_path: Path) -> None:
+    """A null element has no category; the numbers after it keep their index."""
+    path, array = tmp_path / "a.jsonl", tmp_path / "a.json"
+    path.write_bytes(lines_of([NULLS] * 2))
+    array.write_text(json.dumps([NULLS] * 2))
+    sources: list[Any] = [
+        path,
+        array,
+        [NULLS] * 2,
+        iter([NULLS] * 2),
+        pa.Table.from_pylist([NULLS]),
+    ]
+    for source in sources:
+        model = ElasticNetClassifier(lr=0.1)
+        progressive(model, source, target="y")
+        assert sorted(map(str, model.weights)) == ["tags=a", "v.0", "v.2"]

@@ -101,9 +101,8 @@ def check_format(name: str, kind: str, texts: Sequence[str], options: SourceOpti
             f"{given} apply to CSV and JSON lines only, not to {name} ({kind}): {why}"
         )
     if options.csv_only and kind != "csv":
-        option = next(iter(options.csv_only))
         raise SourceError(
-            f"column options (such as {option}) apply to CSV files only, not to {name} ({kind})"
+            f"{options.csv_only_text} apply to CSV files only, not to {name} ({kind})"
         )
     if options.positive is not None and kind not in ROLE_FORMATS:
         remedy = f": give it to {convert}" if kind == "rows" else ""
@@ -132,5 +131,4 @@ def column_options_text(options: SourceOptions) -> str | None:
         return f"options that name columns (here {options.columns[0]!r})"
     if options.positive is not None:
         return f"{named_option('positive')} and column options"
-    given = options.csv_only
-    return f"column options (such as {next(iter(given))})" if given else None
+    return options.csv_only_text or None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from streaml1.core.named_options import by_caller, flag_of
 from streaml1.core.option_fields import (
     document_options,
     option,
@@ -179,6 +180,14 @@ class SourceOptions:
         """The options that were given and apply to CSV files alone, by name."""
         given = {name: getattr(self, name) for name in CSV_OPTIONS}
         return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def csv_only_text(self) -> str:
+        """How an error names `csv_only`, with the first one; "" if none was given."""
+        if not self.csv_only:
+            return ""
+        name = next(iter(self.csv_only))
+        return f"column options (such as {by_caller(flag_of(name), name)})"
 
     @property
     def columns(self) -> list[str]:

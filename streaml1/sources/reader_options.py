@@ -83,9 +83,8 @@ def csv_records(name: str, options: SourceOptions) -> CsvRecords | None:
     """Return the parser of records that are lines of CSV; None for other formats."""
     if (options.format or "").lower() not in CSV_RECORDS:
         if options.csv_only:
-            option = next(iter(options.csv_only))
             raise SourceError(
-                f"column options (such as {option}) apply to CSV files only, and to topics with "
+                f"{options.csv_only_text} apply to CSV files only, and to topics with "
                 f"{named_option('format', 'csv')}, not to {name}"
             )
         return None

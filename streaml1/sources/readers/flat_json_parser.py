@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,10 +15,13 @@ from streaml1.features.positive_label import positive_labels
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles, parse_flat
 from streaml1.sources.readers.jsonl import JsonParser
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
+from streaml1.sources.readers.unseen_members import MIN_RECORDS, UnseenMembers
 from streaml1.text import jsonl
 from streaml1.text.parsed_rows import NamedRows
 
 __all__ = ["FlatJsonParser"]
+
+logger = logging.getLogger("streaml1")
 
 MANY_IRREGULAR = 8
 """If one line in this many is irregular, those of the next chunk may have objects inside."""
@@ -60,6 +64,8 @@ class FlatJsonParser(JsonParser):
         self._form = _Form(False, False)
         self._needs_tree = _needs_tree(roles)
         self._json_roles = roles
+        self._unseen = UnseenMembers(roles, 1 if what == "file" else MIN_RECORDS)
+        self._is_checked = not require_label or self._unseen.is_done
         parse = partial(parse_flat, roles=roles)
         super().__init__(require_label, what, parse, roles.codes, name)
         self.roles = roles.identity
@@ -71,6 +77,20 @@ class FlatJsonParser(JsonParser):
             and "" not in roles.codes
             and not any("=" in name for name in roles.numeric)
         )
+
+    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
+        """Parse the lines of a chunk; warn of members that options name but the first lines lack.
+
+        Raises
+        ------
+        SourceError
+            If the beginning of a file shows that it is JSON, but not JSON lines.
+        """
+        if not self._is_checked:
+            for sentence in self._unseen.search(chunk.text.tobytes().splitlines()):
+                logger.warning("%s", f"{self._name}: {sentence}" if self._name else sentence)
+            self._is_checked = self._unseen.is_done
+        return super().parse_chunk(chunk)
 
     def _uses_kernel(self, chunk: Chunk) -> bool:
         """Return whether the kernel parses a chunk; choose its form by the first line."""
