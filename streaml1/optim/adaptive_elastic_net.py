@@ -41,8 +41,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
-from streaml1.optim.structures.slot_arrays import scratch_for
+from streaml1.optim.rule_state import MAX_STEPS, Ledger, PerSlot, Scratch, ScratchRule, new_state
 from streaml1.optim.structures.soft_threshold import soft_threshold
 from streaml1.optim.update_rule import renormalize, weight
 
@@ -95,7 +94,7 @@ class AdaptiveElasticNetState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class AdaptiveElasticNet(RuleState, AdaptiveElasticNetState):
+class AdaptiveElasticNet(ScratchRule, AdaptiveElasticNetState):
     """The lazy elastic net with a rate for each coordinate."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -156,9 +155,6 @@ class AdaptiveElasticNet(RuleState, AdaptiveElasticNetState):
         c.l1_now = c.l1
         c.l2_now = c.l2
 
-    def has_capacity(self, nnz: Any) -> bool:
-        return nnz <= np.uint64(len(self.scratch))
-
     def weight(self, j: Any) -> float:
         return _current(self.slots[j], self.clock[0])
 
@@ -177,9 +173,6 @@ class AdaptiveElasticNet(RuleState, AdaptiveElasticNetState):
         self.slots["v"] = np.where((w == 0.0) & self.seen_mask(), MARK, w)
         self.slots["n"] = 0.0
         self.slots["t"] = np.where(self.slots["v"] == 0.0, self.slots["t"], self.clock[0].t)
-
-    def reserve(self, nnz: int) -> AdaptiveElasticNet:
-        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     def check(self) -> None:
         super().check()

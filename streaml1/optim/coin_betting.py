@@ -51,7 +51,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Floats, Ints, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import Ledger, PerSlot, Scratch, ScratchRule, new_state
 from streaml1.optim.structures.feature_origins import (
     FORGOTTEN,
     ORIGIN_ROWS,
@@ -66,7 +66,6 @@ from streaml1.optim.structures.joined_coins import Coins, joined_coins
 from streaml1.optim.structures.joined_origins import with_common_origins
 from streaml1.optim.structures.joined_sums import add_growth
 from streaml1.optim.structures.record_layouts import with_origins
-from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.structures.target_centre import (
     CENTRE,
     check_centre,
@@ -180,7 +179,7 @@ class CoinBettingState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class CoinBetting(RuleState, CoinBettingState):
+class CoinBetting(ScratchRule, CoinBettingState):
     """Coin betting for each coordinate."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -257,12 +256,6 @@ class CoinBetting(RuleState, CoinBettingState):
         a = margin(self, ids, values, lo, hi) + (o.b + _intercept(c)) + c.centre
         a = losses.full_stream_margin(o.loss, a, o.loss_parameter)
         return losses.response(o.loss, a) if out else a
-
-    def renormalize(self) -> None:
-        pass
-
-    def has_capacity(self, nnz: Any) -> bool:
-        return nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
         """Return the weight of slot j per unit of x."""
@@ -344,9 +337,6 @@ class CoinBetting(RuleState, CoinBettingState):
             for sums in (rule.slots, rule.clock):
                 np.minimum(sums["R"], MAX_WEALTH, out=sums["R"])
             yield name, rule
-
-    def reserve(self, nnz: int) -> CoinBetting:
-        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     def check(self) -> None:
         super().check()

@@ -170,9 +170,6 @@ class EG(RuleState, EGState):
         c.noise = c.Z * c.Z
         c.scale = c.R / c.Z
 
-    def has_capacity(self, nnz: Any) -> bool:
-        return True
-
     def accepts(self, ids: Any, lo: Any, hi: Any) -> bool:
         c = self.clock[0]
         n_left = np.int64(c.d) - c.touched
@@ -243,9 +240,6 @@ class EG(RuleState, EGState):
 
     def _rebuild_index(self) -> None:
         self.clock[0].touched = np.count_nonzero(self.seen_mask())
-
-    def reserve(self, nnz: int) -> EG:
-        return self
 
     @property
     def unknown_slot(self) -> int:

@@ -60,9 +60,9 @@ from streaml1.core.simd import (
     zero_first,
 )
 from streaml1.core.types import Bools, Floats, Records
-from streaml1.optim.rule_state import LOW, Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import LOW, Ledger, PerSlot, Scratch, ScratchRule, new_state
 from streaml1.optim.structures.joined_weights import joined_elastic_nets
-from streaml1.optim.structures.slot_arrays import scratch_for, zeros
+from streaml1.optim.structures.slot_arrays import zeros
 from streaml1.optim.structures.soft_threshold import soft_threshold, stepped
 from streaml1.optim.update_rule import renormalize
 
@@ -156,7 +156,7 @@ class ElasticNetState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class ElasticNet(RuleState, ElasticNetState):
+class ElasticNet(ScratchRule, ElasticNetState):
     """The lazy elastic net."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -219,9 +219,6 @@ class ElasticNet(RuleState, ElasticNetState):
         c.A = A_START
         c.A_low = 0.0
 
-    def has_capacity(self, nnz: Any) -> bool:
-        return nnz <= np.uint64(len(self.scratch))
-
     def weight(self, j: Any) -> float:
         c = self.clock[0]
         u = self.u[j]
@@ -258,9 +255,6 @@ class ElasticNet(RuleState, ElasticNetState):
             rule.u[:] = w + np.copysign(A_START, w)
             rule.clock[0].P, rule.clock[0].A, rule.clock[0].A_low = 1.0, A_START, 0.0
             yield name, rule
-
-    def reserve(self, nnz: int) -> ElasticNet:
-        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     def check(self) -> None:
         super().check()

@@ -189,9 +189,6 @@ class FobosL2(RuleState, FobosL2State):
         c.N_low = 0.0
         c.drift = 16.0 * ROUNDING * c.N * c.N
 
-    def has_capacity(self, nnz: Any) -> bool:
-        return True
-
     def weight(self, j: Any) -> float:
         w: float = self.u[j] * self.clock[0].s
         return w
@@ -210,9 +207,6 @@ class FobosL2(RuleState, FobosL2State):
     def _rebuild_index(self) -> None:
         slots = np.flatnonzero(self.u)
         self.listed[: len(slots)] = slots
-
-    def reserve(self, nnz: int) -> FobosL2:
-        return self
 
     def check(self) -> None:
         super().check()

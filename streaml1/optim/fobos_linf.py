@@ -175,9 +175,6 @@ class FobosLinf(RuleState, FobosLinfState):
         c.lowest = min(c.lowest, c.level)
         maybe_raise_floor(self)
 
-    def renormalize(self) -> None:
-        pass
-
     def has_capacity(self, nnz: Any) -> bool:
         return nnz <= np.uint64(len(self.scratch)) and weight_blocks.has_room(self)
 

@@ -33,10 +33,10 @@ from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Records
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import Ledger, PerSlot, Scratch, ScratchRule, new_state
 from streaml1.optim.structures.joined_sums import joined_sums, last_moves
 from streaml1.optim.structures.restarted_sums import restarted_sums
-from streaml1.optim.structures.slot_arrays import scratch_for, zeros
+from streaml1.optim.structures.slot_arrays import zeros
 
 __all__ = ["FTRL"]
 
@@ -73,7 +73,7 @@ class FTRLState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class FTRL(RuleState, FTRLState):
+class FTRL(ScratchRule, FTRLState):
     """FTRL-Proximal."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -116,12 +116,6 @@ class FTRL(RuleState, FTRLState):
         c.l1_now = c.l1
         c.l2_now = c.l2
 
-    def renormalize(self) -> None:
-        pass
-
-    def has_capacity(self, nnz: Any) -> bool:
-        return nnz <= np.uint64(len(self.scratch))
-
     def weight(self, j: Any) -> float:
         c, slot = self.clock[0], self.slots[j]
         root = math.sqrt(slot.n)
@@ -135,9 +129,6 @@ class FTRL(RuleState, FTRLState):
     def live_mask(self) -> Bools:
         live: Bools = (self.slots["z"] != 0.0) | (self.slots["n"] > 0.0)
         return live
-
-    def reserve(self, nnz: int) -> FTRL:
-        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     def check(self) -> None:
         super().check()

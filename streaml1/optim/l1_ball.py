@@ -38,9 +38,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.rows import ensure
-from streaml1.core.types import Bools, Floats, Ids, Ints, Records
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch
-from streaml1.optim.structures import fixed_point_vector as raw_vector
+from streaml1.core.types import Ids, Ints, Records
+from streaml1.optim.fixed_point_rule import FixedPointRule
+from streaml1.optim.rule_state import Ledger, PerSlot, Scratch
 from streaml1.optim.structures import timing_wheel as wheel
 from streaml1.optim.structures.fixed_point_vector import (
     LEDGER,
@@ -48,9 +48,7 @@ from streaml1.optim.structures.fixed_point_vector import (
     MIN_Z,
     finer_unit,
     is_short,
-    margin,
     move_row,
-    weight,
 )
 from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.structures.timing_wheel import (
@@ -83,11 +81,8 @@ class L1BallState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class L1Ball(RuleState, L1BallState):
+class L1Ball(FixedPointRule, L1BallState):
     """Projection onto the l1 ball, by a timing wheel."""
-
-    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        return margin(self.slots, self.clock, ids, values, lo, hi)
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         slots, todo, clock = self.slots, self.todo, self.clock
@@ -124,18 +119,6 @@ class L1Ball(RuleState, L1BallState):
         fits = max(c.entries, c.n) + np.int64(nnz) <= c.room
         return bool(fits and np.int64(nnz) <= len(self.todo))
 
-    def weight(self, j: Any) -> float:
-        return weight(self.slots, self.clock, j)
-
-    def weights(self) -> Floats:
-        return raw_vector.weights(self.slots, self.clock)
-
-    def live_mask(self) -> Bools:
-        return raw_vector.live_mask(self.slots, self.clock)
-
-    def drop(self, slots: Ints) -> None:
-        raw_vector.drop(self.slots, self.clock, slots)
-
     def reserve(self, nnz: int) -> L1Ball:
         c = self.clock[0]
         if c.awake:
@@ -167,57 +150,37 @@ class L1Ball(RuleState, L1BallState):
         todo = np.zeros(max(2 * nnz, len(self.todo)), np.uint32)
         return L1Ball(self.slots, ends, pool, todo, clock)
 
-    def set_radius(self, radius: float) -> None:
-        raw_vector.set_radius(self.clock, radius)
+    @staticmethod
+    def _asleep(d: int, chunks: int = 1, buckets: int = MIN_BUCKETS, row: int = 1) -> L1Ball:
+        """Return a rule with `d` empty slots and an empty wheel; by default without any room."""
+        clock = records(1, CLOCK)
+        clock.free[0] = min(1, chunks - 1)
+        clock.room[0] = max(0, _capacity(chunks, buckets))
+        pool = np.zeros(CHUNK * chunks, np.uint32)
+        pool[::CHUNK] = np.arange(1, chunks + 1)
+        pool[-CHUNK] = 0
+        return L1Ball(
+            records(d, SLOT),
+            np.full(buckets, EMPTY, np.uint32),
+            pool,
+            np.zeros(row, np.uint32),
+            clock,
+        )
 
     def remap(self, new_slots: Ints, d: int) -> L1Ball:
         retained = new_slots >= 0
-        rule = _asleep(d, len(self.pool) // CHUNK, len(self.ends), len(self.todo))
+        rule = self._asleep(d, len(self.pool) // CHUNK, len(self.ends), len(self.todo))
         for name, _ in LEDGER:
             rule.clock[name] = self.clock[name]
         rule.slots["v"][new_slots[retained]] = self.slots["v"][retained]
         return rule
 
-    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
-        return raw_vector.state_dict(self.slots, self.clock)
-
-    @classmethod
-    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> L1Ball:
-        rule = _asleep(d)
-        raw_vector.from_state_dict(rule.slots, rule.clock, slots, arrays)
-        return rule
-
-    @staticmethod
-    def start(d: int, radius: float, nonnegative: bool) -> L1Ball:
-        """Return a rule with `d` zero weights."""
-        rule = _asleep(d)
-        raw_vector.begin(rule.clock, radius, nonnegative)
-        return rule
-
     def check(self) -> None:
         super().check()
-        raw_vector.check(self.slots, self.clock)
         wheel.check(self.slots, self.ends, self.pool, self.clock)
         chunks = len(self.pool) // CHUNK
         limit = max(0, _capacity(chunks, len(self.ends)))
         ensure(self.clock[0].room <= limit, f"room={self.clock[0].room} is above {limit}")
-
-
-def _asleep(d: int, chunks: int = 1, buckets: int = MIN_BUCKETS, row: int = 1) -> L1Ball:
-    """Return a rule with `d` empty slots and an empty wheel; by default without any room."""
-    clock = records(1, CLOCK)
-    clock.free[0] = min(1, chunks - 1)
-    clock.room[0] = max(0, _capacity(chunks, buckets))
-    pool = np.zeros(CHUNK * chunks, np.uint32)
-    pool[::CHUNK] = np.arange(1, chunks + 1)
-    pool[-CHUNK] = 0
-    return L1Ball(
-        records(d, SLOT),
-        np.full(buckets, EMPTY, np.uint32),
-        pool,
-        np.zeros(row, np.uint32),
-        clock,
-    )
 
 
 def _capacity(chunks: int, buckets: int) -> int:

@@ -39,9 +39,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import kernel
-from streaml1.core.types import Bools, Floats, Ints, Records
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch
-from streaml1.optim.structures import fixed_point_vector as raw_vector
+from streaml1.core.types import Ints, Records
+from streaml1.optim.fixed_point_rule import FixedPointRule
+from streaml1.optim.rule_state import Ledger, PerSlot, Scratch
 from streaml1.optim.structures import rank_tree
 from streaml1.optim.structures.fixed_point_vector import (
     LEDGER,
@@ -50,11 +50,9 @@ from streaml1.optim.structures.fixed_point_vector import (
     coarser_unit,
     finer_unit,
     is_short,
-    margin,
     move_row,
     project_row,
     rescale,
-    weight,
 )
 from streaml1.optim.structures.rank_tree import cut, delete, insert, pivot_search, totals
 from streaml1.optim.structures.rank_tree_nodes import (
@@ -166,11 +164,8 @@ class L1BallTreeState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class L1BallTree(RuleState, L1BallTreeState):
+class L1BallTree(FixedPointRule, L1BallTreeState):
     """Projection onto the l1 ball, by a search tree."""
-
-    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        return margin(self.slots, self.clock, ids, values, lo, hi)
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         slots, leaves, nodes, clock = self.slots, self.leaves, self.nodes, self.clock
@@ -218,20 +213,11 @@ class L1BallTree(RuleState, L1BallTreeState):
         enough = leaves + splits <= len(self.leaves) // LEAF
         return bool(enough and nodes + more <= len(self.nodes) // NODE)
 
-    def weight(self, j: Any) -> float:
-        return weight(self.slots, self.clock, j)
-
-    def weights(self) -> Floats:
-        return raw_vector.weights(self.slots, self.clock)
-
-    def live_mask(self) -> Bools:
-        return raw_vector.live_mask(self.slots, self.clock)
-
     def drop(self, slots: Ints) -> None:
         if self.clock[0].awake:
             ids, end = np.asarray(slots, np.uint32), np.uint64(len(slots))
             _delete_row(self.slots, self.leaves, self.nodes, self.clock, ids, np.uint64(0), end)
-        raw_vector.drop(self.slots, self.clock, slots)
+        super().drop(slots)
 
     def reserve(self, nnz: int) -> L1BallTree:
         """Return the rule with room for twice its weights and twice a row, in a dense new tree.
@@ -239,56 +225,36 @@ class L1BallTree(RuleState, L1BallTreeState):
         It writes to no array of this rule, which stays valid if the new one is never used.
         """
         n = 2 * (int(self.clock[0].n) + nnz)
-        rule = _asleep(0, n // 12 + 8, n // 60 + 16, self.clock)._replace(slots=self.slots)
+        rule = self._asleep(0, n // 12 + 8, n // 60 + 16, self.clock)._replace(slots=self.slots)
         if self.clock[0].awake:
             keys, slots = rank_tree.entries(self.leaves)
             _build(rule.leaves, rule.nodes, rule.clock, keys, slots)
         return rule
 
-    def set_radius(self, radius: float) -> None:
-        raw_vector.set_radius(self.clock, radius)
+    @staticmethod
+    def _asleep(d: int, leaves: int = 1, nodes: int = 1, like: Any = None) -> L1BallTree:
+        """Return a rule with `d` empty slots and room for a tree; scalars are those of `like`."""
+        clock = records(1, CLOCK)
+        if like is not None:
+            for name, _ in LEDGER:
+                clock[name] = like[name]
+        rule = L1BallTree(
+            records(d, SLOT),
+            np.zeros(leaves * LEAF, np.int64),
+            np.zeros(nodes * NODE, np.int64),
+            clock,
+        )
+        rule.leaves[NEXT::LEAF] = np.arange(1, leaves + 1)
+        rule.nodes[NEXT::NODE] = np.arange(1, nodes + 1)
+        return rule
 
     def remap(self, new_slots: Ints, d: int) -> L1BallTree:
         retained = new_slots >= 0
         leaves, nodes = len(self.leaves) // LEAF, len(self.nodes) // NODE
-        rule = _asleep(d, leaves, nodes, self.clock)
+        rule = self._asleep(d, leaves, nodes, self.clock)
         rule.slots["v"][new_slots[retained]] = self.slots["v"][retained]
-        return rule
-
-    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
-        return raw_vector.state_dict(self.slots, self.clock)
-
-    @classmethod
-    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> L1BallTree:
-        rule = _asleep(d)
-        raw_vector.from_state_dict(rule.slots, rule.clock, slots, arrays)
-        return rule
-
-    @staticmethod
-    def start(d: int, radius: float, nonnegative: bool) -> L1BallTree:
-        """Return a rule with `d` zero weights."""
-        rule = _asleep(d)
-        raw_vector.begin(rule.clock, radius, nonnegative)
         return rule
 
     def check(self) -> None:
         super().check()
-        raw_vector.check(self.slots, self.clock)
         rank_tree.check(self.leaves, self.nodes, self.clock, np.abs(self.slots["v"]))
-
-
-def _asleep(d: int, leaves: int = 1, nodes: int = 1, like: Any = None) -> L1BallTree:
-    """Return a rule with `d` empty slots and room for a tree; scalars are those of `like`."""
-    clock = records(1, CLOCK)
-    if like is not None:
-        for name, _ in LEDGER:
-            clock[name] = like[name]
-    rule = L1BallTree(
-        records(d, SLOT),
-        np.zeros(leaves * LEAF, np.int64),
-        np.zeros(nodes * NODE, np.int64),
-        clock,
-    )
-    rule.leaves[NEXT::LEAF] = np.arange(1, leaves + 1)
-    rule.nodes[NEXT::NODE] = np.arange(1, nodes + 1)
-    return rule

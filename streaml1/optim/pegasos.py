@@ -226,9 +226,6 @@ class Pegasos(RuleState, PegasosState):
         c.N_low = 0.0
         c.drift = 0.0
 
-    def has_capacity(self, nnz: Any) -> bool:
-        return True
-
     def weight(self, j: Any) -> float:
         w: float = self.u[j] * self.clock[0].s
         return w
@@ -243,9 +240,6 @@ class Pegasos(RuleState, PegasosState):
     def drop(self, slots: Ints) -> None:
         super().drop(slots)
         self.clock[0].drift = math.inf  # so that `is_stale`
-
-    def reserve(self, nnz: int) -> Pegasos:
-        return self
 
     def check(self) -> None:
         super().check()

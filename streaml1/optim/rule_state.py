@@ -14,14 +14,14 @@ its array and with what the array is:
 `RuleState` derives from these declarations what every rule needs: `size`, `nbytes`, `grow`, `remap`,
 `state_dict`, `from_state_dict`, `drop`, `seen_mask`, `live_mask` and the dtype and shape part of
 `check`. A rule is a subclass of this mixin and of the named tuple, and adds its compiled verbs and
-what is special to it::
+what is special to it. `ScratchRule` also provides the room of a scratch array for the current row::
 
     class FTRLState(NamedTuple):
         slots: Annotated[Records, PerSlot(SLOT, dropped=(-0.0, 0.0))]
         scratch: Annotated[Records, Scratch(SCRATCH)]
         clock: Annotated[Records, Ledger(CLOCK)]
 
-    class FTRL(RuleState, FTRLState): ...
+    class FTRL(ScratchRule, FTRLState): ...
 
 Two conventions hold for every rule. A slot that no example has touched is all zero bits, and a slot
 that was touched is not: the column that `seen_mask` reads is never +0.0 again. Where a rule needs a touched slot
@@ -40,7 +40,7 @@ from numpy.typing import DTypeLike
 
 from streaml1.core.rows import ensure
 from streaml1.core.types import Bools, Ints
-from streaml1.optim.structures.slot_arrays import grown, moved, zeros
+from streaml1.optim.structures.slot_arrays import grown, moved, scratch_for, zeros
 
 __all__ = [
     "LOW",
@@ -51,6 +51,7 @@ __all__ = [
     "PerSlot",
     "RuleState",
     "Scratch",
+    "ScratchRule",
     "declared",
     "ensure_array",
     "ensure_keys",
@@ -350,7 +351,7 @@ class RuleState:
             target[:] = saved if field.saved_as is None else saved.view(target.dtype)
 
     # The next three are the defaults of a rule without a scratch array, whose shared scalars never
-    # leave their range. The first and the last are compiled.
+    # leave their range; `ScratchRule` has one. The first and the last are compiled.
 
     def has_capacity(self, nnz: Any) -> bool:
         """Return whether a row of `nnz` non-zeros can be learnt without calling `reserve` first."""
@@ -366,7 +367,7 @@ class RuleState:
     def live_mask(self) -> Bools:
         """Return which slots hold what later steps depend on.
 
-        By default those with a non-zero number: a slot that is created anew is all zeros.
+        By default those with a non-zero number: a new slot is all zeros.
         """
         live = np.zeros(self.size, bool)
         for name, field in slot_fields(type(self)):
@@ -410,6 +411,18 @@ class RuleState:
                 for column in (array[key] for key in dtype.names) if dtype.names else (array,):
                     is_nan = column.dtype.kind == "f" and np.isnan(column).any()
                     ensure(not is_nan, f"{name} has a NaN")
+
+
+class ScratchRule(RuleState):
+    """A rule whose field `scratch` holds an element for each non-zero of the current row."""
+
+    __slots__ = ()
+
+    def has_capacity(self: Any, nnz: Any) -> bool:
+        return nnz <= np.uint64(len(self.scratch))
+
+    def reserve(self: Any, nnz: int) -> Any:
+        return self._with(scratch=scratch_for(nnz, self.scratch))
 
 
 Rule = TypeVar("Rule", bound=RuleState)

@@ -42,7 +42,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Floats, Ints, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import Ledger, PerSlot, Scratch, ScratchRule, new_state
 from streaml1.optim.structures.feature_origins import (
     FORGOTTEN,
     ORIGIN_ROWS,
@@ -57,7 +57,6 @@ from streaml1.optim.structures.joined_origins import with_common_origins
 from streaml1.optim.structures.joined_sums import add_growth, joined_sums, last_moves
 from streaml1.optim.structures.record_layouts import with_origins
 from streaml1.optim.structures.restarted_sums import restarted_sums
-from streaml1.optim.structures.slot_arrays import scratch_for
 from streaml1.optim.structures.target_centre import (
     CENTRE,
     check_centre,
@@ -141,7 +140,7 @@ class ScaledFTRLState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class ScaledFTRL(RuleState, ScaledFTRLState):
+class ScaledFTRL(ScratchRule, ScaledFTRLState):
     """FTRL-Proximal on scaled features."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -229,12 +228,6 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         a = losses.full_stream_margin(o.loss, a, o.loss_parameter)
         return losses.response(o.loss, a) if out else a
 
-    def renormalize(self) -> None:
-        pass
-
-    def has_capacity(self, nnz: Any) -> bool:
-        return nnz <= np.uint64(len(self.scratch))
-
     def weight(self, j: Any) -> float:
         """Return the weight of slot j per unit of x."""
         c, slot = self.clock[0], self.slots[j]
@@ -270,9 +263,6 @@ class ScaledFTRL(RuleState, ScaledFTRLState):
         clock = self.clock.copy()
         clock[0].theta = clock[0].centre = 0.0
         return self._replace(clock=clock)
-
-    def reserve(self, nnz: int) -> ScaledFTRL:
-        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     def check(self) -> None:
         super().check()

@@ -166,9 +166,6 @@ class SMIDAS(RuleState, SMIDASState):
         c.A_low = 0.0
         pnorm_moments.count(self.norm, self.M, self.u, self.listed, n, ref)
 
-    def has_capacity(self, nnz: Any) -> bool:
-        return True  # `listed` has an entry for each slot
-
     def weight(self, j: Any) -> float:
         c = self.norm[0]
         u = self.u[j]
@@ -213,9 +210,6 @@ class SMIDAS(RuleState, SMIDASState):
     def _theta(self) -> Floats:
         """Return theta of each slot."""
         return np.copysign(np.maximum(np.abs(self.u) - self.clock[0].A, 0.0), self.u)
-
-    def reserve(self, nnz: int) -> SMIDAS:
-        return self
 
     def _rebuild_index(self) -> None:
         slots = np.flatnonzero(np.abs(self.u) >= A_START)

@@ -520,12 +520,6 @@ class Softmax(SoftmaxRows, SoftmaxState):
             add_product(self, ids[i], values[i], a)
         return finish_outputs(a, self.b, self.clock[0].P, k, only_margins)
 
-    def has_capacity(self, nnz: Any) -> bool:
-        return True
-
-    def reserve(self, nnz: int) -> Softmax:
-        return self
-
 
 @kernel
 def _max_sizes(rule: Any, sizes: Any) -> Any:

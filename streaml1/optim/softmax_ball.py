@@ -37,7 +37,6 @@ from streaml1.optim.rule_state import (
     ensure_array,
     ensure_keys,
 )
-from streaml1.optim.structures import fixed_point_vector as raw_vector
 from streaml1.optim.structures.multiclass import (
     begin_outputs,
     finish_outputs,
@@ -198,7 +197,7 @@ class SoftmaxBall(RuleState, SoftmaxBallState):
             if c < o.k:
                 ball.set_radius(radius)
             else:  # like a new ball: copies and loaded rules have new spare balls
-                raw_vector.begin(ball.clock, radius, bool(o.nonnegative))
+                ball.begin(radius, bool(o.nonnegative))
 
     @property
     def outputs(self) -> int:

@@ -15,7 +15,7 @@ Differences from the paper:
 
 a) The paper stores the time of the last touch and requires a constant rate. A difference of two A is
    exact at any rate.
-b) $\theta$ may change. Then `renormalize` classifies all weights anew.
+b) $\theta$ may change. Then `renormalize` classifies all weights again.
 c) A outgrows the weights in the long run. Then `renormalize` brings all weights current, a pass over
    all slots, and A restarts.
 
@@ -37,9 +37,17 @@ from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
-from streaml1.optim.rule_state import LOW, MAX_STEPS, Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.rule_state import (
+    LOW,
+    MAX_STEPS,
+    Ledger,
+    PerSlot,
+    Scratch,
+    ScratchRule,
+    new_state,
+)
 from streaml1.optim.structures.joined_weights import joined_weights, moved_from
-from streaml1.optim.structures.slot_arrays import records, scratch_for
+from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.update_rule import renormalize
 
 __all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance", "current"]
@@ -105,7 +113,7 @@ class TruncatedGradientState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class TruncatedGradient(RuleState, TruncatedGradientState):
+class TruncatedGradient(ScratchRule, TruncatedGradientState):
     """The truncated gradient."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -150,9 +158,6 @@ class TruncatedGradient(RuleState, TruncatedGradientState):
         c.theta = c.threshold
         c.A = A_START
         c.A_low = 0.0
-
-    def has_capacity(self, nnz: Any) -> bool:
-        return nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
         return current(self.slots[j], self.clock[0].A)
@@ -209,9 +214,6 @@ class TruncatedGradient(RuleState, TruncatedGradientState):
         """Return weights of which those within the threshold move towards zero by `pull`."""
         shrunk = np.copysign(np.maximum(np.abs(w) - pull, 0.0), w)
         return np.where(np.abs(w) > self.clock[0].threshold, w, shrunk)
-
-    def reserve(self, nnz: int) -> TruncatedGradient:
-        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     def check(self) -> None:
         super().check()

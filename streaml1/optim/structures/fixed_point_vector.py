@@ -27,32 +27,31 @@ import numpy as np
 
 from streaml1.core.jit import inlined
 from streaml1.core.prefetch import prefetch_distance
-from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.simd.math import binary_exponent
-from streaml1.core.types import Bools, Floats, Ints
+from streaml1.core.types import Ints
 
 __all__ = [
+    "ANY_SIGN",
+    "COARSE_Z",
+    "FULL",
     "LEDGER",
     "MAX_THETA",
+    "MAX_Z",
     "MIN_Z",
-    "begin",
-    "check",
+    "SAVED",
     "coarser_unit",
-    "drop",
     "finer_unit",
-    "from_state_dict",
     "is_short",
-    "live_mask",
     "margin",
     "move_row",
     "project_row",
     "rescale",
-    "set_radius",
     "size_of",
-    "state_dict",
+    "sizes_of",
+    "unit_of",
     "weight",
-    "weights",
+    "z_of",
 ]
 
 LEDGER = [
@@ -281,97 +280,8 @@ def project_row(
     return q, S, n
 
 
-# Python.
-
-
-def begin(clock: Any, radius: float, nonnegative: bool) -> None:
-    """Initialise the ledger of no weights."""
-    clock.Theta[0] = 1
-    clock.unit[0] = unit_of(min(radius, 1.0))
-    clock.least[0] = 0 if nonnegative else ANY_SIGN
-    set_radius(clock, radius)
-
-
-def set_radius(clock: Any, radius: float) -> None:
-    """Set the radius from the next step on."""
-    clock.radius[0] = radius
-    clock.z[0] = int(z_of(radius, float(clock.unit[0])))
-
-
-def _sizes(slots: Any, clock: Any) -> Ints:
-    """Return |w| of all slots, in units."""
+def sizes_of(slots: Any, clock: Any) -> Ints:
+    """Return |w| of some slots, in units."""
     size = np.abs(slots["v"])
     size -= clock[0].Theta
     return np.maximum(size, 0, out=size)
-
-
-def weights(slots: Any, clock: Any) -> Floats:
-    """Return the weights of all slots."""
-    return np.copysign(_sizes(slots, clock) * clock[0].unit, slots["v"])
-
-
-def live_mask(slots: Any, clock: Any) -> Bools:
-    """Return which weights are not zero."""
-    live: Bools = np.abs(slots["v"]) > clock[0].Theta
-    return live
-
-
-def drop(slots: Any, clock: Any, chosen: Any) -> None:
-    """Set the weights of some slots to 0. The index notices when it visits them."""
-    size = _sizes(slots[chosen], clock)
-    clock.S[0] -= size.sum()
-    clock.n[0] -= np.count_nonzero(size)
-    slots["v"][chosen] = 1
-
-
-def state_dict(slots: Any, clock: Any) -> tuple[Ints, dict[str, Any]]:
-    """Return the slots of the non-zero weights, their values in units, and the scalars.
-
-    The shift is not part of it.
-    """
-    c = clock[0]
-    alive = np.flatnonzero(live_mask(slots, clock))
-    kept = np.array([(c.radius, c.unit, c.least == 0)], SAVED)
-    return alive, {"w": np.sign(slots["v"][alive]) * _sizes(slots[alive], clock), "kept": kept}
-
-
-def from_state_dict(slots: Any, clock: Any, chosen: Any, arrays: dict[str, Any]) -> None:
-    """Fill empty slots and a new ledger from a `state_dict`."""
-    ensure(
-        set(arrays) == {"w", "kept"}, f"the state must consist of w, kept, got {', '.join(arrays)}"
-    )
-    w, kept = arrays["w"], arrays["kept"]
-    ensure(w.dtype == np.int64 and w.shape == chosen.shape, "w must be int64, one for each slot")
-    ensure(kept.dtype == SAVED and kept.shape == (1,), "kept must be one record")
-    ensure(np.all(np.abs(w) < FULL) and np.all(w != 0), "a weight is out of range")
-    unit, radius = float(kept["unit"][0]), float(kept["radius"][0])
-    ensure(0.0 < unit < math.inf and 0.0 < radius < math.inf, "radius or unit is out of range")
-    ensure(math.frexp(unit)[0] == 0.5, "the unit is not a power of two")
-    begin(clock, radius, bool(kept["nonnegative"][0]))
-    clock.unit[0] = unit
-    set_radius(clock, radius)
-    clock.S[0] = sum(map(abs, w.tolist()))
-    clock.n[0] = len(w)
-    slots["v"][chosen] = w + np.sign(w)
-
-
-def check(slots: Any, clock: Any) -> None:
-    """Raise AssertionError if the ledger does not match the slots."""
-    c = clock[0]
-    size = _sizes(slots, clock)
-    total = sum(size[size > 0].tolist())
-    ensure(1 <= c.Theta <= MAX_THETA, f"Theta={c.Theta} is out of range")
-    ensure(total == c.S, f"S={c.S} should be {total}")
-    ensure(np.count_nonzero(size) == c.n, f"n={c.n} is not the number of non-zero weights")
-    ensure(c.S < FULL, f"S={c.S} is out of range")
-    ensure(
-        math.frexp(c.unit)[0] == 0.5 and 0.0 < c.radius < math.inf, "unit or radius is out of range"
-    )
-    ensure(COARSE_Z <= c.z <= MAX_Z, f"z={c.z} is out of range")
-    ensure(
-        c.z == COARSE_Z or c.z == MAX_Z or c.z == int(c.radius / c.unit),
-        f"z={c.z} does not match the radius",
-    )
-    ensure(c.least in (0, ANY_SIGN), f"least={c.least} is neither bound")
-    if c.least == 0:
-        ensure(np.all(slots["v"][size > 0] > 0), "a weight is negative")
