@@ -80,7 +80,7 @@ the same bits.
 
 **Forgetting.** With l1 > 0, a slot outside of the support is cleared once the features that are new since
 the last time outnumber those that were left then. So memory follows the number of non-zero weights. A feature
-that was cleared is learnt anew.
+that was cleared is learnt from zero again.
 
 Cost of a step: O(non-zeros of the row). Memory: 216 bytes per slot.
 """  # noqa: E501
@@ -122,7 +122,6 @@ from streaml1.optim.structures.feature_origins import (
 )
 from streaml1.optim.structures.feature_scales import add_size, bounded
 from streaml1.optim.structures.joined_lanes import JoinedLanes, divide_coins, joined_lanes
-from streaml1.optim.structures.lane_checks import check_lanes
 from streaml1.optim.structures.lane_clock import (
     AVERAGES,
     CLOCK,
@@ -136,7 +135,6 @@ from streaml1.optim.structures.lane_clock import (
     rate_unit,
     relative_weight,
 )
-from streaml1.optim.structures.lane_layouts import upgraded
 from streaml1.optim.structures.lane_margins import (
     candidate_margins,
     clip,
@@ -166,6 +164,7 @@ from streaml1.optim.structures.lane_slots import (
     slot_weights,
     stale_weight,
 )
+from streaml1.optim.structures.lane_states import check_lanes, upgraded
 from streaml1.optim.structures.lane_steps import (
     average_intercepts,
     refresh,
@@ -294,7 +293,7 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
 
 @inlined
 def _clear_slot(slots: Any, i: Any) -> None:
-    """Let the feature of the slot at `i` be learnt anew."""
+    """Clear the slot at `i`, so that its feature is learnt from zero again."""
     for k in range(STRIDE):
         slots[i + k] = 0.0
     slots[i] = FORGOTTEN

@@ -10,11 +10,11 @@
 | `lane_table` | rows of eight floats; mixtures of eight margins | `lane_mixture` |
 | `lane_slots`, `lane_clock` | what lanes store of a feature, and share | `lane_mixture` |
 | `lane_steps`, `lane_margins` | steps of what lanes share; margins of all | `lane_mixture` |
-| `lane_checks`, `lane_layouts` | valid states; states of earlier versions | `lane_mixture` |
+| `lane_states` | states in model files: checks, and earlier versions | `lane_mixture` |
 | `joined_lanes`, `lane_momentum`, `shard_coins` | lanes of several models as one | `lane_mixture` |
 | `joined_origins` | origins of several models as one | rules that scale |
 | `running_averages`, `alive_intervals` | running means; when a weight died | averaged rules |
-| `fixed_point_vector` | weights as integers with one shift for all | l1 balls |
+| `fixed_point_vector` | weights as integers with one shift for all | `fixed_point_rule`, l1 balls |
 | `timing_wheel` | which weights become zero next | `l1_ball`, `softmax_ball` |
 | `rank_tree`, `rank_tree_nodes` | a B+ tree with counts and sums | `l1_ball_tree` |
 | `weight_blocks` | equal weights as one | `fobos_linf` |

@@ -12,9 +12,9 @@ With $n = n_0 + \sum_k (n_k - n_0)$ and $\Delta = \sum_k (z_k - z_0)$:
 | `mean` | $z_0 + \Delta / K$ | $n_0 + (n - n_0) / K$ |
 
 where $\rho = (\sqrt n - \sqrt{n_0}) / \sum_k (\sqrt{n_k} - \sqrt{n_0})$. The sum counts every gradient in full, although each part took
-its own gradients without knowledge of those of the others: where several parts have met a feature, it moves the
-weight too far. $\rho$ is 1 where one part has met it, which gives the z of that part, and falls to $1/\sqrt K$ where K
-parts have met it equally often from $n_0 = 0$. After a base that has moved far, each part corrects the same error of the
+its own gradients without knowledge of those of the others: where several parts have seen a feature, it moves the
+weight too far. $\rho$ is 1 where one part has seen it, which gives the z of that part, and falls to $1/\sqrt K$ where K
+parts have seen it equally often from $n_0 = 0$. After a base that has moved far, each part corrects the same error of the
 base, and sums of these corrections go too far. `blend` is about the mean of the parts' weights, in proportion to what
 each has seen; from $n_0 = 0$ and equal parts it is `rho`. Since l1 is compared with z, none of them makes the model dense.
 

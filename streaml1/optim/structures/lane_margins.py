@@ -94,9 +94,9 @@ def candidate_margins(c: Any, table: Any, margins: Any) -> tuple[float, float, f
 
 @inlined
 def _excess_loss(c: Any, a: float, y: float, parameter: float) -> float:
-    """Return the loss at margin `a` over the least of the target y."""
-    least = losses.poisson_minimum(y) if c.loss == losses.POISSON else 0.0
-    return losses.value(c.loss, a, y, parameter) - least
+    """Return the loss at margin `a` over the minimum for the target y."""
+    minimum = losses.poisson_minimum(y) if c.loss == losses.POISSON else 0.0
+    return losses.value(c.loss, a, y, parameter) - minimum
 
 
 @inlined

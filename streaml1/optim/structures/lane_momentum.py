@@ -1,6 +1,6 @@
 r"""Momentum of the lanes of `lane_mixture.py` over the rounds of a run in shards.
 
-Where all parts of a round have met a feature, their joined weight has moved less far than that of one learner that
+Where all parts of a round have seen a feature, their joined weight has moved less far than that of one learner that
 reads everything, or further: which of them depends on the direction, and no candidate of `joined_lanes` fits all. So the
 joined weights w move on by a share of the last move, that of the base $w_0$ since the base $w_{-1}$ of the round before,
 
@@ -18,7 +18,7 @@ round. So there are five candidates:
 | `all-gains` | `rho` | 3/4 | `gains` | 0 |
 | `mean-gains` | `rho` | 1/4 | `blend` | 1/4 |
 
-Coins have less momentum since a coin that goes on winning also bets more.
+Coins have less momentum since a coin that keeps winning also bets more.
 
 The wealth of a coin and the sizes of its outcomes are those of all parts: Z becomes what bets the weight above, at most all
 wealth. A weight of 0 stays 0. Intercepts and averages have no momentum; averages follow the weights.

@@ -113,7 +113,7 @@ LANE = np.uint64(LANES)
 FIXED_SHARE = 1e-3
 COEFFICIENT_RATE = 0.05
 MAX_SQUARE = 16.0  # of the margins of a row, relative to the mean, before it lowers the rate
-MAX_EXCESS = 50.0  # of a loss over the least, in units of the temperature
+MAX_EXCESS = 50.0  # of a loss over the minimum, in units of the temperature
 
 
 @inlined

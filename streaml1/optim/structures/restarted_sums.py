@@ -21,9 +21,9 @@ def restarted_sums(z: Floats, w: Floats, l1: float, denominator: float, mark: fl
     l1
         The threshold.
     denominator
-        The d that all of them shall have.
+        The common d of the result.
     mark
-        In place of a sum that rounds to 0.
+        What is stored in place of a sum that rounds to 0.
 
     Examples
     --------

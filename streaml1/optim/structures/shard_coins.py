@@ -7,7 +7,7 @@ the rates of elastic nets, which a shard takes from a clock of 1/K of the rows, 
 $$G' = G / m, \qquad Z' = Z\,\frac{L + G'}{L + G}, \qquad m = \frac{c K}{c + K - 1}$$
 
 with the same fraction. c is the number of rows of the round that are expected to have the feature. m is then about $1 / \sum_k v_k^2$,
-the effective number of shards that will share them: nearly 1 for a feature that only one shard will meet, whose fraction is not
+the effective number of shards that will share them: nearly 1 for a feature that only one shard will see, whose fraction is not
 averaged, and nearly K for a frequent one.
 
 Afterwards the fractions are averaged as in `joined_coins`, and all that was bet counts: G and what each shard has added to G'.

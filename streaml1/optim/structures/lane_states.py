@@ -1,4 +1,4 @@
-"""What holds for each state of `lane_mixture.py`: files are checked before they are used."""
+"""States of `lane_mixture.py` in model files: checked before they are used, upgraded if older."""
 
 from __future__ import annotations
 
@@ -11,18 +11,43 @@ from streaml1.core.jit import LANES
 from streaml1.core.rows import ensure
 from streaml1.core.types import Floats
 from streaml1.optim.rule_state import MAX_STEPS
-from streaml1.optim.structures.feature_origins import ORIGIN_ROWS
+from streaml1.optim.structures.feature_origins import ORIGIN_ROWS, ORIGIN_WIDTH
 from streaml1.optim.structures.lane_clock import AVERAGES, CLOCK, MIXTURE, SLOW_LANE
-from streaml1.optim.structures.lane_slots import WIDTH
+from streaml1.optim.structures.lane_slots import SLOW_NET, WIDTH
 from streaml1.optim.structures.lane_steps import MIN_P
-from streaml1.optim.structures.lane_table import BIAS_WEALTH, LARGEST, ROWS, SHARE, A, P
+from streaml1.optim.structures.lane_table import (
+    AVERAGE_BIAS,
+    BIAS_WEALTH,
+    COEFFICIENT,
+    INTERCEPT,
+    LARGEST,
+    ROWS,
+    SHARE,
+    SLOW,
+    STALE_BIAS,
+    STALE_COEFFICIENT,
+    A,
+    P,
+)
+from streaml1.optim.structures.record_layouts import copied_to, dtype_without
 
-__all__ = ["check_lanes"]
+__all__ = ["check_lanes", "upgraded"]
 
 SUMS = (
     *("sample_weights", "norms", "scaled_norms", "deviations", "squares"),
     *("risk", "average_risk", "stale_risk", "slow_risk", "lane_risk"),
 )
+
+OF_SNAPSHOTS = {"stale_risk", "slow_risk", "lane_risk", "snapshot", "published"}
+"""Fields of the clock that came with the snapshots."""
+
+OF_ORIGINS = {"ceiling", "origin_rows", "with_origin"}
+"""Fields of the clock that came with the origins of features and the ceiling of values, later."""
+
+CLOCK_WITHOUT_ORIGINS = dtype_without(CLOCK, OF_ORIGINS)
+CLOCK_WITHOUT_SNAPSHOTS = dtype_without(CLOCK, OF_ORIGINS | OF_SNAPSHOTS)
+ROWS_WITHOUT_SNAPSHOTS = ROWS - 2
+FIRST_ROW_OF_SNAPSHOTS = int(AVERAGE_BIAS) // LANES + 1
 
 
 def check_lanes(slots: Floats, origins: Floats, table: Floats, clock: Any) -> None:
@@ -68,3 +93,36 @@ def _check_clock(c: Any) -> None:
     )
     ensure(c.ceiling == 0.0 or c.ceiling > 1.0, "the ceiling of scaled values is out of range")
     ensure(c.origin_rows in (0, ORIGIN_ROWS), "the number of first rows is out of range")
+
+
+def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays of a saved rule in today's layout; unchanged unless they are older.
+
+    The oldest rules have no snapshots, by which the published model is chosen. Now one is taken,
+    and averages are published until what is learnt says otherwise. Older rules have no origins and
+    no ceiling: they continue to read values as they did.
+    """
+    clock, table = (np.atleast_1d(arrays.get(name, 0)) for name in ("clock", "table"))
+    if clock.dtype == CLOCK_WITHOUT_SNAPSHOTS and len(clock) == 1:
+        if table.shape != (ROWS_WITHOUT_SNAPSHOTS * LANES,):
+            return arrays
+        arrays = {**arrays, **_with_snapshots(clock, table.reshape(-1, LANES))}
+    elif clock.dtype == CLOCK_WITHOUT_ORIGINS and len(clock) == 1:
+        arrays = {**arrays, "clock": copied_to(CLOCK, clock)}
+    else:
+        return arrays
+    n_slots = len(arrays["slots"]) if np.ndim(arrays.get("slots", 0)) else 0
+    return {**arrays, "origins": np.zeros((n_slots, ORIGIN_WIDTH))}
+
+
+def _with_snapshots(clock: Any, rows: Any) -> dict[str, Any]:
+    """Return the clock and the table after a snapshot is taken now."""
+    new_clock = copied_to(CLOCK, clock)
+    new_clock["average_risk"] = 0.0  # the others start from 0, too
+    new_clock["snapshot"] = clock["n"]
+    new_table = np.insert(rows, [FIRST_ROW_OF_SNAPSHOTS] * 2, 0.0, axis=0)
+    mixture = (rows[int(SHARE) // LANES] + rows[int(COEFFICIENT) // LANES]) / 2.0
+    new_table[int(STALE_COEFFICIENT) // LANES] = mixture
+    new_table[int(STALE_BIAS) // LANES] = rows[int(INTERCEPT) // LANES]
+    new_table[int(SLOW) // LANES] = np.arange(LANES) == SLOW_NET
+    return {"clock": new_clock, "table": new_table.ravel()}
