@@ -226,7 +226,7 @@ def _is_x(place: Any, key: Any, key_end: Any) -> Any:
 
 
 class _Member(NamedTuple):
-    """Where the delimiters, the text and the names go on after a member."""
+    """Next positions in the delimiters, the text and the names after a member."""
 
     i: Any
     pos: Any
@@ -268,7 +268,7 @@ def _find_string(
 
 
 class _FoundScalar(NamedTuple):
-    """Where the text and the names go on after a scalar, and how many features it is."""
+    """Next positions in the text and the names after a scalar, and its number of features."""
 
     pos: Any
     name_pos: Any
