@@ -28,6 +28,12 @@ class _AdaptiveElasticNet(AdaptiveElasticNetParameters, OnlineModel):
     def _comparator(self) -> ComparatorSpec:
         return elastic_net_weights(self.l1, self.l2)
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"lr": 1.0, "l1": 1e-3, "l2": 1e-2}
+        yield {"delta": 1e-3, "l1": 0.1, "loss": cls._other_loss}
+
 
 class AdaptiveElasticNetClassifier(_AdaptiveElasticNet, OnlineClassifier):
     """Online logistic regression or linear SVM with AdaGrad's learning rates and an elastic net.
@@ -48,12 +54,6 @@ class AdaptiveElasticNetClassifier(_AdaptiveElasticNet, OnlineClassifier):
     [^1]: Duchi, J., Hazan, E. and Singer, Y., 2011. Adaptive subgradient methods for online
           learning and stochastic optimization. Journal of Machine Learning Research 12.
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"lr": 1.0, "l1": 1e-3, "l2": 1e-2}
-        yield {"delta": 1e-3, "l1": 0.1, "loss": "smoothed_hinge"}
 
 
 class AdaptiveElasticNetRegressor(_AdaptiveElasticNet, OnlineRegressor):
@@ -77,9 +77,3 @@ class AdaptiveElasticNetRegressor(_AdaptiveElasticNet, OnlineRegressor):
     [^1]: Duchi, J., Hazan, E. and Singer, Y., 2011. Adaptive subgradient methods for online
           learning and stochastic optimization. Journal of Machine Learning Research 12.
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"lr": 1.0, "l1": 1e-3, "l2": 1e-2}
-        yield {"delta": 1e-3, "l1": 0.1, "loss": "absolute"}

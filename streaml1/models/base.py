@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,6 +63,8 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
     """
 
     _engine = EngineSlot()
+    _other_loss: ClassVar[str]
+    """A loss that is not the default, for river's checks."""
 
     if not TYPE_CHECKING:  # type checkers would take any attribute for granted
 
@@ -434,6 +436,8 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
 class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifier):
     """Base class of binary classifiers."""
 
+    _other_loss = "smoothed_hinge"
+
     def _label(self, y: Any) -> float:
         if y is True:
             return 1.0
@@ -485,6 +489,8 @@ class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifi
 
 class OnlineRegressor(RegressorParameters, OnlineModel, base.MiniBatchRegressor):
     """Base class of regressors."""
+
+    _other_loss = "absolute"
 
     def _label(self, y: Any) -> float:
         if y.__class__ is float and 0.0 <= y < VALUE_LIMIT:

@@ -32,6 +32,12 @@ class _CoinBetting(CoinBettingParameters, OnlineModel):
     def _comparator(self) -> ComparatorSpec:
         return elastic_net_weights(0.0, 0.0)  # l1 is a threshold of gradients, not of weights
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"wealth": 2.0, "l1": 0.3}
+        yield {"loss": cls._other_loss, "intercept_lr": 0.0}
+
 
 class CoinBettingClassifier(_CoinBetting, OnlineClassifier):
     """Online logistic regression or linear SVM by coin betting, without a learning rate.
@@ -55,12 +61,6 @@ class CoinBettingClassifier(_CoinBetting, OnlineClassifier):
           coin betting. Advances in Neural Information Processing Systems 30.
     """
 
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"wealth": 2.0, "l1": 0.3}
-        yield {"loss": "smoothed_hinge", "intercept_lr": 0.0}
-
 
 class CoinBettingRegressor(_CoinBetting, OnlineRegressor):
     """Online linear regression by coin betting, without a learning rate.
@@ -83,9 +83,3 @@ class CoinBettingRegressor(_CoinBetting, OnlineRegressor):
     [^1]: Orabona, F. and Tommasi, T., 2017. Training deep networks without learning rates through
           coin betting. Advances in Neural Information Processing Systems 30.
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"wealth": 2.0, "l1": 0.3}
-        yield {"loss": "absolute", "intercept_lr": 0.0}

@@ -70,6 +70,15 @@ class _ElasticNet(ElasticNetParameters, OnlineModel):
     def _comparator(self) -> ComparatorSpec:
         return elastic_net_weights(self.l1, self.l2)
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
+        yield {"l1": 1e-4, "loss": cls._other_loss}
+        yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
+        yield {"l1": 1e-3, "l2": 1e-2, "average": True}
+        yield {"l1": 1e-3, "lr": 0.1}
+
 
 class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
     """Online logistic regression or linear SVM with an elastic net penalty.
@@ -94,15 +103,6 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
           Advances in Neural Information Processing Systems 22.
     """
 
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
-        yield {"l1": 1e-4, "loss": "smoothed_hinge"}
-        yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
-        yield {"l1": 1e-3, "l2": 1e-2, "average": True}
-        yield {"l1": 1e-3, "lr": 0.1}
-
 
 class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     """Online linear regression with an elastic net penalty.
@@ -125,12 +125,3 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     [^2]: Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting.
           Advances in Neural Information Processing Systems 22.
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
-        yield {"l1": 1e-4, "loss": "absolute"}
-        yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
-        yield {"l1": 1e-3, "l2": 1e-2, "average": True}
-        yield {"l1": 1e-3, "lr": 0.1}

@@ -53,6 +53,13 @@ class _FTRL(FTRLParameters, OnlineModel):
         description = f"all weights, with l1 = {self.l1:g} and l2 = {self.l2:g} once"
         return ComparatorSpec(description, {"l1": self.l1, "l2": self.l2}, "once")
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"alpha": 0.5, "l1": 0.1, "l2": 0.5}
+        yield {"alpha": 0.5, "scaled": True}
+        yield {"l1": 0.0, "loss": cls._other_loss}
+
 
 class FTRLClassifier(_FTRL, OnlineClassifier):
     """Online logistic regression or linear SVM by FTRL-Proximal.
@@ -77,13 +84,6 @@ class FTRLClassifier(_FTRL, OnlineClassifier):
           of the 19th ACM SIGKDD conference: Algorithm 1.
     """
 
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"alpha": 0.5, "l1": 0.1, "l2": 0.5}
-        yield {"alpha": 0.5, "scaled": True}
-        yield {"l1": 0.0, "loss": "smoothed_hinge"}
-
 
 class FTRLRegressor(_FTRL, OnlineRegressor):
     """Online linear regression by FTRL-Proximal.
@@ -107,10 +107,3 @@ class FTRLRegressor(_FTRL, OnlineRegressor):
     [^1]: McMahan, H.B. et al., 2013. Ad click prediction: a view from the trenches. Proceedings
           of the 19th ACM SIGKDD conference: Algorithm 1.
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"alpha": 0.5, "l1": 0.1, "l2": 0.5}
-        yield {"alpha": 0.5, "scaled": True}
-        yield {"l1": 0.0, "loss": "absolute"}

@@ -27,6 +27,12 @@ class _L1Ball(L1BallParameters, OnlineModel):
     def _comparator(self) -> ComparatorSpec:
         return weights_in_l1_ball(self.radius, self.nonnegative)
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"radius": 0.5, "index": "tree"}
+        yield {"radius": 1.0, "nonnegative": True, "loss": cls._other_loss}
+
 
 class L1BallClassifier(_L1Ball, OnlineClassifier):
     """Online logistic regression or linear SVM with weights in an l1 ball.
@@ -51,12 +57,6 @@ class L1BallClassifier(_L1Ball, OnlineClassifier):
           onto the l1-ball for learning in high dimensions. ICML: section 6, Figure 3.
     """
 
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"radius": 0.5, "index": "tree"}
-        yield {"radius": 1.0, "nonnegative": True, "loss": "smoothed_hinge"}
-
 
 class L1BallRegressor(_L1Ball, OnlineRegressor):
     """Online linear regression with weights in an l1 ball.
@@ -79,9 +79,3 @@ class L1BallRegressor(_L1Ball, OnlineRegressor):
     [^1]: Duchi, J., Shalev-Shwartz, S., Singer, Y. and Chandra, T., 2008. Efficient projections
           onto the l1-ball for learning in high dimensions. ICML: section 6, Figure 3.
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"radius": 0.5, "index": "tree"}
-        yield {"radius": 1.0, "nonnegative": True, "loss": "absolute"}

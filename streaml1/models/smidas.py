@@ -34,6 +34,12 @@ class _SMIDAS(SMIDASParameters, OnlineModel):
     def _comparator(self) -> ComparatorSpec:
         return elastic_net_weights(self.l1, 0.0)
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"l1": 1e-3, "p": 2, "n_features": 20, "lr": 0.3}
+        yield {"l1": 1e-3, "p": 40.5, "loss": cls._other_loss}
+
 
 class SMIDASClassifier(_SMIDAS, OnlineClassifier):
     """Online logistic regression or linear SVM by sparse mirror descent.
@@ -61,12 +67,6 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
           minimization. Proceedings of the 26th International Conference on Machine Learning:
           Algorithm 3.
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"l1": 1e-3, "p": 2, "n_features": 20, "lr": 0.3}
-        yield {"l1": 1e-3, "p": 40.5, "loss": "smoothed_hinge"}
 
 
 class SMIDASRegressor(_SMIDAS, OnlineRegressor):
@@ -96,9 +96,3 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
           minimization. Proceedings of the 26th International Conference on Machine Learning:
           Algorithm 3.
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"l1": 1e-3, "p": 2, "n_features": 20, "lr": 0.3}
-        yield {"l1": 1e-3, "p": 40.5, "loss": "absolute"}
