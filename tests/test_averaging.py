@@ -23,7 +23,7 @@ from streaml1 import (
 from streaml1.models.parameters import parameters_of
 from streaml1.optim.structures import alive_intervals
 from tests import kit, reference
-from tests.learner_data import BINARY, D, as_dict, assert_equal_twins, dense
+from tests.learner_data import BINARY, D, as_dict, dense
 
 
 class Case(NamedTuple):
@@ -114,6 +114,8 @@ CASES = {
     },
 }
 all_cases = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+RULES = ("pegasos", "gradient threshold", "net fobos")
+all_rules = pytest.mark.parametrize("case", [CASES[name] for name in RULES], ids=RULES)
 MODELS = [kind for kind in kit.LEARNERS if "average" in parameters_of(kind)]
 
 
@@ -138,7 +140,7 @@ def test_steps_are_bit_identical_to_the_plain_rule(case: Case) -> None:
         assert model._engine.online[0].b == plain.intercept
 
 
-@all_cases
+@all_rules
 def test_before_the_first_step_the_model_predicts_the_initial_intercept(case: Case) -> None:
     model = case.make(intercept_init=0.25)
     for m in (model, model.freeze()):
@@ -151,7 +153,7 @@ def margin_of(model: Any, x: dict[int, float]) -> float:
     return float(margin(x))
 
 
-@all_cases
+@all_rules
 def test_first_steps_match_the_mean_of_a_plain_model(case: Case) -> None:
     """Compare with the mean of the weights of a plain model after each step."""
     model, plain = case.make(), case.plain()
@@ -176,59 +178,7 @@ def test_first_steps_match_the_mean_of_a_plain_model(case: Case) -> None:
     assert model.top_weights(1)[0][0] == max(mean, key=lambda name: abs(mean[name]))
 
 
-@all_cases
-def test_copies_resume_bit_identically(case: Case, tmp_path: Path) -> None:
-    kit.assert_copies_resume_bit_identically(case.make, tmp_path)
-
-
-@all_cases
-def test_frozen_models_predict_with_the_mean(case: Case) -> None:
-    X, y, _, w = kit.data_of(case.plain().loss, 600)
-    model = case.make()
-    for lo in range(0, 600, 150):
-        part = slice(lo, lo + 150)
-        model.learn_many(csr_matrix(X[part]), y[part], w[part])
-        frozen = model.freeze()
-        assert dict(frozen.weights) == model.weights
-        assert frozen.intercept == model.intercept
-        many = frozen.predict_many(csr_matrix(X[:100]))
-        np.testing.assert_array_equal(many, model.predict_many(csr_matrix(X[:100])))
-        for x in map(as_dict, X[:100]):
-            assert frozen.margin(x) == model._margin(x)
-
-
-@all_cases
-def test_weights_follow_names(case: Case) -> None:
-    kit.assert_weights_follow_names(case.make)
-    kit.assert_unseen_features_weigh_nothing(case.make)
-
-
-@pytest.mark.parametrize("data", kit.DEGENERATE)
-@all_cases
-def test_degenerate_data_matches_the_twin(case: Case, data: str) -> None:
-    loss = case.plain().loss
-    kit.assert_degenerate_data_matches(
-        lambda loss: case.make(intercept_init=0.0),
-        lambda d, loss: case.new_twin(d, intercept_init=0.0),
-        *(loss, data),
-    )
-
-
-@all_cases
-def test_wide_rows_match_the_twin(case: Case) -> None:
-    random = np.random.default_rng(0)
-    model, twin = case.make(), case.new_twin(3_000)
-    for nnz in (3, 256, 257, 1_000, 20, 3_000, 5):
-        x = np.zeros(3_000)
-        x[random.choice(3_000, nnz, replace=False)] = random.normal(size=nnz) * 1e-2
-        wide = {j: 1e-2 for j in range(3_000)}
-        assert model._margin(wide) == pytest.approx(twin.margin(np.full(3_000, 1e-2)), abs=1e-9)
-        model.learn_one(as_dict(x), 1)
-        twin.learn(x, 1.0)
-        assert_equal_twins(model, twin)
-
-
-@all_cases
+@all_rules
 def test_max_features_limits_the_non_zero_means(case: Case) -> None:
     """The smallest means are dropped with their sums; zero weights with a non-zero mean count."""
     model = case.make(max_features=16)
@@ -281,32 +231,6 @@ def test_changed_parameters_act_from_the_next_step(name: str) -> None:
     case = next(case for key, case in CASES.items() if key.startswith(name))
     case = case._replace(params={})
     kit.assert_changes_match_twin(case.make(), case.new_twin(), CHANGES[name], case.plain().loss)
-
-
-@pytest.mark.parametrize("name", ["net", "gradient", "pegasos"])
-def test_extreme_values_stay_finite(name: str) -> None:
-    case = next(case for key, case in CASES.items() if key.startswith(name))
-    case = case._replace(params={})
-    settings: dict[str, list[dict[str, Any]]] = {
-        "net": [
-            {"update": update, "l1": l1, "l2": l2, "lr": lr, "schedule": "constant"}
-            for update in ("fobos", "sgd")
-            for l1 in (0.0, 1e-305, 1.0, 1e30)
-            for l2 in (0.0, 1e-3, 1.0, 1e30)
-            for lr in (1e-5, 1e10)
-        ],
-        "gradient": [
-            {"gravity": gravity, "period": period, "threshold": threshold, "lr": lr}
-            for gravity in (0.0, 1e-305, 1.0, 1e30)
-            for period in (1, 2**31)
-            for threshold in (0.0, 1.0, 1e40)
-            for lr in (1e-5, 1e10)
-        ],
-        "pegasos": [
-            {"l2": l2, "project": project} for l2 in (1e-10, 1.0, 1e10) for project in (True, False)
-        ],
-    }
-    kit.assert_stays_finite(case.make, settings[name])
 
 
 @given(
@@ -393,7 +317,7 @@ def test_average_cannot_change() -> None:
     )
 
 
-@all_cases
+@all_rules
 def test_plain_and_averaged_states_are_not_interchangeable(case: Case) -> None:
     model = case.make()
     model.learn_many([{j: 1.0} for j in range(20)], np.arange(20) % 2)
@@ -403,31 +327,19 @@ def test_plain_and_averaged_states_are_not_interchangeable(case: Case) -> None:
         type(model)._from_file({**params, "average": False}, state)
 
 
-@all_cases
+@all_rules
 def test_invalid_state_is_rejected(case: Case) -> None:
     model = case.make()
-    kit.assert_matches_twin(model, case.new_twin(), kit.data_of(case.plain().loss, 100), [0, 100])
-    rule = model._engine.rule
-    slots, arrays = rule.state_dict()
-
-    def check_with(**changes: Any) -> None:
-        type(rule).from_state_dict(100, slots, {**arrays, **changes}).check()
-
-    check_with()
-    negative_t, infinite_sum = arrays["mean"].copy(), arrays["mean"].copy()
-    negative_t["t"], infinite_sum["b_sum"] = -1, np.inf
-    for changes in (
-        {"mean": negative_t},
-        {"mean": infinite_sum},
-        {"mean": arrays["mean"][:0]},
-        {"mean": arrays["clock"]},
-        {"sums": arrays["sums"] * np.nan},
-        {"sums": arrays["sums"][1:]},
-        {"sums": arrays["sums"].astype("f4")},
-        {"more": arrays["sums"]},
-    ):
-        with pytest.raises(AssertionError):
-            check_with(**changes)
+    X, y, _, w = kit.data_of(case.plain().loss, 100)
+    model.learn_many(csr_matrix(X), y, w)
+    kit.assert_rejects_states(
+        model,
+        [
+            {"mean": {"t": -1}},
+            {"mean": {"b_sum": np.inf}},
+            {"mean": model._engine.rule.state_dict()[1]["clock"]},
+        ],
+    )
 
 
 @pytest.mark.parametrize("budget", [1, 3, 40])

@@ -57,6 +57,39 @@ def file_contents() -> dict[str, bytes]:
 # learn
 
 
+OPTIONS = {
+    "adaptive": (["--lr", "0.5", "--delta", "0.2"], {"lr": 0.5, "delta": 0.2}),
+    "coin": (["--wealth", "2", "--l1", "3"], {"wealth": 2.0, "l1": 3.0}),
+    "eg": (
+        ["--radius", "3", "--n-features", "30", "--nonnegative"],
+        {"radius": 3.0, "n_features": 30, "nonnegative": True},
+    ),
+    "elastic-net": (["--l2", "0.1", "--update", "sgd"], {"l2": 0.1, "update": "sgd"}),
+    "fobos": (["--strength", "0.01", "--norm", "linf"], {"strength": 0.01, "norm": "linf"}),
+    "ftrl": (["--alpha", "0.5", "--beta", "2"], {"alpha": 0.5, "beta": 2.0}),
+    "l1-ball": (
+        ["--radius", "0.2", "--nonnegative", "--index", "tree"],
+        {"radius": 0.2, "nonnegative": True, "index": "tree"},
+    ),
+    "pegasos": (["--l2", "0.01", "--no-project"], {"l2": 0.01, "project": False}),
+    "smidas": (["--l1", "1e-3", "--p", "5"], {"l1": 1e-3, "p": 5.0}),
+    "softmax": (["--penalty", "l1/l2", "--strength", "0.1"], {"penalty": "l1/l2", "strength": 0.1}),
+    "truncated-gradient": (["--gravity", "0.1", "--period", "7"], {"gravity": 0.1, "period": 7}),
+}
+
+
+@pytest.mark.parametrize("learner", OPTIONS)
+def test_options_of_learners_are_saved_and_shown(svm: str, learner: str) -> None:
+    options, expected = OPTIONS[learner]
+    run("learn", svm, "--model", learner, *options, "--save", "m")
+    model, shown = streaml1.load("m"), run("show", "m").stdout
+    assert type(model).__name__ in shown and model.n_iterations == 100
+    for name, value in expected.items():
+        assert getattr(model, name) == value
+        text = f"{value:g}" if isinstance(value, float) else value
+        assert re.search(rf"(?m)^  {name} +{text}$", shown)
+
+
 @pytest.mark.parametrize("name", ["elastic-net", "truncated-gradient", "pegasos"])
 def test_averages_are_reported_and_saved(svm: str, name: str) -> None:
     for path, option in (("mean.model", ["--average"]), ("last.model", [])):

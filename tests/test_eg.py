@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from streaml1 import BadExample, EGClassifier, EGRegressor, load
-from streaml1.cli import cli
 from streaml1.core.vecmath import exp_pair
 from streaml1.optim.eg import EG
 from streaml1.optim.losses import CODES
@@ -70,7 +68,7 @@ def assert_equal_twins(model: Any, twin: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
-    """Ten thousand steps of every schedule and kind, in blocks and one by one."""
+    """Five thousand steps of every schedule and kind, in blocks and one by one."""
     X, y, signed, w = kit.data_of(loss)
     for k, (schedule, kind) in enumerate(itertools.product(SCHEDULES, KINDS)):
         if not is_run(loss, k):
@@ -139,21 +137,6 @@ def test_all_weights_sum_to_the_radius(nonnegative: bool) -> None:
         assert w.sum() == pytest.approx(3.0, abs=1e-12) and w.min() > 0.0
     else:
         assert 1.0 < np.abs(w).sum() < 3.0
-
-
-@pytest.mark.parametrize("nonnegative", [False, True])
-def test_feature_names_do_not_affect_learning(nonnegative: bool) -> None:
-    params: dict[str, Any] = {"n_features": 12, "lr": 0.7, "nonnegative": nonnegative}
-    kit.assert_weights_follow_names(lambda: EGClassifier(**params))
-
-
-def test_unseen_features_weigh_nothing() -> None:
-    model = EGClassifier(n_features=50)
-    for i in range(200):
-        model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
-    assert all(j % 2 == 0 for j in model.weights)
-    assert model.n_features_seen == 9
-    assert model.predict_proba_one({1: 5.0, 10**6: 3.0, "x": 1.0}) == model.predict_proba_one({})
 
 
 @pytest.mark.parametrize("name_type", ["int", "str"])
@@ -301,26 +284,20 @@ def test_each_category_of_a_data_frame_counts_as_a_feature() -> None:
 
 
 @pytest.mark.parametrize("case", kit.DEGENERATE)
-@pytest.mark.parametrize("loss", CODES)
-def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
-    X, y, signed, w = kit.degenerate_data(loss, case)
-    for nonnegative in (False, True):
-        params: dict[str, Any] = {"lr": 0.02, "nonnegative": nonnegative, "radius": 2.0}
+def test_degenerate_data_matches_the_nonnegative_twin(case: str) -> None:
+    for loss in CODES:
+        X, y, signed, w = kit.degenerate_data(loss, case)
+        params: dict[str, Any] = {"lr": 0.02, "nonnegative": True, "radius": 2.0}
         model = model_of(loss, n_features=D, **params)
         twin = reference.EG(D, loss=loss, **params)
         got = model.progressive_many(csr_matrix(X), y, w)
         np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
         assert_equal_twins(model, twin)
-        assert model.n_iterations == 500
-        if case == "weights of zero":
-            assert model.intercept == 0.0
-            assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
-            assert nonnegative or model.weights == {}
+        assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
 
 
-@pytest.mark.parametrize("method", ["attribute", "mutate"])
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_changed_parameters_act_from_the_next_step(method: str, nonnegative: bool) -> None:
+def test_changed_parameters_act_from_the_next_step(nonnegative: bool) -> None:
     random = np.random.default_rng(11)
     X = rows_of(random, 2_500)
     y, signed = labels_of(random, X, "logistic")
@@ -335,11 +312,8 @@ def test_changed_parameters_act_from_the_next_step(method: str, nonnegative: boo
     ]
     for k, change in enumerate(changes):
         before = model.weights
-        if method == "mutate":
-            model.mutate(change)
+        model.mutate(change)
         for name, value in change.items():
-            if method == "attribute":
-                setattr(model, name, value)
             setattr(twin, name, value)
         assert model.weights == before
         lo, hi = 500 * k, 500 * (k + 1)
@@ -349,26 +323,19 @@ def test_changed_parameters_act_from_the_next_step(method: str, nonnegative: boo
         assert_equal_twins(model, twin)
 
 
-INVALID_PARAMETERS: list[tuple[str, Any, str]] = [
-    *[("radius", v, "above 0 and at most 1e+30") for v in (0, -1.0, float("nan"), float("inf"))],
-    *[("n_features", v, "an integer from 1 to 4") for v in (0, -1, 2**33)],
-    *[("n_features", v, "an integer from 1 to 4") for v in (2.5, float("nan"), 1e30)],
-    *[("nonnegative", v, "a bool") for v in (1, 0, None, "yes")],
-    *[(name, v, "") for name in ("radius", "n_features") for v in ("3", None, [1], {}, 1j, True)],
-]
-
-
-@pytest.mark.parametrize(("name", "value", "rule"), INVALID_PARAMETERS)
-@pytest.mark.parametrize("cls", MODELS)
-def test_parameters_out_of_range_are_rejected(cls: Any, name: str, value: Any, rule: str) -> None:
-    with pytest.raises(ValueError) as error:
-        cls(**{name: value})
-    message = str(error.value)
-    assert message.startswith(f"{name} must be") and rule in message and "\n" not in message
-    model = cls()
-    with pytest.raises(ValueError):
-        setattr(model, name, value)
-    assert getattr(model, name) == getattr(cls(), name)
+def test_parameters_out_of_range_are_rejected() -> None:
+    radius = "radius must be a number above 0 and at most 1e+30"
+    n_features = "n_features must be an integer from 1 to 4,294,967,296"
+    nan, inf = float("nan"), float("inf")
+    kit.assert_rejects(
+        EGClassifier,
+        [
+            *(({"radius": v}, f"{radius}, got {v!r}") for v in (0, -1.0, nan, inf, "3", None, 1j)),
+            *(({"n_features": v}, f"{n_features}, got") for v in (0, -1, 2**33, 2.5, nan, 1e30)),
+            *(({"n_features": v}, f"{n_features}, got") for v in ("3", None, [1], True)),
+            *(({"nonnegative": v}, f"nonnegative must be a bool, got {v!r}") for v in (1, "yes")),
+        ],
+    )
 
 
 def test_parameters_that_cannot_change() -> None:
@@ -378,28 +345,6 @@ def test_parameters_that_cannot_change() -> None:
             setattr(model, name, value)
         with pytest.raises(ValueError, match="cannot change"):
             model.mutate({name: value})
-
-
-def test_extreme_values_stay_finite() -> None:
-    """Values of 1e50, sample weights of 1e15, clips of 1e30 and rates of 1e10."""
-    random = np.random.default_rng(0)
-    for nonnegative, radius, lr in itertools.product((False, True), (1e-30, 1e30), (1e-5, 1e10)):
-        model = EGRegressor(
-            radius=radius,
-            n_features=50,
-            nonnegative=nonnegative,
-            lr=lr,
-            schedule="constant",
-            clip_gradient=1e30,
-            intercept_lr=1e10,
-        )
-        for _ in range(60):
-            ids = random.choice(50, size=20, replace=False).tolist()
-            x = dict(zip(ids, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
-            model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
-            assert np.isfinite(model.predict_one(x))
-            assert np.isfinite(list(model.weights.values())).all()
-        model._engine.check()
 
 
 # The sum of shares
@@ -453,37 +398,3 @@ def test_dropped_weights_return_to_their_initial_value() -> None:
         assert not set(model.weights) & set(dropped.tolist())
         np.testing.assert_array_equal(rule.seen_mask(), seen_mask)
         model._engine.check()
-
-
-# river's estimator checks
-
-
-@pytest.mark.parametrize("cls", MODELS)
-@pytest.mark.parametrize("nonnegative", [False, True])
-def test_saved_model_resumes_bit_identically(cls: Any, nonnegative: bool, tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    X = rows_of(random, 600)
-    y = X @ random.normal(size=D) > 0.0
-    model = cls(n_features=D, lr=0.2, nonnegative=nonnegative)
-    model.learn_many(csr_matrix(X[:300]), y[:300])
-    model.save(tmp_path / "m")
-    loaded = load(tmp_path / "m")
-    assert loaded.weights == model.weights and repr(loaded) == repr(model)
-    for m in (model, loaded):
-        m.learn_many(csr_matrix(X[300:]), y[300:])
-    assert loaded.weights == model.weights and loaded.intercept == model.intercept
-    for x in X[:50]:
-        assert model.freeze().margin(as_dict(x)) == pytest.approx(model._margin(as_dict(x)))
-
-
-def test_eg_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.svm").write_text("+1 1:1 3:1\n-1 2:1\n" * 50)
-    options = ["--model", "eg", "--radius", "3", "--n-features", "3", "--nonnegative"]
-    result = CliRunner().invoke(cli, ["learn", "a.svm", *options, "--save", "m"])
-    assert result.exit_code == 0, result.output
-    assert repr(load("m")).startswith("EGClassifier(radius=3.0, n_features=3, nonnegative=True")
-    Path("b.svm").write_text("+1 9:1\n")
-    rejected = CliRunner().invoke(cli, ["learn", "b.svm", "--load", "m"])
-    assert rejected.exit_code == 65
-    assert "a new feature comes after n_features=3 others" in rejected.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,6 @@ from tests.learner_data import SCHEDULES, D, as_dict, assert_equal_twins, is_run
 
 NORMS = ("l2", "linf")
 STRENGTHS = {"none": 0.0, "default": 1e-4, "mild": 1e-2, "strong": 0.3, "often zero": 3.0}
-SETTINGS = {
-    f"{norm}, {name}": {"norm": norm, "strength": strength}
-    for norm, (name, strength) in itertools.product(NORMS, STRENGTHS.items())
-}
 
 
 def make_model(loss: str = "logistic", **params: Any) -> Any:
@@ -118,42 +113,6 @@ def test_norm_cannot_change() -> None:
         FOBOSClassifier().mutate({"norm": "linf"})
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_feature_names_do_not_affect_learning(setting: str) -> None:
-    params = {**SETTINGS[setting], "lr": 0.5}
-    if params["strength"] < 1.0:
-        kit.assert_weights_follow_names(lambda: make_model(**params))
-    kit.assert_unseen_features_weigh_nothing(lambda: make_model(**params))
-
-
-@pytest.mark.parametrize("case", kit.DEGENERATE)
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("loss", CODES)
-def test_degenerate_data(loss: str, norm: str, case: str) -> None:
-    params: dict[str, Any] = {"strength": 0.02, "norm": norm, "lr": 0.3}
-    kit.assert_degenerate_data_matches(
-        lambda loss: make_model(loss, **params),
-        lambda d, loss: reference.FOBOS(d, loss=loss, **params),
-        *(loss, case),
-    )
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.assert_copies_resume_bit_identically(
-        lambda: make_model(**SETTINGS[setting], lr=0.5), tmp_path
-    )
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_wide_rows(norm: str) -> None:
-    params: dict[str, Any] = {"strength": 1e-2, "norm": norm}
-    kit.assert_wide_rows_match(
-        lambda lr: make_model(**params, lr=lr),
-        lambda d, lr: reference.FOBOS(d, lr=lr, **params),
-    )
-
-
 def test_parameters_out_of_range_are_rejected() -> None:
     kit.assert_rejects(
         FOBOSClassifier,
@@ -166,16 +125,6 @@ def test_parameters_out_of_range_are_rejected() -> None:
             ({"loss": "squared"}, "\"squared_hinge\", got 'squared'"),
         ],
     )
-
-
-def test_largest_valid_numbers_stay_finite() -> None:
-    settings = [
-        {"norm": norm, "strength": strength, "lr": lr, "schedule": "constant"}
-        for norm, strength, lr in itertools.product(
-            NORMS, (0.0, 1e-300, 1e-3, 1e30), (0.0, 1e-5, 1e10)
-        )
-    ]
-    kit.assert_stays_finite(lambda **params: make_model("squared", **params), settings)
 
 
 def test_norms_shape_the_weights() -> None:

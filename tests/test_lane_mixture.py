@@ -57,14 +57,6 @@ def test_steps_that_reset_all_weights_to_zero(loss: str) -> None:
     kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), data, [0, 1, 40, 600])
 
 
-@pytest.mark.parametrize("case", kit.DEGENERATE)
-@pytest.mark.parametrize("loss", ["logistic", "absolute", "huber", "poisson"])
-def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
-    kit.assert_degenerate_data_matches(
-        lambda **params: make(**params), lambda d, **params: twin_of(**params), loss, case
-    )
-
-
 @pytest.mark.parametrize(
     "source",
     ["rcv1?topic=CCAT", "rcv1?topic=ECAT", "magic04", "sms-spam", "talkingdata"],
@@ -82,18 +74,6 @@ def test_best_fixed_rate_is_at_most_2_percent_better(
     X = streams.to_csr(xs)
     best, _ = no_rate_to_tune.best_rate(X, y)
     assert streams.progressive_outcome(ElasticNetClassifier(), X, y).loss < 1.02 * best
-
-
-def test_weights_follow_names() -> None:
-    kit.assert_weights_follow_names(lambda: make("logistic", l1=1e-3))
-
-
-def test_unseen_features_weigh_nothing() -> None:
-    model = make("logistic", l1=1e-3)
-    for i in range(200):
-        model.learn_one({2 * (i % 9): 1.0}, i % 3 == 0)
-    assert all(j % 2 == 0 for j in model.weights) and model.n_features_seen == 9
-    assert model._margin({1: 5.0, 10**6: 3.0, "x": 1.0}) == model._margin({})
 
 
 @pytest.mark.parametrize("loss", LOSSES)

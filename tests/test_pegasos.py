@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from streaml1 import PegasosClassifier
-from streaml1.optim.pegasos import Pegasos, _sum_of_squares
+from streaml1.optim.pegasos import _sum_of_squares
 from streaml1.solvers import fista
 from tests import kit, reference
-from tests.learner_data import D, as_dict, assert_equal_twins
+from tests.learner_data import D, assert_equal_twins
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -192,26 +190,6 @@ def test_learning_rate_and_schedule_are_not_parameters() -> None:
         assert name not in PegasosClassifier()._get_params()
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_feature_names_do_not_matter(setting: str) -> None:
-    kit.assert_weights_follow_names(lambda: make_model(**SETTINGS[setting]))
-    kit.assert_unseen_features_weigh_nothing(lambda: make_model(**SETTINGS[setting]))
-
-
-@pytest.mark.parametrize("case", kit.DEGENERATE)
-def test_degenerate_data(case: str) -> None:
-    kit.assert_degenerate_data_matches(
-        lambda loss: make_model(l2=0.013),
-        lambda d, loss: reference.Pegasos(d, l2=0.013),
-        *("hinge", case),
-    )
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.assert_copies_resume_bit_identically(lambda: make_model(**SETTINGS[setting]), tmp_path)
-
-
 def test_feature_with_zero_weight_counts_as_seen() -> None:
     model = PegasosClassifier(l2=1.0)
     model.learn_one({"a": 1.0}, True, 0.0)
@@ -240,45 +218,11 @@ def test_parameters_out_of_range_are_rejected() -> None:
     )
 
 
-def test_largest_allowed_numbers_stay_finite() -> None:
-    settings = [
-        {"l2": l2, "project": project, "clip_gradient": clip}
-        for l2, project, clip in itertools.product(
-            (1e-10, 1e-4, 1.0, 1e10), (True, False), (1e-300, 1e30)
-        )
-    ]
-    kit.assert_stays_finite(lambda **params: make_model(**params), settings)
-
-
 def test_forged_state_is_rejected() -> None:
-    model, dense = make_model(), reference.Pegasos(D)
-    kit.assert_matches_twin(model, dense, kit.data_of("hinge", 100), [0, 100])
-    slots, arrays = model._engine.rule.state_dict()
-
-    def check_forged(**changes: Any) -> None:
-        Pegasos.from_state_dict(100, slots, {**arrays, **changes}).check()
-
-    check_forged()
-    tiny_scale, wrong_norm = arrays["clock"].copy(), arrays["clock"].copy()
-    tiny_scale["s"], wrong_norm["N"] = 1e-30, 1.0
-    for changes in (
-        {"clock": tiny_scale},
-        {"clock": wrong_norm},
-        {"clock": arrays["clock"][:0]},
-        {"u": arrays["u"] * np.nan},
-        {"u": arrays["u"] * 2.0},
-        {"u": arrays["u"][1:]},
-        {"u": arrays["u"].astype("f4")},
-        {"more": arrays["u"]},
-    ):
-        with pytest.raises(AssertionError):
-            check_forged(**changes)
-
-
-def test_dict_and_matrix_rows_are_equal() -> None:
-    X, y, _, w = kit.data_of("hinge", 300)
-    single, batched = make_model(l2=1e-3), make_model(l2=1e-3)
-    for i in range(300):
-        single.learn_one(as_dict(X[i]), bool(y[i]), float(w[i]))
-    batched.learn_many(csr_matrix(X), y, w)
-    assert single.weights == batched.weights
+    model = make_model()
+    X, y, _, w = kit.data_of("hinge", 100)
+    model.learn_many(csr_matrix(X), y, w)
+    u = model._engine.rule.state_dict()[1]["u"]
+    kit.assert_rejects_states(
+        model, [{"clock": {"s": 1e-30}}, {"clock": {"N": 1.0}}, {"u": u * 2.0}]
+    )

@@ -17,9 +17,10 @@ from streaml1 import SoftmaxClassifier
 from streaml1.optim.scaled_softmax import ScaledSoftmax
 from streaml1.optim.softmax import Softmax
 from streaml1.optim.softmax_ball import SoftmaxBall
-from tests import kit, reference
+from tests import reference
+from tests.kit import CUTS
 from tests.learner_data import as_dict
-from tests.test_softmax import CUTS, NAMES, D, data_of, run_beside
+from tests.test_softmax import NAMES, D, data_of, run_beside
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "l1": {"strength": 0.05},
@@ -202,13 +203,6 @@ def test_rates_restart() -> None:
     model.reset_rates()
     twin.squares[:], twin.intercept_squares = 0.0, 0.0
     run_beside(model, twin, (X[200:], y[200:], w[200:]), NAMES, [0, 100, 200])
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.assert_copies_resume_bit_identically(
-        lambda: SoftmaxClassifier(classes=[False, True], **SETTINGS[setting]), tmp_path
-    )
 
 
 def test_explanations_add_up_where_values_are_clipped() -> None:

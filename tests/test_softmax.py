@@ -25,6 +25,7 @@ from streaml1 import BadExample, SoftmaxClassifier
 from streaml1.optim import softmax
 from streaml1.optim.softmax_ball import SoftmaxBall
 from tests import kit, reference
+from tests.kit import CUTS
 from tests.learner_data import SCHEDULES, as_dict, rows_of
 
 D, LATE = 20, 15  # features from LATE on first appear after 7 of 10 rows
@@ -38,7 +39,7 @@ def make_model(**params: Any) -> Any:
     return SoftmaxClassifier(**{"lr": 0.1, **params})
 
 
-def data_of(k: int, n: int = 10_000) -> tuple[Any, Any, Any]:
+def data_of(k: int, n: int = CUTS[-1]) -> tuple[Any, Any, Any]:
     """Return rows, label indices in order of first appearance, and sample weights.
 
     The last label and some features appear late; two of three features are noise.
@@ -115,9 +116,6 @@ def run_beside(model: Any, twin: Any, data: Any, names: list[Any], cuts: list[in
         model._engine.check()
 
 
-CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_equals_the_dense_twin(penalty: str) -> None:
@@ -133,7 +131,7 @@ def test_equals_the_dense_twin(penalty: str) -> None:
         names = NAMES[:k]
         model = make_model(**params, l2=l2, classes=names if declared else None)
         twin = reference.Softmax(D, k if declared else 0, l2=l2, **params)
-        steps = 10_000 if n % 2 == n // 2 % 2 else 1_530
+        steps = CUTS[-1] if n % 2 == n // 2 % 2 else 1_530
         cuts = [cut for cut in CUTS if cut <= steps]
         run_beside(model, twin, data_of(k, steps), names, cuts)
 
@@ -154,14 +152,6 @@ def test_balls_equal_the_dense_twin(nonnegative: bool) -> None:
         sums = np.abs(dense(model, k)).sum(axis=0)
         assert 0.98 * radius < sums.max() < radius * (1.0 + 1e-9)
         assert (dense(model, k) >= 0.0).all() == nonnegative
-
-
-@pytest.mark.parametrize("penalty", PENALTIES)
-def test_equals_the_dense_twin_in_a_short_run(penalty: str) -> None:
-    for k, l2 in ((2, 0.0), (7, 0.05), (11, 0.0)):
-        params = {"strength": PENALTIES[penalty], "penalty": penalty, "l2": l2, "lr": 0.5}
-        twin = reference.Softmax(D, **params)
-        run_beside(make_model(**params), twin, data_of(k, 800), NAMES, [0, 1, 40, 500, 530, 800])
 
 
 def rows_of_dicts(seed: int, n: int = 500, k: int = 4, name: Any = lambda j: j) -> list[Any]:
@@ -333,24 +323,6 @@ def test_rejected_examples_add_no_label() -> None:
 
 
 # Properties of all models
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_feature_names_do_not_matter(setting: str) -> None:
-    for seed in range(4):
-        order = list(range(40))
-        Random(seed).shuffle(order)
-        plain, permuted, named, batched = (make_model(**SETTINGS[setting]) for _ in range(4))
-        rows = rows_of_dicts(seed, 200)
-        for x, y in rows:
-            plain.learn_one(x, y)
-            permuted.learn_one({order[j]: v for j, v in x.items()}, y)
-            named.learn_one({f"name {j}": v for j, v in x.items()}, y)
-        batched.learn_many([x for x, _ in rows], [y for _, y in rows])
-        assert plain.weights and plain.weights == batched.weights
-        assert permuted.weights == {order[j]: row for j, row in plain.weights.items()}
-        assert named.weights == {f"name {j}": row for j, row in plain.weights.items()}
-        assert plain.intercept == permuted.intercept == named.intercept == batched.intercept
 
 
 def test_permuting_labels_permutes_columns() -> None:
