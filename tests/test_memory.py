@@ -179,21 +179,6 @@ def test_sorted_unique_matches_numpy(ints: list[int]) -> None:
     assert sorted_unique(np.array(ints, np.uint32)).tolist() == np.unique(ints).tolist()
 
 
-# Features that first occur late
-
-
-@pytest.mark.parametrize("unrelated", [0, 1_000, 20_000])
-def test_new_feature_has_no_past_penalty(unrelated: int) -> None:
-    """The first example of a feature moves its weight from zero, regardless of earlier steps."""
-    for update in ("fobos", "sgd"):
-        model = ElasticNetClassifier(l1=1e-3, l2=1e-3, update=update, lr=0.1, schedule="constant")
-        for t in range(unrelated):
-            model.learn_one({f"old {t % 7}": 1.0}, t % 2 == 0)
-        model.learn_one({"new": 1.0}, True)
-        g = 1.0 / (1.0 + math.exp(model.intercept))
-        assert model.weights["new"] == pytest.approx(0.1 * (g - 1e-3), rel=2e-2)
-
-
 # max_features
 
 
@@ -777,23 +762,6 @@ def test_copies_store_only_nonzero_weights(kind: str) -> None:
     assert all(
         duplicate.n_features_seen == pytest.approx(d, rel=4 * 1.04 / 64) for duplicate in copies[:3]
     )
-
-
-def test_max_features_and_hash_bits_are_saved(tmp_path: Path) -> None:
-    for params in ({"max_features": 9}, {"hash_bits": 6}, {"max_features": 9, "hash_bits": 6}):
-        model = ElasticNetClassifier(lr=0.1, l1=1e-3, **params)
-        for i in range(50):
-            model.learn_one({f"w{i % 17}": 1.0, "c": f"{i % 5}"}, i % 3 == 0)
-        model.save(tmp_path / "m")
-        loaded = streaml1.load(tmp_path / "m")
-        for i in range(50):
-            for instance in (model, loaded):
-                instance.learn_one({f"w{i % 23}": 1.0, "c": f"{i % 7}"}, i % 3 == 0)
-        assert loaded.weights == model.weights
-        assert (loaded.n_cut, loaded.max_features) == (model.n_cut, model.max_features)
-        assert loaded.freeze().predict_proba_one({"w1": 1.0}) == model.predict_proba_one(
-            {"w1": 1.0}
-        )
 
 
 def test_interpreted_hash_equals_compiled_hash() -> None:
