@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from river import base
 from scipy.sparse import csr_matrix
 
 import streaml1
@@ -31,6 +32,13 @@ from tests.learner_data import (
 Make = Callable[..., Any]
 LEARNERS = [getattr(streaml1, name) for name in modules_of_classes()]
 """Every learner class of the registry."""
+CONFIGURATIONS = [
+    (kind, params)
+    for kind in LEARNERS
+    for i, params in enumerate(kind._unit_test_params())
+    if i == 0 or not issubclass(kind, base.Regressor)
+]
+"""Learners and parameters of all update rules; a regressor has those of its classifier."""
 CUTS = [0, 1, 40, 1_500, 1_530, 3_000, 3_530, 5_000]
 """Borders of the blocks that `assert_matches_twin` learns; short blocks are learnt row by row."""
 
@@ -138,15 +146,19 @@ def assert_rejects(kind: Any, cases: list[tuple[dict[str, Any], str]]) -> None:
         assert "\n" not in str(error.value)
 
 
-def assert_rejects_states(model: Any, changes: list[dict[str, Any]]) -> None:
-    """Assert that the model's state is valid, and invalid after each of the changes.
+def assert_rejects_states(
+    model: Any, changes_of: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """Assert that the model's state after 100 rows is valid, and invalid after each change.
 
     A change maps the key of an array to a new one, or to fields of a record and their values.
     """
+    X, y, _, w = data_of(model.loss, 100)
+    model.learn_many(csr_matrix(X), y, w)
     rule = model._engine.rule
     slots, arrays = rule.state_dict()
     type(rule).from_state_dict(rule.size, slots, arrays).check()
-    for change in changes:
+    for change in changes_of(arrays):
         changed = dict(arrays)
         for key, value in change.items():
             if isinstance(value, dict):

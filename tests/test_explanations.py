@@ -22,6 +22,7 @@ from streaml1.core.rows import BadExample, numeric_features
 from streaml1.models.explanation import INTERCEPT, Contribution, Explanation, explanation_of
 from streaml1.models.registry import LEARNERS
 from streaml1.sources.readers.formats import line_parser
+from tests import kit
 from tests.command import error_of, run
 from tests.test_ngrams import with_ngram_counts
 
@@ -34,10 +35,10 @@ CROSSED = {"cross": [("a", "b")], "text": ["t"], "ngrams": 2}
 def _cases() -> dict[str, tuple[str, dict[str, Any]]]:
     """Return a class and its parameters by the name of the case."""
     found = {}
-    for learner in LEARNERS.values():
-        for name in learner.classes.values():
-            for i, params in enumerate(getattr(streaml1, name)._unit_test_params()):
-                found[f"{name}-{i}"] = name, params
+    for kind, params in kit.CONFIGURATIONS:
+        name = kind.__name__
+        number = sum(case.startswith(f"{name}-") for case in found)
+        found[f"{name}-{number}"] = name, params
     extra: list[tuple[str, dict[str, Any]]] = [
         ("ElasticNetClassifier", {}),
         ("ElasticNetRegressor", {"loss": "poisson"}),

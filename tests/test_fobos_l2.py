@@ -158,12 +158,11 @@ def test_feature_with_a_zero_weight_counts_as_seen() -> None:
 
 
 def test_crafted_state_is_rejected() -> None:
-    model = FOBOSClassifier(strength=0.01)
-    X, y, _, w = kit.data_of("logistic", 100)
-    model.learn_many(csr_matrix(X), y, w)
-    u = model._engine.rule.state_dict()[1]["u"]
     ledgers = (("s", 1e-30), ("s", 1.0), ("N", 0.7), ("n", 3), ("strength", -1.0))
     kit.assert_rejects_states(
-        model,
-        [*({"clock": {name: value}} for name, value in ledgers), {"u": u * 2.0}, {"u": u * 0.0}],
+        FOBOSClassifier(strength=0.01),
+        lambda a: [
+            *({"clock": {name: value}} for name, value in ledgers),
+            *({"u": a["u"] * factor} for factor in (2.0, 0.0)),
+        ],
     )

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from river import linear_model, optim
-from scipy.sparse import csr_matrix
 
-from streaml1 import FTRLClassifier, FTRLRegressor, load
+from streaml1 import CoinBettingClassifier, FTRLClassifier, FTRLRegressor, load
 from streaml1.optim.losses import CODES
 from tests import kit, reference
 from tests.conftest import ROOT
@@ -107,8 +106,17 @@ def test_parameter_changes_apply_from_the_next_step(loss: str) -> None:
     kit.assert_changes_match_twin(make_model(loss), reference.FTRL(D, loss=loss), changes, loss)
 
 
-def test_weights_revived_by_a_smaller_l1_count_towards_max_features(tmp_path: Path) -> None:
-    model = FTRLClassifier(l1=5.0, max_features=8, alpha=1.0)
+@pytest.mark.parametrize(
+    "model",
+    [
+        FTRLClassifier(l1=5.0, max_features=8, alpha=1.0),
+        CoinBettingClassifier(l1=5.0, max_features=8),
+    ],
+    ids=["ftrl", "coin betting"],
+)
+def test_weights_revived_by_a_smaller_l1_count_towards_max_features(
+    model: Any, tmp_path: Path
+) -> None:
     for j in range(200):
         model.learn_one({f"f{j % 40}": 1.0}, j % 3 == 0)
     assert model.n_nonzero == 0
@@ -167,11 +175,9 @@ def test_parameters_out_of_range_are_rejected() -> None:
 
 
 def test_crafted_state_is_rejected() -> None:
-    model = make_model(l1=0.01)
-    X, y, _, w = kit.data_of("logistic", 100)
-    model.learn_many(csr_matrix(X), y, w)
-    n = model._engine.rule.state_dict()[1]["n"]
-    kit.assert_rejects_states(model, [{"clock": {"beta_now": 0.0}}, {"n": -n}])
+    kit.assert_rejects_states(
+        make_model(l1=0.01), lambda a: [{"clock": {"beta_now": 0.0}}, {"n": -a["n"]}]
+    )
 
 
 def test_two_steps_by_hand() -> None:

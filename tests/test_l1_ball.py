@@ -325,14 +325,11 @@ def test_hash_bits_and_max_features(index: str) -> None:
 
 @pytest.mark.parametrize("index", INDEXES)
 def test_invalid_states_are_rejected(index: str) -> None:
-    model = L1BallRegressor(index=index)
-    model.learn_many([{"a": 1.0, "b": 2.0}, {"c": 1.0}], [1.0, -1.0])
-    w = model._engine.rule.state_dict()[1]["w"]
     kit.assert_rejects_states(
-        model,
-        [
-            *({"w": np.array([value, *w[1:]])} for value in (0, 2**53)),
-            {"w": np.full(len(w), 2**51)},
+        L1BallRegressor(index=index),
+        lambda a: [
+            *({"w": np.array([value, *a["w"][1:]])} for value in (0, 2**53)),
+            {"w": np.full(len(a["w"]), 2**51)},
             *({"kept": {"unit": unit}} for unit in (3.0, 0.0)),
             *({"kept": {"radius": radius}} for radius in (np.inf, -1.0)),
         ],

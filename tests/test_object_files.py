@@ -19,7 +19,7 @@ from streaml1.core import jit
 from streaml1.core.jit import cache_dir, object_cache, object_file, typed_kernel
 from streaml1.features import dict_reader
 from tests.conftest import WARM
-from tests.kit import LEARNERS
+from tests.kit import CONFIGURATIONS
 
 pytestmark = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
 
@@ -208,9 +208,6 @@ print(hash_keys.find(empty_entries(4), np.ones(2, np.uint64)).tolist(), "numba" 
     assert python("-c", code) == f"{missing} False\n"
     assert python("-c", code, **setting) == f"{missing} True\n"
     assert python("-c", code, **setting) == f"{missing} False\n"
-
-
-CONFIGURATIONS = [(kind, params) for kind in LEARNERS for params in kind._unit_test_params()]
 
 
 @pytest.mark.skipif(not dict_reader.AVAILABLE, reason="needs the dict kernels")

@@ -158,18 +158,15 @@ def test_parameters_out_of_range_are_rejected() -> None:
     )
 
 
-def test_forged_state_is_rejected() -> None:
+def test_crafted_state_is_rejected() -> None:
     model = make_model(gravity=0.01, threshold=0.1, lr=0.5)
-    X, y, _, w = kit.data_of("logistic", 100)
-    model.learn_many(csr_matrix(X), y, w)
-    a = model._engine.rule.state_dict()[1]["a"]
-    assert np.isposinf(a).any() and not np.isposinf(a).all()
     kit.assert_rejects_states(
         model,
-        [
+        lambda arrays: [
             {"clock": {"theta": 0.3}},
             {"clock": {"period": 0}},
-            {"a": np.full(len(a), 1.0)},
-            {"a": np.full(len(a), np.inf)},
+            *({"a": np.full(len(arrays["a"]), a)} for a in (1.0, np.inf)),
         ],
     )
+    a = model._engine.rule.slots["a"]
+    assert np.isposinf(a).any() and not np.isposinf(a).all()
