@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple, Self, cast
 
 import numpy as np
@@ -193,12 +194,8 @@ class BatchLearner(WeightedState):
         if batch.texts is not None:
             return self._rows_of_texts(rows, batch.texts, self._intern_texts)
         if names is not None:
-            used = np.zeros(len(names), bool)
-            used[rows.ids] = True
-            chosen = [names[k] for k in np.flatnonzero(used)]
-            slots = np.full(len(names), MISSING, np.uint32)
-            slots[used] = self._intern_all(chosen)
-            return self._merge_shared_slots(rows._replace(ids=slots[rows.ids]), slots[used])
+            slots = self._intern_used(names, rows.ids)
+            return self._merge_shared_slots(rows._replace(ids=slots[rows.ids]), slots)
         if isinstance(self.vocabulary, IntVocabulary):
             needed = batch.below
             if needed is None:
@@ -221,6 +218,14 @@ class BatchLearner(WeightedState):
             self._intern_all(sorted_unique(new_ids).tolist())
             slots[unknown] = self.vocabulary.find_ints(new_ids)
         return self._merge_shared_slots(rows._replace(ids=slots), slots[:0])
+
+    def _intern_used(self, names: list[Hashable], ids: Ids) -> Ids:
+        """Give slots to the names that occur in `ids`; return a slot for each name, or MISSING."""
+        used = np.zeros(len(names), bool)
+        used[ids] = True
+        slots = np.full(len(names), MISSING, np.uint32)
+        slots[used] = self._intern_all([names[k] for k in np.flatnonzero(used)])
+        return slots
 
     # Rows with crossed features
 
@@ -251,16 +256,12 @@ class BatchLearner(WeightedState):
     def _crossed_rows(self, crosses: Interactions, selection: Selection) -> Rows:
         """Convert a batch like `_rows`, and append the crossed features to each row."""
         batch, crossing = selection.batch, cross_rows(crosses, selection)
-        texts, names = batch.texts, batch.names or []
+        texts, ids = batch.texts, batch.rows.ids
 
         def intern_plain() -> Ids:
             if texts is not None:
                 return self._intern_texts(texts)
-            used = np.zeros(len(names), bool)
-            used[batch.rows.ids] = True
-            slots = np.full(len(names), MISSING, np.uint32)
-            slots[used] = self._intern_all([names[k] for k in np.flatnonzero(used)])
-            return slots[batch.rows.ids]
+            return self._intern_used(batch.names or [], ids)[ids]
 
         plain, crossed = self._intern_crossed(crossing.hashes, crossing.factors, intern_plain)
         return self._append_crossed(batch, plain, crossing, crossed)

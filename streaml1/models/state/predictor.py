@@ -163,7 +163,7 @@ class Predictor(RowSlots):
 
     @property
     def intercept(self) -> float:
-        """Intercept beside `weights`, from the rule if it defines one, else the online record."""
+        """Intercept that belongs to `weights`: that of the rule, or else of the online record."""
         return self._intercept_of(getattr(self.rule, "intercept", None))
 
     @property
