@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-import streaml1.features.interactions.selection
 from streaml1 import BadExample, ElasticNetClassifier
 from streaml1.cli import cli
 from streaml1.core.hashing import name_hash, name_hashes
 from streaml1.features import dict_reader
 from streaml1.features.batch import batch_of
-from streaml1.features.interactions import spec
+from streaml1.features.interactions import selection, spec
 from streaml1.features.vocabulary import MISSING, InternedVocabulary
 from streaml1.features.vocabulary.crossed_name import cross_hash
 from streaml1.features.vocabulary.interaction_factors import encode_names, factors_of
@@ -297,7 +296,7 @@ def test_large_batches_are_crossed_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     twin = make_model()
     expected = twin.progressive_many(rows, y).tolist()
     for constant in ("MAX_CHUNK_IN_CACHE", "MAX_CHUNK"):
-        monkeypatch.setattr(streaml1.features.interactions.selection, constant, 25)
+        monkeypatch.setattr(selection, constant, 25)
     model = make_model()
     assert model.progressive_many(rows, y).tolist() == expected
     assert model.weights == twin.weights
@@ -876,9 +875,7 @@ def test_prefix_counts_around_the_byte_limit(n: int) -> None:
     model.learn_many([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}, {"a": 1.0}], [True, False])
     crosses = spec.Interactions([*map(tuple, cross)])
     batch = batch_of([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}])
-    assert streaml1.features.interactions.selection.select_factors(
-        crosses, batch
-    ).bounds.tolist() == [4 * n * n]
+    assert selection.select_factors(crosses, batch).bounds.tolist() == [4 * n * n]
 
 
 NAMES = st.sampled_from(["a", "b", "c^1", "c^2", "k=1", "l=2", "z"])
@@ -891,7 +888,7 @@ def test_upper_bounds_of_cross_counts(rows: list[list[str]], n: int) -> None:
     heads = list("abcdefghijkl")[:n]
     crosses = spec.Interactions([*zip(heads[::2], heads[1::2], strict=True), ("c", "c")])
     batch = batch_of([dict.fromkeys(names, 1.0) for names in rows])
-    select_factors = streaml1.features.interactions.selection.select_factors(crosses, batch)
+    selected = selection.select_factors(crosses, batch)
     expected, longest = [], 0
     for names in map(set, rows):
         counts = {p: sum(belongs(name, p) for name in names) for p in crosses.prefixes}
@@ -902,5 +899,5 @@ def test_upper_bounds_of_cross_counts(rows: list[list[str]], n: int) -> None:
         longest = max(
             longest, sum(any(belongs(name, p) for p in crosses.prefixes) for name in names)
         )
-    assert select_factors.bounds.tolist() == expected
-    assert select_factors.longest == longest
+    assert selected.bounds.tolist() == expected
+    assert selected.longest == longest

@@ -47,9 +47,9 @@ class Rule(NamedTuple):
         """Return the dense twin."""
         loss = loss or self.losses[0]
         params = {**self.params, **params}
-        return self.twin(loss, d, **params) if self.twin is twin_of_mixture else self.twin(
-            d, loss=loss, **params
-        )  # fmt: skip
+        if self.twin is twin_of_mixture:
+            return self.twin(loss, d, **params)
+        return self.twin(d, loss=loss, **params)
 
 
 MEAN = {"average": True}

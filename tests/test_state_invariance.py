@@ -170,34 +170,21 @@ BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
 MULTICLASS = ("rows", "balls", "sharp rows", "scaled rows", "capped rows")
 # The clock field that decreases when a rule renormalizes its ledger.
 LEDGER = {
-    **{
-        "stamps": "now",
-        "even": "now",
-        "pegasos": "drift",
-        "mean pegasos": "drift",
-        **dict.fromkeys(("ftrl", "scaled ftrl"), "alpha"),
-        **dict.fromkeys(("adaptive", "adaptive classifier", "capped adaptive"), "lr"),
-        "coin": "wealth",
-        "coin classifier": "wealth",
-        "capped coin": "wealth",
-    },
-    **{"eg": "M", "nonnegative eg": "M", "capped eg": "M"},
+    **dict.fromkeys(("stamps", "even"), "now"),
+    **dict.fromkeys(("pegasos", "mean pegasos"), "drift"),
+    **dict.fromkeys(("l2 norm", "l2, often zero", "capped l2"), "drift"),
+    **dict.fromkeys(("ftrl", "scaled ftrl"), "alpha"),
+    **dict.fromkeys(("adaptive", "adaptive classifier", "capped adaptive"), "lr"),
+    **dict.fromkeys(("coin", "coin classifier", "capped coin"), "wealth"),
+    **dict.fromkeys(("eg", "nonnegative eg", "capped eg"), "M"),
+    **dict.fromkeys(("linf norm", "linf, often zero", "capped linf"), "strength"),
     **dict.fromkeys(BALLS, "Theta"),
-    **{"l2 norm": "drift", "l2, often zero": "drift", "capped l2": "drift"},
-    **{"linf norm": "strength", "linf, often zero": "strength", "capped linf": "strength"},
     "balls": "radius",
 }
 NEVER_RENORMALIZED = (
     *("balls", "ftrl", "scaled ftrl", "classifier", "seldom", "linf norm", "linf, often zero"),
-    *(
-        "scaled rows",
-        "lanes",
-        "mixed lanes",
-        "adaptive",
-        "adaptive classifier",
-        "coin",
-        "coin classifier",
-    ),
+    *("scaled rows", "lanes", "mixed lanes", "adaptive", "adaptive classifier"),
+    *("coin", "coin classifier"),
 )
 MIXTURES = ("lanes", "mixed lanes")
 
@@ -637,9 +624,7 @@ def test_rare_events_are_frequent_in_the_streams(learner: str) -> None:
     assert max(alive) <= (model.max_features or D)
 
 
-@pytest.mark.parametrize(
-    "learner", [switch_to_names for switch_to_names in LEARNERS if switch_to_names not in CAPPED]
-)
+@pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in CAPPED])
 def test_feature_names_do_not_affect_learning(learner: str) -> None:
     """Strings read by a kernel and other names learn the same floats as ints."""
     s = stream_of(learner)
@@ -666,11 +651,7 @@ def test_feature_names_do_not_affect_learning(learner: str) -> None:
 def arrays_of(model: Any) -> dict[str, bytes]:
     """Return all arrays of the rule except the scratch that `margin` passes to `apply_gradient`."""
     fields = model._engine.rule._asdict()
-    return {
-        switch_to_names: a.tobytes()
-        for switch_to_names, a in fields.items()
-        if switch_to_names != "scratch"
-    }
+    return {name: array.tobytes() for name, array in fields.items() if name != "scratch"}
 
 
 def test_reading_modifies_no_array() -> None:
