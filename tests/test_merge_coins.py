@@ -30,6 +30,7 @@ from streaml1.training import convert
 from streaml1.training.merge import compare
 from tests import reference_merge
 from tests.reference_merge import elastic_net_flow
+from tests.test_merge_weights import learnt
 
 Example = tuple[dict[str, float], int]
 
@@ -46,13 +47,6 @@ MODELS: list[Any] = [
     CoinBettingClassifier(l1=0.3),
     CoinBettingRegressor(),
 ]
-
-
-def learnt(model: Any, examples: list[Example]) -> Any:
-    model = copy.deepcopy(model)
-    for x, y in examples:
-        model.learn_one(x, y)
-    return model
 
 
 def row(model: Any, name: str) -> list[float]:
@@ -318,35 +312,6 @@ def test_coins_equal_those_of_the_twin(model: Any, examples: list[list[Example]]
                 assert joined.intercept == pytest.approx(centre + w, rel=1e-9, abs=1e-9)
         joined.learn_one({"a": 1.0, "z": 1.0}, 1)
         assert math.isfinite(joined.intercept)
-
-
-@pytest.mark.parametrize("model", MODELS)
-@given(examples=st.lists(st.lists(EXAMPLE, max_size=8), min_size=3, max_size=3))
-def test_one_part_with_its_base_is_that_part(model: Any, examples: list[list[Example]]) -> None:
-    base = learnt(model, examples[0])
-    part = learnt(base, examples[1])
-    for _, joined in merge_candidates([part], base):
-        assert joined.weights == pytest.approx(part.weights, rel=1e-8, abs=1e-9)
-        assert joined.intercept == pytest.approx(part.intercept, rel=1e-8, abs=1e-9)
-        # Averaged weights, which `weights` of the lanes has, depend on when they are brought up to
-        # date. What the model predicts next does not.
-        x = {"a": 1.0, "b": -1.0}
-        for a, b in ((joined, part), (learnt(joined, examples[2]), learnt(part, examples[2]))):
-            assert a._margin(x) == pytest.approx(b._margin(x), rel=1e-8, abs=1e-9)
-
-
-@pytest.mark.parametrize("model", MODELS)
-@given(examples=ALL_PARTS, order=st.randoms())
-def test_the_order_of_parts_is_rounding(
-    model: Any, examples: list[list[Example]], order: Any
-) -> None:
-    base = learnt(model, examples[0])
-    parts = [learnt(base, part) for part in examples[1:]]
-    expected = dict(merge_candidates(parts, base))
-    order.shuffle(parts)
-    for name, joined in merge_candidates(parts, base):
-        assert joined.weights == pytest.approx(expected[name].weights, rel=1e-8, abs=1e-9)
-        assert joined.intercept == pytest.approx(expected[name].intercept, rel=1e-8, abs=1e-9)
 
 
 @pytest.mark.parametrize("model", [ElasticNetClassifier(l1=1e-4), CoinBettingClassifier()])

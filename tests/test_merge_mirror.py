@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import EGClassifier, EGRegressor, SMIDASClassifier, SMIDASRegressor
@@ -167,51 +166,6 @@ def test_parts_without_a_base_start_from_nothing(
         new.model, new.twin = model, expected[name]
         new.assert_equal()
         assert model.n_iterations == sum(map(len, examples))
-
-
-@SETTING
-@given(examples=st.lists(st.lists(EXAMPLE, max_size=9), min_size=3, max_size=3))
-def test_one_part_with_its_base_is_that_part(
-    kind: Any, params: Any, examples: list[list[Example]]
-) -> None:
-    base = Pair(kind, params).learnt(examples[0])
-    part = base.learnt(examples[1])
-    for _, model in merge_candidates([part.model], base.model):
-        part.model = model
-        part.assert_equal()
-        part.learnt(examples[2]).assert_equal()
-
-
-@pytest.mark.parametrize(("kind", "params"), SETTINGS[::4])
-@given(examples=ALL_PARTS, order=st.randoms())
-def test_the_order_of_parts_is_rounding(
-    kind: Any, params: Any, examples: list[list[Example]], order: Any
-) -> None:
-    base = Pair(kind, params).learnt(examples[0]).model
-    parts = [Pair(kind, params).learnt(examples[0] + part).model for part in examples[1:]]
-    expected = dict(merge_candidates(parts, base))
-    order.shuffle(parts)
-    for name, model in merge_candidates(parts, base):
-        for w in NAMES:
-            one, other = (m._margin({w: 1.0}) for m in (model, expected[name]))
-            assert one == pytest.approx(other, rel=1e-8, abs=1e-8)
-
-
-def test_smidas_is_as_sparse_as_one_pass() -> None:
-    """The mean of parts would be dense: theta is 0 there only where all of them agree."""
-    rng = np.random.default_rng(3)
-    ids = np.minimum(rng.pareto(1.0, (4000, 6)) * 3, 1999).astype(int)
-    X = csr_matrix((np.ones(24_000), ids.ravel(), np.arange(0, 24_001, 6)), (4000, 2000))
-    y = rng.random(4000) < 1.0 / (1.0 + np.exp(-(X @ rng.normal(0.0, 1.0, 2000))))
-    whole = SMIDASClassifier(lr=0.5, l1=2e-3, p=4.0)
-    whole.learn_many(X, y)
-    parts = [whole.clone() for _ in range(8)]
-    for k, part in enumerate(parts):
-        part.learn_many(X[k * 500 : (k + 1) * 500], y[k * 500 : (k + 1) * 500])
-    union = len(set().union(*(part.weights for part in parts)))
-    assert union > 2 * whole.n_nonzero
-    for _, model in merge_candidates(parts):
-        assert model.n_nonzero < 1.3 * whole.n_nonzero
 
 
 def parts_of(model: Any, k: int, n: int = 300) -> tuple[list[Any], Any, tuple[Any, Any]]:

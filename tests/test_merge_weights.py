@@ -7,11 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import (
@@ -142,33 +140,6 @@ def test_weights_equal_those_of_the_twin(
         assert math.isfinite(model.weights.get("z", 0.0))
 
 
-@SETTING
-@given(examples=st.lists(st.lists(EXAMPLE, max_size=9), min_size=2, max_size=2))
-def test_one_part_with_its_base_is_that_part(
-    kind: Any, params: Any, examples: list[list[Example]]
-) -> None:
-    base = learnt(kind(**params), examples[0])
-    part = learnt(base, examples[1])
-    for _, model in merge_candidates([part], base):
-        assert_weights(model.weights, part.weights)
-        after, before = learnt(model, examples[0]), learnt(part, examples[0])
-        assert_weights(after.weights, before.weights)
-        assert after.intercept == pytest.approx(before.intercept, abs=1e-12)
-
-
-@SETTING
-@given(examples=ALL_PARTS, order=st.randoms())
-def test_the_order_of_parts_is_rounding(
-    kind: Any, params: Any, examples: list[list[Example]], order: Any
-) -> None:
-    base = learnt(kind(**params), examples[0])
-    parts = [learnt(base, part) for part in examples[1:]]
-    expected = dict(merge_candidates(parts, base))
-    order.shuffle(parts)
-    for name, model in merge_candidates(parts, base):
-        assert_weights(model.weights, expected[name].weights)
-
-
 def test_parts_that_have_reset_their_rates() -> None:
     """Rates of the merged model go on as after all examples since then."""
     examples: list[Example] = [({"a": 1.0, "b": -1.0}, k % 3 == 0) for k in range(40)]
@@ -180,23 +151,6 @@ def test_parts_that_have_reset_their_rates() -> None:
     for _, model in merge_candidates(parts, base):
         assert model.n_iterations == 38 and model._state.rate_step == 18
         model._state.check()
-
-
-def test_a_weight_of_one_part_is_penalized_by_all() -> None:
-    """The mean of parts would be dense; a merged model is as sparse as one that learns all."""
-    rng = np.random.default_rng(3)
-    ids = np.minimum(rng.pareto(1.0, (4000, 6)) * 3, 1999).astype(int)
-    X = csr_matrix((np.ones(24_000), ids.ravel(), np.arange(0, 24_001, 6)), (4000, 2000))
-    y = rng.random(4000) < 1.0 / (1.0 + np.exp(-(X @ rng.normal(0.0, 1.0, 2000))))
-    whole = ElasticNetClassifier(lr=1.0, l1=2e-3)
-    whole.learn_many(X, y)
-    parts = [whole.clone() for _ in range(8)]
-    for k, part in enumerate(parts):
-        part.learn_many(X[k * 500 : (k + 1) * 500], y[k * 500 : (k + 1) * 500])
-    union = len(set().union(*(part.weights for part in parts)))
-    assert union > 2 * whole.n_nonzero
-    for _, model in merge_candidates(parts):
-        assert model.n_nonzero < 1.3 * whole.n_nonzero
 
 
 def test_a_merged_model_resumes_from_a_file(tmp_path: Path) -> None:
