@@ -150,6 +150,19 @@ def test_an_unknown_variable_is_warned_about(
     assert "(did you mean STREAML1_LEARN_LIMIT?)" in first and "mean" not in second
 
 
+def test_a_variable_without_the_command_is_warned_about(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("TARGET", "CONFIG", "LEARN_L1", "EVALUATE_TARGET", "QQQ", "PREBUILT"):
+        monkeypatch.setenv(f"STREAML1_{name}", "1")
+    for name in ("KAFKA", "KAFKA_USER", "DATA", "LOG", "REGISTRY_USER"):
+        monkeypatch.setenv(f"STREAML1_{name}", "text")
+    assert parsed("learn")["target"] is None
+    config, target = capsys.readouterr().err.splitlines()
+    assert "STREAML1_CONFIG is ignored: its name is STREAML1_LEARN_CONFIG" in config
+    assert "STREAML1_TARGET is ignored: its name is STREAML1_LEARN_TARGET" in target
+
+
 def test_options_that_need_others_need_them_in_a_file_too() -> None:
     assert "--checkpoint-every requires --checkpoint" in error_of(
         *config("[learn]\ncheckpoint-every = 3\n")

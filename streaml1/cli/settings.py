@@ -19,6 +19,8 @@ import click
 __all__ = ["Settings", "config_option", "read_settings"]
 
 PREFIX = "STREAML1"
+OTHER_VARIABLES = tuple(f"{PREFIX}_{name}" for name in ("DATA", "KAFKA", "LOG", "REGISTRY"))
+"""How variables begin that hold for all commands."""
 
 
 class Settings(NamedTuple):
@@ -31,7 +33,7 @@ class Settings(NamedTuple):
     places
         Where each value comes from.
     warnings
-        Sentences about environment variables that are not options.
+        Sentences about environment variables that are ignored.
     """
 
     values: dict[str, Any]
@@ -78,7 +80,19 @@ def read_settings(ctx: click.Context, path: str | None) -> Settings:
                 f"the environment variable {variable} is ignored, because {command} has no such "
                 f"option{_nearest(name, names, prefix + '{}')}"
             )
+    settings.warnings.extend(_without_command(prefix, {*names, "CONFIG"}))
     return settings
+
+
+def _without_command(prefix: str, names: set[str]) -> list[str]:
+    """Return warnings about variables without the name of the command, such as STREAML1_TARGET."""
+    variables = (f"{PREFIX}_{name}" for name in sorted(names))
+    return [
+        f"the environment variable {variable} is ignored: its name is "
+        f"{prefix}{variable.removeprefix(f'{PREFIX}_')}"
+        for variable in variables
+        if variable in os.environ and not variable.startswith(OTHER_VARIABLES)
+    ]
 
 
 class _Target(NamedTuple):
