@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,27 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PROMISES = (ROOT / "docs" / "compatibility.md").read_text()
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 WORKFLOW_TEXT = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+
+
+SCRIPTS = sorted(
+    path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.name != "environment"
+)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_help_of_scripts_needs_no_environment(script: Path, tmp_path: Path) -> None:
+    """Nothing is installed: in the copy there is no Python package to install."""
+    copies = tmp_path / "scripts"
+    copies.mkdir()
+    for path in (script, script.parent / "environment"):
+        shutil.copy(path, copies)
+    if script.name == "kafka":
+        shutil.copytree(script.parent / "kafka.d", copies / "kafka.d")
+    command = [copies / script.name, "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60)
+    assert result.returncode == 0 and result.stderr == ""
+    assert f"scripts/{script.name}" in result.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scripts"]
 
 
 def test_citation() -> None:
