@@ -329,6 +329,7 @@ def test_source_shuffles_and_splits_into_blocks(tmp_path: Path) -> None:
     assert [y for _, y in binary] == [str(k) == label for k in rows[:, 36].tolist()]
     for invalid_spec, reason in (
         ("data:nonesuch", "use data: and one of rcv1, magic04"),
+        ("data:Mnist", "data:Mnist .did you mean data:mnist[?].; use data: and one of rcv1"),
         (f"{spec}&topic=CCAT", "unknown parameter topic= in .*; landsat takes label, order, part"),
         (f"{spec}&part=all", "part must be 'train' or 'test', got 'all'"),
         (f"{spec}&products=maybe", "products must be true or false"),

@@ -967,6 +967,8 @@ def test_missing_files_are_rejected(write, tmp_path):
             r"b\.svm: there is no such file; a source is a file, or one of - .*river:Phishing",
         ),
         ("Phishing", "Phishing: there is no such file; .*river"),
+        ("RCV1", r"RCV1: there is no such file \(did you mean data:rcv1\?\); a source is"),
+        ("stdlb", r"there is no such file \(did you mean stdlib\?\)"),
         (".", r"\. contains the directory empty: use a pattern such as"),
         ("empty", "empty is a directory without a file to read"),
         (
@@ -1183,7 +1185,7 @@ def test_multiclass_river_datasets_fail_at_the_label():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("phishing", "river:phishing is not one of river's data sets"),
+        ("phishing", "not one of river's data sets .did you mean river:Phishing[?].: binary: Ban"),
         ("base", "river:base is not one of river's data sets"),
         ("", "river: is not one of river's data sets"),
         ("Elec2", r"river:Elec2 must be downloaded first, with .*Elec2\(\).download\(\)"),

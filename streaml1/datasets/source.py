@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -11,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.datasets.catalog import SOURCE_NAMES, TIME_ORDERED, dataset_class
-from streaml1.sources.source import SOURCES, Block, Numbered, Reject, SourceError, blocks_of
+from streaml1.sources.source import (
+    DATA_SETS,
+    SOURCES,
+    Block,
+    Numbered,
+    Reject,
+    SourceError,
+    blocks_of,
+)
 from streaml1.text.parsed_rows import IntRows
 
 __all__ = ["DataSource"]
@@ -45,8 +54,11 @@ class DataSource(Numbered):
         self.seed = seed
         name, _, query = spec.removeprefix("data:").partition("?")
         if name not in SOURCE_NAMES:
+            close = get_close_matches(name.lower(), SOURCE_NAMES, n=1)
+            hint = f" (did you mean data:{close[0]}?)" if close else ""
             raise SourceError(
-                f"unknown data set in source {spec}; use data: and one of {', '.join(SOURCE_NAMES)}"
+                f"unknown data set in source {spec}{hint}; use data: and one of "
+                f"{', '.join(SOURCE_NAMES)}"
             )
         pairs = parse_qsl(query, keep_blank_values=True)
         self._params = dict(pairs)
@@ -167,3 +179,4 @@ def _parse(name: str, text: str, default: object) -> object:
 
 
 SOURCES["data"] = DataSource
+DATA_SETS.update({name: f"data:{name}" for name in SOURCE_NAMES})

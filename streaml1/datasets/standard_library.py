@@ -14,7 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from streaml1.sources.source import SOURCES, Block, Numbered, Reject, SourceError, blocks_of
+from streaml1.sources.source import (
+    DATA_SETS,
+    SOURCES,
+    Block,
+    Numbered,
+    Reject,
+    SourceError,
+    blocks_of,
+)
 
 __all__ = ["Stdlib", "stdlib"]
 
@@ -128,6 +136,7 @@ def _open(spec: str, seed: int) -> Stdlib:
 
 
 SOURCES[Stdlib.name] = _open
+DATA_SETS[Stdlib.name] = Stdlib.name
 
 
 @functools.lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from streaml1.sources.source import Block, Numbered, Reject, SourceError, blocks_of
@@ -44,9 +45,13 @@ class RiverSet(Numbered):
 
     def __init__(self, spec: str) -> None:
         self.name = spec
-        found = _data_sets().get(spec.removeprefix("river:"))
+        known, name = _data_sets(), spec.removeprefix("river:")
+        found = known.get(name)
         if found is None:
-            raise SourceError(f"{spec} is not one of river's data sets: {_available()}")
+            by_lower = {other.lower(): other for other in known}
+            close = get_close_matches(name.lower(), by_lower, n=1)
+            hint = f" (did you mean river:{by_lower[close[0]]}?)" if close else ""
+            raise SourceError(f"{spec} is not one of river's data sets{hint}: {_available()}")
         self._data = found()
         if (why := _unsuitable(self._data)) is not None:
             raise SourceError(f"{spec} {why}: {_available()}")

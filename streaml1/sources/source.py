@@ -20,6 +20,7 @@ from streaml1.sources.class_labels import class_label
 
 __all__ = [
     "GROWING",
+    "DATA_SETS",
     "SOURCES",
     "Block",
     "Example",
@@ -208,6 +209,9 @@ SOURCES: dict[str, Callable[[str, int], Source]] = {}
 
 Other modules register their own, as `streaml1.datasets` does.
 """
+
+DATA_SETS: dict[str, str] = {}
+"""Names that users write without the prefix -> source, as rcv1 -> data:rcv1, for errors."""
 
 
 def check_block_size(size: int) -> None:

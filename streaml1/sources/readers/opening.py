@@ -18,7 +18,7 @@ from streaml1.sources.readers.chunks import ReadingStopped, Wait
 from streaml1.sources.readers.decompression import decompress, identify
 from streaml1.sources.readers.remote import is_remote, open_remote, require_remote
 from streaml1.sources.readers.signatures import CODEC_OF_SUFFIX, may_be_compressed, split_suffix
-from streaml1.sources.source import SOURCES, SourceError, Unavailable, shown
+from streaml1.sources.source import DATA_SETS, SOURCES, SourceError, Unavailable, shown
 
 __all__ = ["decompressed", "input_poll", "open_file", "require_readable"]
 
@@ -121,7 +121,9 @@ def _open_error(name: str, error: OSError | ValueError) -> SourceError:
 
 
 def _near(name: str) -> str:
-    """Return a clause with the file whose name is most similar, if there is one."""
+    """Return a clause with the file or data set whose name is most similar, if there is one."""
+    if found := get_close_matches(name.lower(), DATA_SETS, n=1, cutoff=0.8):
+        return f" (did you mean {DATA_SETS[found[0]]}?)"
     path = Path(name)
     try:
         found = get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.8)
