@@ -53,6 +53,9 @@ if not TYPE_CHECKING:
         if name == "__all__":
             return sorted(_homes())
         homes = _HOMES if name in _HOMES else _homes()
+        if name not in homes:
+            other_names = import_module("streaml1.core.other_names")
+            raise other_names.missing_attribute(__name__, name, __dir__())
         return import_module("streaml1.core.lazy_imports").import_attribute(__name__, homes, name)
 
 

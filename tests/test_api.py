@@ -7,11 +7,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 import streaml1
+from streaml1.core.other_names import OTHER_CLASSES
 from streaml1.models.hyperparameters import AveragingParameters, LearningRateParameters
 from streaml1.models.parameters import SHARED_ORDER, parameter_table, parameters_of
 from streaml1.models.registry import LEARNERS, modules_of_classes
@@ -67,6 +69,15 @@ def test_public_names() -> None:
     assert all(hasattr(streaml1, name) for name in streaml1.__all__)
     with pytest.raises(AttributeError, match="module 'streaml1' has no attribute 'nothing'"):
         streaml1.nothing  # noqa: B018
+
+
+def test_names_of_other_libraries_lead_to_existing_ones() -> None:
+    for other, ours in OTHER_CLASSES.items():
+        with pytest.raises(AttributeError, match=rf"'{other}'; did you mean {ours}[?]$"):
+            getattr(streaml1, other)
+        assert attrgetter(ours)(streaml1) is not None
+    with pytest.raises(AttributeError, match="'FtrlClasifier'; did you mean FTRLClassifier[?]$"):
+        streaml1.FtrlClasifier  # noqa: B018
 
 
 def test_solvers_are_imported_on_access(python: Callable[..., str]) -> None:

@@ -64,6 +64,10 @@ def test_typo_suggests_the_closest_option(call: Any, name: str) -> None:
         call(model(), EXAMPLES, limt=1)
     with pytest.raises(TypeError, match="'categorcal'; did you mean 'categorical'"):
         call(model(), EXAMPLES, categorcal=["a"])
+    with pytest.raises(TypeError, match="'nrows'; did you mean 'limit'"):
+        call(model(), EXAMPLES, nrows=3)
+    with pytest.raises(TypeError, match="'metric'; omit it: the report has all metrics"):
+        call(model(), EXAMPLES, metric="auc")
     with pytest.raises(TypeError, match="'text'"):  # the model defines the text columns
         call(model(), EXAMPLES, text=["a"])
 

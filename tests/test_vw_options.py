@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
@@ -12,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1.cli import cli
-from streaml1.cli.program import OTHER_COMMANDS, OTHER_OPTIONS
+from streaml1.cli.other_programs import (
+    OTHER_COMMANDS,
+    OTHER_OPTIONS,
+    OTHER_VALUES,
+    SHORT,
+)
+from streaml1.cli.other_programs import REMEDIES as OTHER_REMEDIES
 from streaml1.cli.vw_options import REMEDIES, remedy_of
 
 
@@ -143,6 +150,14 @@ def test_every_general_option_has_an_answer() -> None:
     assert {*GENERAL.split()} - known - {*REMEDIES} == set()
 
 
+def test_every_general_option_has_a_row_in_the_docs() -> None:
+    page = Path("docs", "from-vowpal-wabbit.md")
+    text = (Path(__file__).parent.parent / page).read_text()
+    rows = "".join(line.partition("|")[2] for line in text.splitlines() if line[:1] == "|")
+    found = re.findall(r"(?<![\w-])--?[A-Za-z]\w*", rows)
+    assert {*GENERAL.split()} - {*found} == set()
+
+
 @given(st.sampled_from(sorted(REMEDIES)), st.lists(st.text("-=ab{} 1'\\", max_size=5), max_size=4))
 def test_any_arguments_have_a_remedy(option: str, args: list[str]) -> None:
     remedy = remedy_of(option, [*args, option, *args])
@@ -174,6 +189,26 @@ def test_other_options_have_none() -> None:
         ),
         ("predict m a.csv --cross a,b", "--cross is a parameter of the model, which keeps it"),
         ("predict m a.csv --save x", "No such option '--save'"),
+        ("learn a.csv --shuffle", "No such option '--shuffle': examples are learnt in the order"),
+        ("learn a.csv --batch_size 3", "'--batch_size': omit it: each example updates the model"),
+        ("learn a.csv --class-weight balanced", "(did you mean --positive-weight?);"),
+        ("learn a.csv --lambda 1", "No such option '--lambda': use --l1 or --l2"),
+        ("learn a.csv --kafka h:9092", "name the topic as SOURCE, as in kafka://localhost:9092"),
+        ("learn a.csv --max_features 3 --hash_bits 3", "(did you mean --max-features?);"),
+        ("learn a.csv --skip-errors", "(did you mean --bad skip?);"),
+        ("learn a.csv -o m", "No such option '-o' (did you mean --save?);"),
+        ("show m --shuffle", "No such option '--shuffle'; see streaml1 show --help"),
+        ("serve m --host 0.0.0.0", "(did you mean --listen?);"),
+        ("help", "No such command 'help' (did you mean --help?);"),
+        ("learn a.csv --loss log_loss", "'poisson' (did you mean logistic?);"),
+        ("learn a.csv --loss MSE", "(did you mean squared?);"),
+        ("learn a.csv --loss cross-entropy", "(did you mean logistic?);"),
+        ("learn a.csv --loss quantil", "(did you mean quantile?);"),
+        ("learn a.csv --loss zzz", "'poisson'; see streaml1 learn --help"),
+        ("learn a.csv --model SGDClassifier", "(did you mean elastic-net?);"),
+        ("learn a.csv --model /", "'eg' (did you mean --load /?);"),
+        ("learn a.csv --task binary", "(did you mean classification?);"),
+        ("learn a.csv --task multiclass", "(did you mean --model softmax?);"),
     ],
 )
 def test_mistyped_names(line: str, message: str) -> None:
@@ -182,5 +217,20 @@ def test_mistyped_names(line: str, message: str) -> None:
 
 def test_names_of_other_programs_lead_to_existing_ones() -> None:
     known = {name for param in cli.commands["learn"].params for name in param.opts}
-    assert {*OTHER_OPTIONS.values()} <= known and not {*OTHER_OPTIONS} & known
-    assert {*OTHER_COMMANDS.values()} <= {*cli.commands} and not {*OTHER_COMMANDS} & {*cli.commands}
+    known_to_all = known | {name for param in cli.commands["serve"].params for name in param.opts}
+    assert {name.split()[0] for name in OTHER_OPTIONS.values()} <= known_to_all
+    assert {*SHORT.values()} <= known
+    others = [*OTHER_OPTIONS, *OTHER_REMEDIES, *SHORT]
+    assert not {*others} & known and not {*others} & {*REMEDIES}
+    assert len(others) == len({*others})
+    assert {*OTHER_COMMANDS.values()} - {"--help", "--version"} <= {*cli.commands}
+    assert not {*OTHER_COMMANDS} & {*cli.commands}
+
+
+@pytest.mark.parametrize("option", OTHER_VALUES)
+def test_values_of_other_programs_lead_to_existing_ones(option: str) -> None:
+    known = {name for param in cli.commands["learn"].params for name in param.opts}
+    [param] = [param for param in cli.commands["learn"].params if option in param.opts]
+    assert isinstance(param.type, click.Choice)
+    values = {*OTHER_VALUES[option]} - {"--model softmax"}
+    assert values <= {*param.type.choices} and "--model" in known

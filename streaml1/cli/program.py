@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import signal
 import sys
@@ -21,6 +22,12 @@ from streaml1.cli.messages import (
     abandon_unwritten,
     report_problem,
     set_log_format,
+)
+from streaml1.cli.other_programs import (
+    OTHER_COMMANDS,
+    meant_option,
+    meant_value,
+    option_remedy,
 )
 from streaml1.cli.termination import Terminated, terminate_by_exception, watchdog
 from streaml1.cli.vw_options import remedy_of
@@ -201,25 +208,6 @@ class Program(click.Group):
             raise CommandError(f"{error}{_corrected(ctx, error)}", code) from None
 
 
-OTHER_COMMANDS = {
-    "train": "learn", "fit": "learn", "score": "predict", "test": "evaluate", "tune": "sweep",
-    "describe": "inspect", "head": "inspect", "info": "show", "weights": "show",
-    "validate": "evaluate", "explain": "predict", "audit": "predict",
-}  # fmt: skip
-"""Commands of other programs, and what they are called here."""
-
-OTHER_OPTIONS = {
-    "--label": "--target", "--label-column": "--target", "--y": "--target", "--sep": "--delimiter",
-    "--separator": "--delimiter", "--epochs": "--passes", "--n-epochs": "--passes",
-    "--iterations": "--passes", "--learning-rate": "--lr", "--eta": "--lr", "--out": "--save",
-    "--output": "--save", "--model-out": "--save", "--id-column": "--id", "--drop": "--ignore",
-    "--exclude": "--ignore", "--categories": "--categorical", "--na-values": "--missing",
-    "--n-jobs": "--workers", "--jobs": "--workers", "--threads": "--workers",
-    "--test-size": "--holdout", "--validation": "--holdout", "--nrows": "--limit",
-    "--head": "--limit", "--max-rows": "--limit", "--names": "--columns",
-}  # fmt: skip
-"""Likewise options, which are proposed if the command has them."""
-
 OUTPUT_OPTIONS = {"-o", "--out", "--output", "--save"}
 PRINTING_COMMANDS = {"predict", "evaluate", "show", "export", "diff"}
 """Commands that print what others write to the file of such an option."""
@@ -241,20 +229,36 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     if isinstance(error, click.MissingParameter):
         return _missing_parameter(error)
     if isinstance(error, click.BadParameter):
-        return _in_plain_words(error.format_message())
+        return _in_plain_words(error.format_message()) + _meant_choice(error)
     name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
     similar = getattr(error, "possibilities", None) or ()
     by_name = {known.lstrip("-"): known for known in similar}  # all begin with dashes
     nearest = [by_name[found] for found in get_close_matches(name.lstrip("-"), by_name, n=1)]
     if not isinstance(error, click.NoSuchOption):
         usual = OTHER_COMMANDS.get(name)
-    elif (usual := OTHER_OPTIONS.get(name)) not in _known_options(error.ctx):
-        usual = None
+    else:
+        known = _known_options(error.ctx)
+        usual = meant_option(name, known)
+        if usual is None and (remedy := option_remedy(name, known)) is not None:
+            return f"{error.message.rstrip('.')}: {remedy}"
     meant = [usual] if usual is not None else nearest
     if not meant and not similar:
         return error.format_message().rstrip(".")
     hint = f" (did you mean {meant[0]}?)" if meant else ""
     return f"{error.message.rstrip('.')}{hint}"
+
+
+def _meant_choice(error: click.BadParameter) -> str:
+    """Return a clause with the value that is meant by one that is not among the choices."""
+    param = error.param
+    found = re.search(r"'(.*)' is not one of ", error.message)
+    if found is None or not isinstance(param, click.Option):
+        return ""
+    value, option = found[1], param.opts[0]
+    if option == "--model" and os.path.exists(value):
+        return f" (did you mean --load {shlex.quote(value)}?)"
+    meant = meant_value(option, value, re.findall(r"'(.*?)'", error.message[found.end() :]))
+    return "" if meant is None else f" (did you mean {meant}?)"
 
 
 def _kept_by_model(error: click.NoSuchOption) -> str | None:

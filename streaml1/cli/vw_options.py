@@ -64,7 +64,8 @@ OPTIONS = {
         "--leave_duplicate_interactions --permutations",
     "omit it: the order of features in a line does not matter": "--sort_features",
     "omit it: memory follows the features seen, not -b": "--sparse_weights",
-    "omit it: weights start at zero": "--initial_weight= --random_weights",
+    "omit it: weights start at zero":
+        "--initial_weight= --random_weights --normal_weights --truncated_normal_weights",
     "omit it: --bad fail is the default": "--strict_parse",
     "rename the namespaces in the data": "--redefine=",
     "there is no equivalent: truncate the data": "--feature_limit=",
@@ -73,7 +74,7 @@ OPTIONS = {
     "omit it: names are stored and do not collide": "--hash_seed=",
     "use --intercept-init {}": "--constant= -C=",
     "use --model softmax --classes {}, or any labels without it": "--named_labels=",
-    "use --limit {}": "--examples=",
+    "use --limit {}": "--examples= --initial_pass_length=",
     "omit it: the model of the best pass is kept": "--early_terminate=",
     "use streaml1 evaluate MODEL SOURCE on later data": "--holdout_after=",
     "omit it, or clip the output of streaml1 predict": "--min_prediction= --max_prediction=",
@@ -82,7 +83,9 @@ OPTIONS = {
     "use --format jsonl: one object per line, with the label in y or --target": "--json",
     "there is no equivalent: contextual bandits are not supported":
         "--dsjson --cb= --cb_type= --cb_adf --cb_explore= --cb_explore_adf --ccb_explore_adf "
-        "--slates --cbify=",
+        "--slates --cbify= --cb_sample --cb_dro --cats= --epsilon= --first= --cover= --squarecb "
+        "--regcb --rnd= --softmax --synthcover --large_action_space --automl= --epsilon_decay "
+        "--explore_eval --multiworld_test= --warm_cb=",
     "use --format csv --target COLUMN": "--csv",
     "use --delimiter {}": "--csv_separator=",
     "use --no-header": "--csv_no_file_header",
@@ -93,9 +96,11 @@ OPTIONS = {
     "use streaml1 serve MODEL --listen {}": "--port=",
     "use streaml1 serve MODEL --workers {}": "--num_children=",
     "omit it: streaml1 serve runs in the foreground, under a supervisor":
-        "--foreground --pid_file= --port_file=",
+        "--foreground --pid_file= --port_file= --no_daemon",
     "use streaml1 predict MODEL SOURCE --explain K": "-a --audit",
-    "use streaml1 export MODEL --csv": "--audit_regressor= --predict_only_model",
+    "use streaml1 export MODEL --csv":
+        "--audit_regressor= --predict_only_model --hexfloat_weights "
+        "--dump_json_weights_experimental=",
     "use streaml1 predict MODEL SOURCE: the margin is log(p / (1 - p))": "-r= --raw_predictions=",
     "omit it, and compare the output of streaml1 predict with 0.5": "--binary",
     "omit it: softmax and the logistic loss predict probabilities": "--probabilities",
@@ -103,22 +108,40 @@ OPTIONS = {
     "use --checkpoint DIR": "--save_per_pass",
     "use --checkpoint DIR, whose report continues": "--preserve_performance_counters",
     "use streaml1 convert, then streaml1 learn FILE.rows --shards N --workers N":
-        "--span_server= --total= --node= --unique_id=",
+        "--span_server= --total= --node= --unique_id= --span_server_port=",
     "omit it: --lr auto needs no scaled features": "--normalized",
     "omit it: the weight of an example multiplies its gradient": "--invariant",
     "omit it, or use --lr with a number and --schedule": "--initial_t=",
     "omit it: of several passes the best is kept": "--decay_learning_rate=",
     "omit it: each saved model can be learnt further with --load": "--save_resume",
     "omit it, or use streaml1.solvers in Python to solve a batch exactly":
-        "--bfgs --conjugate_gradient --svrg",
-    "there is no equivalent: all labelled examples are learnt": "--active",
+        "--bfgs --conjugate_gradient --svrg --mem= --termination= --hessian_on",
+    "there is no equivalent: all labelled examples are learnt":
+        "--active --active_cover --cs_active=",
     "learn one model per label, each with its --target": "--multilabel_oaa=",
     "use --model softmax, which has one set of weights per label":
-        "--ect= --log_multi= --recall_tree= --plt=",
+        "--ect= --log_multi= --recall_tree= --plt= --memory_tree= --emt",
     "there is no equivalent: all models are linear; see --cross for interactions":
         "--lrq= --lrqfa= --new_mf= --search= --marginal= --bag= --rank= --nn= --lda= --ksvm "
         "--autolink= --stage_poly --boosting= --bootstrap=",
     "use --model coin, which has no learning rate either": "--freegrad --pistol",
+    "use streaml1 inspect SOURCE, which reads a part and learns nothing": "--dry_run",
+    "there is no equivalent: use --loss quantile or --loss huber": "--expectile_q=",
+    "omit it: labels are 0 and 1": "--logistic_min= --logistic_max=",
+    "omit it: the report goes to standard output, and messages to standard error":
+        "--driver_output= --log_output= --limit_output=",
+    "omit it: the memory of reading is bounded": "--ring_size= --example_queue_limit=",
+    "write the data as Parquet, JSON lines or CSV": "--flatbuffer",
+    "omit it: values are not scaled, and a column is a namespace": "--csv_ns_value=",
+    "omit it: a saved model contains the state of its penalties": "--l1_state= --l2_state=",
+    "use --l2, which acts on all weights at every example": "--sparse_l2=",
+    "use --cross NAME,NAME": "--interact=",
+    "use --model adaptive, which has a learning rate per feature": "--OjaNewton",
+    "there is no equivalent: predictions have no intervals": "--confidence",
+    "omit it: --model softmax updates all labels at once": "--oaa_subsample=",
+    "omit it: --model softmax predicts probabilities": "--scores",
+    "omit it: labels may be any text": "--indexing=",
+    "use --passes N": "--replay_b= --replay_c= --replay_m=",
 }  # fmt: skip
 """Options by remedy, in which ``{}`` stands for the value. Options with a value end in ``=``.
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from typing import Any, TypeVar
 
+from streaml1.core.other_names import counterpart
+
 __all__ = [
     "Check",
     "document_options",
@@ -100,9 +102,12 @@ def unexpected_option(caller: str, name: str, known: Iterable[str]) -> TypeError
     TypeError("progressive() got an unexpected keyword argument 'evry'; did you mean 'every'?")
     >>> unexpected_option("train", "size", ["every", "limit"])
     TypeError("train() got an unexpected keyword argument 'size'; expected one of: every, limit")
+    >>> unexpected_option("progressive", "nrows", ["every", "limit"])
+    TypeError("progressive() got an unexpected keyword argument 'nrows'; did you mean 'limit'?")
     """
     known = list(known)
-    similar = difflib.get_close_matches(name, known, n=1)
+    usual = (counterpart(name) or "").partition(" ")[0].replace("-", "_")
+    similar = [usual] if usual in known else difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {similar[0]!r}?" if similar else f"expected one of: {', '.join(known)}"
     return TypeError(f"{caller}() got an unexpected keyword argument {name!r}; {hint}")
 

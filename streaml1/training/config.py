@@ -232,6 +232,9 @@ document_options(parameter_entries(RunConfig))(RunConfig)
 SYNONYMS = {"outs": "observers"}
 """Keywords that are accepted for an option of another name."""
 
+METRICS = ("metric", "metrics", "scoring")
+"""Keywords of other libraries that choose what is measured."""
+
 
 def run_config(
     caller: str,
@@ -273,6 +276,11 @@ def run_config(
             run_fields[name] = value
         elif name in of_source:
             source_fields[name] = value
+        elif given in METRICS:
+            raise TypeError(
+                f"{caller}() got an unexpected keyword argument {given!r}; omit it: the report has "
+                "all metrics"
+            )
         else:
             raise unexpected_option(caller, given, [*of_run, *of_source])
     merged = RunConfig() if config is None else config
