@@ -60,7 +60,12 @@ def json_of(body: bytes, roles: JsonRoles | None = None) -> Any:
     try:
         return decode_json(body, roles)
     except ValueError as error:
-        raise RequestError(400, f"the body is {error}") from None
+        if not body.strip():
+            sentence = "the body is not valid JSON: it is empty; send an object of features"
+            raise RequestError(400, sentence) from None
+        is_text = body.lstrip()[:1] not in (b"{", b"[", b'"')
+        hint = "; lines of text need Content-Type: text/vw or text/svmlight" if is_text else ""
+        raise RequestError(400, f"the body is {error}{hint}") from None
 
 
 def flatten(value: Any, roles: JsonRoles | None = None) -> dict[Hashable, Any]:
