@@ -32,6 +32,7 @@ from river import (
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, SoftmaxClassifier
+from streaml1.models.base import OF_SCIKIT_LEARN
 from tests import reference
 
 MODELS = [ElasticNetClassifier, ElasticNetRegressor]
@@ -109,7 +110,8 @@ def test_read_operations_do_not_change_state(make_model: Callable[[], Any], tmp_
 
 def test_methods_of_scikit_learn_are_answered_with_ours() -> None:
     model = streaml1.ElasticNetClassifier()
-    for name, remedy in (("fit", "learn_many"), ("predict_proba", "predict_proba_many")):
+    for name, remedy in OF_SCIKIT_LEARN.items():
+        assert remedy == "streaml1.progressive" or hasattr(model, remedy)
         assert not hasattr(model, name)
         with pytest.raises(AttributeError, match=f"'{name}': use {remedy}, or streaml1.sklearn"):
             getattr(model, name)
@@ -388,6 +390,8 @@ def test_unknown_keyword_arguments_are_rejected(cls: Any) -> None:
         ({"lr": optim.SGD(0.1)}, ValueError, '; use lr=0.1, schedule="constant" for optim.SGD'),
         ({"initializer": optim.initializers.Zeros()}, TypeError, ": weights start at zero"),
         ({"learning_rate": 0.1}, TypeError, ': use lr, or omit it where lr is "auto"'),
+        ({"C": 1}, TypeError, "'C': use l1 and l2"),
+        ({"epochs": 3}, TypeError, "'epochs': learn the examples again, or use passes= of str"),
         ({"shedule": "constant"}, TypeError, "'shedule'; did you mean 'schedule'"),
     ],
 )

@@ -72,6 +72,11 @@ def test_typo_suggests_the_closest_option(call: Any, name: str) -> None:
         call(model(), EXAMPLES, text=["a"])
 
 
+def test_labels_in_the_place_of_the_config_are_answered() -> None:
+    with pytest.raises(TypeError, match="must be a RunConfig, got .* type list; .*: [(]X, y[)]$"):
+        progressive(model(), EXAMPLES, [True, False])  # type: ignore[arg-type]
+
+
 def test_typos_in_other_functions() -> None:
     with pytest.raises(TypeError, match="open_source.. got .* 'taget'; did you mean 'target'"):
         open_source("a.csv", taget="y")

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from streaml1.core.other_names import missing_attribute
+
 __all__ = ["gc_disabled", "import_attribute"]
 
 
@@ -49,7 +51,7 @@ def import_attribute(package: str, homes: Mapping[str, str], name: str) -> Any:
         If `homes` does not list the name.
     """
     if name not in homes:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        raise missing_attribute(package, name, homes)
     module = f"{package}.{homes[name]}"
     is_new = module not in sys.modules
     with gc_disabled():

@@ -95,7 +95,7 @@ def missing_attribute(package: str, name: str, known: Iterable[str]) -> Attribut
     >>> missing_attribute("streaml1", "MergeModels", ["load"])
     AttributeError("module 'streaml1' has no attribute 'MergeModels'")
     """
-    meant = OTHER_CLASSES.get(name)
+    meant = OTHER_CLASSES.get(name) if package == "streaml1" else None
     if meant is None and not name.startswith("_"):  # tools look for names such as __wrapped__
         from difflib import get_close_matches
 

@@ -49,9 +49,10 @@ __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor"]
 
 OF_SCIKIT_LEARN = {
     "fit": "learn_many", "partial_fit": "learn_many", "predict": "predict_many",
-    "predict_proba": "predict_proba_many",
+    "predict_proba": "predict_proba_many", "decision_function": "explain_one",
+    "score": "streaml1.progressive", "coef_": "weights", "intercept_": "intercept",
 }  # fmt: skip
-"""Methods of scikit-learn's estimators, and what does the same here."""
+"""Methods and attributes of scikit-learn's estimators, and what does the same here."""
 
 
 class OnlineModel(SharedParameters, InspectableModel, base.Base):

@@ -41,12 +41,23 @@ __all__ = [
 ]
 
 SCHEDULES = ("invsqrt", "constant", "inverse")
-RIVER_PARAMETERS = {
+USE_PENALTIES = "use l1 and l2, the strengths of the penalties, where the learner has them"
+USE_PASSES = "learn the examples again, or use passes= of streaml1.progressive"
+
+OTHER_PARAMETERS = {
     "optimizer": f"use {INSTEAD_OF_OPTIMIZER}",
     "initializer": "weights start at zero",
     "learning_rate": 'use lr, or omit it where lr is "auto"',
+    **dict.fromkeys(("alpha", "C", "penalty", "l1_ratio", "reg", "lambda_"), USE_PENALTIES),
+    **dict.fromkeys(("epochs", "max_iter", "n_iter", "passes"), USE_PASSES),
+    **dict.fromkeys(("fit_intercept", "intercept"), "use intercept_lr=0 for no intercept"),
+    **dict.fromkeys(("class_weight", "scale_pos_weight"), "use positive_weight"),
+    **dict.fromkeys(("random_state", "seed"), "omit it, because learning is not random"),
 }
-"""What to use instead of parameters of river's linear models that no model here has."""
+"""What to use instead of parameters of linear models of river and scikit-learn.
+
+A learner that has a parameter of this name does not look it up here.
+"""
 
 SHARED_ORDER = (
     "loss",
@@ -239,8 +250,8 @@ def constructor(kind: type) -> Callable[..., None]:
 
 
 def _unknown_parameter(caller: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an unknown parameter, which may be one of river's linear models."""
-    remedy = RIVER_PARAMETERS.get(name)
+    """Return the error for an unknown parameter, which may be one of other linear models."""
+    remedy = OTHER_PARAMETERS.get(name)
     if remedy is None:
         return unexpected_option(caller, name, known)
     return TypeError(f"{caller}() got an unexpected keyword argument {name!r}: {remedy}")

@@ -261,11 +261,16 @@ def run_config(
     Raises
     ------
     TypeError
-        If a keyword is not an option of the function, with the closest one; or if `config` sets
-        an option that the function does not use.
+        If a keyword is not an option of the function, with the closest one; if `config` is of
+        another type; or if it sets an option that the function does not use.
     ValueError
         If a value is out of range.
     """
+    if config is not None and not isinstance(config, RunConfig):
+        raise TypeError(
+            f"config of {caller}() must be a RunConfig, got an object of type "
+            f"{type(config).__name__}; a matrix or frame and its labels are one source: (X, y)"
+        )
     of_run = option_names(RunConfig) if accepts is None else [*accepts, "source_options"]
     of_source = option_names(SourceOptions, internal)
     run_fields: dict[str, Any] = {}
