@@ -67,6 +67,9 @@ def test_ids_come_back_with_predictions(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, [*command, "--id", "0"])
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0 and [line.get("id") for line in lines] == IDS
+    command.remove("--json")
+    result = CliRunner().invoke(cli, [*command, "--id", "0"])
+    assert "lines of text have no ids; use --json" in result.stderr
 
 
 def test_rejected_ids(tmp_path: Path) -> None:

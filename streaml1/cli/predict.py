@@ -96,6 +96,8 @@ def predict(
         )
     key = "value" if learner.loss in REGRESSION else "p"
     texts = text_features(pipeline)
+    if options["id"] is not None and not as_json and options["predictions"] is None:
+        report_problem("--id: lines of text have no ids; use --json to write them")
     examples = opened(source, options, require_label=False, text=texts, model=pipeline)
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
 

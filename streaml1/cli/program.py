@@ -229,7 +229,8 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     if isinstance(error, click.MissingParameter):
         return _missing_parameter(error)
     if isinstance(error, click.BadParameter):
-        return _in_plain_words(error.format_message()) + _meant_choice(error)
+        remedy = _meant_choice(error) or _swept(error)
+        return _in_plain_words(error.format_message()) + remedy
     name = getattr(error, "option_name", "") or getattr(error, "command_name", "")
     similar = getattr(error, "possibilities", None) or ()
     by_name = {known.lstrip("-"): known for known in similar}  # all begin with dashes
@@ -259,6 +260,12 @@ def _meant_choice(error: click.BadParameter) -> str:
         return f" (did you mean --load {shlex.quote(value)}?)"
     meant = meant_value(option, value, re.findall(r"'(.*?)'", error.message[found.end() :]))
     return "" if meant is None else f" (did you mean {meant}?)"
+
+
+def _swept(error: click.BadParameter) -> str:
+    """Return the remedy for a list of values of a hyperparameter, which only sweep accepts."""
+    is_list = re.match(r"'[^', ]+(,[^', ]+)+' is not a valid (float|integer)", error.message)
+    return "; sweep compares several values" if is_list and _is_command(error, "learn") else ""
 
 
 def _kept_by_model(error: click.NoSuchOption) -> str | None:

@@ -263,6 +263,9 @@ def _translated(option: str, value: str) -> str:
     if option in INTERACTIONS:  # one letter per namespace, of which --cross combines at most three
         is_letters = value.isalnum() and value.isascii() and len(value) < 4
         return ",".join(value) if is_letters else "NAME,NAME"
+    if option == "--ngram":  # the first letter of a namespace may precede the number
+        letter, number = value[:1], value[1:]
+        return number if letter.isalpha() and number.isdigit() else value or "N"
     if option == "--power_t":
         return {"0": "constant", "0.0": "constant", "1": "inverse", "1.0": "inverse"}.get(
             value, "invsqrt"
