@@ -45,4 +45,5 @@ def figure_as_html(figure: Figure) -> str:
     image = io.BytesIO()
     with ignoring_missing_glyphs():
         figure.savefig(image, format="png", dpi=72)
-    return f'<img src="data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}">'
+    encoded = base64.b64encode(image.getvalue()).decode()
+    return f'<img src="data:image/png;base64,{encoded}" alt="Plot of the run">'
