@@ -233,6 +233,22 @@ def test_damaged_cache_entries_are_compiled_again(
     assert run(ROOT, NUMBA_CACHE_DIR=str(cache))[1].split()[:2] == ["0", "0"], "nothing replaced"
 
 
+UNWRITABLE = """
+import tempfile
+def no_file(**options):
+    raise OSError("read-only file system")
+tempfile.TemporaryFile = no_file  # how numba asks whether a directory is writable
+"""
+
+
+@compiled_only
+def test_cache_in_a_read_only_directory_is_read(small_cache: Any) -> None:
+    cache, expected = small_cache
+    result = run(ROOT, UNWRITABLE + SMALL, NUMBA_CACHE_DIR=str(cache))
+    assert result[0] == expected[0]
+    assert result[1].split()[1:] == ["0", "True"]
+
+
 @compiled_only
 @pytest.mark.slow
 def test_cache_that_cannot_be_written_is_no_cache(small_cache: Any, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "compiler_versions",
     "discard",
     "discard_directory",
+    "is_current",
     "read_text",
     "remove_stale_files",
     "source_digest",
@@ -97,16 +98,20 @@ def cache_directories() -> CacheDirectories:
     return CacheDirectories(directories, None)
 
 
+def is_current(directory: Path) -> bool:
+    """Return whether a directory holds machine code of these sources, and of no others."""
+    return read_text(directory / _DIGEST_FILE) == source_digest()
+
+
 def remove_stale_files(directory: Path) -> None:
     """Remove machine code of other versions of the sources, once per version."""
-    digest_file = directory / _DIGEST_FILE
+    if is_current(directory):
+        return
     try:
-        if digest_file.exists() and digest_file.read_text() == source_digest():
-            return
         for path in (path for suffix in _SUFFIXES for path in directory.glob(f"*.{suffix}")):
             if source_digest() not in path.name:
                 path.unlink(missing_ok=True)
-        digest_file.write_text(source_digest())
+        (directory / _DIGEST_FILE).write_text(source_digest())
     except (OSError, ValueError):  # another process is doing it, or the directory is read-only
         return
 

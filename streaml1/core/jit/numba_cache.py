@@ -1,7 +1,8 @@
 """numba's on-disk cache: invalidated by all compiled sources, and read without a compiler.
 
-An entry that cannot be loaded, for whatever reason, is compiled again and replaced. A cache that
-cannot be written is not used.
+An entry that cannot be loaded, for whatever reason, is compiled again and replaced. If no directory
+can be written, one that holds machine code of these sources is read, such as that of a container
+whose file system is read-only.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from streaml1.core.jit.cache_dir import (
     CompileLock,
     discard,
     discard_directory,
+    is_current,
     remove_stale_files,
     source_digest,
     warn_unwritable,
@@ -42,9 +44,10 @@ _WRITABLE: set[str] = set()  # directories that were checked
 def _define_locators() -> str:
     """Define locators whose file names carry the digest; return them as numba's option lists them.
 
-    numba imports them by name from this module.
+    numba imports them by name from this module, and takes the first that suits.
     """
-    names = []
+    names: list[str] = []
+    read_only_names: list[str] = []
     for base in ("UserProvided", "InTree", "UserWide", "Zip"):
         locator = getattr(caching, f"{base}CacheLocator", None)
         if locator is None:
@@ -61,14 +64,18 @@ def _define_locators() -> str:
                 remove_stale_files(Path(directory))
                 _WRITABLE.add(directory)
 
-        methods = {
-            "get_disambiguator": get_disambiguator,
-            "ensure_cache_path": ensure_cache_path,
-        }
-        name = f"_{base}"
-        globals()[name] = type(name, (locator,), methods)
-        names.append(f"{__name__}.{name}")
-    return ",".join([*names, f"{__name__}._PrebuiltOnly"])
+        def ensure_current(self: Any) -> None:
+            if not is_current(Path(self.get_cache_path())):
+                raise OSError("the directory holds no machine code of these sources")
+
+        for name, ensure, found in (
+            (f"_{base}", ensure_cache_path, names),
+            (f"_ReadOnly{base}", ensure_current, read_only_names),
+        ):
+            methods = {"get_disambiguator": get_disambiguator, "ensure_cache_path": ensure}
+            globals()[name] = type(name, (locator,), methods)
+            found.append(f"{__name__}.{name}")
+    return ",".join([*names, *read_only_names, f"{__name__}._PrebuiltOnly"])
 
 
 class _PrebuiltOnly(caching.UserProvidedCacheLocator):
