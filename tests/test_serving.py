@@ -558,7 +558,7 @@ def test_metrics(tmp_path: Path) -> None:
             b"{}",
             "application/json",
             404,
-            "/learn is offered by servers with --to TOPIC only",
+            "/learn is offered only by servers that write examples to a topic",
         ),
     ],
 )

@@ -185,7 +185,9 @@ class Service:
     ) -> Response | Future[Response]:
         if methods is None:
             if path in LOGGING:
-                raise RequestError(404, f"{path} is offered by servers with --to TOPIC only")
+                raise RequestError(
+                    404, f"{path} is offered only by servers that write examples to a topic"
+                )
             known = ", ".join(self._routes)
             raise RequestError(
                 404, f"{path[:100]} is not a path of this server; use one of {known}"
