@@ -26,14 +26,14 @@ all_models = pytest.mark.parametrize("model", MODELS)
 
 
 def assert_margins(got: Any, expected: Any) -> None:
-    """Compare the margins of single features and the intercepts."""
+    """Compare the margins of single features."""
     for x in ({}, *({name: 1.0} for name in "abcdef")):
         assert got._margin(x) == pytest.approx(expected._margin(x), rel=1e-8, abs=1e-8)
-    assert got.intercept == pytest.approx(expected.intercept, rel=1e-8, abs=1e-8)
 
 
 def assert_weights(got: Any, expected: Any) -> None:
-    """Compare weights, of which some within rounding of zero may be missing."""
+    """Compare intercepts and weights, of which some within rounding of zero may be missing."""
+    assert got.intercept == pytest.approx(expected.intercept, rel=1e-8, abs=1e-8)
     for name in {*got.weights, *expected.weights}:
         w = expected.weights.get(name, 0.0)
         assert got.weights.get(name, 0.0) == pytest.approx(w, rel=1e-8, abs=1e-8)
@@ -47,8 +47,8 @@ def test_one_part_with_its_base_is_that_part(model: Any, examples: list[list[Exa
     for _, joined in merge_candidates([part], base):
         assert_weights(joined, part)
         assert_margins(joined, part)
-        # Averaged weights, which `weights` of lanes has, depend on when they are brought up to
-        # date. What the model predicts next does not.
+        # What lanes publish, such as averages, depends on when it was brought up to date. What
+        # they predict next does not.
         assert_margins(learnt(joined, examples[2]), learnt(part, examples[2]))
 
 

@@ -745,6 +745,7 @@ def test_equal_names_are_one_feature() -> None:
     ]
     for more_names in ([], ["x"]):
         model = ElasticNetRegressor()
+        model.learn_one({}, 0.0)
         for name in more_names:
             model.learn_one({name: 1.0}, 1.0)
         for name in equal_names:
