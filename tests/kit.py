@@ -171,5 +171,17 @@ def assert_rejects_states(
             type(rule).from_state_dict(rule.size, slots, changed).check()
 
 
+def broken_usual_values(arrays: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return changes that break what `CentredRule.check` requires."""
+    return [
+        {"origins": arrays["origins"] + np.inf},
+        {"clock": {"with_origin": D + 1}},
+        {"clock": {"origin_rows": 3}},
+        {"clock": {"is_centred": 2}},
+        {"clock": {"targets": -1.0}},
+        {"clock": {"centre": 1e200}},
+    ]
+
+
 def is_binary(loss: str) -> bool:
     return loss in BINARY

@@ -336,6 +336,7 @@ def test_crafted_state_is_rejected() -> None:
             {"R": a["R"] - 1.0},
             {"n": a["n"] * 0.0},
             {"s": a["s"] * 4.0},
+            *kit.broken_usual_values(a),
         ],
     )
 

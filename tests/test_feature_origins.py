@@ -21,11 +21,13 @@ from streaml1 import (
     SoftmaxClassifier,
 )
 from streaml1.core.jit import kernel
+from streaml1.optim.centred_rule import USUAL_VALUES
 from streaml1.optim.lane_mixture import _refresh_joined
 from streaml1.optim.structures.feature_origins import ORIGIN_ROWS, origins_of
 from streaml1.optim.structures.feature_scales import saturated
 from streaml1.optim.structures.joined_lanes import _with_origins
 from streaml1.optim.structures.joined_origins import stored_origins, with_common_origins
+from streaml1.optim.structures.record_layouts import dtype_without
 from tests import kit, reference
 from tests.test_lane_mixture import make, twin_of
 
@@ -84,6 +86,24 @@ def test_constant_added_to_targets_is_added_to_predictions(kind: Any) -> None:
     X, a = weather(300)
     low, high = (kind().progressive_many(csr_matrix(X), a + c) for c in (0.0, 4096.0))
     np.testing.assert_allclose(high[1:] - 4096.0, low[1:], rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [FTRLRegressor, CoinBettingRegressor])
+@pytest.mark.parametrize("n", [0, 3])
+def test_states_without_origins_are_read(kind: Any, n: int) -> None:
+    model = kind()
+    model.learn_many([{"a": 1.0}, {"b": 2.0}, {"a": -1.0}][:n], [1.0, 2.0, 3.0][:n])
+    rule = model._state.rule
+    slots, arrays = rule.state_dict()
+    clock = rule.clock.dtype
+    before = dtype_without(clock, {name for name, _ in USUAL_VALUES})
+    arrays = {key: array for key, array in arrays.items() if key != "origins"}
+    arrays["clock"] = np.array([tuple(arrays["clock"][0][name] for name in before.names)], before)
+    restored = type(rule).from_state_dict(rule.size, slots, arrays)
+    restored.check()
+    c = restored.clock[0]
+    assert (c.origin_rows, c.is_centred, c.centre) == (0, 0, 0.0)
+    assert not restored.origins.any()
 
 
 def test_frozen_intercept_keeps_targets_without_a_centre() -> None:

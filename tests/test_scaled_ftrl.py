@@ -101,5 +101,6 @@ def test_crafted_state_is_rejected() -> None:
             {"n": -a["n"] - 1.0},
             {"total": a["total"] * 0.0},
             {"count": a["count"] + 1e6},
+            *kit.broken_usual_values(a),
         ],
     )

@@ -30,7 +30,7 @@ d) The intercept is a coordinate with x = 1 and $\lambda_1 = 0$, added to its in
 e) A feature that is in each of the first 16 rows has an origin m: from then on, x stands for x - m above (see
    `structures/feature_origins.py`), and what was learnt of x is forgotten. The targets of a regression have a centre,
    which is added to each margin; y stands for their distance from it (see `structures/target_centre.py`). With the
-   Poisson loss there are no origins and no centre: the exponential of a clipped distance is another mean.
+   Poisson loss, values and targets are read as they are.
 
 Nothing is pending for features that are absent: a weight is a function of its slot and the ledger.
 
@@ -49,30 +49,21 @@ from streaml1.core.jit import inlined
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
-from streaml1.core.types import Floats, Ints, Records
+from streaml1.core.types import Floats, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import Ledger, PerSlot, Scratch, ScratchRule, new_state
+from streaml1.optim.centred_rule import USUAL_VALUES, CentredRule
+from streaml1.optim.rule_state import Ledger, PerSlot, Scratch, new_state
 from streaml1.optim.structures.feature_origins import (
     FORGOTTEN,
-    ORIGIN_ROWS,
     ORIGIN_WIDTH,
-    check_origins,
     count_value,
     from_origin,
-    origins_of,
 )
 from streaml1.optim.structures.feature_scales import MAX_SCALED, add_size, scaled
 from streaml1.optim.structures.joined_coins import Coins, joined_coins
 from streaml1.optim.structures.joined_origins import with_common_origins
 from streaml1.optim.structures.joined_sums import add_growth
-from streaml1.optim.structures.record_layouts import with_origins
-from streaml1.optim.structures.target_centre import (
-    CENTRE,
-    check_centre,
-    count_target,
-    has_centre,
-    joined_centre,
-)
+from streaml1.optim.structures.target_centre import centred_derivative, join_centre
 from streaml1.optim.update_rule import margin
 
 __all__ = ["CoinBetting"]
@@ -98,8 +89,7 @@ CLOCK = np.dtype(
         ("largest", "f8"),  # upper bound of |g| so far
         ("floor", "f8"),  # lower bound of L in this step
         *COIN,  # of the intercept
-        *(("origin_rows", "i8"), ("with_origin", "i8")),  # see `feature_origins`
-        *CENTRE,
+        *USUAL_VALUES,
     ],
     align=True,
 )
@@ -179,7 +169,7 @@ class CoinBettingState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class CoinBetting(ScratchRule, CoinBettingState):
+class CoinBetting(CentredRule, CoinBettingState):
     """Coin betting for each coordinate."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -214,12 +204,7 @@ class CoinBetting(ScratchRule, CoinBettingState):
         c, o = self.clock[0], online[0]
         b = _intercept(c)
         a += (o.b + b) + o.offset
-        p, g = losses.output_and_derivative(o.loss, a + c.centre, y, o.loss_parameter)
-        if c.is_centred and o.intercept_lr > 0.0:
-            size = count_target(c, y - o.offset, w, c.labels / max(c.n, 1.0))
-            g = losses.derivative(o.loss, a + c.centre, y, o.loss_parameter)
-        else:
-            size = losses.target_size(o.loss, y, o.offset + c.centre)
+        p, g, size = centred_derivative(c, o, a, y, w, c.labels / max(c.n, 1.0))
         g = _bounded(c, max(-o.clip_gradient, min(o.clip_gradient, g)) * w, o.loss, w)
         if o.intercept_lr > 0.0:
             _bet(c, b, -g, c.floor)
@@ -282,12 +267,6 @@ class CoinBetting(ScratchRule, CoinBettingState):
         w[seen] = self._weights_of(slots, self.clock[0].l1_now) / slots["s"] / means
         return w
 
-    def intercept(self, online: Records) -> float:
-        """Return the intercept that belongs to `weights`: to x instead of x - m."""
-        has, origins = origins_of(self.origins)
-        moved = float(self.weights()[has] @ origins[has]) if has.any() else 0.0
-        return self.intercept_at_origins(online) - moved
-
     def intercept_at_origins(self, online: Records) -> float:
         """Return the initial intercept, the weight of its coordinate, and the centre."""
         b = self._weights_of(self.clock, 0.0)[0]
@@ -306,18 +285,12 @@ class CoinBetting(ScratchRule, CoinBettingState):
         base, *others = with_common_origins([self, *parts])
         return base._joined(others)
 
-    @property
-    def value_scheme(self) -> float:
-        """Whether features have origins; models that differ in this cannot be joined."""
-        return float(self.clock[0].origin_rows)
-
     def _joined(self, parts: Sequence[CoinBetting]) -> Iterator[tuple[str, CoinBetting]]:
         slots, clock = self.slots.copy(), self.clock.copy()
         add_growth(slots, [part.slots for part in parts], ("n", "total"))
         add_growth(clock, [part.clock for part in parts], CLOCK_SUMS)
         c = clock[0]
-        c.is_centred, c.origin_rows = parts[0].clock[0].is_centred, parts[0].clock[0].origin_rows
-        c.targets, c.centre = joined_centre(self.clock, [part.clock for part in parts])
+        join_centre(clock, self.clock, [part.clock for part in parts])
         c.floor = parts[-1].clock[0].floor
         for sums, of_parts in (
             (slots, [part.slots for part in parts]),
@@ -341,8 +314,6 @@ class CoinBetting(ScratchRule, CoinBettingState):
     def check(self) -> None:
         super().check()
         c, slots = self.clock[0], self.slots
-        check_origins(self.origins, c)
-        check_centre(c)
         for name in ("wealth", "wealth_now"):
             ensure(0.0 < c[name] < math.inf, f"{name} is out of range")
         for name in ("l1", "l1_now", "n", "labels", "n_weighted", "weights", "largest", "floor"):
@@ -361,16 +332,11 @@ class CoinBetting(ScratchRule, CoinBettingState):
         ensure(np.all((s >= 0.0) & (s <= MAX_SCALED)), "an s is out of range")
         ensure(np.array_equal(n > 0.0, s > 0.0), "a count and an s disagree")
 
-    @classmethod
-    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> CoinBetting:
-        return super().from_state_dict(d, slots, with_origins(arrays, CLOCK))
-
     @staticmethod
     def start(d: int, wealth: float, l1: float, loss: int) -> CoinBetting:
         """Return a rule with `d` zero weights."""
         rule = new_state(CoinBetting, d)
         c = rule.clock[0]
         c.wealth, c.l1, c.wealth_now, c.l1_now = wealth, l1, wealth, l1
-        c.is_centred = has_centre(loss)
-        c.origin_rows = ORIGIN_ROWS if loss != losses.POISSON else 0
+        rule.begin(loss)
         return rule

@@ -18,8 +18,8 @@ The intercept is a coordinate with z = 1 and $\lambda_1 = \lambda_2 = 0$, added 
 
 A feature that is in each of the first 16 rows has an origin m: from then on, x stands for x - m above (see
 `structures/feature_origins.py`), and what was learnt of x is forgotten. The targets of a regression have a centre, which
-is added to each margin; y stands for their distance from it (see `structures/target_centre.py`). With the Poisson loss
-there are no origins and no centre: the exponential of a clipped distance is another mean.
+is added to each margin; y stands for their distance from it (see `structures/target_centre.py`). With the Poisson
+loss, values and targets are read as they are.
 
 Means count each number for at most ten times the mean of those before it. Nothing is pending for features
 that are absent: a weight is a function of its slot and the ledger.
@@ -40,30 +40,21 @@ from streaml1.core.jit import inlined
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
-from streaml1.core.types import Floats, Ints, Records
+from streaml1.core.types import Floats, Records
 from streaml1.optim import losses
-from streaml1.optim.rule_state import Ledger, PerSlot, Scratch, ScratchRule, new_state
+from streaml1.optim.centred_rule import USUAL_VALUES, CentredRule
+from streaml1.optim.rule_state import Ledger, PerSlot, Scratch, new_state
 from streaml1.optim.structures.feature_origins import (
     FORGOTTEN,
-    ORIGIN_ROWS,
     ORIGIN_WIDTH,
-    check_origins,
     count_value,
     from_origin,
-    origins_of,
 )
 from streaml1.optim.structures.feature_scales import add_size, scaled
 from streaml1.optim.structures.joined_origins import with_common_origins
 from streaml1.optim.structures.joined_sums import add_growth, joined_sums, last_moves
-from streaml1.optim.structures.record_layouts import with_origins
 from streaml1.optim.structures.restarted_sums import restarted_sums
-from streaml1.optim.structures.target_centre import (
-    CENTRE,
-    check_centre,
-    count_target,
-    has_centre,
-    joined_centre,
-)
+from streaml1.optim.structures.target_centre import centred_derivative, join_centre
 from streaml1.optim.update_rule import margin
 
 __all__ = ["ScaledFTRL"]
@@ -87,8 +78,7 @@ CLOCK = np.dtype(
         *(("over_alpha", "f8"), ("beta_now", "f8"), ("l1_now", "f8"), ("l2_now", "f8")),
         *(("examples", "f8"), ("labels", "f8"), ("squares", "f8")),  # sums of |y| and 1 + |z|^2
         *(("theta", "f8"), ("n", "f8")),  # of the intercept
-        *(("origin_rows", "i8"), ("with_origin", "i8")),  # see `feature_origins`
-        *CENTRE,
+        *USUAL_VALUES,
     ],
     align=True,
 )
@@ -140,7 +130,7 @@ class ScaledFTRLState(NamedTuple):
     clock: Annotated[Records, Ledger(CLOCK)]
 
 
-class ScaledFTRL(ScratchRule, ScaledFTRLState):
+class ScaledFTRL(CentredRule, ScaledFTRLState):
     """FTRL-Proximal on scaled features."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -175,12 +165,7 @@ class ScaledFTRL(ScratchRule, ScaledFTRLState):
         c, o = self.clock[0], online[0]
         b = _intercept(c)
         a += (o.b + b) + o.offset
-        p, g = losses.output_and_derivative(o.loss, a + c.centre, y, o.loss_parameter)
-        if c.is_centred and o.intercept_lr > 0.0:
-            size = count_target(c, y - o.offset, w, c.labels / max(c.examples, 1.0))
-            g = losses.derivative(o.loss, a + c.centre, y, o.loss_parameter)
-        else:
-            size = losses.target_size(o.loss, y, o.offset + c.centre)
+        p, g, size = centred_derivative(c, o, a, y, w, c.labels / max(c.examples, 1.0))
         g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
         c.labels = add_size(c.examples, c.labels, size)
         if o.intercept_lr > 0.0:
@@ -246,12 +231,6 @@ class ScaledFTRL(ScratchRule, ScaledFTRLState):
         w[seen] = outside / rates / means
         return w
 
-    def intercept(self, online: Records) -> float:
-        """Return the intercept that belongs to `weights`: to x instead of x - m."""
-        has, origins = origins_of(self.origins)
-        moved = float(self.weights()[has] @ origins[has]) if has.any() else 0.0
-        return self.intercept_at_origins(online) - moved
-
     def intercept_at_origins(self, online: Records) -> float:
         """Return the initial intercept, the weight of its coordinate, and the centre."""
         c = self.clock[0]
@@ -267,8 +246,6 @@ class ScaledFTRL(ScratchRule, ScaledFTRLState):
     def check(self) -> None:
         super().check()
         c, slots = self.clock[0], self.slots
-        check_origins(self.origins, c)
-        check_centre(c)
         for name in ("over_alpha", "beta", "beta_now"):
             ensure(0.0 < c[name] < math.inf, f"{name} is out of range")
         names = ("alpha", "l1", "l1_now", "l2", "l2_now", "examples", "labels", "squares")
@@ -309,11 +286,6 @@ class ScaledFTRL(ScratchRule, ScaledFTRLState):
         base, *others = with_common_origins([self, *parts])
         return base._joined(others, last_moves(base._sums(), before._sums()))
 
-    @property
-    def value_scheme(self) -> float:
-        """Whether features have origins; models that differ in this cannot be joined."""
-        return float(self.clock[0].origin_rows)
-
     def _joined(
         self, parts: Sequence[ScaledFTRL], moves: Floats | None
     ) -> Iterator[tuple[str, ScaledFTRL]]:
@@ -322,8 +294,7 @@ class ScaledFTRL(ScratchRule, ScaledFTRLState):
         add_growth(slots, [part.slots for part in parts], SLOT_COUNTS)
         add_growth(clock, [part.clock for part in parts], CLOCK_COUNTS)
         c = clock[0]
-        c.is_centred, c.origin_rows = parts[0].clock[0].is_centred, parts[0].clock[0].origin_rows
-        c.targets, c.centre = joined_centre(self.clock, [part.clock for part in parts])
+        join_centre(clock, self.clock, [part.clock for part in parts])
         if c.examples > 0.0:
             size = max(c.labels / c.examples, MIN_MEAN)
             computed = math.sqrt(c.squares / c.examples) / (AUTO_ALPHA * size)
@@ -342,10 +313,6 @@ class ScaledFTRL(ScratchRule, ScaledFTRLState):
         slots, clock = self.slots, self.clock
         return np.append(slots["theta"], clock["theta"]), np.append(slots["n"], clock["n"])
 
-    @classmethod
-    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> ScaledFTRL:
-        return super().from_state_dict(d, slots, with_origins(arrays, CLOCK))
-
     @staticmethod
     def start(d: int, alpha: float, beta: float, l1: float, l2: float, loss: int) -> ScaledFTRL:
         """Return a rule with `d` zero weights; `alpha` 0 is computed from the rows."""
@@ -353,6 +320,5 @@ class ScaledFTRL(ScratchRule, ScaledFTRLState):
         c = rule.clock[0]
         c.alpha, c.beta, c.l1, c.l2 = alpha, beta, l1, l2
         c.over_alpha, c.beta_now, c.l1_now, c.l2_now = 1.0 / (alpha or 1.0), beta, l1, l2
-        c.is_centred = has_centre(loss)
-        c.origin_rows = ORIGIN_ROWS if loss != losses.POISSON else 0
+        rule.begin(loss)
         return rule

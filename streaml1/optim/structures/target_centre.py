@@ -7,8 +7,8 @@ differs from row to row. A target moves it by at most ten mean distances beyond 
 The first target becomes the centre, and nothing is learnt from it. So a constant that is added to all targets is added to all
 predictions but the first.
 
-A rule whose clock has the fields of `CENTRE` calls `count_target` before it takes the derivative of the loss. Margins
-of the Poisson loss are logarithms and have no centre; neither have those of classification. An offset is subtracted from its target.
+Margins of the Poisson loss are logarithms and have no centre; neither have those of classification. An offset is
+subtracted from its target.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -21,9 +21,16 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.rows import ensure
 from streaml1.core.types import Records
-from streaml1.optim.losses import POISSON, SQUARED
+from streaml1.optim import losses
 
-__all__ = ["CENTRE", "MAX_CENTRE", "check_centre", "count_target", "has_centre", "joined_centre"]
+__all__ = [
+    "CENTRE",
+    "centred_derivative",
+    "check_centre",
+    "count_target",
+    "has_centre",
+    "join_centre",
+]
 
 CENTRE = [
     ("is_centred", "i8"),  # whether targets move the centre
@@ -38,7 +45,7 @@ MAX_CENTRE = 1e150
 
 def has_centre(loss: int) -> bool:
     """Return whether margins of the loss have a centre."""
-    return loss >= SQUARED and loss != POISSON
+    return loss >= losses.SQUARED and loss != losses.POISSON
 
 
 @inlined
@@ -69,19 +76,46 @@ def count_target(c: Any, y: float, w: float, mean_distance: float) -> float:
     return abs(distance)
 
 
-def joined_centre(base: Records, parts: Sequence[Records]) -> tuple[float, float]:
-    """Return number and centre of the targets of a base and of parts that have learnt on from it.
+@inlined
+def centred_derivative(
+    c: Any, o: Any, a: float, y: float, w: float, mean_size: float
+) -> tuple[float, float, float]:
+    """Count a target; return the prediction before, the derivative, and the size of the target.
 
-    Without targets, it is the mean of the centres.
+    Parameters
+    ----------
+    c, o
+        The clock, and the record of `loop.ONLINE`.
+    a
+        The margin with the offset, without the centre.
+    y, w
+        The label, and its sample weight.
+    mean_size
+        Mean of the sizes of targets so far.
+
+    Returns
+    -------
+    tuple of float
+        The size is the distance from the centre before, or 1 if the margin is a logarithm.
     """
-    n0, sum0 = float(base["targets"][0]), float((base["targets"] * base["centre"])[0])
-    n, total = n0, sum0
-    for part in parts:
-        n += float(part["targets"][0]) - n0
-        total += float((part["targets"] * part["centre"])[0]) - sum0
-    if n > 0.0:
-        return n, total / n
-    return 0.0, float(np.mean([part["centre"][0] for part in parts]))
+    p, g = losses.output_and_derivative(o.loss, a + c.centre, y, o.loss_parameter)
+    if not c.is_centred or o.intercept_lr == 0.0:
+        return p, g, losses.target_size(o.loss, y, o.offset + c.centre)
+    size = count_target(c, y - o.offset, w, mean_size)
+    return p, losses.derivative(o.loss, a + c.centre, y, o.loss_parameter), size
+
+
+def join_centre(clock: Records, base: Records, parts: Sequence[Records]) -> None:
+    """Set the centre of `clock` to that of a base and of parts that have learnt on from it.
+
+    It is the mean of all targets; without targets, the mean of the centres.
+    """
+    c, first = clock[0], parts[0][0]
+    c.is_centred, c.origin_rows = first.is_centred, first.origin_rows
+    n0, sum0 = base[0].targets, base[0].targets * base[0].centre
+    c.targets = n0 + sum(part[0].targets - n0 for part in parts)
+    total = sum0 + sum(part[0].targets * part[0].centre - sum0 for part in parts)
+    c.centre = total / c.targets if c.targets > 0.0 else np.mean([part[0].centre for part in parts])
 
 
 def check_centre(c: Any) -> None:
