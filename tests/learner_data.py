@@ -83,9 +83,9 @@ def n_rows(loss: str) -> int:
 
 
 def is_run(loss: str, k: int) -> bool:
-    """Return whether to test a loss with setting k: all settings for logistic, a sixth for others.
+    """Return whether to test a loss with setting k: all settings for logistic, a third for others.
 
     A method uses only the value and the derivative of a loss, so that not all combinations need a
     test.
     """
-    return loss == "logistic" or (k + k // 3 + list(CODES).index(loss)) % 6 == 0
+    return loss == "logistic" or (k + k // 3 + list(CODES).index(loss)) % 3 == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,6 +120,22 @@ def test_unseen_features_weigh_nothing(rule: Rule) -> None:
     assert all(j % 2 == 0 for j in model.weights)
     assert model._margin({1: 5.0, 10**6: 3.0, "x": 1.0}) == model._margin({})
     assert model.n_features_seen == 9
+
+
+@all_rules
+def test_permuted_features_have_permuted_weights(rule: Rule) -> None:
+    for seed in range(4):
+        random = Random(seed)
+        order = random.sample(range(12), 12)
+        plain, permuted = rule.model(), rule.model()
+        for _ in range(80):
+            x = {j: random.uniform(-1.0, 1.0) for j in range(12) if random.random() < 0.3}
+            y = random.random() < 0.5
+            plain.learn_one(x, y)
+            permuted.learn_one({order[j]: v for j, v in x.items()}, y)
+        assert plain.weights
+        assert permuted.weights == {order[j]: w for j, w in plain.weights.items()}
+        assert plain.intercept == permuted.intercept
 
 
 @all_rules
