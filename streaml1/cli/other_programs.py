@@ -103,7 +103,7 @@ OTHER_VALUES = {
         "--model softmax": "multiclass multinomial",
     },
 }  # fmt: skip
-"""Values of options: ours -> names of others, without dashes and underscores."""
+"""Names of others by our values of options, without dashes and underscores."""
 
 
 def meant_option(name: str, known: Collection[str]) -> str | None:

@@ -43,10 +43,10 @@ _OTHERS = {
     "table": "metric eval-metric scoring",
     "listen": "host bind address",
 }  # fmt: skip
-"""Our names -> names of others. Dashes and underscores are the same."""
+"""Names of others by ours. Dashes and underscores are the same."""
 
 COUNTERPARTS = {name: ours for ours, others in _OTHERS.items() for name in others.split()}
-"""Names of others, with dashes -> our names."""
+"""Our names by those of others, which are spelled with dashes."""
 
 
 def counterpart(name: str) -> str | None:
@@ -82,7 +82,7 @@ _CLASSES = {
 }  # fmt: skip
 
 OTHER_CLASSES = {name: ours for ours, others in _CLASSES.items() for name in others.split()}
-"""Classes and functions of other libraries -> those here."""
+"""Classes and functions here by those of other libraries."""
 
 
 def missing_attribute(package: str, name: str, known: Iterable[str]) -> AttributeError:
