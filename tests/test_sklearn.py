@@ -253,6 +253,21 @@ def visits(frame: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("frame", FRAMES)
+def test_missing_numbers_in_frames_are_absent(frame: Any) -> None:
+    full = {"age": [31.0, 0.0, 54.0, 40.0] * 20, "visits": [0, 3, 1, 2] * 20}
+    holes = {"age": [31.0, None, 54.0, 40.0] * 20, "visits": [None, 3, 1, 2] * 20}
+    y = [0, 1, 0, 1] * 20
+    known = StreamClassifier(random_state=0).fit(frame(full), y)
+    model = StreamClassifier(random_state=0).fit(frame(holes), y)
+    X = frame(holes)
+    assert (model.predict_proba(X) == known.predict_proba(frame(full))).all()
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict(frame({"age": [np.inf], "visits": [1]}))
+    with pytest.raises(ValueError, match="contains NaN"):  # arrays follow scikit-learn
+        StreamClassifier().fit(np.array([[np.nan], [1.0]]), [0, 1])
+
+
+@pytest.mark.parametrize("frame", FRAMES)
 def test_strings_in_frames_are_categories(frame: Any) -> None:
     X, y = visits(frame)
     fitted = StreamClassifier(shuffle=False).fit(X, y)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -118,15 +119,22 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
             check_consistent_length(X, y)
         else:
             X, y = validate_data(
-                self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, y_numeric=numeric
+                self, X, y, reset=reset, y_numeric=numeric, **self._matrix_checks(X)
             )
+            X = _without_missing(X)
         return X, y, _check_sample_weight(sample_weight, X, ensure_non_negative=True)
 
     def _input(self, X: Any) -> Any:
         check_is_fitted(self, "models_")
         if self._reads_names:
             return self._frame(X, False)
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = validate_data(self, X, reset=False, **self._matrix_checks(X))
+        return _without_missing(X)
+
+    def _matrix_checks(self, X: Any) -> dict[str, Any]:
+        """Return what `validate_data` is told about a matrix; frames may have missing values."""
+        finite = "allow-nan" if is_frame(X) else True
+        return {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": finite}
 
     def _needs_names(self, X: Any) -> bool:
         if not is_frame(X):
@@ -228,6 +236,16 @@ def _with(model: Any, params: dict[str, Any], prefix: str = "") -> Any:
     return model.clone(params or None)
 
 
+def _without_missing(X: Any) -> Any:
+    """Return a matrix of checked values in which missing ones are absent, as in any frame."""
+    values = X.data if issparse(X) else X
+    missing = np.isnan(values)
+    if missing.any():
+        X = X.copy()
+        (X.data if issparse(X) else X)[missing] = 0.0
+    return X
+
+
 def _outputs(model: Any, X: Any, proba: bool) -> Any:
     """Return margins or probabilities: shape (n,), and (n, k) for softmax."""
     if not isinstance(model, SoftmaxClassifier):
@@ -241,7 +259,8 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
     """A classifier of scikit-learn that learns online.
 
     For more than two classes, one learner per class separates it from the rest, unless the model is
-    a `SoftmaxClassifier`.
+    a `SoftmaxClassifier`. Missing values of a data frame are absent features; those of an array are
+    rejected, as usual in scikit-learn.
 
     Parameters
     ----------
