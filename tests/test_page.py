@@ -251,7 +251,7 @@ def test_state_of_a_run(tmp_path: Path, served: Served, eager: None) -> None:
     assert final["loss"]["columns"]["loss"][-1] == pytest.approx(last.loss)
     assert final["loss"]["columns"]["baseline"][-1] == pytest.approx(last.constant_loss)
     kinds = [mark["kind"] for mark in final["loss"]["marks"]]
-    assert kinds.count("checkpoint") >= 3 and kinds.count("publication") == 1
+    assert kinds.count("checkpoint") >= 3 and kinds.count("publication") == 2
     assert final["nonzeros"] == {
         "x": [line.examples for line in report.lines],
         "nonzero": [line.n_nonzero for line in report.lines],

@@ -118,12 +118,16 @@ class LivePage(Observer):
         assert self._start is not None
         if self._losses.is_due(now, self._start.report.examples):
             self._losses.add(now, self._point())
-            # An observer that publishes counts it.
-            published = dict(self._start.metrics()).get("publications_total", 0.0)
-            if published > self._n_published:
-                self._marks.append(Mark("publication", self._start.report.examples))
-            self._n_published = published
+            self._mark_publications()
         self._keep_weights()
+
+    def _mark_publications(self) -> None:
+        """Mark the publications since the last call, which the observer that publishes counts."""
+        assert self._start is not None
+        published = dict(self._start.metrics()).get("publications_total", 0.0)
+        mark = Mark("publication", self._start.report.examples)
+        self._marks += [mark] * round(published - self._n_published)
+        self._n_published = published
 
     def _point(self) -> Point:
         assert self._start is not None
@@ -287,6 +291,8 @@ class LivePage(Observer):
             if self._n_watching and is_overdue and start.report.examples != self._n_copied:
                 self._copy_weights()
             self._add_weights()
+            if self._is_ended:
+                self._mark_publications()  # the last one comes after `on_end`
             loss_name = start.report.loss_name
             sections |= {
                 "run": {
