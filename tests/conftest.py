@@ -20,7 +20,7 @@ from tests.broker import Broker, connect_or_skip
 settings.register_profile(
     "streaml1",
     deadline=None,
-    max_examples=int(os.environ.get("STREAML1_EXAMPLES", "15")),
+    max_examples=int(os.environ.get("STREAML1_EXAMPLES", "10")),
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

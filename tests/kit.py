@@ -39,7 +39,7 @@ CONFIGURATIONS = [
     if i == 0 or not issubclass(kind, base.Regressor)
 ]
 """Learners and parameters of all update rules; a regressor has those of its classifier."""
-CUTS = [0, 1, 40, 1_500, 1_530, 3_000, 3_530, 5_000]
+CUTS = [0, 1, 40, 700, 730, 1_300, 1_360, 2_000]
 """Borders of the blocks that `assert_matches_twin` learns; short blocks are learnt row by row."""
 
 

@@ -79,7 +79,7 @@ def n_rows(loss: str) -> int:
     They are fewer for some losses, because a method uses only the value and the derivative. Long
     runs are tests of their own.
     """
-    return 2_000 if loss in LOSS_PARAMETERS else 5_000
+    return 1_000 if loss in LOSS_PARAMETERS else 2_000
 
 
 def is_run(loss: str, k: int) -> bool:

@@ -273,7 +273,7 @@ def test_learning_loads_only_required_modules(python: Callable[..., str]) -> Non
         python,
         """
 import streaml1
-m = streaml1.ElasticNetClassifier()
+m = streaml1.ElasticNetClassifier(lr=0.1)
 m.learn_one({"a": 1.0}, True)
 m.predict_one({"a": 1.0})
 m.learn_many([{"a": 1.0}], [True])

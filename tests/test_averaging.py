@@ -420,9 +420,9 @@ def test_ten_million_steps_of_the_elastic_net(schedule: str) -> None:
 
 
 @pytest.mark.slow
-def test_millions_of_steps_of_pegasos() -> None:
+def test_a_million_steps_of_pegasos() -> None:
     """A rarely and a frequently updated weight, against separate sums."""
-    n, block = 3_000_000, 500_000
+    n, block = 1_000_000, 250_000
     model = PegasosClassifier(l2=1e-3, average=True, intercept_lr=0.0)
     ids = np.zeros(block, np.int32)
     ids[::1000] = 1

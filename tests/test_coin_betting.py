@@ -57,7 +57,7 @@ def running_means(y: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
-    data = kit.data_of(loss)
+    data = kit.data_of(loss, 2_000)
     for k, params in enumerate(SETTINGS.values()):
         if k % 2:
             params = params | {"clip_gradient": 0.2, "intercept_init": -0.3}

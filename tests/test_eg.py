@@ -68,7 +68,7 @@ def assert_equal_twins(model: Any, twin: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
-    """Five thousand steps of every schedule and kind, in blocks and one by one."""
+    """Two thousand steps of every schedule and kind, in blocks and one by one."""
     X, y, signed, w = kit.data_of(loss)
     for k, (schedule, kind) in enumerate(itertools.product(SCHEDULES, KINDS)):
         if not is_run(loss, k):

@@ -50,7 +50,7 @@ def model_of(loss: str, **params: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_both_forms_equal_the_dense_twin(loss: str) -> None:
-    """Five thousand steps of every schedule, update and penalty, in blocks and one by one."""
+    """Two thousand steps of every schedule, update and penalty, in blocks and one by one."""
     X, y, signed, w = kit.data_of(loss)
     for k, (schedule, update, penalty) in enumerate(
         itertools.product(SCHEDULES, ("fobos", "sgd"), PENALTIES)

@@ -133,13 +133,13 @@ print(interrupted)
 @pytest.mark.parametrize(
     ("work", "times"),
     [
-        ("learn_dicts", 80),
-        ("learn_others", 80),
-        ("learn_ints", 60),
-        ("learn_rows", 80),
-        ("learn_texts", 60),
-        ("learn_texts crosses", 40),
-        ("copies", 80),
+        ("learn_dicts", 40),
+        ("learn_others", 40),
+        ("learn_ints", 30),
+        ("learn_rows", 40),
+        ("learn_texts", 30),
+        ("learn_texts crosses", 20),
+        ("copies", 40),
     ],
 )
 def test_interrupts_leave_a_consistent_model(

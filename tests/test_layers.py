@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -32,10 +33,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path, *, at_import: bool = False) -> set[str]:
     """Return the full names that a file imports; with `at_import`, skip function bodies."""
     names: set[str] = set()
-    nodes: list[ast.AST] = [ast.parse(path.read_text())]
+    nodes: list[ast.AST] = [tree_of(path)]
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and at_import:
@@ -204,7 +211,7 @@ WITH_REGISTRY = (PACKAGE / "__init__.py", PACKAGE / "models" / "__init__.py")
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_all_lists_defined_names(path: Path) -> None:
     """Each name in `__all__` occurs once and is defined or imported in the file."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     offered: list[str] = []
     defined: set[str] = set()
     for node in tree.body:
@@ -249,7 +256,7 @@ CALLED_BY_KERNELS_ONLY = {"_parse_other_scalar"}
 
 def test_kernels_return_no_named_tuples_to_python() -> None:
     """numba's code that builds them crashes if a signal arrives: see `streaml1.core.jit`."""
-    trees = [ast.parse(path.read_text()) for path in FILES]
+    trees = [*map(tree_of, FILES)]
     named = named_tuples(trees)
     assert {"LineCounts", "EpochResult", "JsonScalar"} <= named
     violations = {

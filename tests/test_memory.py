@@ -99,14 +99,14 @@ def test_memory_is_proportional_to_nonzero_weights(name: Callable[[int], Any]) -
     model.predict_one({name(0): 1.0})
     size, nbytes = model._engine.rule.size, model._raw_memory_usage
     tracemalloc.start()
-    learn_unbounded_stream(model, 12_000, name, start=1_000)
+    learn_unbounded_stream(model, 6_000, name, start=1_000)
     growth = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert model._engine.rule.size <= 2 * size <= 8192
     assert model._raw_memory_usage <= 2 * nbytes + 2**18
     assert growth < 2**20
     assert 5 <= model.n_nonzero < 100
-    seen = 13_000 * 4 + 10
+    seen = 7_000 * 4 + 10
     assert model.n_features_seen == pytest.approx(seen, rel=4 * 1.04 / 64)
     model._engine.check()
 
@@ -247,7 +247,7 @@ def test_step_after_pruning_equals_dense_step(case: str) -> None:
     model = make_model(max_features=10, **params)
     twin = make_twin(40, **{name: v for name, v in params.items() if name != "index"})
     rng, n_cut = np.random.default_rng(1), 0
-    for _ in range(2000):
+    for _ in range(1000):
         ids, values = rng.choice(40, 3, replace=False), 5.0 * rng.normal(size=3)
         row, y = np.zeros(40), bool(rng.integers(2))
         row[ids] = values

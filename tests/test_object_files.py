@@ -243,7 +243,7 @@ if sys.argv[1] == "numba":
         raise object_file.NotSelfContainedError("for a test")
     object_file.compile_to_object = fail
 import streaml1
-m = streaml1.ElasticNetClassifier(l1=1e-3)
+m = streaml1.ElasticNetClassifier(lr=0.1, l1=1e-3)
 for k in range(50):
     m.learn_one({f"n{k % 7}": 1.0, "b": k, "shop": "fr"}, k % 3 == 0)
 print(m.predict_proba_one({"n1": 1.0, "new": 2.0}), m.weights)
@@ -261,11 +261,12 @@ def test_fallback_without_self_contained_code(python: Callable[..., str], tmp_pa
 THREADS = """
 import threading
 import streaml1
-results, m = [], streaml1.ElasticNetClassifier()
+new_model = lambda: streaml1.ElasticNetClassifier(lr=0.1)
+results, m = [], new_model()
 def predict():
-    results.append(streaml1.ElasticNetClassifier().predict_proba_one({"a": 1.0})[True])
+    results.append(new_model().predict_proba_one({"a": 1.0})[True])
 def learn_batch():
-    streaml1.ElasticNetClassifier().learn_many([{"a": 1.0}, {"b": 1.0}], [True, False])
+    new_model().learn_many([{"a": 1.0}, {"b": 1.0}], [True, False])
     results.append(0.5)
 def learn_shared():
     m.learn_one({f"n{k}": 1.0 for k in range(1000)}, True)

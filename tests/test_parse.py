@@ -1,6 +1,6 @@
 """Compare the compiled text parsers with the pure Python parsers on mutated input.
 
-`STREAML1_FUZZ=1000000` sets the number of mutated lines per format (default: 5000).
+`STREAML1_FUZZ=1000000` sets the number of mutated lines per format (default: 2500).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from streaml1.text.parsed_rows import IntRows, NamedRows
 from streaml1.training import predictions
 from tests.test_sources import Rejections, rows_of
 
-FUZZ = int(os.environ.get("STREAML1_FUZZ", "5000"))
+FUZZ = int(os.environ.get("STREAML1_FUZZ", "2500"))
 
 compiled = pytest.mark.skipif(not COMPILED, reason="raw memory is read by compiled code only")
 
@@ -906,18 +906,18 @@ JSONL_CSV_CASES = [
 @pytest.mark.parametrize(("format", "name"), SVM_VW_CASES + JSONL_CSV_CASES)
 def test_file_trains_the_same_model_as_its_dicts(name: str, format: str, tmp_path: Path) -> None:
     random = Random(1)
-    rows = [training_line(format, random) for _ in range(3000)]
+    rows = [training_line(format, random) for _ in range(1500)]
     path = tmp_path / f"a.{format}"
     path.write_text("\n".join([",".join(CSV_NAMES)] * (format == "csv") + rows))
     parse = PARSERS[format]
     source = open_source(path, **CSV_ROLES) if format == "csv" else path
     model, reference = MODELS[name](), MODELS[name]()
-    report = streaml1.progressive(model, source, every=700)
+    report = streaml1.progressive(model, source, every=400)
     for row in rows:
         x, y, w = parse(row)
         label = float(y) if name == "regressor" else int(y)
         reference.learn_one(x, label, w)
-    assert report.examples == 3000
+    assert report.examples == 1500
     assert model.weights == reference.weights and model.intercept == reference.intercept
     # n_features_seen is an estimate once names were evicted.
     assert model.n_features_seen == pytest.approx(reference.n_features_seen, rel=0.1)

@@ -89,7 +89,7 @@ def test_fork_during_learning_gets_a_consistent_model(step_name: str) -> None:
     model.predict_one({"w1": 1.0})
     with learning_in_thread(model, LEARN_STEPS[step_name]), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking a multi-threaded process
-        for _ in range(12):
+        for _ in range(6):
             child = os.fork()
             if child == 0:
                 status = 1

@@ -369,7 +369,7 @@ SLOPE_MODELS = {
 
 @pytest.mark.parametrize("name", list(SLOPE_MODELS))
 def test_regret_is_sublinear(name: str) -> None:
-    X, y = Drifting(n=1500, d=60, nonzeros=12, relevant=15, change="none", noise=1.0).matrix()
+    X, y = Drifting(n=1000, d=60, nonzeros=12, relevant=15, change="none", noise=1.0).matrix()
     result = streaml1.regret(SLOPE_MODELS[name].clone(), (X / 3.0, y), per_decade=3, tol=1e-3)
     assert result.points[-1].regret > result.points[-1].error
     assert result.slope < 0.9

@@ -131,7 +131,7 @@ def test_matrices_equal_dicts(X: Any, start: int) -> None:
 @given(csr_matrices())
 def test_matrices_are_not_modified(X: Any) -> None:
     originals = X.data.copy(), X.indices.copy(), X.indptr.copy()
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(**PARAMS)
     model.learn_many(X, labels(X.shape[0]))
     model.predict_many(X)
     for array, copy in zip((X.data, X.indices, X.indptr), originals, strict=True):
@@ -370,7 +370,7 @@ def test_128_bit_integers() -> None:
 def test_duplicate_column_names_are_rejected() -> None:
     X = pd.DataFrame([[0.0, 1.0], [2.0, 0.0]], columns=["a", "a"])
     arrow = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(**PARAMS)
     for frame in (X, X.astype(pd.SparseDtype(float, 0.0)), arrow):
         for call in (
             lambda frame=frame: model.learn_many(frame, labels(len(frame))),
@@ -415,7 +415,7 @@ def test_multi_index_columns_are_tuples() -> None:
 
 
 def test_float16_matrices() -> None:
-    half, double = ElasticNetClassifier(), ElasticNetClassifier()
+    half, double = ElasticNetClassifier(**PARAMS), ElasticNetClassifier(**PARAMS)
     X = np.array([[1.0, 0.0], [0.1, 2.0]], np.float16)
     half.learn_many(X, labels(2))
     double.learn_many(X.astype(np.float64), labels(2))
@@ -424,7 +424,7 @@ def test_float16_matrices() -> None:
 
 def test_predictions_have_the_type_of_the_frame() -> None:
     X = pd.DataFrame({"v": [1.0, 2.0]}, index=[7, 9])
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(**PARAMS)
     model.learn_many(X, pd.Series([True, False], index=[7, 9], name="spam"))
     assert list(model.predict_many(X).index) == [7, 9]
     assert list(model.predict_proba_many(X).columns) == [False, True]
@@ -526,9 +526,9 @@ def test_sums_beyond_the_limit_are_rejected() -> None:
     X = csr_matrix((2, 2))
     X.data, X.indices = np.array([1.0, 9e49, 9e49]), np.array([0, 1, 1])
     X.indptr = np.array([0, 1, 3])
-    assert_rejected(ElasticNetClassifier(), X, 1)
+    assert_rejected(ElasticNetClassifier(**PARAMS), X, 1)
     frame = pd.DataFrame({"a": ["c", "b"], "a=b": [1.0, 1e50]})
-    assert_rejected(ElasticNetClassifier(), frame, 1)
+    assert_rejected(ElasticNetClassifier(**PARAMS), frame, 1)
 
 
 def test_invalid_values_in_frames_are_rejected() -> None:
@@ -549,7 +549,7 @@ def test_first_bad_row_is_reported(kind: str) -> None:
     else:
         X = pd.DataFrame({"a": [1.0, 2.0, object()], "b": [1.0, math.inf, 1.0]})
     with pytest.raises(BadExample) as rejected:
-        ElasticNetClassifier().learn_many(X, labels(3))
+        ElasticNetClassifier(**PARAMS).learn_many(X, labels(3))
     assert rejected.value.row == 1
 
 
@@ -572,7 +572,7 @@ def test_invalid_labels_and_weights_are_rejected(start: int) -> None:
 
 
 def test_different_lengths_are_rejected() -> None:
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(**PARAMS)
     state_before = state(model)
     for y, w in (
         ([1, 0], None),
@@ -673,7 +673,7 @@ def test_state_is_copied_only_if_smaller_than_the_batch(
     backup = ModelState._backup
     monkeypatch.setattr(ModelState, "_backup", lambda self: copies.append(1) or backup(self))
     X = csr_matrix(np.ones((3_000, 3)))
-    model = ElasticNetClassifier(l1=1e-3, stamps="explicit")
+    model = ElasticNetClassifier(**PARAMS, stamps="explicit")
     model.learn_many(X, labels(3_000))
     assert copies
     for _ in range(4):
@@ -686,7 +686,7 @@ def test_state_is_copied_only_if_smaller_than_the_batch(
 @pytest.mark.parametrize("entry", [(math.nan, 5), (1.0, 5)])
 def test_entries_in_matrices_without_columns_are_rejected(entry: tuple[float, int]) -> None:
     X = malformed_csr(entry[:1], _int_array(np.int32, entry[1]), _int_array(np.int32, 0, 1), (1, 0))
-    model = ElasticNetClassifier()
+    model = ElasticNetClassifier(**PARAMS)
     with pytest.raises(TypeError, match=r"check_format\(\)"):
         model.learn_many(X, [True])
 
@@ -694,7 +694,7 @@ def test_entries_in_matrices_without_columns_are_rejected(entry: tuple[float, in
 def test_empty_indptr_is_rejected() -> None:
     X = malformed_csr([1.0], _int_array(np.int32, 0), _int_array(np.int32), (1, 5))
     with pytest.raises(TypeError, match=r"check_format\(\)"):
-        ElasticNetClassifier().learn_many(X, [True])
+        ElasticNetClassifier(**PARAMS).learn_many(X, [True])
 
 
 UNSIGNED_INDPTR = """
@@ -704,7 +704,7 @@ from streaml1 import ElasticNetClassifier
 X = csr_matrix((np.ones(3), [0, 1, 2], [0, 1, 3]), (2, 5))
 X.indptr = np.array([0, 300_000, 3], np.uint64)
 try:
-    ElasticNetClassifier().learn_many(X, [True, False])
+    ElasticNetClassifier(lr=0.1).learn_many(X, [True, False])
 except TypeError as error:
     assert "check_format" in str(error)
 else:
@@ -719,8 +719,8 @@ def test_decreasing_unsigned_indptr_is_rejected(python: Any) -> None:
 
 @pytest.mark.slow
 def test_with_bounds_checking(python: Any) -> None:
-    """Run this file again in a process whose kernels check each index."""
-    selection = "not bounds_checking and not decreasing_unsigned and not beyond_the_int_slots"
+    """Run the tests of matrices again in a process whose kernels check each index."""
+    selection = "matrices or indptr and not decreasing_unsigned"
     python(
         *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", selection),
         NUMBA_BOUNDSCHECK="1",

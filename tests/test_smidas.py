@@ -72,7 +72,7 @@ POWERS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", CODES)
 def test_equals_the_dense_twin(loss: str) -> None:
-    """Compare 5,000 steps for every schedule and many powers, in blocks and one by one."""
+    """Compare 2,000 steps for every schedule and many powers, in blocks and one by one."""
     X, y, signed, w = kit.data_of(loss)
     for k, schedule in enumerate([*SCHEDULES, *SCHEDULES]):
         params = {**SCHEDULES[schedule], **POWERS[(k + 2 * list(CODES).index(loss)) % len(POWERS)]}
@@ -175,11 +175,11 @@ def test_millions_of_steps(steps: int, eta: float, l1: float, p: float) -> None:
 def test_steps_near_zero_weights(p: float, l1: float) -> None:
     """No weight, one weight, weights that die and return, all weights dying at once."""
     random = np.random.default_rng(7)
-    X = rows_of(random, 400) * 3.0
+    X = rows_of(random, 200) * 3.0
     y, signed = labels_of(random, X, "hinge")
     params = {"l1": l1, "p": p, "lr": 0.3, "schedule": "constant", "intercept_lr": 0.0}
     model, twin = SMIDASClassifier(**params), reference.SMIDAS(D, **params)
-    for i in range(400):
+    for i in range(200):
         x = as_dict(X[i])
         assert model._margin(x) == pytest.approx(twin.margin(X[i]), abs=1e-8)
         model.learn_one(x, bool(y[i]))
@@ -384,12 +384,12 @@ def test_renormalizations_visit_few_entries(monkeypatch: pytest.MonkeyPatch) -> 
     ):
         model = SMIDASClassifier(l1=l1, lr=0.3, p=p)
         n_visited = 0
-        ids = np.minimum((d * random.random((4_000, 20)) ** 3).astype(np.int32), d - 1)
-        X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(4_001) * 20), (4_000, d))
+        ids = np.minimum((d * random.random((2_000, 20)) ** 3).astype(np.int32), d - 1)
+        X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(2_001) * 20), (2_000, d))
         X.sum_duplicates()
-        y = random.random(4_000) < 0.5
+        y = random.random(2_000) < 0.5
         rule = model._engine.rule
-        for i in range(4_000):
+        for i in range(2_000):
             model.learn_many(X[i], y[i : i + 1])
             rule = model._engine.rule
             if rule.norm[0].learnt == 0:  # this step renormalized

@@ -131,7 +131,7 @@ def test_equals_the_dense_twin(penalty: str) -> None:
         names = NAMES[:k]
         model = make_model(**params, l2=l2, classes=names if declared else None)
         twin = reference.Softmax(D, k if declared else 0, l2=l2, **params)
-        steps = CUTS[-1] if n % 2 == n // 2 % 2 else 1_530
+        steps = CUTS[-1] if n % 2 == n // 2 % 2 else 730
         cuts = [cut for cut in CUTS if cut <= steps]
         run_beside(model, twin, data_of(k, steps), names, cuts)
 

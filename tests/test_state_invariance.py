@@ -56,7 +56,7 @@ from streaml1.optim.l1_ball_tree import L1BallTree
 from streaml1.optim.tasks import RESPONSES
 
 N, D = 400, 40
-EXAMPLES = max(3, settings.default.max_examples // 3)  # each example is a complete run
+EXAMPLES = max(2, settings.default.max_examples // 5)  # each example is a complete run
 
 
 # The parameters make rare events frequent: within 400 steps P underflows and A passes its limit
@@ -495,7 +495,7 @@ def test_frequent_operations_equal_one_long_run(
     # All combinations of operations and paths would take four times as long.
     path_index = (operation + list(LEARNERS).index(learner)) % len(LEARN_PATHS)
     # Saving is slow, and so is learning hundreds of rows that are rolled back.
-    step = 20 if OPERATIONS[operation] in (save, reject) else 3 if path_index == 0 else 7
+    step = 40 if OPERATIONS[operation] in (save, reject) else 6 if path_index == 0 else 14
     assert run_plan(learner, [(path_index, step, [operation])], 1, tmp_path) == expected_bits(
         learner
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -238,6 +237,8 @@ def _with(model: Any, params: dict[str, Any], prefix: str = "") -> Any:
 
 def _without_missing(X: Any) -> Any:
     """Return a matrix of checked values in which missing ones are absent, as in any frame."""
+    from scipy.sparse import issparse
+
     values = X.data if issparse(X) else X
     missing = np.isnan(values)
     if missing.any():
