@@ -573,6 +573,17 @@ def test_bad_requests_get_one_sentence(
     assert "\n" not in error
 
 
+def test_explanations_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    """They take much longer than predictions, and other requests wait."""
+    service = service_of(tmp_path, trained(), limits=Limits(2**20, 10_000, explained=3))
+    body = json.dumps([{"a": 1}] * 4).encode()
+    assert post(service, "/predict", body).status == 200
+    refused = post(service, "/predict?explain=2", body)
+    assert refused.status == 413
+    assert b"4 examples to explain exceed the limit of 3" in refused.body
+    assert post(service, "/predict?explain=2", json.dumps([{"a": 1}] * 3).encode()).status == 200
+
+
 class WrittenAtOnce:
     """A topic that takes all records."""
 

@@ -16,6 +16,7 @@ import orjson
 
 from streaml1.core.rows import BadExample
 from streaml1.core.types import Floats
+from streaml1.models.explanation import Explanation
 from streaml1.models.frozen import Frozen, FrozenClasses
 from streaml1.models.pipelines import is_pipeline
 from streaml1.models.serialization import ModelFileError
@@ -180,18 +181,18 @@ class ServedModel:
             raise BadExample(error.reason, row) from None
         return numbers
 
-    def explain(self, x: Features, k: int) -> list[Answer]:
-        """Return the `k` largest contributions to the margin of the prediction, and the intercept.
+    def explain_many(self, examples: Sequence[Features], k: int) -> list[list[Answer]]:
+        """Return the `k` largest contributions to the margin of each prediction, and the intercept.
 
         For a multiclass model it is the margin of the most probable label.
         """
-        explanation: Any = self.frozen.explain_one(x)
+        explanations = self.frozen.explain_many(examples)
         if isinstance(self.frozen, FrozenClasses):
-            explanation = explanation.get(self.frozen.predict_one(x))
-        if explanation is None:  # no label was met
-            return []
-        records = [*explanation.features[:k], explanation[-1]]
-        return [{**record._asdict(), "name": str(record.name)} for record in records]
+            labels = map(self.frozen.predict_one, examples)
+            explanations = [
+                by_label.get(label) for by_label, label in zip(explanations, labels, strict=True)
+            ]
+        return [_contributions(explanation, k) for explanation in explanations]
 
     def score(self, x: Features) -> float:
         """Return what a ranking sorts by: a probability, a value or a margin.
@@ -240,6 +241,14 @@ def json_bytes(value: Any) -> bytes:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
         return json.dumps(value).encode()
+
+
+def _contributions(explanation: Explanation | None, k: int) -> list[Answer]:
+    """Return the `k` largest contributions and the intercept; nothing if no label was met."""
+    if explanation is None:
+        return []
+    records = [*explanation.features[:k], explanation[-1]]
+    return [{**record._asdict(), "name": str(record.name)} for record in records]
 
 
 def _size(w: Any) -> float:
