@@ -49,18 +49,18 @@ class Dict(dict):
 
 
 def learn_dicts(m, k):
-    for i in range(400):
+    for i in range(200):
         m.learn_one({f"n{k}-{i * 7 + j}": 1.0 for j in range(40)}, i % 2 == 0)
         m.predict_one({f"n{k}-{i + j}": 1.0 for j in range(40)})
 
 
 def learn_others(m, k):
-    for i in range(300):
+    for i in range(150):
         m.learn_one(Dict({(k, i * 7 + j): 1.0 for j in range(20)} | {f"s{k} {i}": 1}), True)
 
 
 def learn_ints(m, k):
-    for i in range(2000):
+    for i in range(1000):
         m.learn_one({i * 50 + j: 1.0 for j in range(5)}, True)
     m.learn_one({f"the end of ints {k}": 1.0}, True)
 
@@ -79,9 +79,9 @@ def copies(m, k):
 
 def learn_texts(m, k):
     for i in range(4):
-        rows = (" ".join(f"x{k}-{i}-{q * 19 + j}" for j in range(30)) for q in range(200))
+        rows = (" ".join(f"x{k}-{i}-{q * 19 + j}" for j in range(30)) for q in range(100))
         text = "".join(f"1 |a {row} |b y\\n" for row in rows).encode()
-        m.learn_many(VwParser().read(text).x, [True] * 200)
+        m.learn_many(VwParser().read(text).x, [True] * 100)
         m.learn_one({f"n{k}-{i}": 1.0}, False)
 
 

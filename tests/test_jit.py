@@ -212,8 +212,8 @@ def empty(path: Path) -> None:
 
 
 DAMAGES: list[dict[str, list[Callable[[Path], Any]]]] = [
-    {".nbi": [truncate], ".nbc": [flip_bit], ".code": [truncate, empty, replace_by_directory]},
-    {".nbi": [replace_by_directory], ".nbc": [truncate], ".code": [flip_bit]},
+    {".nbi": [truncate], ".nbc": [flip_bit], ".code": [truncate, flip_bit, replace_by_directory]},
+    {".nbi": [replace_by_directory], ".nbc": [truncate], ".code": []},
     {".nbi": [empty], ".nbc": [empty], ".code": []},
     {".nbi": [flip_bit], ".nbc": [replace_by_directory], ".code": []},
 ]
