@@ -406,6 +406,8 @@ class LaneMixture(RuleState, LaneMixtureState):
         g = load_row(table, GRADIENT)
         rate = mul(splat(step), mul(load_row(table, SCALE), load_row(table, RATE)))
         steps = select_negative(coin, g, mul(g, div(rate, load_row(table, P))))
+        # Not a selection at the store: it would become a masked store, which is slow on AMD.
+        least = select_negative(coin, splat(0.0), splat(-math.inf))
         base, saved_at = np.uint64(slots.ctypes.data), np.uint64(scratch.ctypes.data)
         for k in range(lo, hi):
             i = np.uint64(ids[k]) * STRIDE
@@ -422,8 +424,8 @@ class LaneMixture(RuleState, LaneMixtureState):
             outcome = sub(load_f64x8(address + LINE), move)
             store_f64x8(address + LINE, select_negative(coin, outcome, elastic))
             line = load_f64x8(address + TWO * LINE)  # the wealth of coins, and other weights
-            wealth = lane_max(sub(line, mul(w, move)), splat(0.0))
-            store_f64x8(address + TWO * LINE, select_negative(coin, wealth, line))
+            paid = select_negative(coin, mul(w, move), splat(0.0))
+            store_f64x8(address + TWO * LINE, lane_max(sub(line, paid), least))
             n = slots[i]
             store_f64x8(address, add(load_f64x8(address), mul(abs_f64x8(move), bets)))
             slots[i] = n + 1.0
