@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -188,9 +189,9 @@ class ServedModel:
         """
         explanations = self.frozen.explain_many(examples)
         if isinstance(self.frozen, FrozenClasses):
-            labels = map(self.frozen.predict_one, examples)
             explanations = [
-                by_label.get(label) for by_label, label in zip(explanations, labels, strict=True)
+                max(by_label.values(), key=attrgetter("margin"), default=None)
+                for by_label in explanations
             ]
         return [_contributions(explanation, k) for explanation in explanations]
 

@@ -70,7 +70,7 @@ class Limits(NamedTuple):
     weights
         Weights of an answer.
     explained
-        Explained examples of a request: one takes half a millisecond, and other requests wait.
+        Examples of a request that are explained, which takes longer; other requests wait.
     """
 
     body: int = 2**20
@@ -218,9 +218,12 @@ class Service:
                 404, f"there is no model {name[:100]!r}; use one of {known}"
             ) from None
 
-    def _require_few(self, n: int) -> None:
-        if n > self.limits.examples:
-            raise RequestError(413, f"{n:,} examples exceed the limit of {self.limits.examples:,}")
+    def _require_few(self, n: int, explains: bool = False) -> None:
+        limit, what = self.limits.examples, "examples"
+        if explains:
+            limit, what = min(limit, self.limits.explained), "examples to explain"
+        if n > limit:
+            raise RequestError(413, f"{n:,} {what} exceed the limit of {limit:,}")
 
     def _predict(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
@@ -232,12 +235,7 @@ class Service:
                 return self._response_of_numbers(model, numbers, form)
         body = examples_of(request.body, kind, model.texts, self._roles)
         if "explain" in options or model.number is None:
-            self._require_few(len(body.examples))
-            if "explain" in options and len(body.examples) > self.limits.explained:
-                raise RequestError(
-                    413, f"{len(body.examples):,} examples to explain exceed the limit of "
-                    f"{self.limits.explained:,}"
-                )  # fmt: skip
+            self._require_few(len(body.examples), "explain" in options)
             return self._response(model, body, self._answers(model, body, options))
         if body.form == "one":
             return self._response_of_one(model, body.examples[0])
