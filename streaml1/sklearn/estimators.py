@@ -117,9 +117,7 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
             y = _check_y(y, y_numeric=numeric, estimator=self)
             check_consistent_length(X, y)
         else:
-            X, y = validate_data(
-                self, X, y, reset=reset, y_numeric=numeric, **self._matrix_checks(X)
-            )
+            X, y = validate_data(self, X, y, reset=reset, y_numeric=numeric, **_matrix_checks(X))
             X = _without_missing(X)
         return X, y, _check_sample_weight(sample_weight, X, ensure_non_negative=True)
 
@@ -127,13 +125,7 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "models_")
         if self._reads_names:
             return self._frame(X, False)
-        X = validate_data(self, X, reset=False, **self._matrix_checks(X))
-        return _without_missing(X)
-
-    def _matrix_checks(self, X: Any) -> dict[str, Any]:
-        """Return what `validate_data` is told about a matrix; frames may have missing values."""
-        finite = "allow-nan" if is_frame(X) else True
-        return {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": finite}
+        return _without_missing(validate_data(self, X, reset=False, **_matrix_checks(X)))
 
     def _needs_names(self, X: Any) -> bool:
         if not is_frame(X):
@@ -235,15 +227,18 @@ def _with(model: Any, params: dict[str, Any], prefix: str = "") -> Any:
     return model.clone(params or None)
 
 
-def _without_missing(X: Any) -> Any:
-    """Return a matrix of checked values in which missing ones are absent, as in any frame."""
-    from scipy.sparse import issparse
+def _matrix_checks(X: Any) -> dict[str, Any]:
+    """Return the arguments of `validate_data` for a matrix; only a frame may lack values."""
+    finite = "allow-nan" if is_frame(X) else True
+    return {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": finite}
 
-    values = X.data if issparse(X) else X
-    missing = np.isnan(values)
-    if missing.any():
-        X = X.copy()
-        (X.data if issparse(X) else X)[missing] = 0.0
+
+def _without_missing(X: Any) -> Any:
+    """Return a numpy or CSR matrix whose missing values are absent, as they are in any frame."""
+    if isinstance(X, np.ndarray):
+        return np.where(np.isnan(X), 0.0, X)
+    X = X.copy()
+    X.data = np.where(np.isnan(X.data), 0.0, X.data)
     return X
 
 
