@@ -406,7 +406,8 @@ class LaneMixture(RuleState, LaneMixtureState):
         g = load_row(table, GRADIENT)
         rate = mul(splat(step), mul(load_row(table, SCALE), load_row(table, RATE)))
         steps = select_negative(coin, g, mul(g, div(rate, load_row(table, P))))
-        # Not a selection at the store: it would become a masked store, which is slow on AMD.
+        # Wealth is at least 0. Selecting the coins at the store instead would become a masked
+        # store, which is slow on AMD.
         least = select_negative(coin, splat(0.0), splat(-math.inf))
         base, saved_at = np.uint64(slots.ctypes.data), np.uint64(scratch.ctypes.data)
         for k in range(lo, hi):
