@@ -1,7 +1,7 @@
 """Crafted files: whatever a file with right checksums says, it is rejected or used, in one piece.
 
 The tests change valid files at random, field by field, and repair the checksums.
-`STREAML1_MUTATIONS` sets how many (default 600): a third are models, a quarter row caches.
+`STREAML1_MUTATIONS` sets how many (default 600): half are models, a quarter row caches.
 """
 
 from __future__ import annotations
@@ -461,7 +461,7 @@ def test_mutated_models(no_hang: None) -> None:
     random, outcomes = Random(2), {"rejected": 0, "used": 0}
     originals = {name: trained_arrays(name, make) for name, make in variants().items()}
     names = list(originals)
-    n = MUTATIONS // 3
+    n = MUTATIONS // 2
     for k in range(n):
         # Every learner, and of each learner one array after the other. Those of the learners start
         # at different places, because most have arrays in common.

@@ -43,21 +43,19 @@ def test_equals_plain_proximal_steps(loss: str, kind: str) -> None:
         pytest.skip("needs rows of weights")
     params, name, s = PENALTIES[kind]
     X, y = toy(loss)
-    # Half of the combinations have an intercept, the others l2.
-    intercept = (list(PENALTIES).index(kind) + LOSSES.index(loss)) % 2 == 0
-    l2 = 0.0 if intercept else 0.1
-    solution = fista(X, y, loss=loss, l2=l2, fit_intercept=intercept, tol=1e-11, **params)
-    minimum, w, b = slow.ista(loss, X, y, name, s, l2, intercept)
-    assert solution.converged
-    assert solution.objective == pytest.approx(minimum, rel=1e-9)
-    assert solution.objective - solution.gap <= minimum * (1.0 + 1e-12)
-    if (loss, kind, l2) != ("softmax", "linf", 0.0):  # several weights are optimal
-        np.testing.assert_allclose(solution.weights, w, rtol=0.0, atol=2e-5)
-        np.testing.assert_allclose(solution.intercept, b, rtol=0.0, atol=2e-5)
-    recomputed = slow.mean_loss(loss, X, y, solution.weights, solution.intercept)[0]
-    recomputed += slow.penalty(name, solution.weights, s, l2)
-    assert solution.objective == pytest.approx(recomputed, rel=1e-12)
-    assert min(record.objective - record.dual for record in solution.trace) >= -1e-12
+    for l2, intercept in ((0.0, True), (0.1, False)):
+        solution = fista(X, y, loss=loss, l2=l2, fit_intercept=intercept, tol=1e-11, **params)
+        minimum, w, b = slow.ista(loss, X, y, name, s, l2, intercept)
+        assert solution.converged
+        assert solution.objective == pytest.approx(minimum, rel=1e-9)
+        assert solution.objective - solution.gap <= minimum * (1.0 + 1e-12)
+        if (loss, kind, l2) != ("softmax", "linf", 0.0):  # several weights are optimal
+            np.testing.assert_allclose(solution.weights, w, rtol=0.0, atol=2e-5)
+            np.testing.assert_allclose(solution.intercept, b, rtol=0.0, atol=2e-5)
+        recomputed = slow.mean_loss(loss, X, y, solution.weights, solution.intercept)[0]
+        recomputed += slow.penalty(name, solution.weights, s, l2)
+        assert solution.objective == pytest.approx(recomputed, rel=1e-12)
+        assert min(record.objective - record.dual for record in solution.trace) >= -1e-12
 
 
 @pytest.mark.parametrize("gamma", [0.2, 2.5])

@@ -213,9 +213,9 @@ def empty(path: Path) -> None:
 
 DAMAGES: list[dict[str, list[Callable[[Path], Any]]]] = [
     {".nbi": [truncate], ".nbc": [flip_bit], ".code": [truncate, flip_bit, replace_by_directory]},
-    {".nbi": [replace_by_directory], ".nbc": [truncate], ".code": []},
-    {".nbi": [empty], ".nbc": [empty], ".code": []},
-    {".nbi": [flip_bit], ".nbc": [replace_by_directory], ".code": []},
+    {".nbi": [replace_by_directory], ".nbc": [truncate]},
+    {".nbi": [empty], ".nbc": [empty]},
+    {".nbi": [flip_bit], ".nbc": [replace_by_directory]},
 ]
 """Damages of the files with each suffix in turn. A kernel of numba has one `.nbi` and `.nbc`."""
 

@@ -539,13 +539,8 @@ def test_json_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *(("a$\\frac$.vw", "png"), ("a$\\frac$.vw", "pdf"), ("\udcff.vw", "svg")),
-        *(("日本.vw", "png"), ("日本.vw", "pdf"), ("a\tb\n\0.vw", "svg")),
-    ],
-)
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("name", ["a$\\frac$.vw", "\udcff.vw", "日本.vw", "a\tb\n\0.vw"])
 def test_any_file_name_can_be_a_plot_title(tmp_path: Path, name: str, kind: str) -> None:
     report = small_report()
     report.title = f"{name}: ElasticNetClassifier()"

@@ -719,8 +719,8 @@ def test_decreasing_unsigned_indptr_is_rejected(python: Any) -> None:
 
 @pytest.mark.slow
 def test_with_bounds_checking(python: Any) -> None:
-    """Run the tests of matrices again in a process whose kernels check each index."""
-    selection = "matrices or indptr and not decreasing_unsigned"
+    """Run this file again in a process whose kernels check each index."""
+    selection = "not bounds_checking and not decreasing_unsigned and not beyond_the_int_slots"
     python(
         *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", selection),
         NUMBA_BOUNDSCHECK="1",

@@ -56,7 +56,7 @@ from streaml1.optim.l1_ball_tree import L1BallTree
 from streaml1.optim.tasks import RESPONSES
 
 N, D = 400, 40
-EXAMPLES = max(2, settings.default.max_examples // 5)  # each example is a complete run
+EXAMPLES = max(3, settings.default.max_examples // 3)  # each example is a complete run
 
 
 # The parameters make rare events frequent: within 400 steps P underflows and A passes its limit
