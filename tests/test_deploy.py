@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import promql_parser
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -249,13 +250,16 @@ def test_documentation_names_the_files() -> None:
         assert str(path.relative_to(ROOT)) in text
 
 
-# Other tools
+# Linters
 
 
-def check_with(command: list[str], **options: Any) -> None:
-    if shutil.which(command[0]) is None:
+def check_with(*command: str) -> None:
+    """Run a linter that is installed with the tests, or one of the machine."""
+    beside = Path(sys.executable).with_name(command[0])
+    program = str(beside) if beside.exists() else shutil.which(command[0])
+    if program is None:
         pytest.skip(f"needs {command[0]}")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -263,16 +267,39 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     """With a program that is installed."""
     unit = tmp_path / "streaml1-learn@clicks.service"
     unit.write_text(UNIT.read_text().replace("/usr/local/bin/streaml1", "/bin/true"))
-    check_with(["systemd-analyze", "verify", "--man=no", str(unit)])
+    check_with("systemd-analyze", "verify", "--man=no", str(unit))
 
 
 def test_promtool_accepts_the_rules() -> None:
-    check_with(["promtool", "check", "rules", str(ALERTS)])
+    check_with("promtool", "check", "rules", str(ALERTS))
+
+
+def test_expressions_are_promql() -> None:
+    for expression in expressions().values():
+        if not re.match(r"prometheus$|label_values", expression):  # a source, a query of Grafana
+            promql_parser.parse(re.sub(r"\$__\w+", "5m", expression))
 
 
 def test_hadolint_accepts_the_dockerfile() -> None:
-    check_with(["hadolint", str(DEPLOY / "Dockerfile")])
+    check_with("hadolint", str(DEPLOY / "Dockerfile"))
 
 
-def test_kubeconform_accepts_the_manifests() -> None:
-    check_with(["kubeconform", "-strict", *map(str, KUBERNETES)])
+@pytest.mark.parametrize("path", KUBERNETES, ids=lambda path: path.name)
+def test_kubernetes_accepts_the_manifests(path: Path) -> None:
+    check_with("kubernetes-validate", "--strict", str(path))
+
+
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        ("compose-spec", "deploy/compose.yaml"),
+        ("github-workflows", ".github/workflows/*.yml"),
+        ("github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
+        ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+        ("citation-file-format", "CITATION.cff"),
+    ],
+)
+def test_schemas_of_other_files(schema: str, pattern: str) -> None:
+    paths = [str(path) for path in ROOT.glob(pattern)]
+    assert paths
+    check_with("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *paths)
