@@ -142,6 +142,25 @@ def test_remedies_repeat_the_columns_that_options_replace() -> None:
     run(*learn, "--ignore", "shop,code")
 
 
+def test_all_columns_of_words_are_named_at_once() -> None:
+    """With `--categorical` no column of words is found, so one error names the others."""
+    FRAME.assign(shop=SITES, hour=1).to_csv("a.csv", index=False)
+    learn = ["learn", "a.csv", "--target", "click"]
+    message = run(*learn, "--categorical", "hour", code=65).stderr.splitlines()[-1]
+    assert "is not a number, nor are those of 'shop': " in message
+    assert "use --categorical hour,site,shop for text, or --ignore site,shop" in message
+    run(*learn, "--categorical", "hour,site,shop")
+    run(*learn, "--categorical", "hour", "--ignore", "site,shop")
+
+
+def test_an_error_names_few_of_many_columns_of_words() -> None:
+    names = [f"c{k}" for k in range(500)]
+    Path("a.csv").write_text("\n".join([",".join(["y", *names]), ",".join(["1", *["x"] * 500])]))
+    message = run("learn", "a.csv", "--target", "y", "--categorical", "c499", code=65).stderr
+    assert "'c19', 'c20' and 478 more: leave" in message and "--categorical ...,c0,c1," in message
+    assert len(message) < 1_000
+
+
 @pytest.mark.parametrize(
     ("weight", "remedy"),
     [("", "to leave such examples out, use --bad skip"), ("-1", "use --bad skip"),

@@ -17,7 +17,7 @@ from streaml1.sources.source import SourceError
 
 __all__ = [
     "DelimiterError", "RequestedRoles", "Roles", "check_blanks", "is_number_of", "list_columns",
-    "other_delimiter",
+    "listing", "other_delimiter",
 ]  # fmt: skip
 
 OTHER_DELIMITERS = {"\t": "tab", ";": ";", "|": "|", "\x01": r"\x01"}
@@ -131,7 +131,7 @@ class RequestedRoles(NamedTuple):
             looks = {*map(_as_it_looks, unknown)}
             same = [name for name in header if _as_it_looks(name) in looks]
             meant = same or _similar(unknown, [*header, *self.elsewhere])
-            hint = f" (did you mean {_listing(meant)}?)" if meant else ""
+            hint = f" (did you mean {listing(meant)}?)" if meant else ""
             if meant and {*meant} <= {*header} and not all(map(_can_be_typed, [*meant, *unknown])):
                 shown = ", ".join(f"{ascii(name)}, column {header.index(name)}" for name in meant)
                 hint = f" (did you mean {shown}? select it by its number)"
@@ -139,8 +139,8 @@ class RequestedRoles(NamedTuple):
                 name for name in header if "," in name and {*name.split(",")} <= {*unknown}
             ]:
                 quoted = f"a name with a comma is quoted, as in {shlex.quote(list_of(split))}"
-                hint = f" ({by_caller(quoted, f'did you mean {_listing(split)}?')})"
-            problems.append(f" has no column{'s' * (len(unknown) > 1)} {_listing(unknown)}{hint}")
+                hint = f" ({by_caller(quoted, f'did you mean {listing(split)}?')})"
+            problems.append(f" has no column{'s' * (len(unknown) > 1)} {listing(unknown)}{hint}")
         ignored = {p for p, roles in by_position.items() if "ignored" in roles}
         problems += _duplicates(header, ignored)
         for position, roles in by_position.items():
@@ -202,7 +202,7 @@ def _duplicates(header: Sequence[str], ignored: Iterable[int]) -> list[str]:
         return []
     numbers = [str(k) for k, name in read.items() if name == twice[0]]
     return [
-        f" has several columns {_listing(twice)} (such as columns {', '.join(numbers)}, counted "
+        f" has several columns {listing(twice)} (such as columns {', '.join(numbers)}, counted "
         f"from 0): rename all but one, or use {named_option('ignore', [numbers[-1]])}"
     ]
 
@@ -214,7 +214,8 @@ def _similar(unknown: Iterable[str], header: Sequence[str]) -> list[str]:
     return [by_name[name] for names in found for name in names]
 
 
-def _listing(names: Sequence[str]) -> str:
+def listing(names: Sequence[str]) -> str:
+    """Return names in quotes; not too many of them."""
     shown = ", ".join(map(repr, names[:MAX_LISTED]))
     return shown + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 

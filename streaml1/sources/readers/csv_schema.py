@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streaml1.core.hashing import name_hashes
 from streaml1.core.named_options import named_option, named_options
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
-from streaml1.sources.readers.csv_header import Roles
+from streaml1.sources.readers.csv_header import Roles, listing
 from streaml1.sources.readers.csv_header_checks import is_rule
 from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.source import SourceError, shown
@@ -358,14 +358,21 @@ class Columns:
                 raise ValueError(reason) from None
             # The options replace what was given or found before.
             categories = [feature.name for feature in self._features if feature.is_text]
+            words = self._columns_of_words(record)
+            others = f", nor are those of {listing(words[1:])}" if len(words) > 1 else ""
             raise ValueError(
-                f"column {column!r}: {shown(cell)} {error}: leave missing values empty or list "
-                f"their words with {named_option('missing')}, or use "
-                f"{named_option('categorical', _listed(categories, column))} for text, or "
-                f"{named_option('ignore', _listed(self._ignored, column))}"
+                f"column {column!r}: {shown(cell)} {error}{others}: leave missing values empty or "
+                f"list their words with {named_option('missing')}, or use "
+                f"{named_option('categorical', _listed(categories, words))} for text, or "
+                f"{named_option('ignore', _listed(self._ignored, words))}"
                 + self._marks_remedy(cell)
                 + self._description(record)
             ) from None
+
+    def _columns_of_words(self, record: list[str]) -> list[str]:
+        """Return the columns of numbers in which a record has words."""
+        numbers = [(column, record[at]) for at, column, is_text in self._features if not is_text]
+        return [column for column, cell in numbers if not self._rules.is_number(cell)]
 
     def _description(self, record: list[str]) -> str:
         """Return a clause for a record without numbers in several columns of numbers."""
@@ -451,9 +458,10 @@ def _rule(record: Sequence[str]) -> str:
     )  # fmt: skip
 
 
-def _listed(names: Sequence[str], further: str) -> list[Any]:
-    """Return names and a further one as `named_option` takes them, unless they are too many."""
-    return [*names, further] if len(names) < MAX_NAMES else [..., further]
+def _listed(names: Sequence[str], further: Sequence[str]) -> list[Any]:
+    """Return names and further ones as `named_option` takes them, but not too many."""
+    listed = [*names, *further]
+    return listed if len(listed) <= MAX_NAMES else [..., *further[:MAX_NAMES]]
 
 
 def _cells(count: int) -> str:
