@@ -56,7 +56,9 @@ MODELS = {
         lambda l1: streaml1.AdaptiveElasticNetClassifier(l1=l1), PER_STEP, {"color": "C9"}
     ),
     "truncated gradient": Entry(
-        lambda l1: streaml1.TruncatedGradientClassifier(gravity=l1), PER_STEP, {"color": "C1"}
+        lambda l1: streaml1.TruncatedGradientClassifier(gravity=l1),
+        PER_STEP,
+        {"color": "C1", "ls": (0, (4, 4))},
     ),
     "FTRL-Proximal": Entry(
         lambda l1: streaml1.FTRLClassifier(l1=l1), IN_TOTAL, {"color": "C2"}
