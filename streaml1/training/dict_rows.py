@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from streaml1.features.records import read_record, require_dict
 from streaml1.sources import Reject, SourceError, SourceOptions, json_roles
+from streaml1.sources.readers.unseen_members import UnseenMembers
 from streaml1.sources.source import Example, read_weight
 
 __all__ = ["dict_rows"]
+
+logger = logging.getLogger("streaml1")
 
 
 def dict_rows(
@@ -27,7 +31,12 @@ def dict_rows(
         raise SourceError(
             f"{name} holds dicts: use target= to name the member of the label, or give pairs (x, y)"
         )
-    for number, row in enumerate(rows, start=1):
+    unseen = UnseenMembers(roles, what="dicts")
+
+    def warn(sentence: str) -> None:
+        logger.warning("%s", f"{name}: {sentence}")
+
+    for number, row in enumerate(unseen.searched(rows, warn), start=1):
         try:
             require_dict(row)
             record = read_record(row, roles, options.require_label)

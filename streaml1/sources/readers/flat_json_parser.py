@@ -15,7 +15,7 @@ from streaml1.features.positive_label import positive_labels
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles, parse_flat
 from streaml1.sources.readers.jsonl import JsonParser
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
-from streaml1.sources.readers.unseen_members import MIN_RECORDS, UnseenMembers
+from streaml1.sources.readers.unseen_members import MIN_RECORDS, UnseenMembers, decoded_lines
 from streaml1.text import jsonl
 from streaml1.text.parsed_rows import NamedRows
 
@@ -65,7 +65,8 @@ class FlatJsonParser(JsonParser):
         self._needs_tree = _needs_tree(roles)
         self._json_roles = roles
         self._unseen = UnseenMembers(roles, 1 if what == "file" else MIN_RECORDS)
-        self._is_checked = not require_label or self._unseen.is_done
+        # A request without a label may hold any members; a file to predict is like those learnt.
+        self._is_checked = not (require_label or name) or self._unseen.is_done
         parse = partial(parse_flat, roles=roles)
         super().__init__(require_label, what, parse, roles.codes, name)
         self.roles = roles.identity
@@ -87,7 +88,8 @@ class FlatJsonParser(JsonParser):
             If the beginning of a file shows that it is JSON, but not JSON lines.
         """
         if not self._is_checked:
-            for sentence in self._unseen.search(chunk.text.tobytes().splitlines()):
+            lines = chunk.text.tobytes().splitlines()
+            for sentence in self._unseen.search(decoded_lines(lines)):
                 logger.warning("%s", f"{self._name}: {sentence}" if self._name else sentence)
             self._is_checked = self._unseen.is_done
         return super().parse_chunk(chunk)

@@ -1,12 +1,13 @@
-"""Names in options that no member of JSON lines has.
+"""Names in options that no member of JSON lines, or of dicts, has.
 
-Members may be missing from some lines, so that no line is invalid without one. But a misspelled
+Members may be missing from some examples, so that none is invalid without one. But a misspelled
 `--ignore` would let a model learn what it must not see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,10 +16,10 @@ import orjson
 from streaml1.core.named_options import named_option
 from streaml1.features.flat_members import MemberRoles, find_member, select_object
 
-__all__ = ["UnseenMembers"]
+__all__ = ["UnseenMembers", "decoded_lines"]
 
-MAX_LINES = 1000
-"""Lines that are searched."""
+MAX_EXAMPLES = 1000
+"""Examples that are searched."""
 
 MIN_RECORDS = 100
 """Records of a topic from which a member that none of them has is reported."""
@@ -27,25 +28,27 @@ _REPORTED: set[tuple[MemberRoles, str]] = set()  # a directory may have thousand
 
 
 class UnseenMembers:
-    """Finds members that an option names but that no line has.
+    """Finds members that an option names but that no example has.
 
     Parameters
     ----------
     roles
         The members with a role.
-    min_lines
-        Lines before which nothing is reported.
+    min_examples
+        Examples before which nothing is reported.
+    what
+        What the examples are.
 
     Examples
     --------
     >>> from streaml1.features.flat_members import MemberRoles
     >>> from streaml1.sources.readers.unseen_members import UnseenMembers
     >>> unseen = UnseenMembers(MemberRoles("y", ignore=frozenset(["csot"])))
-    >>> unseen.search([b'{"y": 1, "cost": 2}'])
+    >>> unseen.search([{"y": 1, "cost": 2}])
     ['none of the first 1 lines has the member of ignore=["csot"] (did you mean "cost"?)']
     """
 
-    def __init__(self, roles: MemberRoles, min_lines: int = 1) -> None:
+    def __init__(self, roles: MemberRoles, min_examples: int = 1, what: str = "lines") -> None:
         options = {
             "ignore": roles.ignore, "categorical": roles.categorical, "numeric": roles.numeric,
         }  # fmt: skip
@@ -56,30 +59,42 @@ class UnseenMembers:
             if "=" not in name and name not in roles.elsewhere  # a category, or a directory
         }
         self._roles = roles
-        self._min_lines = min_lines
-        self._n_lines = 0
+        self._min_examples, self._what = min_examples, what
+        self._n_examples = 0
         self._names: dict[str, None] = {}
 
     @property
     def is_done(self) -> bool:
-        """Whether no more lines are needed."""
+        """Whether no more examples are needed."""
         return not self._options
 
-    def search(self, lines: Iterable[bytes]) -> list[str]:
-        """Search some lines; return a sentence for each member that none had, once per process."""
-        for line in lines:
-            members = self._members(line)
-            if members is None:
-                continue
-            self._n_lines += 1
-            self._names |= dict.fromkeys(map(str, members))
-            found = [name for name in self._options if find_member(members, name) is not None]
-            for name in found:
-                del self._options[name]
-            if self.is_done or self._n_lines == MAX_LINES:
+    @property
+    def _is_full(self) -> bool:
+        return self.is_done or self._n_examples == MAX_EXAMPLES
+
+    def search(self, examples: Iterable[Any]) -> list[str]:
+        """Search some examples; return a sentence for each member that none had, once per process.
+
+        Anything but a mapping is no example.
+        """
+        for example in examples:
+            self.add(example)
+            if self._is_full:
                 break
-        if self._n_lines < self._min_lines:
-            return []
+        return self.report() if self._n_examples >= self._min_examples else []
+
+    def add(self, example: Any) -> None:
+        """Search an example."""
+        members = self._members(example)
+        if members is None:
+            return
+        self._n_examples += 1
+        self._names |= dict.fromkeys(map(str, members))
+        for name in [name for name in self._options if find_member(members, name) is not None]:
+            del self._options[name]
+
+    def report(self) -> list[str]:
+        """Return a sentence for each member that no example had; the search is over."""
         unseen = {
             name: option
             for name, option in self._options.items()
@@ -89,24 +104,45 @@ class UnseenMembers:
         self._options = {}
         return [self._sentence(name, option) for name, option in unseen.items()]
 
-    def _members(self, line: bytes) -> Any:
-        """Return the object of an example; None if there is none."""
-        try:
-            members = orjson.loads(line)
-            if self._roles.at is not None:
-                found = select_object(members, self._roles.at)
-                members = None if found is None else found.value
-        except (ValueError, AttributeError):
+    def searched(self, examples: Iterable[Any], warn: Callable[[str], None]) -> Iterator[Any]:
+        """Yield the examples of a stream; `warn` when the first ones or all have been searched."""
+        for example in examples:
+            if not self.is_done:
+                self.add(example)
+                if self._is_full:
+                    self._warn(warn)
+            yield example
+        self._warn(warn)
+
+    def _warn(self, warn: Callable[[str], None]) -> None:
+        if self._n_examples >= self._min_examples:
+            for sentence in self.report():
+                warn(sentence)
+
+    def _members(self, example: Any) -> Mapping[Any, Any] | None:
+        """Return the object that holds the features of an example; None if there is none."""
+        if self._roles.at is not None:
+            try:
+                found = select_object(example, self._roles.at)
+            except (ValueError, AttributeError):
+                return None
+            example = None if found is None else found.value
+        if not isinstance(example, Mapping):
             return None
-        if not isinstance(members, dict):
-            return None
-        x = members.get("x")
-        return x if self._roles.target is None and isinstance(x, dict) else members
+        x = example.get("x")
+        return x if self._roles.target is None and isinstance(x, Mapping) else example
 
     def _sentence(self, name: str, option: str) -> str:
         close = get_close_matches(name, self._names, 1, 0.7)
         hint = f" (did you mean {orjson.dumps(close[0]).decode()}?)" if close else ""
         return (
-            f"none of the first {self._n_lines:,} lines has the member of "
+            f"none of the first {self._n_examples:,} {self._what} has the member of "
             f"{named_option(option, [name])}{hint}"
         )
+
+
+def decoded_lines(lines: Iterable[bytes]) -> Iterator[Any]:
+    """Yield the values of JSON lines; those that are not JSON are left out."""
+    for line in lines:
+        with suppress(ValueError):
+            yield orjson.loads(line)
