@@ -65,11 +65,13 @@ def accumulate(
 def _accumulate(totals: Any, w: Any, costs: Any, error: Any, output: Any, label: Any) -> None:
     """Add up the examples one by one, in order: the result does not depend on the blocks.
 
-    numpy's pairwise summation would round differently for each block size.
+    numpy's pairwise summation would round differently for each block size. Elements are named one
+    by one, since numba compiles the assignment of a tuple to a row for seconds.
     """
     n = np.uint64(len(w))
-    for k in range(len(totals)):
-        weight, loss, constant, wrong, out, true = totals[k]
+    for k in range(np.uint64(len(totals))):
+        weight, loss, constant = totals[k, 0], totals[k, 1], totals[k, 2]
+        wrong, out, true = totals[k, 3], totals[k, 4], totals[k, 5]
         for i in range(n):
             weight += w[i]
             loss += w[i] * costs[i]
@@ -77,7 +79,8 @@ def _accumulate(totals: Any, w: Any, costs: Any, error: Any, output: Any, label:
             wrong += w[i] * error[i]
             out += w[i] * output[i]
             true += w[i] * label[i]
-        totals[k] = weight, loss, constant, wrong, out, true
+        totals[k, 0], totals[k, 1], totals[k, 2] = weight, loss, constant
+        totals[k, 3], totals[k, 4], totals[k, 5] = wrong, out, true
 
 
 class PrefixSums(NamedTuple):
