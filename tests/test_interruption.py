@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +23,7 @@ from streaml1.features.vocabulary.crossed_table import CrossedTable
 from streaml1.features.vocabulary.name_arena import NameArena
 from streaml1.optim.elastic_net import ElasticNet
 from streaml1.sources.readers.vw import VwParser
-from tests.conftest import WARM
+from tests.conftest import ROOT, WARM
 
 
 def is_current(engine: Any) -> bool:
@@ -35,13 +39,14 @@ def is_current(engine: Any) -> bool:
 
 
 INTERRUPTED = """
-import faulthandler, itertools, pickle, random, signal, sys, time
+import signal
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+import faulthandler, json, pickle, random, sys, time, traceback
 from streaml1 import ElasticNetClassifier
 from streaml1.sources.readers.vw import VwParser
 from tests.test_interruption import is_current
 
 faulthandler.enable()
-faulthandler.dump_traceback_later(100, exit=True)
 
 
 class Dict(dict):
@@ -87,68 +92,91 @@ def learn_texts(m, k):
 
 learns = learn_dicts, learn_others, learn_ints, learn_rows, learn_texts, copies
 kinds = {f.__name__: f for f in learns}
-crosses = {"cross": [("a", "b")]} if sys.argv[3:] else {}
-work = kinds[sys.argv[1]]
-chance = random.Random(sys.argv[1])
-work(ElasticNetClassifier(lr=0.1, **crosses), 0)  # compile this work and the growth of the model
-m = ElasticNetClassifier(lr=0.1, **crosses)
-m.learn_one({"a": 1.0}, True)
-m._engine._release_zeros(m._engine.rule.live_mask(), 1024)
-took = 1.0
-for k in range(3):
-    begin, m = time.perf_counter(), ElasticNetClassifier(lr=0.1, l1=1e-4, **crosses)
-    work(m, k)
-    work(m, -k)
-    took = min(took, time.perf_counter() - begin)
-interrupted = 0
-for k in range(int(sys.argv[2])):
-    m = ElasticNetClassifier(lr=0.1, l1=1e-4, **crosses)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, chance.random() ** 2 * took + 1e-5)
+
+
+def count_interrupts(operation, times, crosses):
+    faulthandler.dump_traceback_later(100, exit=True)
+    work, chance = kinds[operation], random.Random(operation)
+    work(ElasticNetClassifier(lr=0.1, **crosses), 0)  # compiles this work and the growth
+    m = ElasticNetClassifier(lr=0.1, **crosses)
+    m.learn_one({"a": 1.0}, True)
+    m._engine._release_zeros(m._engine.rule.live_mask(), 1024)
+    took = 1.0
+    for k in range(3):
+        begin, m = time.perf_counter(), ElasticNetClassifier(lr=0.1, l1=1e-4, **crosses)
         work(m, k)
         work(m, -k)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    except (KeyboardInterrupt, SystemError) as error:
-        # numpy's record arrays turn an interrupt within `__reduce__` into a SystemError.
-        assert isinstance(error.__cause__ or error, KeyboardInterrupt), repr(error)
-        interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    m._engine.check()
-    t = m.n_iterations
-    m.learn_one({"after": 1.0}, True)
-    m.learn_one({f"after {j}": 1.0 for j in range(500)}, True)
-    m.learn_many([{f"rows {j}": 1.0 for j in range(500)}, {"after": 1.0}], [True, True])
-    m.learn_one({5: 1.0, ("t",): 1.0}, True)
-    assert m.n_iterations == t + 5
-    assert m.predict_one({"after": 1.0, "after 7": 1.0}) is True
-    m._engine.check()
-    assert pickle.loads(pickle.dumps(m)).weights == m.weights
-    m.predict_one({"after": 1.0})
-    assert crosses or is_current(m._engine)  # each context has its own buffers for crosses
-print(interrupted)
+        took = min(took, time.perf_counter() - begin)
+    interrupted = 0
+    for k in range(times):
+        m = ElasticNetClassifier(lr=0.1, l1=1e-4, **crosses)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, chance.random() ** 2 * took + 1e-5)
+            work(m, k)
+            work(m, -k)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except (KeyboardInterrupt, SystemError) as error:
+            # numpy's record arrays turn an interrupt within `__reduce__` into a SystemError.
+            assert isinstance(error.__cause__ or error, KeyboardInterrupt), repr(error)
+            interrupted += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        m._engine.check()
+        t = m.n_iterations
+        m.learn_one({"after": 1.0}, True)
+        m.learn_one({f"after {j}": 1.0 for j in range(500)}, True)
+        m.learn_many([{f"rows {j}": 1.0 for j in range(500)}, {"after": 1.0}], [True, True])
+        m.learn_one({5: 1.0, ("t",): 1.0}, True)
+        assert m.n_iterations == t + 5
+        assert m.predict_one({"after": 1.0, "after 7": 1.0}) is True
+        m._engine.check()
+        assert pickle.loads(pickle.dumps(m)).weights == m.weights
+        m.predict_one({"after": 1.0})
+        assert crosses or is_current(m._engine)  # each context has its own buffers for crosses
+    return interrupted
+
+
+for case, times in json.loads(sys.argv[1]):
+    operation, *crossed = case.split()
+    try:
+        result = count_interrupts(operation, times, {"cross": [("a", "b")]} if crossed else {})
+    except BaseException:
+        result = traceback.format_exc()
+    print(json.dumps([case, result]), flush=True)
 """
 
+INTERRUPTS = {
+    "learn_dicts": 40,
+    "learn_others": 40,
+    "learn_ints": 30,
+    "learn_rows": 40,
+    "learn_texts": 30,
+    "learn_texts crosses": 20,
+    "copies": 40,
+}
+"""How many times each operation is started, to be interrupted at a random moment."""
 
-@pytest.mark.parametrize(
-    ("work", "times"),
-    [
-        ("learn_dicts", 40),
-        ("learn_others", 40),
-        ("learn_ints", 30),
-        ("learn_rows", 40),
-        ("learn_texts", 30),
-        ("learn_texts crosses", 20),
-        ("copies", 40),
-    ],
-)
-def test_interrupts_leave_a_consistent_model(
-    work: str, times: int, python: Callable[..., str]
-) -> None:
-    header = "import signal\nsignal.signal(signal.SIGALRM, signal.default_int_handler)\n"
-    operation, *crosses = work.split()
-    out = python("-c", header + INTERRUPTED, operation, str(times), *crosses, **WARM)
-    assert int(out) > times // 3
+
+@pytest.fixture(scope="module")
+def interrupts() -> dict[str, int | str]:
+    """Return how many times each operation was interrupted, or the traceback of its failure."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, json.dumps([*INTERRUPTS.items()])],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=900.0,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return dict(map(json.loads, done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize("work", INTERRUPTS)
+def test_interrupts_leave_a_consistent_model(work: str, interrupts: dict[str, int | str]) -> None:
+    interrupted = interrupts[work]
+    assert isinstance(interrupted, int), interrupted
+    assert interrupted > INTERRUPTS[work] // 3
 
 
 THREADS = """
