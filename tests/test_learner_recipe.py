@@ -89,7 +89,7 @@ def run(copy: Path, tmp_path: Path) -> Run:
             env={
                 **os.environ,
                 "PYTHONPATH": str(copy),
-                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONDONTWRITEBYTECODE": "",  # the processes share the bytecode of the copy
                 "NUMBA_DISABLE_JIT": "1",
                 "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
                 **environment,
