@@ -190,24 +190,24 @@ def test_kernel_with_another_body_is_not_reused() -> None:
     assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
 
 
-@pytest.mark.parametrize(
-    "setting", [{"NUMBA_OPT": "1"}, {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}]
-)
-def test_numba_settings_are_part_of_the_cache_key(
-    python: Callable[..., str], setting: dict[str, str]
-) -> None:
-    code = """
+FIND = """
 import sys
 from streaml1.features.vocabulary import hash_keys
 from streaml1.features.vocabulary.probing import empty_entries
 import numpy as np
 print(hash_keys.find(empty_entries(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules)
 """
+
+
+def test_numba_settings_are_part_of_the_cache_key(python: Callable[..., str]) -> None:
     missing = "[4294967295, 4294967295]"
-    assert python("-c", code) == f"{missing} True\n"
-    assert python("-c", code) == f"{missing} False\n"
-    assert python("-c", code, **setting) == f"{missing} True\n"
-    assert python("-c", code, **setting) == f"{missing} False\n"
+    for setting in (
+        {},
+        {"NUMBA_OPT": "1"},
+        {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+    ):
+        assert python("-c", FIND, **setting) == f"{missing} True\n", setting
+        assert python("-c", FIND, **setting) == f"{missing} False\n", setting
 
 
 @pytest.mark.skipif(not dict_reader.AVAILABLE, reason="needs the dict kernels")
