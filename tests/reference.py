@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,6 @@ Matrix = NDArray[np.float64]
 Penalty = Callable[[Vector, float], Vector]
 
 
-@runtime_checkable
 class Scheduler(Protocol):
     """A learning rate schedule of river."""
 
@@ -73,7 +72,7 @@ def poisson_mean(a: float) -> float:
 LOSSES: dict[str, Functions] = {
     "logistic": (
         lambda a, y: float(np.logaddexp(0.0, -y * a)),
-        lambda a, y: -y * float(np.exp(-np.logaddexp(0.0, y * a))),
+        lambda a, y: -y * math.exp(-np.logaddexp(0.0, y * a)),
     ),
     "hinge": (
         lambda a, y: max(0.0, 1.0 - y * a),
@@ -112,7 +111,7 @@ REGRESSION = ("squared", "absolute", "huber", "quantile", "poisson")
 
 def sigmoid(a: float) -> float:
     """Return 1 / (1 + exp(-a)) without overflow."""
-    return float(np.exp(-np.logaddexp(0.0, -a)))
+    return math.exp(-np.logaddexp(0.0, -a))
 
 
 def prediction(loss: str, a: float) -> float:
@@ -122,7 +121,7 @@ def prediction(loss: str, a: float) -> float:
 
 def rate(lr: float | Scheduler, schedule: str, t: int) -> float:
     """Return the learning rate of step t, counted from 0."""
-    if isinstance(lr, Scheduler):
+    if not isinstance(lr, int | float):  # isinstance of a protocol would take most of the time
         return float(lr.get(t))
     if schedule == "constant":
         return float(lr)
