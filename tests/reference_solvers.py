@@ -32,12 +32,13 @@ def ball(v: ArrayLike, z: float, a: ArrayLike | None = None) -> Vector:
     a = np.ones(len(v)) if a is None else np.asarray(a, float)
     if (a * np.abs(v)).sum() <= z:
         return v.copy()
-    low, high = 0.0, max(abs(x) / c for x, c in zip(v, a, strict=True) if c > 0.0)
+    sizes, counts = np.abs(v), a > 0.0
+    low, high = 0.0, (sizes[counts] / a[counts]).max()
     for _ in range(70):
         middle = 0.5 * (low + high)
-        size = np.maximum(np.abs(v) - middle * a, 0.0)
+        size = np.maximum(sizes - middle * a, 0.0)
         low, high = (middle, high) if (a * size).sum() > z else (low, middle)
-    return np.sign(v) * np.maximum(np.abs(v) - high * a, 0.0)
+    return np.sign(v) * np.maximum(sizes - high * a, 0.0)
 
 
 def loss(name: str, a: float, y: float, gamma: float = 1.0) -> tuple[float, float]:
@@ -60,6 +61,21 @@ def loss(name: str, a: float, y: float, gamma: float = 1.0) -> tuple[float, floa
     )
 
 
+def losses(name: str, a: Vector, y: Vector, gamma: float = 1.0) -> tuple[Vector, Vector]:
+    """Return the values and the derivatives of a loss for all rows: `loss`, vectorized."""
+    m = y * a
+    if name == "logistic":
+        return np.logaddexp(0.0, -m), -y * np.exp(-np.logaddexp(0.0, m))
+    if name == "smoothed_hinge":
+        share = np.clip((1.0 - m) / gamma, 0.0, 1.0)  # of the full slope
+        return share * (1.0 - m - gamma * share / 2.0), -y * share
+    if name == "squared":
+        return (a - y) ** 2 / 2.0, a - y
+    pairs = [loss(name, float(s), float(t), gamma) for s, t in zip(a, y, strict=True)]
+    values, slopes = np.array(pairs).T
+    return values, slopes
+
+
 def mean_loss(
     name: str, X: Matrix, y: Vector, w: Vector, b: float | Vector, gamma: float = 1.0
 ) -> tuple[float, Vector, float | Vector]:
@@ -69,12 +85,11 @@ def mean_loss(
         a = X @ w.T + b
         logs = a - np.logaddexp.reduce(a, axis=1)[:, None]
         p = np.exp(logs)
-        p[range(n), y] -= 1.0
-        return -logs[range(n), y].mean(), p.T @ X / n, p.mean(axis=0)
-    losses = np.array(
-        [loss(name, float(a), float(t), gamma) for a, t in zip(X @ w + b, y, strict=True)]
-    )
-    return losses[:, 0].mean(), losses[:, 1] @ X / n, losses[:, 1].mean()
+        rows = np.arange(n)
+        p[rows, y] -= 1.0
+        return -logs[rows, y].mean(), p.T @ X / n, p.mean(axis=0)
+    values, slopes = losses(name, X @ w + b, y, gamma)
+    return values.mean(), slopes @ X / n, slopes.mean()
 
 
 def penalty(kind: str, w: Vector, s: float, l2: float) -> float:
@@ -189,8 +204,7 @@ def frank_wolfe(name: str, X: Matrix, y: Vector, radius: float, steps: int) -> l
     beta = {"logistic": 0.25, "squared": 1.0, "smoothed_hinge": 1.0}[name]
     w, path = np.zeros(d), []
     for _ in range(steps):
-        slopes = np.array([loss(name, float(x @ w), t)[1] for x, t in zip(X, y, strict=True)])
-        g = X.T @ slopes / n
+        g = X.T @ losses(name, X @ w, y)[1] / n
         j = int(np.argmax(np.abs(g)))
         s = np.zeros(d)
         s[j] = -radius * np.sign(g[j])
