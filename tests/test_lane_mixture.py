@@ -312,7 +312,7 @@ def test_frozen_model_equals_the_published_twin(choice: str) -> None:
 def test_forgets_features_without_support_and_learns_them_anew() -> None:
     """72,000 features that come once, among features that matter."""
     rng = np.random.default_rng(7)
-    n, common, new = 180, 10, 400  # few long rows, because the twin steps through all features
+    n, common, new = 90, 10, 800  # few long rows, because the twin steps through all features
     d = common + n * new
     model = make("logistic", l1=0.05)
     twin = twin_of("logistic", d=d, l1=0.05)
