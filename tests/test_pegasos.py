@@ -152,7 +152,8 @@ def test_a_million_steps() -> None:
     indptr = np.arange(n + 1) * 2
     got = model.progressive_many(csr_matrix((x.ravel(), ids.ravel(), indptr), (n, d)), y > 0.0)
     w, radius, expected = np.zeros(d), 1.0 / math.sqrt(l2), np.empty(n)
-    for t, ((i, j), (p, q), label) in enumerate(zip(ids, x, y, strict=True)):
+    rows = zip(ids.tolist(), x.tolist(), y.tolist(), strict=True)
+    for t, ((i, j), (p, q), label) in enumerate(rows):
         a = expected[t] = w[i] * p + w[j] * q
         w *= 1.0 - 1.0 / (t + 1.0)
         if label * a < 1.0:
