@@ -502,15 +502,15 @@ def header_only(shape: str, descr: str = "<f8") -> bytes:
 
 
 BOMBS: dict[str, Callable[[dict[str, Any]], bytes]] = {
-    "unknown array": lambda a: packed_model({**a, "zzz": np.zeros(10**8, np.uint8)}),
-    "unknown array of the rule": lambda a: packed_model({**a, "rule.y": np.zeros(10**7)}),
-    "array of the rule": lambda a: packed_model({**a, "rule.z": np.zeros(10**7)}),
-    "many columns": lambda a: packed_model({**a, "rule.z": np.zeros((len(a["rule.z"]), 10**6))}),
-    "joints": lambda a: packed_model({**a, "joints": np.full(10**7, -1, np.int32)}),
-    "names": lambda a: packed_model({**a, "names": np.full(10**8, ord(" "), np.uint8)}),
-    "header": lambda a: packed_model({**a, "header": np.full(10**8, ord(" "), np.uint8)}),
-    "labels": lambda a: packed_model({**a, "labels": np.full(10**8, ord(" "), np.uint8)}),
-    "forgotten": lambda a: packed_model({**a, "forgotten": np.zeros(10**8, np.uint8)}),
+    "unknown array": lambda a: packed_model({**a, "zzz": np.zeros(10**7, np.uint8)}),
+    "unknown array of the rule": lambda a: packed_model({**a, "rule.y": np.zeros(10**6)}),
+    "array of the rule": lambda a: packed_model({**a, "rule.z": np.zeros(10**6)}),
+    "many columns": lambda a: packed_model({**a, "rule.z": np.zeros((len(a["rule.z"]), 10**5))}),
+    "joints": lambda a: packed_model({**a, "joints": np.full(10**6, -1, np.int32)}),
+    "names": lambda a: packed_model({**a, "names": np.full(10**7, ord(" "), np.uint8)}),
+    "header": lambda a: packed_model({**a, "header": np.full(10**7, ord(" "), np.uint8)}),
+    "labels": lambda a: packed_model({**a, "labels": np.full(10**7, ord(" "), np.uint8)}),
+    "forgotten": lambda a: packed_model({**a, "forgotten": np.zeros(10**7, np.uint8)}),
     "shape": lambda a: header_only(f"({10**17},)"),
     "shape of no bytes": lambda a: header_only(f"({10**17},)", "|V0"),
     "nested names": lambda a: packed_model(
