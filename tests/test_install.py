@@ -69,7 +69,7 @@ def test_wheel_contents(distributions: Path) -> None:
     sources = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "streaml1").rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert "streaml1/py.typed" in sources
     assert "streaml1/training/page/static/uplot/LICENSE" in sources

@@ -360,6 +360,10 @@ def save(model: Any, folder: Path) -> Any:
     return streaml1.load(folder / "model")
 
 
+def pickled(model: Any, folder: Path) -> Any:
+    return pickle.loads(pickle.dumps(model))
+
+
 FREQUENT: list[Callable[[Any, Path], Any]] = [
     read,
     reject,
@@ -368,7 +372,7 @@ FREQUENT: list[Callable[[Any, Path], Any]] = [
     release_zeros,
     reserve_capacity,
     save,
-    lambda model, folder: pickle.loads(pickle.dumps(model)),
+    pickled,
 ]
 OPERATIONS = [
     *FREQUENT,
@@ -495,8 +499,8 @@ def test_frequent_operations_equal_one_long_run(
     # All combinations of operations and paths would take four times as long.
     path_index = (operation + list(LEARNERS).index(learner)) % len(LEARN_PATHS)
     # Saving is slow, and so is learning hundreds of rows that are rolled back.
-    slow = OPERATIONS[operation] in (save, reject)
-    step = 40 if slow else 28 if operation in (0, 7) else 6 if path_index == 0 else 14
+    steps = {save: 40, reject: 40, read: 28, pickled: 28}
+    step = steps.get(OPERATIONS[operation], 6 if path_index == 0 else 14)
     assert run_plan(learner, [(path_index, step, [operation])], 1, tmp_path) == expected_bits(
         learner
     )
