@@ -243,6 +243,17 @@ def test_files_that_are_not_text_are_rejected_by_name(
             pytest.fail("an example was read")
 
 
+def test_orc_files_are_named(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import orc
+
+    path = tmp_path / "part-00000.zstd.orc"
+    table = pa.table({"y": [0, 1] * 50, "site": ["news", "mail"] * 50})
+    orc.write_table(table, path, compression="zstd")
+    with pytest.raises(SourceError, match=r"orc is an ORC file, not text; convert it to Parquet"):
+        open_source(path, target="y")
+
+
 @pytest.mark.parametrize(
     "name", ["streaml1", "PAR1", "Object", "ORC", "ARROW1", "BZh9", "SEQ", "LZIP", "P"]
 )

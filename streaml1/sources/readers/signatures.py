@@ -189,6 +189,11 @@ _FOREIGN_TEXT = [
 
 _BINARY = ForeignType("a binary file", _EXPORT)
 
+_ORC = ForeignType(
+    "an ORC file", "convert it to Parquet first, as with pyarrow.orc.read_table", b"ORC"
+)
+"""Text may begin with the same letters."""
+
 _WITH_ZEROS = ForeignType(
     "text with zero bytes", r"remove them first, as with tr -d '\000'", expected="plain text"
 )
@@ -261,7 +266,9 @@ def foreign_type(head: bytes) -> ForeignType | None:
             return ForeignType("encoded in UTF-16", _DECODE)
     if utf16_of(head) is not None or not _is_binary(head):
         return None
-    return _WITH_ZEROS if _is_text_with_zeros(head) else _BINARY
+    if _is_text_with_zeros(head):
+        return _WITH_ZEROS
+    return _ORC if head.startswith(_ORC.magic) else _BINARY
 
 
 def _is_binary(head: bytes) -> bool:
