@@ -245,8 +245,7 @@ def test_threads_share_a_model(python: Callable[..., str]) -> None:
     python("-c", THREADS, **WARM)
 
 
-@pytest.mark.parametrize("seconds", [2.0])
-def test_separate_models_in_threads(seconds: float) -> None:
+def test_separate_models_in_threads() -> None:
     rows = [({f"n{(i * 7 + j) % 500}": 1.0 for j in range(20)}, i % 3 == 0) for i in range(500)]
 
     def run(results: list[Any]) -> None:
