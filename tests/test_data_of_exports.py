@@ -147,7 +147,7 @@ def test_all_columns_of_words_are_named_at_once() -> None:
     FRAME.assign(shop=SITES, hour=1).to_csv("a.csv", index=False)
     learn = ["learn", "a.csv", "--target", "click"]
     message = run(*learn, "--categorical", "hour", code=65).stderr.splitlines()[-1]
-    assert "is not a number, nor are those of 'shop': " in message
+    assert "is not a number, nor are the cells of 'shop': " in message
     assert "use --categorical hour,site,shop for text, or --ignore site,shop" in message
     run(*learn, "--categorical", "hour,site,shop")
     run(*learn, "--categorical", "hour", "--ignore", "site,shop")

@@ -104,6 +104,15 @@ def test_a_live_stream_of_dicts_is_not_held_back(caplog: pytest.LogCaptureFixtur
     assert seen == [0] * MAX_EXAMPLES + [1]
 
 
+def test_x_is_a_member_of_dicts_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
+    """Only lines hold their features in an object `x`."""
+    rows = [{"x": {"a": 1.0, "b": 2.0}, "c": 3.0}] * 3
+    options = SourceOptions(ignore=["x.a", "c", "x.d"], require_label=False)
+    assert [x for _, x, *_ in dict_rows(rows, options, "rows", reject=never)] == [{"x.b": 2.0}] * 3
+    [message] = [record.message for record in caplog.records]
+    assert 'none of the first 3 dicts has the member of ignore=["x.d"]' in message
+
+
 def never(place: str, reason: str) -> None:
     raise AssertionError(f"{place}: {reason}")
 

@@ -31,12 +31,12 @@ def dict_rows(
         raise SourceError(
             f"{name} holds dicts: use target= to name the member of the label, or give pairs (x, y)"
         )
-    unseen = UnseenMembers(roles, what="dicts")
+    unseen = UnseenMembers(roles, what="dicts", reads_x=False)
 
     def warn(sentence: str) -> None:
         logger.warning("%s", f"{name}: {sentence}")
 
-    for number, row in enumerate(unseen.searched(rows, warn), start=1):
+    for number, row in enumerate(unseen.search_stream(rows, warn), start=1):
         try:
             require_dict(row)
             record = read_record(row, roles, options.require_label)

@@ -215,7 +215,7 @@ def _similar(unknown: Iterable[str], header: Sequence[str]) -> list[str]:
 
 
 def listing(names: Sequence[str]) -> str:
-    """Return names in quotes; not too many of them."""
+    """Return names in quotes; of many, the first ones and the number of the others."""
     shown = ", ".join(map(repr, names[:MAX_LISTED]))
     return shown + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 

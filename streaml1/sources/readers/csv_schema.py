@@ -359,7 +359,7 @@ class Columns:
             # The options replace what was given or found before.
             categories = [feature.name for feature in self._features if feature.is_text]
             words = self._columns_of_words(record)
-            others = f", nor are those of {listing(words[1:])}" if len(words) > 1 else ""
+            others = f", nor are the cells of {listing(words[1:])}" if len(words) > 1 else ""
             raise ValueError(
                 f"column {column!r}: {shown(cell)} {error}{others}: leave missing values empty or "
                 f"list their words with {named_option('missing')}, or use "
@@ -459,7 +459,7 @@ def _rule(record: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str], further: Sequence[str]) -> list[Any]:
-    """Return names and further ones as `named_option` takes them, but not too many."""
+    """Return names and further ones for `named_option`; of many, only the first further ones."""
     listed = [*names, *further]
     return listed if len(listed) <= MAX_NAMES else [..., *further[:MAX_NAMES]]
 

@@ -38,6 +38,8 @@ class UnseenMembers:
         Examples before which nothing is reported.
     what
         What the examples are.
+    reads_x
+        Whether, without a target, the features may be in an object ``x``, as in JSON lines.
 
     Examples
     --------
@@ -48,7 +50,13 @@ class UnseenMembers:
     ['none of the first 1 lines has the member of ignore=["csot"] (did you mean "cost"?)']
     """
 
-    def __init__(self, roles: MemberRoles, min_examples: int = 1, what: str = "lines") -> None:
+    def __init__(
+        self,
+        roles: MemberRoles,
+        min_examples: int = 1,
+        what: str = "lines",
+        reads_x: bool = True,
+    ) -> None:
         options = {
             "ignore": roles.ignore, "categorical": roles.categorical, "numeric": roles.numeric,
         }  # fmt: skip
@@ -60,6 +68,7 @@ class UnseenMembers:
         }
         self._roles = roles
         self._min_examples, self._what = min_examples, what
+        self._reads_x = reads_x and roles.target is None
         self._n_examples = 0
         self._names: dict[str, None] = {}
 
@@ -75,16 +84,25 @@ class UnseenMembers:
     def search(self, examples: Iterable[Any]) -> list[str]:
         """Search some examples; return a sentence for each member that none had, once per process.
 
-        Anything but a mapping is no example.
+        Values that are not mappings are skipped.
         """
         for example in examples:
-            self.add(example)
+            self._search_one(example)
             if self._is_full:
                 break
-        return self.report() if self._n_examples >= self._min_examples else []
+        return self._report()
 
-    def add(self, example: Any) -> None:
-        """Search an example."""
+    def search_stream(self, examples: Iterable[Any], warn: Callable[[str], None]) -> Iterator[Any]:
+        """Yield the examples of a stream; `warn` once enough were searched, or at the end."""
+        for example in examples:
+            if not self.is_done:
+                self._search_one(example)
+                if self._is_full:
+                    self._warn(warn)
+            yield example
+        self._warn(warn)
+
+    def _search_one(self, example: Any) -> None:
         members = self._members(example)
         if members is None:
             return
@@ -93,8 +111,10 @@ class UnseenMembers:
         for name in [name for name in self._options if find_member(members, name) is not None]:
             del self._options[name]
 
-    def report(self) -> list[str]:
-        """Return a sentence for each member that no example had; the search is over."""
+    def _report(self) -> list[str]:
+        """Return the sentences, and end the search; nothing if too few examples were searched."""
+        if self._n_examples < self._min_examples:
+            return []
         unseen = {
             name: option
             for name, option in self._options.items()
@@ -104,20 +124,9 @@ class UnseenMembers:
         self._options = {}
         return [self._sentence(name, option) for name, option in unseen.items()]
 
-    def searched(self, examples: Iterable[Any], warn: Callable[[str], None]) -> Iterator[Any]:
-        """Yield the examples of a stream; `warn` when the first ones or all have been searched."""
-        for example in examples:
-            if not self.is_done:
-                self.add(example)
-                if self._is_full:
-                    self._warn(warn)
-            yield example
-        self._warn(warn)
-
     def _warn(self, warn: Callable[[str], None]) -> None:
-        if self._n_examples >= self._min_examples:
-            for sentence in self.report():
-                warn(sentence)
+        for sentence in self._report():
+            warn(sentence)
 
     def _members(self, example: Any) -> Mapping[Any, Any] | None:
         """Return the object that holds the features of an example; None if there is none."""
@@ -129,8 +138,8 @@ class UnseenMembers:
             example = None if found is None else found.value
         if not isinstance(example, Mapping):
             return None
-        x = example.get("x")
-        return x if self._roles.target is None and isinstance(x, Mapping) else example
+        x = example.get("x") if self._reads_x else None
+        return x if isinstance(x, Mapping) else example
 
     def _sentence(self, name: str, option: str) -> str:
         close = get_close_matches(name, self._names, 1, 0.7)
@@ -142,7 +151,7 @@ class UnseenMembers:
 
 
 def decoded_lines(lines: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the values of JSON lines; those that are not JSON are left out."""
+    """Yield the value of each JSON line; skip lines that are not valid JSON."""
     for line in lines:
         with suppress(ValueError):
             yield orjson.loads(line)
