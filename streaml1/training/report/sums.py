@@ -65,8 +65,8 @@ def accumulate(
 def _accumulate(totals: Any, w: Any, costs: Any, error: Any, output: Any, label: Any) -> None:
     """Add up the examples one by one, in order: the result does not depend on the blocks.
 
-    numpy's pairwise summation would round differently for each block size. Elements are named one
-    by one, since numba compiles the assignment of a tuple to a row for seconds.
+    numpy's pairwise summation would round differently for each block size. Elements are accessed
+    one by one, since numba takes seconds to compile the assignment of a tuple to a row.
     """
     n = np.uint64(len(w))
     for k in range(np.uint64(len(totals))):
