@@ -38,6 +38,11 @@ def frozen_heap() -> None:
     Compiling leaves millions of objects, which each full collection would traverse again; river's
     checks of memory alone collect several hundred times.
     """
+    freeze_heap()
+
+
+def freeze_heap() -> None:
+    """Exempt all objects from garbage collection."""
     gc.collect()
     gc.freeze()
 

@@ -5,7 +5,6 @@ What is special to a learner is tested in a file of its own.
 
 from __future__ import annotations
 
-import gc
 import inspect
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import streaml1
 from streaml1.models.parameters import SHARED_ORDER, parameters_of
 from streaml1.models.registry import LEARNERS
 from tests import reference
+from tests.conftest import freeze_heap
 from tests.learner_data import D, as_dict, labels_of, rows_of
 
 CLASSES = [name for learner in LEARNERS.values() for name in learner.classes.values()]
@@ -57,12 +57,6 @@ def stream(loss: str, n: int = 600) -> tuple[Any, Any, Any, Any]:
     return X, y, signed, random.choice([0.0, 0.5, 1.0, 2.0], size=n)
 
 
-def freeze_heap() -> None:
-    """Exempt what was imported and compiled from the collections of river's checks of memory."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.mark.parametrize("name", CLASSES)
 def test_river_checks(name: str) -> None:
     kind = getattr(streaml1, name)
@@ -71,7 +65,7 @@ def test_river_checks(name: str) -> None:
     names = {check.__name__ for check in checks.yield_checks(kind())}
     assert {"check_learn_many_matches_learn_one", "check_pickling"} <= names
     for params in kind._unit_test_params():
-        freeze_heap()
+        freeze_heap()  # what was compiled, for river's checks of memory
         for check in checks.yield_checks(kind(**params)):
             check(kind(**params))
 

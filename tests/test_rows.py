@@ -216,9 +216,9 @@ def test_numeric_features_of_a_dict(x: dict[Hashable, Any]) -> None:
 
 def test_string_value_merges_with_the_equal_feature() -> None:
     """`a="b"` and `a=b` are one feature with the sum, dropped if that is zero."""
-    model = ElasticNetRegressor(**PARAMS)
+    model = ElasticNetRegressor()
     model.learn_one({"a": "b", "a=b": 2.0}, 1.0)
-    reference = ElasticNetRegressor(**PARAMS)
+    reference = ElasticNetRegressor()
     reference.learn_one({"a=b": 3.0}, 1.0)
     assert model.weights == reference.weights
     model.learn_one({"c": "d", "c=d": -1.0}, 1.0)
@@ -562,7 +562,7 @@ def test_invalid_labels_and_weights_are_rejected(start: int) -> None:
         assert_rejected(trained_model(start), [{"q": 1.0}, {"r": 1.0}, {"s": "t"}], row, y=y)
     for w in ([1.0, -1.0, 1.0], [0.0, math.nan, 1.0], [1.0, math.inf, 0.0], [1.0, None, 2.0]):
         assert_rejected(trained_model(start), X, 1, w=w)
-    regressor = ElasticNetRegressor(**PARAMS)
+    regressor = ElasticNetRegressor()
     for invalid in (math.nan, math.inf, 1e60, None, "1.0"):
         y_many = np.array([1.0, 2.0, invalid], object)
         state_before = state(regressor)
@@ -744,7 +744,7 @@ def test_equal_names_are_one_feature() -> None:
         np.bool_(True),
     ]
     for more_names in ([], ["x"]):
-        model = ElasticNetRegressor(**PARAMS)
+        model = ElasticNetRegressor()
         model.learn_one({}, 0.0)
         for name in more_names:
             model.learn_one({name: 1.0}, 1.0)

@@ -215,7 +215,7 @@ def test_bounds_of_each_weight() -> None:
 def test_degenerate_data(name: str, solver: Any, options: Any, case: str) -> None:
     X, y = degenerate(case, name)
     for fit_intercept in (False, True):
-        # With one label and an intercept there is no optimum: the intercept grows without bound.
+        # With a single label and an intercept there is no optimum: the intercept diverges.
         is_unbounded = name == "logistic" and fit_intercept and case in ("one row", "one label")
         max_epochs = 3_000 if is_unbounded else 30_000
         solution = solve_quietly(
