@@ -8,8 +8,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 import streaml1
 
 PACKAGE = Path(__file__).parent.parent / "streaml1"
@@ -30,7 +28,10 @@ LAYERS = (
 LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
-NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
 
 
 @cache
@@ -125,18 +126,26 @@ def test_top_level_has_only_the_listed_packages() -> None:
     assert len(names) <= 16 and len(LAYERS) <= 9
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_point_to_lower_layers(path: Path) -> None:
-    name = owner(path)
-    if name.startswith("__"):
-        pytest.skip("test_public_names covers the top-level modules")
-    for imported in imports(path):
-        package = package_of(imported)
-        if package is not None:
-            assert package == name or LAYER[package] < LAYER[name], f"{name} imports {imported}"
-        elif imported.split(".")[0] == "streaml1":
-            # The public names are for users; the command line is the only user in the package.
-            assert name == "cli" or imported == "streaml1.__version__", f"{name} imports {imported}"
+def may_import(package: str, imported: str) -> bool:
+    """Return whether modules of a package may import a name."""
+    other = package_of(imported)
+    if other is not None:
+        return other == package or LAYER[other] < LAYER[package]
+    # The public names are for users; the command line is the only user in the package.
+    of_users = imported.split(".")[0] == "streaml1" and imported != "streaml1.__version__"
+    return package == "cli" or not of_users
+
+
+def test_imports_point_to_lower_layers() -> None:
+    within = [path for path in FILES if not owner(path).startswith("__")]  # see test_public_names
+    wrong = [
+        f"{shown(path)} imports {name}"
+        for path in within
+        for name in imports(path)
+        if not may_import(owner(path), name)
+    ]
+    assert not wrong
+    assert not may_import("core", "streaml1.text.vw") and not may_import("models", "streaml1.load")
 
 
 def test_cycles_are_found() -> None:
@@ -171,26 +180,34 @@ def test_update_rules_do_not_import_each_other() -> None:
             assert "    def margin(" not in path.read_text()
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_only_core_imports_numba(path: Path) -> None:
+def roots(names: set[str]) -> set[str]:
+    """Return the distributions or packages that full names begin with."""
+    return {name.split(".")[0] for name in names}
+
+
+def test_only_core_imports_numba() -> None:
     """Modules needed for a first prediction must not import it at import time either."""
     light = ("__init__", "lazy_import", "decorators", "cache_dir", "object_cache", "loader")
-    if path.parent.name == "jit" and path.stem in light:
-        loaded = imports(path, at_import=True)
-        assert not {name for name in loaded if name.split(".")[0] in ("numba", "llvmlite")}
-    compilers = {name for name in imports(path) if name.split(".")[0] in ("numba", "llvmlite")}
-    assert not compilers or path.parent.name in ("jit", "simd")
-    if path.name not in ("__init__.py", "lazy_imports.py"):
-        assert "import_module" not in path.read_text()
+    compilers = {"numba", "llvmlite"}
+    users = {path for path in FILES if roots(imports(path)) & compilers}
+    assert users
+    for path in users:
+        assert path.parent.name in ("jit", "simd"), shown(path)
+        if path.parent.name == "jit" and path.stem in light:
+            assert not roots(imports(path, at_import=True)) & compilers, shown(path)
+    for path in FILES:
+        if path.name not in ("__init__.py", "lazy_imports.py"):
+            assert "import_module" not in path.read_text(), shown(path)
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_heavy_libraries_are_imported_on_demand(path: Path) -> None:
-    allowed = {"cli": {"click"}, "sklearn": {"sklearn"}}.get(owner(path), set())
+def test_heavy_libraries_are_imported_on_demand() -> None:
+    allowed = {"cli": {"click"}, "sklearn": {"sklearn"}}
     heavy = {"pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka",
              "prometheus_client"}  # fmt: skip
-    loaded = {name.split(".")[0] for name in imports(path, at_import=True)}
-    assert loaded & heavy <= allowed
+    loaded = {path: roots(imports(path, at_import=True)) & heavy for path in FILES}
+    assert {name for names in loaded.values() for name in names} == {"click", "sklearn"}
+    for path, names in loaded.items():
+        assert names <= allowed.get(owner(path), set()), shown(path)
 
 
 def test_public_names() -> None:
@@ -208,9 +225,8 @@ def test_public_names() -> None:
 WITH_REGISTRY = (PACKAGE / "__init__.py", PACKAGE / "models" / "__init__.py")
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_all_lists_defined_names(path: Path) -> None:
-    """Each name in `__all__` occurs once and is defined or imported in the file."""
+def names_of(path: Path) -> tuple[list[str], set[str]]:
+    """Return the names in `__all__` of a file, and those that it defines or imports."""
     tree = tree_of(path)
     offered: list[str] = []
     defined: set[str] = set()
@@ -229,9 +245,16 @@ def test_all_lists_defined_names(path: Path) -> None:
             module.__all__,
             {name for name in module.__all__ if hasattr(module, name)},
         )
-    assert len(offered) == len(set(offered))
-    assert set(offered) <= defined
-    assert offered or path.name == "__main__.py" or not defined
+    return offered, defined
+
+
+def test_all_lists_defined_names() -> None:
+    """Each name in `__all__` occurs once and is defined or imported in the file."""
+    for path in FILES:
+        offered, defined = names_of(path)
+        assert len(offered) == len(set(offered)), shown(path)
+        assert set(offered) <= defined, shown(path)
+        assert offered or path.name == "__main__.py" or not defined, shown(path)
 
 
 def named_tuples(trees: Iterable[ast.AST]) -> set[str]:
