@@ -539,12 +539,13 @@ def test_json_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 @pytest.mark.parametrize("name", ["a$\\frac$.vw", "\udcff.vw", "日本.vw", "a\tb\n\0.vw"])
-def test_any_file_name_can_be_a_plot_title(tmp_path: Path, name: str, kind: str) -> None:
+def test_any_file_name_can_be_a_plot_title(tmp_path: Path, name: str) -> None:
     report = small_report()
     report.title = f"{name}: ElasticNetClassifier()"
-    report.plot(tmp_path / f"r.{kind}")
+    for kind in ("png", "svg", "pdf"):
+        report.plot(tmp_path / f"r.{kind}")
+        assert (tmp_path / f"r.{kind}").stat().st_size > 1_000
     title = plot.figure(report.lines, report.loss_name, report.title).axes[0].get_title("left")
     assert title == report.title.replace("\udcff", "\\udcff").replace("$", r"\$")
 
