@@ -148,6 +148,15 @@ def test_invalid_weights_are_rejected(w: Any) -> None:
         assert pickle.dumps(model) == before
 
 
+def test_errors_show_numbers_of_numpy_without_their_type() -> None:
+    with pytest.raises(BadExample, match="^7 is not a label"):
+        make_model("classifier").learn_one({"a": 1.0}, np.int64(7))
+    with pytest.raises(BadExample, match="^the label inf is not finite"):
+        make_model("regressor").learn_one({"a": 1.0}, np.float32("inf"))
+    with pytest.raises(ValueError, match=r"got -1\.0$"):
+        ElasticNetClassifier(l1=np.float64(-1.0))
+
+
 def test_none_is_not_a_weight_of_an_example() -> None:
     with pytest.raises(BadExample, match="the weight None"):
         ElasticNetClassifier().learn_one({"a": 1.0}, True, None)  # type: ignore[arg-type]

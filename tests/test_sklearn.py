@@ -184,6 +184,25 @@ def test_errors_name_the_class(
 def test_probabilities_require_the_logistic_loss() -> None:
     assert not hasattr(StreamClassifier(loss="hinge"), "predict_proba")
     assert not hasattr(StreamClassifier(loss="hinge").fit(np.eye(2), [0, 1]), "predict_proba")
+    assert not hasattr(StreamClassifier(loss="hinge"), "predict_log_proba")
+
+
+def test_logarithms_of_probabilities_are_finite() -> None:
+    X, y = load_wine(return_X_y=True)
+    for labels in (y, y == 1):
+        fitted = StreamClassifier().fit(X, labels)
+        assert np.allclose(np.exp(fitted.predict_log_proba(X)), fitted.predict_proba(X))
+    certain = StreamClassifier(lr=0.1, shuffle=False).fit(1e5 * np.eye(2), [0, 1])
+    assert (certain.predict_proba(1e5 * np.eye(2)) == 0.0).any()
+    assert np.isfinite(certain.predict_log_proba(1e5 * np.eye(2))).all()
+
+
+def test_errors_show_labels_without_their_type() -> None:
+    with pytest.raises(ValueError, match=r"got 1 class: 3$"):
+        StreamClassifier().fit(np.eye(2), [3, 3])
+    model = StreamClassifier().fit(np.eye(2), [0, 1])
+    with pytest.raises(ValueError, match=r"y has the label 6, which is not in classes"):
+        model.partial_fit(np.eye(2), [0, 6])
 
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,12 @@ _LANES, _BLOCK = u64(LANES), u64(16)
 
 
 def shown(value: Any) -> str:
-    """Return the repr of a value for an error message, shortened to 60 characters of one line."""
+    """Return the repr of a value for an error message, shortened to 60 characters of one line.
+
+    A number of numpy is shown as it was written, without its type.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
     try:
         text = repr(value)
     except ValueError:  # an int with more digits than Python converts

@@ -35,6 +35,7 @@ __all__ = ["StreamClassifier", "StreamRegressor"]
 
 EPOCHS = Integer(1, 2**31)
 NESTED = "model__"
+TINY = np.finfo(float).tiny
 
 
 class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
@@ -300,7 +301,7 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
     def _start(self, classes: Any) -> None:
         k = len(classes)
         if k < 2:
-            raise ValueError(f"y must have at least 2 classes, got 1 class: {classes[0]!r}")
+            raise ValueError(f"y must have at least 2 classes, got 1 class: {shown(classes[0])}")
         model = self._new_model()
         if isinstance(model, SoftmaxClassifier):
             self.models_ = [model.clone({"classes": range(k)})]
@@ -395,8 +396,16 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
         if p.ndim == 1:
             return np.stack([1.0 - p, p], axis=1)
         if len(self.models_) > 1:
-            p /= np.maximum(p.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+            p /= np.maximum(p.sum(axis=1, keepdims=True), TINY)
         return p
+
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithm of the probability of each class, shape (n, k).
+
+        A probability that has underflowed to 0 counts as the smallest normal float, 2.2e-308.
+        """
+        return np.log(np.maximum(self.predict_proba(X), TINY))
 
 
 class StreamRegressor(RegressorMixin, _StreamEstimator):  # type: ignore[misc]

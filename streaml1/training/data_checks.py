@@ -229,10 +229,9 @@ class DataChecks(Observer):
 
     def _warn_constant(self) -> None:
         self._labels_vary = True
-        label = self._label.item() if isinstance(self._label, np.generic) else self._label
         self._warn(
             "constant_label",
-            f"{self._name}: all {self._n_labels:,} labels are {shown(label)}: shuffle the "
+            f"{self._name}: all {self._n_labels:,} labels are {shown(self._label)}: shuffle the "
             "examples, or check the label column",
         )
 
