@@ -365,7 +365,7 @@ MISSING_VALUES: dict[str, Any] = {
     "float32 nan": np.float32("nan"),
     "decimal nan": Decimal("nan"),
     "number nan": Number(float("nan")),
-    "NaT": np.datetime64("NaT"),
+    "NaT": np.datetime64("NaT", "s"),
     "pandas NA": pd.NA,
     "pandas NaT": pd.NaT,
 }
