@@ -125,6 +125,7 @@ def test_ints_that_arrow_cannot_hold() -> None:
         (np.ones((3, 1)), iter([1, 0, 1]), "^labels must be an array, a series or a list, got"),
         (FRAME.n, FRAME.click, r"got a Series: .* X\.to_frame\(\)$"),
     ],
+        (FRAME.to_records(), FRAME.click, r"^X is a structured array, .* pandas\.DataFrame\(X\)$"),
 )
 def test_arrays_of_another_shape(X: Any, y: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
@@ -132,6 +133,25 @@ def test_arrays_of_another_shape(X: Any, y: Any, message: str) -> None:
 
 
 class Row(NamedTuple):
+def test_columns_and_structured_arrays_are_no_frames() -> None:
+    model = ElasticNetClassifier()
+    for X in (pl.Series(range(N)), pa.array(range(N)), pa.chunked_array([range(N)])):
+        with pytest.raises(TypeError, match=r"^X is a \w+; give a data frame, a scipy\.sparse"):
+            model.learn_many(X, FRAME.click)
+        with pytest.raises(TypeError, match=r"^X is a \w+; give a data frame, a scipy\.sparse"):
+            model.predict_many(X)
+    with pytest.raises(
+        TypeError, match=r"X is a structured array, .* give pandas\.DataFrame\(X\)$"
+    ):
+        model.learn_many(FRAME.to_records(), FRAME.click)
+    with pytest.raises(TypeError, match=r"got a recarray: give pandas\.DataFrame\(X\)$"):
+        model.learn_many(FRAME.to_records(), target="click")
+    with pytest.raises(
+        BadExample, match=r"must be a dict; give pandas\.DataFrame\(X\) of a struct"
+    ):
+        progressive(model, FRAME[["n", "click"]].to_records(), target="click")
+
+
     """A row as `itertuples` yields it."""
 
     n: int

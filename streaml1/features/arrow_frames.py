@@ -131,7 +131,7 @@ def as_rows(X: Any) -> Any:
 
 def _without_index(X: Any) -> Any:
     """Return a frame without the columns in which pyarrow keeps the index of a pandas frame."""
-    if _library(X) not in ("polars", "pyarrow"):
+    if _library(X) not in ("polars", "pyarrow") or not is_frame(X):
         return X
     names = X.column_names if hasattr(X, "column_names") else X.columns
     if not any(map(is_index, names)):

@@ -77,6 +77,10 @@ def as_csr(X: Any) -> Any:
 
 def require_two_dimensions(X: Any) -> None:
     """Raise TypeError unless an array has two dimensions."""
+    if getattr(X.dtype, "names", None):
+        raise TypeError(
+            "X is a structured array, whose columns have names: give pandas.DataFrame(X)"
+        )
     if X.ndim != 2:
         remedy = ": use X.reshape(-1, 1) if it is one feature" if X.ndim == 1 else ""
         raise TypeError(f"X has {X.ndim} dimension(s); rows of examples have 2{remedy}")

@@ -146,6 +146,8 @@ def require_dict(row: Any) -> None:
         remedy = ", as from row._asdict()"
     elif is_dataclass(row):
         remedy = ", as from dataclasses.asdict(row)"
+    elif isinstance(row, np.void) and row.dtype.names:
+        remedy = "; give pandas.DataFrame(X) of a structured array X"
     elif hasattr(row, "keys"):
         remedy = ", as from dict(row)"
     raise ValueError(f"{shown(row)} is not an example: it must be a dict{remedy}")

@@ -131,7 +131,8 @@ def _each(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
 def _of_items(X: Any, roles: MemberRoles) -> LabelledRows:
     """Read dicts, or frames one after the other."""
     if is_matrix(X) or isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable):
-        raise TypeError(f"target needs dicts or data frames, got a {type(X).__name__}")
+        remedy = ": give pandas.DataFrame(X)" if isinstance(X, np.ndarray) and X.dtype.names else ""
+        raise TypeError(f"target needs dicts or data frames, got a {type(X).__name__}{remedy}")
     items = iter(X)
     for first in items:
         whole = itertools.chain([first], items)
