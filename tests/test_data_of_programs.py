@@ -7,6 +7,7 @@ import gzip
 import json
 import shlex
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import feather, parquet
 
 import streaml1
 from streaml1 import ElasticNetClassifier
@@ -124,15 +125,14 @@ def test_ints_that_arrow_cannot_hold() -> None:
         (np.ones((3, 1)), [1, 0], "^got 2 labels for 3 rows$"),
         (np.ones((3, 1)), iter([1, 0, 1]), "^labels must be an array, a series or a list, got"),
         (FRAME.n, FRAME.click, r"got a Series: .* X\.to_frame\(\)$"),
-    ],
         (FRAME.to_records(), FRAME.click, r"^X is a structured array, .* pandas\.DataFrame\(X\)$"),
+    ],
 )
 def test_arrays_of_another_shape(X: Any, y: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         progressive(ElasticNetClassifier(), (X, y))
 
 
-class Row(NamedTuple):
 def test_columns_and_structured_arrays_are_no_frames() -> None:
     model = ElasticNetClassifier()
     for X in (pl.Series(range(N)), pa.array(range(N)), pa.chunked_array([range(N)])):
@@ -152,6 +152,7 @@ def test_columns_and_structured_arrays_are_no_frames() -> None:
         progressive(model, FRAME[["n", "click"]].to_records(), target="click")
 
 
+class Row(NamedTuple):
     """A row as `itertuples` yields it."""
 
     n: int
@@ -210,6 +211,64 @@ def test_categories_of_intervals_and_periods_are_named_as_in_csv() -> None:
         "day=2025-01-01", "day=2025-01-02", "day=2025-01-03", "price=(0, 1000]",
         "price=(1000, 3000]",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        (pd.period_range("2025-01", periods=2, freq="M"), ["2025-01", "2025-02"]),
+        (pd.arrays.IntervalArray.from_breaks([0, 1, 2]), ["(0, 1]", "(1, 2]"]),
+        (pd.to_timedelta([1, 24], unit="h"), ["0 days 01:00:00", "1 days 00:00:00"]),
+        (pd.Categorical(pd.to_timedelta([1, 24], unit="h")),
+         ["0 days 01:00:00", "1 days 00:00:00"]),
+        ([Decimal("1.50"), Decimal("2")], ["1.50", "2"]),
+        ([True, "a"], ["True", "a"]),
+        ([1.0, "a"], ["1", "a"]),
+        ([2**70, None], [str(2**70)]),
+    ],
+)  # fmt: skip
+def test_categories_of_pandas_have_the_same_names_everywhere(values: Any, texts: list[str]) -> None:
+    X = pd.DataFrame({"v": values, "click": [1, 0]})
+    names = [f"v={text}" for text in texts]
+    assert names_of(X, target="click", categorical=["v"]) == names
+
+
+DECIMALS = {
+    pa.decimal128(38, 0): [2**60 + 1, 2**60 + 3], pa.decimal256(60, 2): ["1.50", "2.00"],
+    pa.decimal64(18, 2): ["1.50", "2.00"], pa.decimal32(5, 0): ["1", "2"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DECIMALS, ids=str)
+def test_categories_keep_all_digits_of_decimals(kind: Any) -> None:
+    """Databases write ids as decimals; as floats, two of them would be one category."""
+    values = [Decimal(text) for text in DECIMALS[kind]]
+    one = pa.array(values, kind)
+    each = pa.array([[value] for value in values], pa.list_(kind))
+    inside = pa.struct([("d", kind)])
+    columns = {
+        "d": one, "s": pa.StructArray.from_arrays([one], fields=list(inside)), "l": each,
+        "m": pa.array([[{"d": value}] for value in values], pa.list_(inside)),
+    }  # fmt: skip
+    table = pa.table({**columns, "click": [1, 0]})
+    expected = sorted(f"{name}={v}" for name in ("d", "s.d", "l", "m.0.d") for v in values)
+    options: dict[str, Any] = {"target": "click", "categorical": ["d", "s.d", "l", "m"]}
+    assert names_of(table, **options) == expected
+    assert names_of(table.to_pylist(), **options) == expected
+    feather.write_feather(table, "a.arrow")
+    model = ElasticNetClassifier(lr=0.1)
+    progressive(model, "a.arrow", **options)
+    assert sorted(map(str, model.weights)) == expected
+    assert "constant" not in run("inspect", "a.arrow").stdout
+
+
+def test_rows_with_names_that_are_not_texts_without_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X = pd.DataFrame({1: [2, 3], "site": ["news", "mail"], "click": [1, 0]})
+    expected = names_of(X, target="click")
+    monkeypatch.setattr("streaml1.sources.arrow.tables.COMPILED", False)
+    assert names_of(X, target="click") == expected == ["1", "site=mail", "site=news"]
 
 
 def test_sparse_columns_of_pandas() -> None:

@@ -26,7 +26,7 @@ from streaml1.features.arrow_nested import (
     reject_name_from_two,
 )
 from streaml1.features.arrow_structs import open_structs
-from streaml1.features.arrow_types import is_dictionary, is_nested, is_text
+from streaml1.features.arrow_types import dictionary_encoded, is_dictionary, is_nested, is_text
 from streaml1.features.batch import (
     batch_of,
     category_text,
@@ -285,10 +285,11 @@ def _for_arrow(X: Any) -> Any:
         X = X.astype(dense)
     X = X.copy(deep=False)
     for name, kind in X.dtypes.items():
-        # Arrow has no intervals and periods: a category is named by their text, as in CSV.
+        # Arrow has no intervals and periods, and its durations have another text than those of
+        # pandas: a category is named by the text of pandas, as in CSV.
         entries: Any = getattr(kind, "categories", None)
-        if type(entries).__name__ in ("IntervalIndex", "PeriodIndex"):
-            X[name] = X[name].cat.rename_categories(entries.astype(str))
+        if type(entries).__name__ in ("IntervalIndex", "PeriodIndex", "TimedeltaIndex"):
+            X[name] = X[name].cat.rename_categories([*map(str, entries)])
     return X
 
 
@@ -389,7 +390,7 @@ def _column(name: str, array: Any, n: int, is_category: bool) -> _Column | None:
         return _texts(name, array)
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
     if is_category and not types.is_nested(kind):
-        return _codes(name, array.dictionary_encode())
+        return _codes(name, dictionary_encoded(array))
     if types.is_null(kind):
         is_number, array = True, array.cast(pyarrow.float64())
     return _numbers(name, array) if is_number else None

@@ -19,6 +19,7 @@ import numpy as np
 
 from streaml1.core.rows import is_missing
 from streaml1.features.arrow_types import (
+    dictionary_encoded,
     is_bytes,
     is_dictionary,
     is_feature,
@@ -218,7 +219,7 @@ def _counted(name: str, offsets: Any, values: Any) -> Any:
     if is_dictionary(values.type) and len(values.dictionary) > max(len(values), LARGE_DICTIONARY):
         values = values.dictionary_decode()
     if not is_dictionary(values.type):
-        values = values.dictionary_encode()
+        values = dictionary_encoded(values)
     entries = values.dictionary
     if not is_text(entries.type):
         texts = [None if is_missing(value) else member_text(value) for value in entries.to_pylist()]
@@ -267,7 +268,7 @@ def _lists(offsets: Any, codes: Any, names: Any, values: Any) -> Any:
 
 
 def json_values(column: Any) -> Iterable[Any]:
-    """Return the values of a column as JSON has them."""
+    """Return the values of a column as JSON has them, but decimals with all of their digits."""
     converter = _converter(column.type)
     values: list[Any] = column.to_pylist()
     return values if converter is None else map(converter, values)
@@ -294,8 +295,6 @@ def _converter(kind: Any) -> Callable[[Any], Any] | None:
             if value is None
             else value | {name: convert(value[name]) for name, convert in members.items()}
         )
-    if types.is_decimal(kind):
-        return lambda value: None if value is None else float(value)
     if types.is_dictionary(kind):
         return lambda value: None if is_missing(value) else member_text(value)
     return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "is_bytes", "is_dictionary", "is_feature", "is_list", "is_nested", "is_number", "is_text",
+    "dictionary_encoded", "is_bytes", "is_dictionary", "is_feature", "is_list", "is_nested",
+    "is_number", "is_text",
 ]  # fmt: skip
 
 
@@ -63,3 +64,14 @@ def is_list(kind: Any) -> bool:
         types.is_large_list_view,
     )  # fmt: skip
     return any(test(kind) for test in tests)
+
+
+def dictionary_encoded(array: Any) -> Any:
+    """Return an Arrow array with each of its values once, in a dictionary."""
+    import pyarrow
+    from pyarrow import types
+
+    kind = array.type
+    if types.is_decimal(kind) and kind.bit_width < 128:  # Arrow cannot encode them
+        array = array.cast(pyarrow.decimal128(kind.precision, kind.scale))
+    return array.dictionary_encode()

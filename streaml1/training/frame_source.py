@@ -10,7 +10,7 @@ from typing import Any
 
 from streaml1.core.named_options import named_option
 from streaml1.features.arrow_frames import arrow_batches, holds_nested, is_stream
-from streaml1.features.batch import is_frame, plain_name
+from streaml1.features.batch import category_text, is_frame, plain_name
 from streaml1.models.class_labels import as_label
 from streaml1.sources import Reject, SourceError, SourceOptions
 from streaml1.sources.arrow.files import tables_of
@@ -68,7 +68,7 @@ class TableRows:
         """Return a pandas frame whose ignored and categorical columns can be converted to Arrow.
 
         A column of objects may hold values of several types, or ints beyond 64 bits, which Arrow
-        columns cannot.
+        columns cannot. Periods, intervals and durations are named by their text in pandas.
         """
         pandas = sys.modules.get("pandas")
         if pandas is None or not isinstance(frame, pandas.DataFrame) or not frame.columns.is_unique:
@@ -77,14 +77,14 @@ class TableRows:
             {*map(_name, names)} for names in (self._options.ignore, self._options.categorical)
         )
         changed: dict[Any, Any] = {}
-        for column in [name for name, dtype in frame.dtypes.items() if dtype == "object"]:
-            kind = pandas.api.types.infer_dtype(frame[column], skipna=True)
-            if kind not in ("mixed", "mixed-integer", "integer"):
-                continue
-            if _name(column) in ignored:
+        for column, dtype in frame.dtypes.items():
+            is_mixed = dtype == "object" and _is_mixed(frame[column])
+            is_converted = is_mixed or _has_other_text(dtype)
+            if is_mixed and _name(column) in ignored:
                 changed[column] = None
-            elif _name(column) in categories and not holds_nested(frame[column]):
-                changed[column] = frame[column].map(_spelled, na_action="ignore")
+            elif is_converted and _name(column) in categories and not holds_nested(frame[column]):
+                texts = frame[column].map(category_text, na_action="ignore")
+                changed[column] = texts.astype(object)
         if not changed:
             return frame
         frame = frame.copy(deep=False)
@@ -152,6 +152,9 @@ def _renamed(block: Any, names: Mapping[str, Hashable]) -> Any:
 
     Categories keep theirs: the feature of ``{1: "news"}`` is named ``1=news``, too.
     """
+    if isinstance(block.x, list):  # dicts, where the kernel cannot read a column
+        x = [{names.get(name, name): value for name, value in row.items()} for row in block.x]
+        return replace(block, x=x)
     _, values, indptr = block.x.csr()
     columns = [names.get(name, name) for name in block.x.feature_names(slice(None))]
     features = list(zip(columns, values.tolist(), strict=True))
@@ -163,9 +166,22 @@ def _exceeds_int64(value: Any) -> bool:
     return isinstance(value, int) and not -(2**63) <= value < 2**64
 
 
-def _spelled(value: Any) -> str:
-    """Return a value as the text of a category; bools as in JSON."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _is_mixed(column: Any) -> bool:
+    """Return whether a pandas column of objects may hold values that no Arrow column can.
+
+    An Arrow column of decimals gives all of them the same number of digits.
+    """
+    import pandas
+
+    kind = pandas.api.types.infer_dtype(column, skipna=True)
+    return kind in ("mixed", "mixed-integer", "integer", "decimal")
+
+
+def _has_other_text(dtype: Any) -> bool:
+    """Return whether Arrow has another text for the values of a pandas type, or none."""
+    import pandas
+
+    return dtype.kind == "m" or isinstance(dtype, pandas.PeriodDtype | pandas.IntervalDtype)
 
 
 class FrameSource:

@@ -64,16 +64,26 @@ def _summary(name: str, table: Any) -> ArrowSample:
 def _values(column: Any) -> list[Any]:
     """Return the values of a column as JSON has them; NaN is missing."""
     if is_nested(column.type) and not (is_unusable(column.type) or holds_other_types(column.type)):
-        return list(json_values(column))
+        return [_without_decimals(value) for value in json_values(column)]
     return [_plain(value) for value in column.to_pylist()]
+
+
+def _without_decimals(value: Any) -> Any:
+    """Return a value with numbers as JSON has them: whole ones, such as ids, keep their digits."""
+    if isinstance(value, dict):
+        return {name: _without_decimals(inside) for name, inside in value.items()}
+    if isinstance(value, list):
+        return [_without_decimals(inside) for inside in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value
 
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it; NaN is missing."""
     if is_missing(value):
         return None
-    if isinstance(value, Decimal):
-        return float(value)
+    value = _without_decimals(value)
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 

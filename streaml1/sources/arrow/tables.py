@@ -132,7 +132,11 @@ class TableReader:
         ]
         self._nested = any(map(is_nested, kinds.values()))
         self._number_texts = [c for c in requested_numbers if _holds_text(opened.kinds[c])]
-        self._decimals = [column for column, kind in kinds.items() if _is_decimal(kind)]
+        self._decimals = [  # as categories they keep all of their digits, which ids need
+            column
+            for column, kind in kinds.items()
+            if _is_decimal(kind) and column not in self._categorical
+        ]
         self._require_readable(kinds)
         if clash := name_from_two(kinds):
             raise SourceError(f"{name} has several columns {clash}: rename or ignore one of them")
