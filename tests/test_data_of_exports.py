@@ -713,6 +713,27 @@ def test_few_whole_labels_are_classes_or_numbers_by_name(name: str, option: str)
     assert other in printed
 
 
+def test_inspect_reads_labels_with_the_marks_of_the_file() -> None:
+    frame = FRAME.drop(columns="click")
+    two = [float(k % 2) for k in range(N)]
+    for name, labels, options in (
+        ("y", two, []),
+        ("y", [1 + label for label in two], ["--positive", "2,0"]),
+        ("class", [float(k % 3) for k in range(N)], ["--model", "softmax"]),
+        ("y", [k % 5 / 2 for k in range(N)], ["--task", "regression"]),
+    ):  # fmt: skip
+        frame.assign(**{name: labels}).to_csv("a.csv", index=False, sep=";", decimal=",")
+        printed = run("inspect", "a.csv", "--target", name).stdout
+        command = suggested("a.csv", "--target", name)
+        after = command.index("--target") + 2
+        assert command[after : after + 2] == (options or ["--categorical", "site"])
+        assert ("are read as classes" in printed) == ("softmax" in command)
+        assert run(*command).exit_code == 0
+    frame.assign(stars=[k % 5 / 2 for k in range(N)]).to_csv("a.csv", index=False)
+    printed = run("inspect", "a.csv", "--target", "stars").stdout
+    assert "--task regression" in printed and "are read as" not in printed
+
+
 def test_numbers_that_stand_for_missing_values() -> None:
     ages = [-999 if k % 9 == 0 else 20 + k % 40 for k in range(N)]
     FRAME.assign(n=ages, price=[9999.0 if k % 7 == 0 else k for k in range(N)]).to_csv("a.csv")

@@ -374,7 +374,7 @@ def _echo_hints(
     features = [column for column in columns if column is not target]
     hints = [*describe_sentinels(features, remedy), describe_durations(features)]
     if target is not None and options.get("positive") is None:
-        hints.append(describe_label(target))
+        hints.append(describe_label(target, options))
     if hints := [hint for hint in hints if hint]:
         click.echo("\n".join(hints) + "\n")
 

@@ -142,7 +142,7 @@ def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
     labels = {*target.values}
     if labels <= BINARY or options.get("positive") is not None:
         return []
-    numbers = _numbers(labels)
+    numbers = _numbers(labels, options)
     if numbers and {*numbers} <= {0.0, 1.0, -1.0}:
         return []
     if len(numbers) == 2:  # such as 1 and 2
@@ -154,7 +154,7 @@ def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
         likely = likely or [max(groups, key=_digits)] * (len({*map(_digits, groups)}) == 2)
         return ["--positive", list_of(likely[0] if likely else groups[-1])]
     are_classes = not are_numbers or (
-        target.name.strip().lower() in CLASS_NAMES and _are_whole(target)
+        target.name.strip().lower() in CLASS_NAMES and _are_whole(target, options)
     )
     return ["--model", "softmax"] if are_classes else REGRESSION
 
@@ -164,10 +164,13 @@ def _digits(group: Sequence[str]) -> str:
     return "".join(c for c in group[0] if c.isdecimal() or not c.isprintable())
 
 
-def _numbers(labels: Iterable[str]) -> dict[float, str]:
+def _numbers(labels: Iterable[str], options: dict[str, Any]) -> dict[float, str]:
     """Return the labels by their values, or nothing unless all of them are numbers."""
+    from streaml1.sources.readers.csv_cells import CellRules
+
+    rules = CellRules(decimal=options.get("decimal") or ".", thousands=options.get("thousands"))
     with suppress(ValueError):
-        return {float(label): label for label in labels}
+        return {float(rules.label(label) or label): label for label in labels}
     return {}
 
 
@@ -180,8 +183,16 @@ def task_options(labels: Iterable[Any]) -> list[str]:
     return ["--model", "softmax"] if is_class and len(known) <= MAX_CLASSES else REGRESSION
 
 
-def describe_label(target: ColumnSummary) -> str:
-    """Return a sentence about labels that may be read in another way; or ""."""
+def describe_label(target: ColumnSummary, options: dict[str, Any]) -> str:
+    """Return a sentence about labels that may be read in another way; or "".
+
+    Parameters
+    ----------
+    target
+        The column of the labels.
+    options
+        The options that the suggested command has, such as ``decimal``.
+    """
     from streaml1.sources.readers.column_hints import alike_labels
 
     groups = alike_labels(target)
@@ -191,19 +202,21 @@ def describe_label(target: ColumnSummary) -> str:
         if len(groups) == 2:
             return f"{sentence}--positive takes all spellings of one label"
         return f"{sentence}each spelling is a class of its own"
-    options = _classes(target, {})
-    if target.kind != "number" or len(groups) > MAX_CLASSES or "--positive" in options:
+    words = _classes(target, options)
+    if target.kind != "number" or len(groups) > MAX_CLASSES or "--positive" in words:
         return ""
-    if options == REGRESSION and _are_whole(target):
+    if words == REGRESSION:
+        if not _are_whole(target, options):
+            return ""
         return f"the {len(groups)} labels are read as numbers; as classes with --model softmax"
-    if options:
+    if words:
         return f"the {len(groups)} labels are read as classes; as numbers with --task regression"
     return ""
 
 
-def _are_whole(target: ColumnSummary) -> bool:
+def _are_whole(target: ColumnSummary, options: dict[str, Any]) -> bool:
     """Return whether labels are few whole numbers, each of them several times."""
-    numbers = _numbers(target.values)
+    numbers = _numbers(target.values, options)
     return (
         0 < len(numbers) <= MAX_CLASSES
         and all(number.is_integer() for number in numbers)
