@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -105,10 +106,11 @@ def test_names_of_columns_that_are_not_texts(kind: str, caplog: pytest.LogCaptur
 
 
 def test_ints_that_arrow_cannot_hold() -> None:
-    X = FRAME.assign(n=[10**30] * N)
-    message = r'^rows: column \'n\' holds ints beyond 64 bits: .* or ignore=\["n"\]$'
-    with pytest.raises(SourceError, match=message):
-        progressive(ElasticNetClassifier(), X, target="click")
+    message = r'^rows: column \'n\' holds ints beyond those of 64 bits: .* or ignore=\["n"\]$'
+    for n in (2**63, 10**30):
+        X = FRAME.assign(n=pd.Series([n] * N, dtype=object))
+        with pytest.raises(SourceError, match=message):
+            progressive(ElasticNetClassifier(), X, target="click")
     model = ElasticNetClassifier(lr=0.1)
     progressive(model, X, target="click", ignore=["n"])
     assert "price" in model.weights and "n" not in model.weights
@@ -225,12 +227,40 @@ def test_categories_of_intervals_and_periods_are_named_as_in_csv() -> None:
         ([True, "a"], ["True", "a"]),
         ([1.0, "a"], ["1", "a"]),
         ([2**70, None], [str(2**70)]),
+        ([2**63, 1], ["1", str(2**63)]),
     ],
 )  # fmt: skip
 def test_categories_of_pandas_have_the_same_names_everywhere(values: Any, texts: list[str]) -> None:
-    X = pd.DataFrame({"v": values, "click": [1, 0]})
+    X = pd.DataFrame({"v": pd.Series(values, dtype=getattr(values, "dtype", object))})
+    X["click"] = [1, 0]
     names = [f"v={text}" for text in texts]
     assert names_of(X, target="click", categorical=["v"]) == names
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.UInt128])
+@pytest.mark.parametrize("large", [2**70, 2**126])
+def test_wide_ints_of_polars(kind: Any, large: int) -> None:
+    X = pl.DataFrame({"n": pl.Series([3, large], dtype=kind), "click": [1, 0]})
+    assert (
+        names_of(X, target="click") == names_of(X.with_columns(l=[[1], [2]]), target="click")[-1:]
+    )
+    small = X.with_columns(pl.Series("n", [3, 2**70], dtype=kind))
+    assert names_of(small, target="click", categorical=["n"]) == [f"n={2**70}", "n=3"]
+    assert names_of(X, target="click", ignore=["n"]) == []
+
+
+def test_objects_of_polars_are_categories_by_their_text() -> None:
+    values = [UUID(int=1), UUID(int=2)]
+    X = pl.DataFrame({"v": pl.Series(values, dtype=pl.Object), "click": [1, 0]})
+    assert names_of(X, target="click", categorical=["v"]) == [f"v={value}" for value in values]
+    with pytest.raises(SourceError, match=r'column \'v\' holds .*: use ignore=\["v"\]$'):
+        progressive(ElasticNetClassifier(), X, target="click")
+
+
+def test_errors_show_labels_as_python_does() -> None:
+    for labels in ([0.5, 1.0], [2, 1]):
+        with pytest.raises(BadExample, match=f"invalid label {labels[0]}: "):
+            ElasticNetClassifier().learn_many(pl.DataFrame({"y": labels}), target="y")
 
 
 DECIMALS = {

@@ -274,7 +274,22 @@ def _table(X: Any) -> Any:
     if _library(X) == "pandas":
         X = _for_arrow(X)
         return pyarrow.Table.from_pandas(X, preserve_index=False, nthreads=1)
+    if _library(X) == "polars":
+        X = _without_wide_ints(X)
     return X if isinstance(X, pyarrow.Table) else pyarrow.table(X)
+
+
+def _without_wide_ints(X: Any) -> Any:
+    """Return a polars frame with decimals in place of ints of 128 bits, which Arrow has not."""
+    import polars
+
+    for name, kind in X.schema.items():
+        if str(kind) in ("Int128", "UInt128"):
+            column = X[name]
+            decimals = column.cast(polars.Decimal(38, 0), strict=False)
+            fits = decimals.null_count() == column.null_count()
+            X = X.with_columns(decimals if fits else column.cast(polars.Float64))
+    return X
 
 
 def _for_arrow(X: Any) -> Any:

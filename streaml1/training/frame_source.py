@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from streaml1.core.named_options import named_option
+from streaml1.core.rows import is_missing
 from streaml1.features.arrow_frames import arrow_batches, holds_nested, is_stream
 from streaml1.features.batch import category_text, is_frame, plain_name
 from streaml1.models.class_labels import as_label
@@ -56,7 +57,7 @@ class TableRows:
         import pyarrow
 
         try:
-            yield from arrow_batches(self._without_mixed(frame))
+            yield from arrow_batches(self._convertible(frame))
         except (pyarrow.ArrowException, ValueError) as error:  # values of several types
             raise self._unreadable(error) from None
         except TypeError as error:  # a name twice
@@ -64,18 +65,18 @@ class TableRows:
         except OverflowError:
             raise self._too_large(frame) from None
 
-    def _without_mixed(self, frame: Any) -> Any:
-        """Return a pandas frame whose ignored and categorical columns can be converted to Arrow.
+    def _convertible(self, frame: Any) -> Any:
+        """Return a frame whose ignored, categorical and id columns can be converted to Arrow.
 
         A column of objects may hold values of several types, or ints beyond 64 bits, which Arrow
         columns cannot. Periods, intervals and durations are named by their text in pandas.
         """
-        pandas = sys.modules.get("pandas")
-        if pandas is None or not isinstance(frame, pandas.DataFrame) or not frame.columns.is_unique:
+        o = self._options
+        ignored, categories = ({*map(_name, names)} for names in (o.ignore, o.categorical))
+        if _is_from("polars", frame):
+            return _with_texts_of_objects(frame, categories | {_name(o.id)})
+        if not _is_from("pandas", frame) or not frame.columns.is_unique:
             return frame
-        ignored, categories = (
-            {*map(_name, names)} for names in (self._options.ignore, self._options.categorical)
-        )
         changed: dict[Any, Any] = {}
         for column, dtype in frame.dtypes.items():
             is_mixed = dtype == "object" and _is_mixed(frame[column])
@@ -108,8 +109,8 @@ class TableRows:
             if dtype == "object" and any(_exceeds_int64(value) for value in frame[name])
         ]
         return SourceError(
-            f"{self._name}: column {large[0]!r} holds ints beyond 64 bits: convert it, as with "
-            f"astype(float), or use {named_option('categorical', large[:1])} or "
+            f"{self._name}: column {large[0]!r} holds ints beyond those of 64 bits: convert it, as "
+            f"with astype(float), or use {named_option('categorical', large[:1])} or "
             f"{named_option('ignore', large[:1])}"
         )
 
@@ -140,8 +141,7 @@ def _other_names(frame: Any, texts: Iterable[str]) -> dict[str, Hashable]:
 
     Features keep such names, as in `learn_many` and `predict_many`: ``1`` is not ``"1"``.
     """
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(frame, pandas.DataFrame):
+    if not _is_from("pandas", frame):
         return {}
     names = {_name(name): plain_name(name) for name in frame.columns if not isinstance(name, str)}
     return {name: other for name, other in names.items() if name not in texts}
@@ -163,7 +163,25 @@ def _renamed(block: Any, names: Mapping[str, Hashable]) -> Any:
 
 
 def _exceeds_int64(value: Any) -> bool:
-    return isinstance(value, int) and not -(2**63) <= value < 2**64
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
+
+
+def _is_from(library: str, frame: Any) -> bool:
+    """Return whether an object is a DataFrame of a library."""
+    module = sys.modules.get(library)
+    return module is not None and isinstance(frame, module.DataFrame)
+
+
+def _with_texts_of_objects(frame: Any, names: Container[Any]) -> Any:
+    """Return a polars frame with text in some columns of objects; Arrow gets their addresses."""
+    import polars
+
+    for name, kind in frame.schema.items():
+        if kind == polars.Object and name in names:
+            values = frame[name].to_list()
+            texts = [None if is_missing(value) else category_text(value) for value in values]
+            frame = frame.with_columns(polars.Series(name, texts, polars.String))
+    return frame
 
 
 def _is_mixed(column: Any) -> bool:
