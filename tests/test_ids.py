@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pandas as pd
 import polars as pl
@@ -94,10 +97,28 @@ def test_columns_of_tables(column: str, tmp_path: Path) -> None:
     assert evaluate(model, tmp_path / "a.parquet", **roles).examples == 4
 
 
-def test_ids_of_other_types_are_texts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+def test_ids_of_other_types_are_texts(compiled: bool, tmp_path: Path, monkeypatch: Any) -> None:
+    if not compiled:
+        monkeypatch.setattr("streaml1.sources.readers.named_lines.COMPILED", False)
+        monkeypatch.setattr("streaml1.sources.arrow.tables.COMPILED", False)
     table = pa.table({"y": [1, 0, 1], "id": [1.0, 2.5, None]})
-    found = predictions(ElasticNetClassifier(), table, target="y", id="id")
-    assert [one.id for one in found] == ["1", "2.5", None]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    other = tmp_path / "x.jsonl"
+    other.write_text("".join(json.dumps({"x": {}} | row) + "\n" for row in table.to_pylist()))
+    for source in (table, table.to_pandas(), table.to_pylist(), path, other):
+        target = None if source is other else "y"
+        found = predictions(ElasticNetClassifier(), source, target=target, id="id")
+        assert [one.id for one in found] == ["1", "2.5", None]
+
+
+@pytest.mark.parametrize("value", [UUID(int=5), date(2026, 1, 31), Decimal("7.0"), Decimal(2**70)])
+def test_ids_of_databases_are_texts(value: Any) -> None:
+    rows = [{"y": 1, "id": value}, {"y": 0, "id": None}]
+    for source in (rows, pd.DataFrame(rows), pl.DataFrame(rows), pa.Table.from_pylist(rows)):
+        found = predictions(ElasticNetClassifier(), source, target="y", id="id")
+        assert [one.id for one in found] == [str(value), None]
 
 
 def test_ids_of_avro(tmp_path: Path) -> None:

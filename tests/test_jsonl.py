@@ -141,7 +141,7 @@ FLAT = '{"y": 1, "w": 2, "user": {"y": 0, "id": "v7", "a": 5}, "b": [1, {"c": 3}
             '{"user.y": 1, "user": {"y": 0, "a": 5}}', JsonRoles("user.y"),
             ({"user.y": 0, "user.a": 5}, 1, 1),
         ),
-        ('{"y": "spam", "id": 1.5, "w": 3}', JsonRoles("y", id="id"), ({"w": 3}, "spam", 1)),
+        ('{"y": "spam", "id": 1.5, "w": 3}', JsonRoles("y", id="id"), ({"w": 3}, "spam", 1, "1.5")),
         ('{"y": true, "x": {"a": 1}}', JsonRoles("y"), ({"x.a": 1}, True, 1)),
         ('{"x": {"a": 1, "b": 2}, "y": 1, "n": 7}', JsonRoles(id="n"), ({"a": 1, "b": 2}, 1, 1, 7)),
         (

@@ -25,7 +25,9 @@ from streaml1.features.flat_members import (
     select_object,
 )
 
-__all__ = ["Record", "flat_features", "member_text", "read_record", "require_dict"]
+__all__ = [
+    "Record", "example_id", "flat_features", "member_text", "read_record", "require_dict",
+]  # fmt: skip
 
 PLAIN = frozenset({int, float, str, bool, type(None)})
 """Types of values that need no conversion."""
@@ -99,7 +101,7 @@ def _read_plain(row: Mapping[Any, Any], roles: MemberRoles) -> Record | None:
         return None
     if (y is None and roles.target is not None) or y != y:
         return None
-    return Record(x, roles.label(y), w, _id(named))
+    return Record(x, roles.label(y), w, example_id(named))
 
 
 def _read_nested(row: Mapping[Any, Any], roles: MemberRoles, require_label: bool) -> Record:
@@ -112,7 +114,7 @@ def _read_nested(row: Mapping[Any, Any], roles: MemberRoles, require_label: bool
             raise ValueError(f"the label {roles.target!r} is missing: it is {shown(y)}")
         y = None
     y = y.item() if isinstance(y, np.generic) else y
-    return Record(flat.x, roles.label(y), found.weight, _id(found.id and found.id.value))
+    return Record(flat.x, roles.label(y), found.weight, example_id(found.id and found.id.value))
 
 
 def flat_features(members: Mapping[Any, Any], roles: MemberRoles) -> dict[Any, Any]:
@@ -153,14 +155,26 @@ def require_dict(row: Any) -> None:
     raise ValueError(f"{shown(row)} is not an example: it must be a dict{remedy}")
 
 
+def example_id(value: Any) -> int | str | None:
+    """Return the id of an example: an integer or a text; those of other types become texts.
+
+    Missing values, bools, objects and arrays are no ids.
+
+    Examples
+    --------
+    >>> from streaml1.features.records import example_id
+    >>> example_id(7), example_id("a7"), example_id(7.0), example_id(float("nan"))
+    (7, 'a7', '7', None)
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if is_missing(value) or isinstance(value, bool | Mapping | list | tuple | np.ndarray):
+        return None
+    return value if isinstance(value, int | str) else category_text(value)
+
+
 def member_text(value: Any) -> str:
     """Return the value of a member as a category: as `category_text`, but bools as in JSON."""
     return str(value).lower() if isinstance(value, bool) else category_text(value)
-
-
-def _id(value: Any) -> int | str | None:
-    value = value.item() if isinstance(value, np.generic) else value
-    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
 class _PythonMembers(FlatMembers):

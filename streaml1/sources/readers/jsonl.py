@@ -20,7 +20,9 @@ import orjson
 
 from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes
+from streaml1.features.batch import category_text
 from streaml1.features.flat_members import DuplicateNames, check_feature, list_members
+from streaml1.features.records import example_id
 from streaml1.sources.readers.named_lines import NamedLineParser
 from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk
 from streaml1.sources.readers.signatures import format_hint
@@ -212,15 +214,17 @@ def _labels(text: Bytes, spans: Any) -> dict[int, Any]:
 
 
 def _ids(text: Bytes, spans: Any) -> dict[int, int | str]:
-    """Return by row the ids that are strings or integers, given kind, begin and end of all ids."""
+    """Return by row the ids that are strings or numbers, given kind, begin and end of all ids."""
     kinds = spans[:, 0]
     ids: dict[int, int | str] = {}
     for row in np.flatnonzero((kinds == STRING) | (kinds == NUMBER)).tolist():
         token = text[int(spans[row, 1]) : int(spans[row, 2])].tobytes().decode()
         if kinds[row] == STRING:
             ids[row] = token
-        elif token.removeprefix("-").isdigit():
-            ids[row] = int(token)
+        else:
+            ids[row] = (
+                int(token) if token.removeprefix("-").isdigit() else category_text(float(token))
+            )
     return ids
 
 
@@ -234,8 +238,8 @@ def parse_json(text: str, require_label: bool = True) -> JsonExample | None:
     ----------
     text
         The line: an object with the features ``x`` (numbers, strings, true, false or null), the
-        label ``y`` and, if it is not 1, the weight ``w``; it may have an ``id``, a string or an
-        integer. Other members are ignored. A number whose name occurs twice counts with the sum.
+        label ``y`` and, if it is not 1, the weight ``w``; it may have an ``id``, a string or a
+        number. Other members are ignored. A number whose name occurs twice counts with the sum.
     require_label
         Whether a line without a label is rejected. Otherwise its label is None.
 
@@ -271,11 +275,10 @@ def _read_example(text: str, require_label: bool) -> JsonExample:
     return with_id(x, y, read_weight(example.get("w", 1.0)), example.get("id"))
 
 
-def with_id(x: dict[str, Any], y: Label, w: float, example_id: Any) -> JsonExample:
-    """Return an example, with its id if that is a string or an integer."""
-    if isinstance(example_id, str | int) and not isinstance(example_id, bool):
-        return x, y, w, example_id
-    return x, y, w
+def with_id(x: dict[str, Any], y: Label, w: float, value: Any) -> JsonExample:
+    """Return an example, with its id if that is a string or a number."""
+    found = example_id(value)
+    return (x, y, w) if found is None else (x, y, w, found)
 
 
 def decode_object(text: str) -> dict[str, Any]:
