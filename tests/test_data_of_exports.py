@@ -321,6 +321,20 @@ def test_blanks_between_cells() -> None:
     assert error_of("inspect", "a.csv").startswith("a.csv: '::' seems to separate the cells")
 
 
+@pytest.mark.parametrize(("written", "given"), [(";", ","), ("\t", ","), (",", ";")])
+def test_predictions_name_the_delimiter(written: str, given: str) -> None:
+    FRAME.to_csv("a.csv", index=False)
+    run("learn", "a.csv", *LEARN, "--save", "m")
+    X = FRAME.drop(columns="click").assign(price=FRAME.price.round(1))
+    X.to_csv("b.csv", index=False, sep=written, decimal="," if written == ";" else ".")
+    message = error_of("predict", "m", "b.csv", "--delimiter", given, "--categorical", "")
+    assert "seems to separate the cells: use --delimiter" in message
+    assert message.partition("columns are then: ")[2].startswith("site, price, n)")
+    # Such a name is possible where the cells below have no delimiter.
+    pd.DataFrame({"a;b": [1.5, 2.5]}).to_csv("b.csv", index=False)
+    assert run("predict", "m", "b.csv").exit_code == 0
+
+
 def test_the_delimiter_of_hive() -> None:
     Path("a.csv").write_text(CSV.split("\n", 1)[1].replace(",", "\x01"))
     command = suggested("a.csv")

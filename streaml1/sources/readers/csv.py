@@ -20,6 +20,7 @@ from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_chunks import KernelReading, PythonReading, Reading
 from streaml1.sources.readers.csv_header import DelimiterError, RequestedRoles
 from streaml1.sources.readers.csv_header_checks import (
+    check_delimiter,
     check_is_header,
     check_width,
     find_unnamed,
@@ -260,6 +261,7 @@ class CsvParser:
         rows = self._rows_below(records, at_end)
         if rows is None:
             return None
+        check_delimiter(header, rows, self.name, self.delimiter)
         check_width(header, rows, place, self.delimiter)
         if self._has_header is None:
             check_is_header(header, rows, self._requested.target, place)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from itertools import dropwhile, islice
 
 from streaml1.core.named_options import named_option, named_options
-from streaml1.sources.readers.csv_header import is_number_of, other_delimiter
+from streaml1.sources.readers.csv_header import DelimiterError, is_number_of, other_delimiter
 from streaml1.sources.readers.signatures import HEAD_SIZE, likely_format
 from streaml1.sources.source import SourceError, read_number, shown
 
 __all__ = [
     "HeaderlessError",
+    "check_delimiter",
     "check_is_header",
     "check_width",
     "describe_title",
@@ -45,6 +46,23 @@ def is_rule(record: Sequence[str]) -> bool:
     return _RULE.fullmatch(",".join(record)) is not None
 
 
+def check_delimiter(
+    header: Sequence[str], rows: Sequence[Sequence[str]], name: str, delimiter: str
+) -> None:
+    """Check that no other character separates the names of a file and the cells of all its rows.
+
+    Raises
+    ------
+    DelimiterError
+        If one does.
+    """
+    other = other_delimiter(header)
+    if other is None and header[1:] == [] and "," in header[0] and delimiter != ",":
+        other = ","
+    if other is not None and rows and all(other in "".join(row) for row in rows):
+        raise DelimiterError(name, other, header[0])
+
+
 def check_width(
     header: Sequence[str], rows: Sequence[Sequence[str]], place: str, delimiter: str = ","
 ) -> None:
@@ -67,10 +85,6 @@ def check_width(
     if len(rows) < 2 or len(widths) > 1 or widths <= {*range(len(header) + 1)}:
         return
     [width] = widths
-    if len(header) == 1:
-        other = other_delimiter(header)
-        if other is not None and all(other in "".join(row) for row in rows):
-            return  # the error about the delimiter is about the file
     if len(header) == 1 or width > len(header) + 1:
         cells = f"{len(header)} cell{'s' * (len(header) > 1)}"
         raise SourceError(
