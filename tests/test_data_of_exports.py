@@ -596,6 +596,35 @@ def test_numbers_as_text_are_reported() -> None:
 # Parquet and Arrow
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_tables_with_columns_that_the_model_knows_as_another_kind(suffix: str) -> None:
+    def write(frame: Any) -> str:
+        name = f"a.{suffix}"
+        frame.to_parquet(name) if suffix == "parquet" else frame.to_feather(name)
+        return name
+
+    frame = FRAME.assign(hour=[k % 7 for k in range(N)], price=[k * 7 for k in range(N)])
+    source = write(frame)
+    learn = ["learn", source, "--target", "click"]
+    assert run(*learn, "--categorical", "hour", "--save", "m").stderr == ""
+    sentence = (
+        f"streaml1: {source}: the model has learnt categories from hour, where this file has "
+        "numbers: use --categorical hour\n"
+    )
+    predict = ["predict", "m", source, "--ignore", "click"]
+    for hours in (frame.hour, frame.hour.astype(float)):
+        write(frame.assign(hour=hours))
+        for command in (predict, [*learn, "--load", "m"], ["evaluate", "m", *learn[1:]]):
+            assert run(*command).stderr.startswith(sentence)
+        assert run(*predict, "--categorical", "hour").stderr == ""
+    write(frame.assign(hour=frame.hour.astype(str), price=frame.price.astype(str)))
+    assert run(*predict).stderr == (
+        f"streaml1: {source}: the model has learnt numbers from price, where this file has words: "
+        "use --numeric price\n"
+    )
+    assert run(*predict, "--numeric", "price").stderr == ""
+
+
 def test_inspect_of_columns_that_cannot_be_read() -> None:
     columns = [FRAME.site, FRAME.n, FRAME.n, FRAME.click]
     names = ["site", "n", "n", "click"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -87,6 +88,7 @@ def _with_text_columns(
 ) -> SourceOptions:
     """Add the columns of text among the first rows of a CSV file to its categories."""
     from streaml1.sources import SourceError, format_of, is_many, list_files
+    from streaml1.sources.arrow.files import ARROW, PARQUET
     from streaml1.sources.readers.remote import is_remote
 
     if _is_given("categorical"):
@@ -101,6 +103,8 @@ def _with_text_columns(
             return reading
         if kind == "jsonl" and (reading.target is not None or model is not None):
             _report_members(name, reading, model)
+        if kind in (PARQUET, ARROW) and model is not None and not is_remote(name):
+            _report_table(name, kind, reading, model)
         if kind != "csv":
             return reading
         try:
@@ -145,9 +149,35 @@ def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
     columns = [] if sample is None else sample.columns
     columns = [column for column in columns if column.name not in roles and column.kind != ARRAY]
     if model is not None:
-        _report_other_kinds(name, columns, model, is_json=True)
+        _report_other_kinds(name, columns, model, has_types=True)
     elif sentence := quoted_numbers(columns):
         report_problem(f"{name}: {sentence}", "columns")
+
+
+def _report_table(name: str, kind: str, reading: SourceOptions, model: Any) -> None:
+    """Report columns of a Parquet or Arrow file that a model has learnt as another kind."""
+    from streaml1.sources import SourceError
+    from streaml1.sources.arrow.samples import NESTED, sample_arrow
+    from streaml1.sources.json_samples import ARRAY
+
+    try:
+        columns = sample_arrow(name, kind).columns
+    except SourceError:  # the reader reports it
+        return
+    columns = [
+        replace(column, values=_category_texts(column.values))
+        for column in _features(columns, reading)
+        if column.kind not in (ARRAY, NESTED)
+    ]
+    _report_other_kinds(name, columns, model, has_types=True)
+
+
+def _category_texts(values: Counter[str]) -> Counter[str]:
+    """Return values with whole floats as categories of tables have them, without ``.0``."""
+    texts: Counter[str] = Counter()
+    for value, n in values.items():
+        texts[value.removesuffix(".0")] += n
+    return texts
 
 
 def _report_marks(name: str, columns: Sequence[ColumnSummary], reading: SourceOptions) -> None:
@@ -192,7 +222,7 @@ def _report_other_kinds(
     name: str,
     columns: Sequence[ColumnSummary],
     model: Any,
-    is_json: bool = False,
+    has_types: bool = False,
     are_keys: bool = False,
 ) -> list[ColumnSummary]:
     """Report columns of words that the model has learnt as numbers, and the reverse.
@@ -219,7 +249,7 @@ def _report_other_kinds(
     ]
     if texts:
         remedy = "give the options that learn had, such as --thousands, --decimal or --missing"
-        if is_json or are_keys or all(are_codes({*column.values}) for column in texts):
+        if has_types or are_keys or all(are_codes({*column.values}) for column in texts):
             remedy = f"use --numeric {shlex.quote(list_of(column.name for column in texts))}"
         report_problem(
             f"{name}: the model has learnt numbers from {_listed(texts)}, where this file has "
@@ -227,8 +257,8 @@ def _report_other_kinds(
             "columns",
         )
     if numbers and not are_keys:
-        # In JSON texts are categories anyway.
-        words = [c.name for c in columns if c.holds_text and c not in texts and not is_json]
+        # Where values have types, texts are categories anyway.
+        words = [c.name for c in columns if c.holds_text and c not in texts and not has_types]
         listed = list_of([*words, *(column.name for column in numbers)])
         report_problem(
             f"{name}: the model has learnt categories from {_listed(numbers)}, where this file has "
