@@ -237,7 +237,8 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         ignore
             Columns or members that are not features.
         categorical
-            Columns or members whose numbers are categories, as strings always are.
+            Columns or members whose numbers are categories, as strings always are. To predict such
+            rows, use `streaml1.training.predictions`, which takes the same option.
         positive
             The label that is 1, such as ``"yes"``, or several, such as ``"yes,Yes"``; any other
             label is then 0.
