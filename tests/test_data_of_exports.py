@@ -746,6 +746,16 @@ def test_labels_with_units_are_numbers() -> None:
         progressive(ElasticNetRegressor(lr=0.1), "a.jsonl", target="price")
 
 
+@pytest.mark.parametrize("label", ["1,234.5", "2,5", "1.234,5", "$1,200"])
+def test_labels_with_other_marks_are_rejected_with_a_remedy(label: str) -> None:
+    Path("a.csv").write_text(f'a,price\n1,"{label}"\n')
+    command = ["learn", "a.csv", "--target", "price", "--task", "regression"]
+    message = error_of(*command, code=65)
+    assert message.endswith("separated thousands of CSV, use --decimal and --thousands")
+    Path("a.csv").write_text("a,price\n1,cheap\n")
+    assert error_of(*command, code=65).endswith("'cheap': it must be a finite number")
+
+
 @pytest.mark.parametrize(("name", "option"), [("class", "softmax"), ("visits", "regression")])
 def test_few_whole_labels_are_classes_or_numbers_by_name(name: str, option: str) -> None:
     frame = FRAME.drop(columns="click").assign(**{name: [k % 3 + 1 for k in range(N)]})

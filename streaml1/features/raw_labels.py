@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -73,6 +74,9 @@ def read_weight(value: Any) -> float:
         raise ValueError(f"weight must be a number >= 0, got {shown(value)}")
     return weight
 
+
+_OTHER_MARKS = re.compile("[+-]?[0-9]+(?:[.,'’ \u00a0\u202f][0-9]+)+")
+"""Digits with marks between them, which programs do not write."""
 
 _BINARY: dict[Any, bool] = {0: False, -1: False, 1: True, "0": False, "-1": False, "1": True}
 
@@ -168,7 +172,13 @@ def number_label(y: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"invalid label {shown(y)}: it must be a finite number")
+        remedy = ""
+        if isinstance(y, str) and _OTHER_MARKS.fullmatch(without_unit(y.strip())):
+            remedy = (
+                "; to read decimal commas and separated thousands of CSV, use "
+                f"{named_option('decimal')} and {named_option('thousands')}"
+            )
+        raise ValueError(f"invalid label {shown(y)}: it must be a finite number{remedy}")
     return value
 
 
