@@ -32,6 +32,7 @@ REQUESTS = [
     b"GET /livez HTTP/1.1\r\nConnection: close\r\n\r\n",
     b"GET /livez HTTP/1.0\r\n\r\n",
     b"GET /livez HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+    POST + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n{}",
     POST + b'Transfer-Encoding: chunked\r\n\r\n8\r\n{"word":\r\n4\r\n"w"}\r\n0\r\n\r\n',
     POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

@@ -957,8 +957,29 @@ def test_http_details(shared_server: int) -> None:
 
 
 @pytest.mark.parametrize(
+    "framing",
+    [b"Content-Length: 13\r\n\r\n%b", b"Transfer-Encoding: chunked\r\n\r\nd\r\n%b\r\n0\r\n\r\n"],
+    ids=["length", "chunked"],
+)
+def test_offers_of_another_protocol_are_ignored(shared_server: int, framing: bytes) -> None:
+    """Java's HttpClient offers HTTP/2 in its first request, `curl --http2` in each."""
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAE\r\n"
+    requests = [
+        b"POST /predict?model=m0 HTTP/1.1\r\n" + offer + framing % b'{"word":"w1"}',
+        b"GET /livez HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+        b"GET /readyz HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade, close\r\n\r\n",
+    ]
+    got = exchange(shared_server, b"".join(requests))
+    assert got.count(b"HTTP/1.1 200 OK\r\n") == got.count(b"HTTP/1.1") == 3
+    assert json.dumps(ask(shared_server, {"word": "w1"})["p"]).encode() in got
+    assert got.index(b'"p":') < got.index(b"ok\n") < got.index(b'"ready":true')
+
+
+@pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
+        (b"CONNECT x:443 HTTP/1.1\r\n\r\n", b"400"),
+        ("GET /weights?prefix=caf\u00e9 HTTP/1.1\r\n\r\n".encode(), b"400"),
         (b"\x16\x03\x01 nonsense\r\n\r\n", b"400"),
         (b"GET / HTTP/9.9\r\n\r\n", b"400"),
         (b"POST /predict HTTP/1.1\r\nContent-Length: 20000\r\n\r\n{", b"413"),
@@ -977,6 +998,12 @@ def test_hostile_requests_are_refused(
 ) -> None:
     assert exchange(shared_server, request_bytes).startswith(b"HTTP/1.1 " + status)
     assert ask(shared_server, {"word": "w1"})["model"] == "m0"
+
+
+def test_targets_beyond_ascii_are_refused_with_the_remedy(shared_server: int) -> None:
+    """curl sends the characters of a query as they are."""
+    request = "GET /weights?prefix=caf\u00e9 HTTP/1.1\r\n\r\n".encode()
+    assert b"write %C3%A9 for \xc3\xa9" in exchange(shared_server, request)
 
 
 def test_random_bytes_do_not_end_the_server(shared_server: int) -> None:

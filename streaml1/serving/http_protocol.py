@@ -29,8 +29,11 @@ MAX_JOINED = 2**16
 """Bytes of responses from which on they are written, before the next request is answered."""
 
 _READ_HEADERS = {
-    name.encode(): name for name in ("accept", "content-length", "content-type", "expect")
-}
+    name.encode(): name
+    for name in (
+        "accept", "connection", "content-length", "content-type", "expect", "transfer-encoding"
+    )
+}  # fmt: skip
 """The headers that are read; others only count towards `MAX_HEADER_BYTES`."""
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
@@ -154,9 +157,9 @@ class HttpProtocol(asyncio.Protocol):
         """Queue the requests that `data` completes."""
         was_between, queued = not self._in_request, len(self._queue)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(_problem(400, "upgrades are not supported"))
+            self._feed(data)
+        except httptools.HttpParserInvalidURLError:
+            self._refuse(_problem(400, "the target is not ASCII: write %C3%A9 for \u00e9"))
         except httptools.HttpParserError:
             self._refuse(_problem(400, "the request is not HTTP/1.1"))
         if self._header_bytes > MAX_HEADER_BYTES:
@@ -166,6 +169,34 @@ class HttpProtocol(asyncio.Protocol):
             request = self._queue[-1]
             assert isinstance(request, Request)  # a refusal would be the last answer
             self._connections.heads.add(data, request)
+
+    def _feed(self, data: bytes) -> None:
+        """Feed the parser, and ignore that a client would rather speak another protocol.
+
+        Java's HttpClient offers HTTP/2 in its first request, whose body the parser leaves to that
+        protocol.
+        """
+        while True:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._is_last:
+                    return
+                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                self._parser = httptools.HttpRequestParser(self)
+                self._reset()
+
+    def _head_without_upgrade(self) -> bytes:
+        """Return the head of the current request with the headers that are read."""
+        headers = dict(self._headers)
+        options = [option.strip() for option in headers.pop("connection", "").lower().split(",")]
+        kept = [option for option in options if option in ("close", "keep-alive")]
+        headers |= {"connection": kept[0]} if kept else {}
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        method, version = self._parser.get_method(), self._parser.get_http_version()
+        first = b"%b %b HTTP/%b" % (method, self._target, version.encode())
+        return b"\r\n".join([first, *(line.encode("latin-1") for line in lines)]) + b"\r\n\r\n"
 
     def eof_received(self) -> bool:
         """Close the connection: the client sends no more."""
@@ -208,6 +239,10 @@ class HttpProtocol(asyncio.Protocol):
         elif int(self._headers.get("content-length", "0")) > self._max_body:
             self._refusal = _problem(413, f"the body exceeds {self._max_body:,} bytes")
             self._is_last = True
+        elif self._parser.should_upgrade():
+            if self._parser.get_method() == b"CONNECT":
+                self._refusal = _problem(400, "CONNECT is for proxies, which this server is not")
+                self._is_last = True
         elif "expect" in self._headers and self._headers["expect"].lower() == "100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -225,6 +260,8 @@ class HttpProtocol(asyncio.Protocol):
         """Queue the request."""
         if self._is_last and self._refusal is None:
             return  # data after the last request that is answered
+        if self._refusal is None and self._parser.should_upgrade():
+            return  # `_feed` reads it again
         if self._refusal is not None:
             self._queue.append(self._refusal)
         else:
