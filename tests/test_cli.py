@@ -445,6 +445,11 @@ KEPT = ("learn", "a.svm", "--checkpoint", "kept")
         (["learn", "a.svm", "--target", "y"], "apply to CSV and JSON lines only, not to a.svm"),
         (["learn", "river:Elec3"], "river:Elec3 is not one of river's data sets"),
         (["learn"], "Missing argument 'SOURCE': name a file, or - for standard input; see str"),
+        (["convert"], "Missing argument 'SOURCE': name a file, or - for standard input; see str"),
+        (
+            ["convert", "a.svm"],
+            "Missing argument: convert takes SOURCE... and FILE.rows, got only a.svm; see str",
+        ),
         (["completion"], "{bash|zsh|fish}'. Choose from: bash, zsh, fish; see streaml1 compl"),
         (["teach"], "No such command 'teach'; see streaml1 --help"),
         (["explain", "m"], "No such command 'explain' (did you mean predict?)"),

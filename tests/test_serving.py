@@ -1178,7 +1178,8 @@ def _children(pid: int) -> list[str]:
         (["{m}", "--listen", "x"], "--listen must be a port (8490) or HOST:PORT, got x"),
         (["{m}", "{m}"], "two models have the name 'm'"),
         (["=m"], "'=m' is no model"),
-        (["{m}", "--listen", "1.2.3.4:80"], "cannot listen at 1.2.3.4:80"),
+        (["{m}", "--listen", "1.2.3.4:80"], "assign requested address; the host must be an addre"),
+        (["{m}", "--listen", "no.invalid:80"], "the host must be an address of this machine"),
         (["{m}", "--listen", "{taken}"], "cannot listen at 127.0.0.1:{taken}"),
     ],
 )

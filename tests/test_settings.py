@@ -51,7 +51,9 @@ def error_of(*args: str) -> str:
         ('cross = ["a,b", "a,c"]', ["--cross", "a,b", "--cross", "a,c"]),
         ("from = 2026-01-31T06:00:00Z", ["--from", "2026-01-31T06:00:00+00:00"]),
         ("metrics = true", ["--metrics"]),
+        ("metrics = false", []),
         ("metrics = 9000", ["--metrics", "9000"]),
+        ('page = ["a.html", true]', ["--page", "a.html", "--page"]),
         ('kafka-user = "a"', ["--kafka-user", "a"]),
     ],
 )
@@ -75,6 +77,9 @@ def test_values_arrive_as_on_the_command_line(l1: float, names: list[str]) -> No
         ("UNTIL_END", "false", []),
         ("NO_HEADER", "true", ["--no-header"]),
         ("FROM", "latest", ["--from", "latest"]),
+        ("METRICS", "true", ["--metrics"]),
+        ("METRICS", "false", []),
+        ("PAGE", "true", ["--page"]),
     ],
 )
 def test_a_variable_is_an_option(
@@ -121,6 +126,11 @@ def test_the_command_line_beats_the_environment_beats_the_file(
         ("l1 = 2", "a.toml has 'l1', which is not the table of a command: put the options of lea"),
         ("[learn]\nl1 = 'much'", "'--l1': 'much' is not a number (l1 in a.toml); see"),
         ("[learn]\nuntil-end = 'x'", "until-end in a.toml must be true or false, got 'x'"),
+        (
+            "[learn]\ntarget = true",
+            'target in a.toml must be text or a number, got true; quote it: "t',
+        ),
+        ("[learn]\nignore = ['a', false]", "ignore in a.toml must be text or a number, got false;"),
         ("[learn.l1]\nx = 2", "l1 in a.toml is a table; give a value"),
         ("[learn", "--config a.toml is not valid TOML: "),
     ],
@@ -137,6 +147,30 @@ def test_an_invalid_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAML1_LEARN_LIMIT", "0")
     assert "(STREAML1_LEARN_LIMIT); see streaml1 learn --help" in error_of()
     assert "STREAML1" not in error_of("--limit", "-1")
+
+
+def test_a_value_that_a_command_rejects_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as an address: the parser takes any text for it."""
+    Path("a.csv").write_text("y,a\n1,2\n")
+    assert error_of(*config("[learn]\nmetrics = 'x'\n")).endswith("got x (metrics in a.toml)")
+    monkeypatch.setenv("STREAML1_LEARN_METRICS", "y")
+    assert error_of().endswith("got y (STREAML1_LEARN_METRICS)")
+    assert error_of("--metrics", "z").endswith("got z")
+    monkeypatch.setenv("STREAML1_LEARN_METRICS", "false")
+    monkeypatch.setenv("STREAML1_LEARN_L1", "nan")
+    assert error_of().endswith("got nan (STREAML1_LEARN_L1)")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark() -> None:
+    assert parsed("learn", *config("\ufeff[learn]\nlimit = 2\n"))["limit"] == 2
+
+
+def test_the_environment_switches_off_what_a_file_switches_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = config("[learn]\nmetrics = true\n")
+    monkeypatch.setenv("STREAML1_LEARN_METRICS", "false")
+    assert parsed("learn", *given)["metrics"] is None
 
 
 def test_an_unknown_variable_is_warned_about(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from streaml1.cli.messages import report_problem
-from streaml1.cli.settings import config_option, read_settings
+from streaml1.cli.settings import config_option, read_settings, remember_places
 
 __all__ = ["SECTIONS", "Command"]
 
@@ -109,6 +109,7 @@ class Command(click.Command):
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         settings = read_settings(ctx, given.get("config"))
         ctx.default_map = settings.values
+        remember_places(ctx, settings, given)
         try:
             rest = super().parse_args(ctx, args)
         except click.BadParameter as error:

@@ -52,19 +52,15 @@ def page(run: Path, model: Path | None, page: tuple[str, ...]) -> None:
 
 def _serve(shown: FinishedPage, address: Address) -> None:
     """Serve a page until a signal."""
-    from streaml1.training.http_server import HttpServer
+    from streaml1.training.http_server import HttpServer, cannot_listen
     from streaml1.training.page import page_routes
 
     try:
         routes = page_routes(shown, address.host)
         server = HttpServer(address.host, address.port, routes, "streaml1-page")
     except OSError as error:
-        code = exits.TEMPORARY_FAILURE if exits.is_temporary(error) else exits.USAGE_ERROR
-        raise CommandError(
-            f"--page cannot listen at {address.host}:{address.port}: {exits.os_reason(error)}; "
-            "choose another port",
-            code,
-        ) from None
+        sentence = f"--page {cannot_listen(*address, error)}"
+        raise CommandError(sentence, exits.write_failure_code(error)) from None
     ended = threading.Event()
     numbers: list[int] = []
 

@@ -29,6 +29,7 @@ from streaml1.cli.other_programs import (
     meant_value,
     option_remedy,
 )
+from streaml1.cli.settings import place_of
 from streaml1.cli.termination import Terminated, terminate_by_exception, watchdog
 from streaml1.cli.vw_options import remedy_of
 from streaml1.core import exit_codes as exits
@@ -197,7 +198,12 @@ class Program(click.Group):
                 "--max-features, or use a numeric --lr, which keeps 8 bytes per feature "
                 "instead of 192"
             ) from None
-        except (click.ClickException, click.exceptions.Exit):
+        except click.UsageError:
+            raise
+        except click.ClickException as error:
+            message = error.format_message()
+            raise CommandError(f"{message}{place_of(ctx, message)}", error.exit_code) from None
+        except click.exceptions.Exit:
             raise
         except Exception as error:
             code = getattr(error, "exit_code", None)
@@ -205,7 +211,8 @@ class Program(click.Group):
                 raise RuntimeError(f"unexpected end of data: {error}") from error
             if code is None:
                 raise
-            raise CommandError(f"{error}{_corrected(ctx, error)}", code) from None
+            place = place_of(ctx, str(error))
+            raise CommandError(f"{error}{place}{_corrected(ctx, error)}", code) from None
 
 
 OUTPUT_OPTIONS = {"-o", "--out", "--output", "--save"}
@@ -227,7 +234,7 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     if error.message.startswith("Got unexpected extra argument") and _is_command(error, "export"):
         return f"{error.message}: export prints to standard output; append > FILE"
     if isinstance(error, click.MissingParameter):
-        return _missing_parameter(error)
+        return _missing_parameter(error, args)
     if isinstance(error, click.BadParameter):
         remedy = _meant_choice(error) or _swept(error)
         return _in_plain_words(error.format_message()) + remedy
@@ -297,9 +304,18 @@ def _is_command(error: click.UsageError, *names: str) -> bool:
     return error.ctx is not None and error.ctx.info_name in names
 
 
-def _missing_parameter(error: click.MissingParameter) -> str:
+def _missing_parameter(error: click.MissingParameter, args: Sequence[str]) -> str:
     """Return the message of a missing argument or option, on one line."""
     message = " ".join(error.format_message().split()).rstrip(".")
+    if error.ctx is not None and isinstance(error.param, click.Argument):
+        command = error.ctx.command
+        names = [p for p in command.params if isinstance(p, click.Argument)]
+        given, _, _ = command.make_parser(error.ctx).parse_args([*args[1:]])
+        # Of one argument where SOURCE... and a file are needed, click takes the file to be given.
+        last = given.get(names[-1].name or "")
+        if error.param is not names[-1] and isinstance(last, str):
+            taken = " and ".join(name.make_metavar(error.ctx) for name in names)
+            return f"Missing argument: {error.ctx.info_name} takes {taken}, got only {last}"
     is_source = error.param is not None and error.param.name == "source"
     return f"{message}: name a file, or - for standard input" if is_source else message
 

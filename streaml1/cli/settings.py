@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 import click
 
-__all__ = ["Settings", "config_option", "read_settings"]
+__all__ = ["Settings", "config_option", "place_of", "read_settings", "remember_places"]
 
 PREFIX = "STREAML1"
+PLACES = "streaml1.places"
+"""Key of the places of settings in the meta data of a context."""
 OTHER_VARIABLES = tuple(f"{PREFIX}_{name}" for name in ("DATA", "KAFKA", "LOG", "REGISTRY"))
 """How variables begin that hold for all commands."""
 
@@ -84,6 +86,25 @@ def read_settings(ctx: click.Context, path: str | None) -> Settings:
     return settings
 
 
+def remember_places(ctx: click.Context, settings: Settings, given: Mapping[str, Any]) -> None:
+    """Keep the places of values for `place_of`, except of those that the command line `given`."""
+    ctx.meta[PLACES] = {
+        name: settings.places[param.name]
+        for param in ctx.command.params
+        if param.name in settings.places and param.name not in given
+        for name in (param.name, *param.opts, *param.secondary_opts)
+    }
+
+
+def place_of(ctx: click.Context, sentence: str) -> str:
+    """Return a clause with the place of the option that an error begins with, if a setting gave it.
+
+    Options whose values click accepts are checked by the commands.
+    """
+    place = ctx.meta.get(PLACES, {}).get(sentence.partition(" ")[0])
+    return "" if place is None else f" ({place})"
+
+
 def _without_command(prefix: str, names: set[str]) -> list[str]:
     """Return warnings about variables without the name of the command, such as STREAML1_TARGET."""
     variables = (f"{PREFIX}_{name}" for name in sorted(names))
@@ -115,7 +136,7 @@ def _options(ctx: click.Context) -> dict[str, _Target]:
 def _table(ctx: click.Context, path: str, command: str) -> dict[str, Any]:
     """Return the table of a command in a file."""
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise click.UsageError(
             f"--config {path} cannot be read: {(error.strerror or str(error)).lower()}", ctx
@@ -140,6 +161,10 @@ def _table(ctx: click.Context, path: str, command: str) -> dict[str, Any]:
 def _add(settings: Settings, target: _Target, value: Any, place: str) -> None:
     option = target.option
     assert option.name is not None
+    if _is_switch(option) and _is_word(value, "false"):
+        settings.values.pop(option.name, None)  # the environment overrules the file
+        settings.places.pop(option.name, None)
+        return
     settings.values[option.name] = _converted(target, value, place)
     settings.places[option.name] = place
 
@@ -155,14 +180,30 @@ def _converted(target: _Target, value: Any, place: str) -> Any:
         except click.BadParameter:
             raise click.UsageError(f"{place} must be true or false, got {value!r}") from None
         return flag != target.negated
-    if value is True and option.flag_value is not None:  # as --metrics without a value
-        value = option.flag_value
-    values = [_text(item) for item in (value if isinstance(value, list) else [value])]
+    values = [
+        _text(option, item, place) for item in (value if isinstance(value, list) else [value])
+    ]
     return values if option.multiple else ",".join(values)
 
 
-def _text(value: Any) -> str:
+def _text(option: click.Option, value: Any, place: str) -> str:
+    """Return one value of an option as the command line has it."""
+    if _is_switch(option) and _is_word(value, "true"):
+        return str(option.flag_value)
+    if isinstance(value, bool):
+        word = str(value).lower()
+        raise click.UsageError(f'{place} must be text or a number, got {word}; quote it: "{word}"')
     return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def _is_switch(option: click.Option) -> bool:
+    """Return whether an option takes a value and can do without, as --metrics."""
+    return not option.is_flag and isinstance(option.flag_value, str)
+
+
+def _is_word(value: Any, word: str) -> bool:
+    """Return whether a value is true or false, in TOML or as a variable spells it."""
+    return isinstance(value, bool | str) and str(value).lower() == word
 
 
 def _nearest(name: str, known: Iterable[str], form: str = "{}") -> str:

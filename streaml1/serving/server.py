@@ -19,6 +19,7 @@ from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.model_source import ModelSource
 from streaml1.serving.model_store import CHECK_SECONDS, ModelStore
 from streaml1.serving.service import Limits, Service
+from streaml1.training.http_server import cannot_listen
 
 if TYPE_CHECKING:
     from streaml1.sources.readers.flat_json import JsonRoles
@@ -132,10 +133,7 @@ def _listen(host: str, port: int, shared: bool) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        reason = exits.os_reason(error)
-        raise ServerError(
-            f"cannot listen at {host}:{port}: {reason}; choose another port"
-        ) from None
+        raise ServerError(cannot_listen(host, port, error)) from None
     listening.setblocking(False)
     return listening
 

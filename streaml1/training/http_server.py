@@ -8,6 +8,7 @@ request, and whatever goes wrong with a client concerns that client only.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import select
 import socket
@@ -18,9 +19,18 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from streaml1.core.exit_codes import os_reason
 from streaml1.core.logging import event
 
-__all__ = ["HttpServer", "Limits", "Request", "Response", "Route", "unknown_option"]
+__all__ = [
+    "HttpServer",
+    "Limits",
+    "Request",
+    "Response",
+    "Route",
+    "cannot_listen",
+    "unknown_option",
+]
 
 logger = logging.getLogger("streaml1")
 
@@ -131,7 +141,7 @@ class HttpServer:
     Raises
     ------
     OSError
-        If it cannot listen.
+        If it cannot listen, see `cannot_listen`.
 
     Attributes
     ----------
@@ -287,6 +297,23 @@ def _listen(host: str, port: int) -> socket.socket:
         raise
     listening.settimeout(1.0)
     return listening
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> str:
+    """Return a sentence on why a server cannot listen at an address, and what to do.
+
+    Examples
+    --------
+    >>> from streaml1.training.http_server import cannot_listen
+    >>> cannot_listen("::1", 80, PermissionError(13, "Permission denied"))
+    'cannot listen at [::1]:80: permission denied; choose another port'
+    """
+    shown = f"[{host}]" if ":" in host else host
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        remedy = "the host must be an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+    else:
+        remedy = "choose another port"
+    return f"cannot listen at {shown}:{port}: {os_reason(error)}; {remedy}"
 
 
 def _read_request(connection: socket.socket, limits: Limits) -> Request:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from streaml1.core import exit_codes as exits
-from streaml1.training.http_server import HttpServer, Limits, Request, Response
+from streaml1.training.http_server import HttpServer, Limits, Request, Response, cannot_listen
 from streaml1.training.observers import Batch, Observer, Rejected, RunStart, SavedCheckpoint
 from streaml1.training.run_metrics import RunMetrics
 
@@ -156,11 +156,8 @@ class MetricsServer(MetricsObserver):
         try:
             self._server = HttpServer(host, port, routes, "streaml1-metrics", limits)
         except OSError as error:
-            code = exits.TEMPORARY_FAILURE if exits.is_temporary(error) else exits.USAGE_ERROR
-            raise MetricsError(
-                f"cannot listen at {host}:{port}: {exits.os_reason(error)}; choose another port",
-                code,
-            ) from None
+            code = exits.write_failure_code(error)
+            raise MetricsError(cannot_listen(host, port, error), code) from None
         self.address = self._server.address
         self.routes = self._server.routes
 
