@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -604,15 +605,21 @@ def test_labels_need_an_id_and_each_request_is_counted(tmp_path: Path) -> None:
     answer = service.handle(Request("POST", "/label", {}, lines))
     assert isinstance(answer, Future) and json.loads(answer.result().body) == {"written": 2}
     assert log.records == [("a", b'{"id": "a", "y": 1}'), ("7", b'{"id": 7, "y": 0}')]
-    for line in (b'{"id": "a"}', b'{"y": 1}'):
+    for line in (b'{"id": "a"}', b'{"y": 1}', b'{"id": null, "y": 1}', b'{"id": 7, "y": null}'):
         refused = post(service, "/label", b'{"id": "a", "y": 1}\n\n' + line)
         assert refused.status == 400 and b"line 3 needs an id and a label" in refused.body
+    for line, reason in (
+        (b'{"id": 1.5, "y": 1}', b"must be a string or an integer, got 1.5"),
+        (b'{"id": "%b", "y": 1}' % (b"a" * 1001), b"must have at most 1,000 characters"),
+    ):
+        refused = post(service, "/label", line)
+        assert refused.status == 400 and reason in refused.body
     invalid = post(service, "/learn", b'{"y": 1}\n{')
     assert invalid.status == 400 and b"line 2: the body is not valid JSON" in invalid.body
     assert len(log.records) == 2, "a body is written whole or not at all"
     text = get(service, "/metrics").body.decode()
     assert 'streaml1_serving_requests_total{path="/label",status="200"} 1.0' in text
-    assert 'streaml1_serving_requests_total{path="/label",status="400"} 2.0' in text
+    assert 'streaml1_serving_requests_total{path="/label",status="400"} 6.0' in text
 
 
 def test_a_fault_of_the_service_is_described_in_its_log(
@@ -829,6 +836,22 @@ def test_checkpoint_directories(tmp_path: Path) -> None:
     torn.write_bytes(intact.read_bytes()[:-9])
     loaded = source.load()
     assert (loaded.version, loaded.published) == (version, 1e9), "not those of the torn file"
+
+
+def test_a_checkpoint_of_another_run_under_the_same_name_is_loaded(tmp_path: Path) -> None:
+    """As of a job that empties its directory every night."""
+    rows, directory = tmp_path / "rows.jsonl", tmp_path / "cp"
+    versions, names = [], []
+    for label in (0, 1):
+        rows.write_text(f'{{"y": {label}, "x": {{"a": 1}}}}\n')
+        streaml1.progressive(streaml1.ElasticNetClassifier(), str(rows), checkpoint=directory)
+        names.append(sorted(path.name for path in directory.iterdir()))
+        if label == 0:
+            store = ModelStore({"cp": open_source(str(directory))})
+            versions.append(store.default.version)
+            shutil.rmtree(directory)
+    assert names[0] == names[1]
+    assert store.refresh("cp") and store.default.version != versions[0]
 
 
 # The server

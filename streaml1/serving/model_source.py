@@ -14,7 +14,7 @@ from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.source import SourceError
 from streaml1.training.checkpoint import load_latest_file
-from streaml1.training.checkpoint.ownership import list_files
+from streaml1.training.checkpoint.ownership import list_files, path_of
 
 if TYPE_CHECKING:
     from streaml1.sources.kafka.topic import Topic
@@ -113,9 +113,15 @@ class DirectorySource:
         self.name = str(self.path)
 
     def stamp(self) -> object:
-        """Return the latest checkpoint file."""
+        """Return the latest checkpoint file, and what the file system reports about it.
+
+        A run that starts anew in an emptied directory numbers its checkpoints as the one before.
+        """
         files = list_files(self.path)
-        return files[0] if files else None
+        if not files:
+            return None
+        status = path_of(self.path, files[0]).stat()
+        return files[0], status.st_mtime_ns, status.st_ino
 
     def load(self) -> LoadedModel:
         """Read the latest intact checkpoint."""

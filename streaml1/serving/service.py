@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -31,6 +31,7 @@ from streaml1.serving.metrics import ServiceMetrics
 from streaml1.serving.model_store import ModelStore
 from streaml1.serving.openapi import description
 from streaml1.serving.served_model import Answer, ServedModel, json_bytes
+from streaml1.sources.readers.events import read_id
 from streaml1.training.http_server import unknown_option
 
 if TYPE_CHECKING:
@@ -388,10 +389,8 @@ class Service:
                 value = json_of(line)
             if not isinstance(value, dict):
                 raise RequestError(400, f"line {number} is not a JSON object; write one per line")
-            if path == "/label" and not {"id", "y"} <= value.keys():
-                raise RequestError(
-                    400, f'line {number} needs an id and a label: {{"id": "a7", "y": true}}'
-                )
+            if path == "/label":
+                _require_label(number, value)
             key = value.get("id")
             records.append((key if isinstance(key, str) else "" if key is None else str(key), line))
         if not records:
@@ -413,6 +412,16 @@ class Service:
 
 def _problem(status: int, reason: str) -> Response:
     return Response(status, json_bytes({"error": reason}))
+
+
+def _require_label(number: int, value: dict[str, Any]) -> None:
+    """Reject a late label that every learner would reject."""
+    try:
+        id = read_id(value.get("id"))
+    except ValueError as error:
+        raise RequestError(400, f"line {number}: {error}") from None
+    if id is None or value.get("y") is None:
+        raise RequestError(400, f'line {number} needs an id and a label: {{"id": "a7", "y": true}}')
 
 
 def _query_options(path: str, query: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from streaml1.sources.readers.jsonl import decode_object, read_features, read_label
 from streaml1.sources.source import read_weight, shown
 
-__all__ = ["Event", "event_of", "parse_event"]
+__all__ = ["Event", "event_of", "parse_event", "read_id"]
 
 MAX_ID_LENGTH = 1000
 
@@ -103,7 +103,7 @@ def event_of(
     """
     y = read_label(example, require_label=False)
     x = read() if example.get("x") is not None else None
-    id = _read_id(example.get("id"))
+    id = read_id(example.get("id"))
     if x is None and y is None:
         raise ValueError('the event needs "x" (features), "y" (a label), or both')
     if id is None and (x is None or y is None):
@@ -114,7 +114,8 @@ def event_of(
     return Event(id, x, y, None if w is None else read_weight(w), time, raw)
 
 
-def _read_id(id: Any) -> str | int | None:
+def read_id(id: Any) -> str | int | None:
+    """Return an id, which may be missing; raise ValueError if it is not one."""
     if isinstance(id, bool) or not (id is None or isinstance(id, (str, int))):
         raise ValueError(f'"id" must be a string or an integer, got {shown(id)}')
     if isinstance(id, str) and len(id) > MAX_ID_LENGTH:
