@@ -421,7 +421,7 @@ KEPT = ("learn", "a.svm", "--checkpoint", "kept")
         (["learn", "kafka://h"], "kafka://h is not a topic URL; use kafka://host:port/topic"),
         (["learn", "kafka://h/t", "--passes", "2"], "cannot be read twice: it has no end; add"),
         (["learn", "kafka://h/t", "--partitions", "a"], "must be a list of numbers such as 0,2"),
-        (["learn", "kafka://h/t", "--from", "now"], "start must be earliest, latest, check"),
+        (["learn", "kafka://h/t", "--from", "now"], "--from must be earliest, latest, check"),
         (["learn", "kafka://h/t", "--group", "g"], "--group requires --checkpoint"),
         (["learn", "a.svm", "--group", "g", "--checkpoint", "k"],
          "apply to kafka://... only, not to a.svm"),

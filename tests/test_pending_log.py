@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
+from streaml1.core.named_options import command_line_options
 from streaml1.training import RunConfig, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.delayed_labels import (
@@ -324,6 +325,8 @@ def test_runs_with_and_without_delayed_labels_do_not_mix(checkpoints: Path, tmp_
     with pytest.raises(
         CheckpointError, match="belongs to a run with delayed labels; give label_within"
     ):
+        progressive(model(), spec, checkpoint=checkpoints)
+    with command_line_options({}), pytest.raises(CheckpointError, match="; give --label-within$"):
         progressive(model(), spec, checkpoint=checkpoints)
     plain = write(tmp_path / "b.jsonl", [{"x": {"a": 1.0}, "y": 1}])
     progressive(model(), plain, checkpoint=tmp_path / "plain")

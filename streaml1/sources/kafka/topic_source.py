@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaml1.core.logging import event
-from streaml1.core.named_options import named_option
+from streaml1.core.named_options import by_caller, named_option
 from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.csv_records import CsvRecords
 from streaml1.sources.kafka.partition_merge import merge_partitions
@@ -191,7 +191,11 @@ class KafkaSource:
                 f"{named_option('until_end', True)}"
             )
         if self._was_read and self._resumable:
-            raise SourceError(f"{self.name} cannot be read twice with checkpoints")
+            raise SourceError(
+                f"{self.name} cannot be read twice with checkpoints: use "
+                f"{named_option('passes', 1)}, or leave {by_caller('--checkpoint', 'checkpoint')} "
+                "out"
+            )
         self._was_read = True
         return self._blocks(size, reject)
 
@@ -405,7 +409,7 @@ def parse_start(start: str | None) -> str | int:
     if start.isdecimal():
         if len(start) > len(str(MAX_TIMESTAMP)) or int(start) > MAX_TIMESTAMP:
             raise SourceError(
-                f"start must be between 0 and {MAX_TIMESTAMP} milliseconds since 1970, got "
+                f"{_start()} must be between 0 and {MAX_TIMESTAMP} milliseconds since 1970, got "
                 f"{shown(start)}; use earliest, latest, or a time as in 2026-01-31T06:00Z"
             )
         _require_milliseconds(int(start))
@@ -414,8 +418,8 @@ def parse_start(start: str | None) -> str | int:
         moment = datetime.fromisoformat(start)
     except ValueError:
         raise SourceError(
-            "start must be earliest, latest, checkpoint, or a time as in 2026-01-31T06:00Z, got "
-            f"{shown(start)}"
+            f"{_start()} must be earliest, latest, checkpoint, or a time as in 2026-01-31T06:00Z, "
+            f"got {shown(start)}"
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0, round(moment.timestamp() * 1000))
@@ -429,9 +433,13 @@ def _require_milliseconds(start: int) -> None:
             with contextlib.suppress(ValueError):
                 meant = f"{datetime.strptime(str(start), '%Y%m%d'):%Y-%m-%d}"
         day = f"{datetime.fromtimestamp(start / 1000, UTC):%Y-%m-%d}"
-        raise SourceError(f"start {start} is {day}; did you mean {meant}?")
+        raise SourceError(f"{_start()} {start} is {day}; did you mean {meant}?")
     for unit in (1000, 1_000_000):
         if RECENT[0] <= start // unit < RECENT[1]:
             raise SourceError(
-                f"start {start} is after the year 9999; did you mean {start // unit}?"
+                f"{_start()} {start} is after the year 9999; did you mean {start // unit}?"
             )
+
+
+def _start() -> str:
+    return by_caller("--from", "start")

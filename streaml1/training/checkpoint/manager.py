@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from streaml1.core.logging import event
+from streaml1.core.named_options import by_caller
 from streaml1.core.rows import shown
 from streaml1.core.types import Model, SourcePosition
 from streaml1.models.pipelines import adopt_state, have_same_parameters, is_pipeline
@@ -201,11 +202,13 @@ class CheckpointManager:
             )
         if found.extra is not None and self._extra is None:
             raise CheckpointError(
-                f"{directory} belongs to a run with delayed labels; give label_within"
+                f"{directory} belongs to a run with delayed labels; give "
+                f"{by_caller('--label-within', 'label_within')}"
             )
         if found.extra is None and self._extra is not None:
             raise CheckpointError(
-                f"{directory} belongs to a run without delayed labels; leave label_within out"
+                f"{directory} belongs to a run without delayed labels; leave "
+                f"{by_caller('--label-within', 'label_within')} out"
             )
 
     def _require_same_files(self, directory: Path, saved: list[str], current: list[str]) -> None:
