@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
+from streaml1.core.named_options import command_line_options
 from streaml1.core.rows import BadExample
 from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import SourceError
@@ -24,6 +25,7 @@ from streaml1.sources.readers.events import parse_event
 from streaml1.training import Batch, Observer, RunConfig, progressive
 from streaml1.training.delayed_labels import DelayedLabelRun, open_events
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED, PendingTable
+from streaml1.training.delayed_labels.run import require_negatives
 from streaml1.training.delayed_labels.stream_clock import StreamClock
 from streaml1.training.error_policy import ErrorPolicy
 from tests.test_records import Record
@@ -791,3 +793,12 @@ def test_pending_table_reuses_slots() -> None:
             pending.remove(pending.find(k))
         pending.check()
     assert len(pending.kind) < 1000 and len(pending) == 0
+
+
+def test_learning_negatives_needs_a_binary_classifier() -> None:
+    regressor = streaml1.ElasticNetRegressor()
+    with pytest.raises(ValueError, match='^unanswered="negative" needs a binary classifier'):
+        require_negatives("negative", regressor)
+    with command_line_options({}), pytest.raises(ValueError, match="^--unanswered negative needs"):
+        require_negatives("negative", regressor)
+    require_negatives("drop", regressor)

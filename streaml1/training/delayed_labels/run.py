@@ -6,6 +6,7 @@ import logging
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from streaml1.core.named_options import named_option
 from streaml1.core.rows import BadExample
 from streaml1.core.types import Model
 from streaml1.optim.tasks import REGRESSION
@@ -44,7 +45,8 @@ def require_negatives(unanswered: str, model: Model) -> None:
     """Raise ValueError if examples are to be learnt as False by a model without this label."""
     if unanswered == "negative" and loss_of(learner_of(model)) in (*REGRESSION, "softmax"):
         raise ValueError(
-            'unanswered="negative" needs a binary classifier: labels must be True and False'
+            f"{named_option('unanswered', 'negative')} needs a binary classifier: labels must be "
+            "True and False"
         )
 
 
