@@ -355,6 +355,12 @@ def test_released_names_count_as_seen() -> None:
             ValueError,
             "model 2 has l1=0.5 and model 1 1.0; merge models with the same parameters",
         ),
+        (  # which read values in different ways
+            [streaml1.ElasticNetClassifier(), streaml1.ElasticNetClassifier(lr=0.1)],
+            None,
+            ValueError,
+            "model 2 has lr=0.1 and model 1 'auto'; merge models with the same parameters",
+        ),
         (
             [FTRLClassifier(), FTRLClassifier(loss="hinge")],
             None,
@@ -482,4 +488,4 @@ def test_command_names_the_file_at_fault(saved: list[Path], tmp_path: Path) -> N
     result = invoke("merge", saved[0], "-o", target, "--probe", "-")
     assert result.exit_code == 2 and "--probe is read once for each candidate" in result.output
     result = invoke("merge", saved[0], "-o", probe, "--probe", probe)
-    assert result.exit_code == 2 and "is also SOURCE" in result.output
+    assert result.exit_code == 2 and "is also --probe; choose another" in result.output

@@ -659,7 +659,10 @@ def test_a_failed_run_writes_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--page", "spam"], "--page must be a port"),
+        (
+            ["--page", "spam"],
+            "a port (8490), HOST:PORT or a file NAME.html, got spam",
+        ),
         (["--page", "1", "--page", "2"], "--page takes one port and one .html file"),
         (["--page", "8490", "--metrics", "8491"], "share one server"),
         (["--page", "no/run.html"], "no such directory"),

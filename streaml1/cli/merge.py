@@ -71,7 +71,7 @@ def merge(
         raise CommandError(f"--base {base} holds models per partition; give one model")
     named = [part for path in models for part in _parts(path, options["kafka"])]
     names, parts = [name for name, _ in named], [model for _, model in named]
-    require_outputs(probe, {"--output": target_model})
+    require_outputs(probe, {"--output": target_model}, source_name="--probe")
     try:
         merged = compare(
             parts, None if base is None else without_steps(loaded(base, options["kafka"]), base),

@@ -24,19 +24,22 @@ def require_outputs(
     outputs: dict[str, Path | None],
     model: str | Path | None = None,
     directory: Path | None = None,
+    source_name: str = "SOURCE",
 ) -> None:
     """Check, before anything is learnt, that the output files can be written.
 
     Parameters
     ----------
     source
-        The argument SOURCE, which must not be overwritten.
+        What is read, such as the argument SOURCE, and must not be overwritten.
     outputs
         The path of each option, or None.
     model
         The model that is read. Only `--save` may overwrite it.
     directory
         The directory of checkpoints.
+    source_name
+        Name of the argument or option that gives `source`.
 
     Raises
     ------
@@ -47,7 +50,7 @@ def require_outputs(
     from streaml1.sources import is_many, list_files
 
     names = list_files(source) if is_many(source) else [source]
-    taken = {Path(str(name)).resolve(): "SOURCE" for name in names if name != "-"}
+    taken = {Path(str(name)).resolve(): source_name for name in names if name != "-"}
     if directory is not None:
         taken[directory.resolve()] = "--checkpoint"
     for option, path in outputs.items():

@@ -93,7 +93,12 @@ def page_places(values: Sequence[str]) -> PagePlaces:
     addresses = [value for value in values if not value.endswith(".html")]
     if max(len(files), len(addresses)) > 1:
         raise CommandError(f"--page takes one port and one .html file, got {', '.join(values)}")
-    address = [address_of(value, "--page") for value in addresses]
+    try:
+        address = [address_of(value, "--page") for value in addresses]
+    except ValueError:
+        raise CommandError(
+            f"--page must be a port (8490), HOST:PORT or a file NAME.html, got {addresses[0]}"
+        ) from None
     return PagePlaces(address[0] if address else None, files[0] if files else None)
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1 import training
+from streaml1.core.named_options import by_caller
 from streaml1.distributed.executors import Executor, InlineExecutor, TaskFailed
 from streaml1.distributed.fan_out import Progress
 from streaml1.distributed.round_report import Round, Trained
@@ -209,10 +210,11 @@ def _stretches(n_rows: int, shards: int, rounds: int, warm: float, probe: int) -
     last = n_rows - (probe if shards > 1 else 0)  # one shard is not merged: nothing is judged
     n = last - first
     if n < rounds * shards:
-        raise ValueError(
-            f"{n_rows:,} rows are too few for warm={warm}, rounds={rounds}, shards={shards} and "
-            f"probe={probe}; lower one of them"
+        given = by_caller(
+            f"--warm {warm}, --rounds {rounds}, --shards {shards} and --probe-rows {probe}",
+            f"warm={warm}, rounds={rounds}, shards={shards} and probe={probe}",
         )
+        raise ValueError(f"{n_rows:,} rows are too few for {given}; lower one of them")
     cuts = [first + n * k // rounds for k in range(rounds + 1)]
     parts = [
         _Stretch("warm-up", 0, first, 1),

@@ -75,11 +75,6 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
                 f"{name} is a {type(model).__name__} and model 1 a {type(first).__name__}; merge "
                 "models of one class"
             )
-        if _value_scheme(model) != _value_scheme(first):
-            raise ValueError(
-                f"{name} and model 1 read values in different ways, because an earlier version "
-                "began one of them; merge models that one version began"
-            )
         mine, others = model._parameters(), first._parameters()
         for parameter, value in mine.items():
             if not _equal(value, others[parameter]):
@@ -87,6 +82,11 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
                     f"{name} has {parameter}={value!r} and model 1 {others[parameter]!r}; merge "
                     "models with the same parameters"
                 )
+        if _value_scheme(model) != _value_scheme(first):
+            raise ValueError(
+                f"{name} and model 1 read values in different ways, because an earlier version "
+                "began one of them; merge models that one version began"
+            )
     for name, model in named:
         if base is not None and model.n_iterations < base.n_iterations:
             raise ValueError(
