@@ -9,6 +9,7 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -446,6 +447,18 @@ def test_regression_and_other_models(served: Served, eager: None) -> None:
     found = state(served[0].address)
     assert "reliability" not in found and found["tiles"]["calibration"] is None
     assert explain(served[0].address, {"a": 2})[1]["value"] == model.predict_one({"a": 2})
+
+
+def test_prefixes_are_utf_8_whether_they_are_encoded_or_not(served: Served) -> None:
+    """curl sends the characters of a query as they are, which http.client refuses."""
+    source = ScriptedSource([[({"caf\u00e9": 1.0, "cafe": 2.0}, k % 2) for k in range(50)]])
+    run(source, served)
+    address = served[0].address
+    for prefix in (b"caf%C3%A9", b"caf\xc3\xa9"):
+        with socket.create_connection(address.rsplit(":", 1)) as client:
+            client.sendall(b"GET /weights?prefix=%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % prefix)
+            answer = client.makefile("rb").read().partition(b"\r\n\r\n")[2]
+        assert [row["name"] for row in json.loads(answer)["weights"]] == ["caf\u00e9"]
 
 
 def test_models_without_explanations(served: Served, eager: None) -> None:

@@ -334,6 +334,7 @@ def _read_request(connection: socket.socket, limits: Limits) -> Request:
     while len(body) < int(length):
         body += _receive(connection, deadline)
     path, _, query = target.partition("?")
+    query = query.encode("latin-1").decode(errors="replace")  # curl sends UTF-8 as it is typed
     # Blank values are kept: a typo such as `?prefx=` must not be ignored.
     options = dict(parse_qsl(query, keep_blank_values=True))
     return Request(method, path, options, headers, body[: int(length)])
