@@ -536,7 +536,7 @@ def test_signal_ends_the_run_and_saves(broker: Broker, tmp_path: Path, number: i
     process = subprocess.Popen(
         [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", broker.url(topic), "--l1", "1e-4",
          "--l2",
-         "1e-4", "--every", "20", "--save", "m"],
+         "1e-4", "--every", "20", "--save", "m", "--predictions", f"{topic}.p"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -558,7 +558,7 @@ def test_signal_ends_the_run_and_saves(broker: Broker, tmp_path: Path, number: i
         process.kill()
         process.communicate()
     assert process.returncode == 128 + number, err
-    assert err == "streaml1: interrupted after 40 examples; m was written\n"
+    assert err == f"streaml1: interrupted after 40 examples; m, {topic}.p were written\n"
     assert (
         streaml1.load(tmp_path / "m").weights == trained_on_file(tmp_path / "a.svm", lines).weights
     )

@@ -165,7 +165,7 @@ def end_early(
     done
         The report of the run.
     written
-        The files that were written.
+        The files and topics that were written.
     missed
         What could not be finished because a broker was unavailable; determines the exit code, then.
     """

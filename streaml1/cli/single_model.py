@@ -117,7 +117,11 @@ def learn_single(choice: ModelChoice, options: dict[str, Any]) -> None:
     ended = _run(plan, signals)
     done = ended.report
     if signals.number:
-        end_early(signals, done, ended.files.written(done), ended.missed)
+        written = ended.files.written(done)
+        if done.examples and ended.missed is None:
+            topics = (options["predictions"], options["publish"])
+            written += [topic for topic in topics if topic is not None]
+        end_early(signals, done, written, ended.missed)
     _print_end(plan, ended)
 
 
