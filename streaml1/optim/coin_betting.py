@@ -63,6 +63,7 @@ from streaml1.optim.structures.feature_scales import MAX_SCALED, add_size, scale
 from streaml1.optim.structures.joined_coins import Coins, joined_coins
 from streaml1.optim.structures.joined_origins import with_common_origins
 from streaml1.optim.structures.joined_sums import add_growth
+from streaml1.optim.structures.soft_threshold import clamped
 from streaml1.optim.structures.target_centre import centred_derivative, join_centre
 from streaml1.optim.update_rule import margin
 
@@ -106,11 +107,9 @@ MAX_NUMBER = 1e250
 
 @inlined
 def _weight(coin: Any, l1: float, wealth: float) -> float:
-    """Return the weight of a coordinate, without a branch on the sign of theta."""
-    lowest = -l1
-    inside = coin.theta if coin.theta > lowest else lowest
-    inside = inside if inside < l1 else l1
-    w: float = (coin.theta - inside) / (coin.G + coin.L + TINY) * (wealth + coin.R)
+    """Return the weight of a coordinate."""
+    outside = coin.theta - clamped(coin.theta, l1)
+    w: float = outside / (coin.G + coin.L + TINY) * (wealth + coin.R)
     return w
 
 

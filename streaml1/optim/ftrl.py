@@ -1,4 +1,4 @@
-r"""FTRL-Proximal: follow the regularised leader, with a learning rate for each coordinate.
+r"""FTRL-Proximal: follow the regularized leader, with a learning rate for each coordinate.
 
 McMahan et al. (2013), *Ad click prediction: a view from the trenches*, Algorithm 1. For each feature
 of the example, with $G = g x_j$ and $w$ the weight that predicted:
@@ -37,6 +37,7 @@ from streaml1.optim.rule_state import Ledger, PerSlot, Scratch, ScratchRule, new
 from streaml1.optim.structures.joined_sums import joined_sums, last_moves
 from streaml1.optim.structures.restarted_sums import restarted_sums
 from streaml1.optim.structures.slot_arrays import zeros
+from streaml1.optim.structures.soft_threshold import clamped
 
 __all__ = ["FTRL"]
 
@@ -58,11 +59,8 @@ MAX_NUMBER = 1e250
 
 @inlined
 def _weight(z: float, root: float, over_alpha: float, beta: float, l1: float, l2: float) -> float:
-    """Return the weight of z and the square root of n, without a branch on the sign of z."""
-    lowest = -l1
-    inside = z if z > lowest else lowest
-    inside = inside if inside < l1 else l1
-    return (inside - z) / ((beta + root) * over_alpha + l2)
+    """Return the weight of z and the square root of n."""
+    return (clamped(z, l1) - z) / ((beta + root) * over_alpha + l2)
 
 
 class FTRLState(NamedTuple):

@@ -54,6 +54,7 @@ from streaml1.optim.structures.feature_scales import add_size, scaled
 from streaml1.optim.structures.joined_origins import with_common_origins
 from streaml1.optim.structures.joined_sums import add_growth, joined_sums, last_moves
 from streaml1.optim.structures.restarted_sums import restarted_sums
+from streaml1.optim.structures.soft_threshold import clamped
 from streaml1.optim.structures.target_centre import centred_derivative, join_centre
 from streaml1.optim.update_rule import margin
 
@@ -93,11 +94,8 @@ MAX_NUMBER = 1e250
 
 @inlined
 def _weight(theta: float, root: float, c: Any, l1: float, l2: float) -> float:
-    """Return the weight of theta and the square root of n, without a branch on the sign."""
-    lowest = -l1
-    inside = theta if theta > lowest else lowest
-    inside = inside if inside < l1 else l1
-    w: float = (inside - theta) / ((c.beta_now + root) * c.over_alpha + l2)
+    """Return the weight of theta and the square root of n."""
+    w: float = (clamped(theta, l1) - theta) / ((c.beta_now + root) * c.over_alpha + l2)
     return w
 
 

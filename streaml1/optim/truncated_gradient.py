@@ -48,6 +48,7 @@ from streaml1.optim.rule_state import (
 )
 from streaml1.optim.structures.joined_weights import joined_weights, moved_from
 from streaml1.optim.structures.slot_arrays import records
+from streaml1.optim.structures.soft_threshold import clamped
 from streaml1.optim.update_rule import renormalize
 
 __all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance", "current"]
@@ -77,17 +78,10 @@ MIN_STEPS = 256.0
 
 @inlined
 def current(slot: Any, A: float) -> float:
-    """Return the current weight of a slot: soft-threshold v by the pending A - a.
-
-    It subtracts from v its part inside of [-due, due]. That takes no test of the sign, which a
-    processor could not predict.
-    """
+    """Return the current weight of a slot: soft-threshold v by the pending A - a."""
     v = slot.v
     due = A - slot.a
-    due = due if due > 0.0 else 0.0
-    lowest = -due
-    inside = v if v > lowest else lowest
-    w: float = v - (inside if inside < due else due)
+    w: float = v - clamped(v, due if due > 0.0 else 0.0)
     return w
 
 
