@@ -13,8 +13,8 @@ no time stamp.
 Invariant: $c_j + X_j$ is the sum of weight j over all steps so far, for every slot.
 
 X grows with the running sums, and so does the rounding error of the difference. Where the last value
-of a scalar is far below the mean of its running sum, `settle` writes all sums down and the running
-sums restart (a pass over all slots).
+of a scalar is far below the mean of its running sum, `settle` stores all sums and the running sums
+restart (a pass over all slots).
 
 An averaged rule is a subclass of `Averaged`, or of `AveragedL1` if a penalty can end a weight between
 two touches, and of a named tuple with the fields of the plain rule and the fields that its base class
@@ -150,13 +150,13 @@ def is_due(rule: Any) -> bool:
 
 @generic
 def restart_sums(rule: Any) -> None:
-    """Let the running sums be 0; all sums have been settled."""
+    """Reset the running sums to 0; all sums have been settled."""
     rule.restart_sums()
 
 
 @inlined
 def settle(rule: Any) -> None:
-    """Write all sums down, for running sums that restart."""
+    """Store the sum of each weight in `sums`, before the running sums restart."""
     for j in range(np.uint64(len(rule.sums))):
         rule.sums[j] = total(rule, j)
 

@@ -1,4 +1,4 @@
-"""What coin betting and scaled FTRL have in common: usual values of features and of targets.
+"""Common base of coin betting and scaled FTRL: origins of features, and a centre of targets.
 
 Values are measured from the origins of their features (`structures/feature_origins.py`), the
 targets of a regression from their centre (`structures/target_centre.py`). With the Poisson loss

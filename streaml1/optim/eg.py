@@ -6,7 +6,7 @@ $$w_j^{\pm} \leftarrow w_j^{\pm}\, e^{\mp \eta g x_j}, \quad \text{then all are 
   multiplied by } R; \qquad w = w^+ - w^-$$
 EG has d weights, which start at $R / d$ and are multiplied by $e^{-\eta g x_j}$.
 
-The normalisation is common to all weights. So with $\theta_j = -\sum \eta g x_j$, which a step changes on its
+The normalization is common to all weights. So with $\theta_j = -\sum \eta g x_j$, which a step changes on its
 row alone,
 $$w_j = R\, \frac{e^{\theta_j} - e^{-\theta_j}}{Z}, \quad Z = \sum_j e^{\theta_j} + e^{-\theta_j}
   \qquad \text{or, for EG,} \qquad w_j = R\, \frac{e^{\theta_j}}{Z}, \quad Z = \sum_j e^{\theta_j}$$

@@ -1,7 +1,7 @@
-"""What the l1 balls have in common: their weights are one vector of integers with one shift.
+"""Common base of the l1 balls, whose weights are a vector of integers with one shift for all.
 
-See `structures/fixed_point_vector.py`. The balls differ in the index that finds the weights that
-become zero: `l1_ball.py`, `l1_ball_tree.py`.
+`structures/fixed_point_vector.py` explains the vector. The balls differ in the index that finds the
+weights that become zero: a timing wheel (`l1_ball.py`) or a search tree (`l1_ball_tree.py`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class FixedPointRule(RuleState):
         self.clock.z[0] = int(z_of(radius, float(self.clock.unit[0])))
 
     def begin(self: Any, radius: float, nonnegative: bool) -> None:
-        """Initialise the ledger of no weights."""
+        """Initialize the ledger of no weights."""
         self.clock.Theta[0] = 1
         self.clock.unit[0] = unit_of(min(radius, 1.0))
         self.clock.least[0] = 0 if nonnegative else ANY_SIGN

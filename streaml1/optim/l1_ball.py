@@ -14,9 +14,9 @@ $S = \sum |w|$,
 
 $$t = (S - z) / n$$
 
-is a lower bound of $\theta$ as long as weights below $\theta$ count in n and S. So: end the weights below t, in
-any order; t grows; when there are no more of them, t is $\theta$. Only weights that become zero are looked
-at, and each of them was entered once.
+is below $\theta$ as long as n and S include weights below $\theta$, and equal to it afterwards. So: set weights
+below t to zero, in any order, and recompute t, which grows; once there are no more of them, t is $\theta$. Only
+weights that become zero are looked at, and each of them was entered once.
 
 Differences from the paper:
 

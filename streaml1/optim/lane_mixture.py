@@ -6,14 +6,14 @@ r"""A mixture of eight learners without a rate to choose: `lr="auto"`.
 | 1 to 3 | the same, rates 0.5, 3 and 30 | scaled |
 | 4 to 7 | coin betting for each coordinate, initial wealth 0.04, 0.16, 0.64, 2.56 | scaled |
 
-Each lane is a learner of its own. They share a step and the *support*: a feature weighs nothing in any lane
-while lane 6 holds it at zero.
+The lanes are independent learners, except that they share the step count and the *support*: while lane 6 holds a
+feature at zero, it weighs nothing in any lane.
 
 **Values.** A feature that is in each of the first 16 rows has an origin m: from then on, x stands for x - m below
 (see `feature_origins`). A scaled value z is x over the mean size of its feature, the current row included. Beyond 1
-it is saturated (see `feature_scales`), with the ceiling 3, or 12 for regression. It does not depend on the scale of
-the column, and an outlier is bounded. With the Poisson loss z is clipped, and features have no origins: the
-exponential of a saturated value is another mean.
+it is saturated (see `feature_scales`), with the ceiling 3, or 12 for regression. So z does not depend on the scale of
+the column, and outliers are bounded. With the Poisson loss z is clipped at 3 instead, and features have no origins: the
+mean is the exponential of the margin, and saturated values would give another mean.
 
 **Elastic nets.** Lipton & Elkan (2015), Duchi & Singer (2009); folded into two scalars per lane, as in
 `elastic_net.py`. Let $q_t$ be the square of the mean of $\|x\|_2$ so far (of $\|z\|_2$ for lanes 2 and 3). A step
@@ -35,9 +35,9 @@ The penalty of t examples is one threshold on a sum of gradients, as in dual ave
 for features that are absent.
 
 **Mixture.** Margins are clipped: for regression to the range of the targets and half of it beyond, for
-classification to ±5. For the logistic loss the range reaches at least 2 beyond the logarithm of the odds of the labels, and at
-least 3 beyond that of one over the mean loss: where labels are easy to predict, confidence pays. The prediction is
-the mean of two mixtures of them (see `lane_table`): fixed share, and a regression on the margins.
+classification to ±5. For the logistic loss the range is wider if labels are rare or easy to predict: it reaches at least
+2 beyond the log-odds of the labels, and at least 3 beyond log(1 / mean loss) on both sides. The prediction is the mean of two
+mixtures of the clipped margins (see `lane_table`): fixed share, and a regression on the margins.
 
 **Targets.** The first target becomes the centre of all margins, and nothing is learnt from it: targets may lie far
 from 0 compared with their spread. Then the centre is their mean.
@@ -58,8 +58,8 @@ half the deviance.
 the loss is a function of a - y, the target is y less the offset instead. For the Poisson loss the centre is the
 logarithm of the sum of targets over that of exp(offset).
 
-**Published model.** The mixture predicts the next example. `weights`, and a rule after `publish`, are for
-examples of the next day, and one of three:
+**Published model.** The mixture predicts the next example. `weights`, and a rule after `publish`, predict examples of
+the next day. They are one of three models:
 
 - the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps, which removes the noise of
   the last ones;
@@ -203,8 +203,8 @@ from streaml1.optim.structures.lane_table import (
     learn_coefficients,
     learn_shares,
     load_row,
+    losses_of,
     store_row,
-    values_of,
 )
 from streaml1.optim.structures.slot_arrays import scratch_for, zeros
 from streaml1.optim.update_rule import renormalize, weight
@@ -392,8 +392,8 @@ class LaneMixture(RuleState, LaneMixtureState):
         count_risks(c, a, candidates, offset, y, w, parameter)
         temperature = 2.0 * c.risk / c.n if regression else 1.0
         if temperature > 0.0:
-            values = values_of(add(clipped, splat(offset)), y, c.loss, parameter)
-            learn_shares(table, values, w / temperature)
+            lane_losses = losses_of(add(clipped, splat(offset)), y, c.loss, parameter)
+            learn_shares(table, lane_losses, w / temperature)
         learn_coefficients(table, c, clipped, offset, y, w, parameter)
         return p, 1.0
 

@@ -92,9 +92,10 @@ def step(
     eta: float,
     out: Any,
 ) -> float:
-    """Learn one row whose `margin` was `a`; return what a report is made of, as of before.
+    """Learn one row whose `margin` was `a`; return its prediction from before the step.
 
-    The offset of the row is in the online record.
+    That is the first result of `update_rule.output_and_gradient`. The offset of the row is in the
+    online record.
     """
     o = online[0]
     before = _count_nonzero(rule, ids, lo, hi) if o.most else 0

@@ -331,7 +331,7 @@ def response(loss: int, a: float) -> float:
 
 @inlined
 def target_size(loss: int, y: float, offset: float) -> float:
-    """Return the size of what the margin must reach without the offset: 1 if it is a logarithm."""
+    """Return the scale of the margins without offset: |y - offset| where they predict y, else 1."""
     return abs(y - offset) if is_regression(loss) and loss != POISSON else 1.0
 
 

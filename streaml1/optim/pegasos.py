@@ -11,9 +11,9 @@ and $N = \|u\|_2^2$, which changes by what the entries of the row change.
 
 Differences from the paper:
 
-a) The projection is optional, as in its later version. With the logistic loss, as in Duchi & Singer
-   (2009), Section 6, the radius is $\sqrt{2 \log 2 / \lambda}$: the optimum is inside, because
-   $\frac\lambda2 \|w\|^2$ is at most the loss of zero weights, $\log 2$.
+a) The projection is optional, as in its later version. With the logistic loss, for which Duchi & Singer
+   (2009), Section 6, use Pegasos too, the radius is $\sqrt{2 \log 2 / \lambda}$: the optimum is inside,
+   because $\frac\lambda2 \|w\|^2$ is at most the loss of zero weights, $\log 2$.
 b) g is the derivative of the loss, clipped and weighted. The intercept is part of the margin, but not
    of the decay or the norm.
 c) N is a running total that must not drift. It is a Kahan sum with an error bound, `drift`. Before the

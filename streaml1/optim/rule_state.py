@@ -385,7 +385,7 @@ class RuleState:
         return _has_bits(array[: self.size * field.width : field.width])
 
     def drop(self, slots: Ints) -> None:
-        """Set the weights of some slots to 0 as of now; the slots stay touched."""
+        """Set the weights of some slots to 0 as of now; the slots stay seen."""
         for name, field in slot_fields(type(self)):
             if field.dropped is None:
                 raise NotImplementedError(f"{type(self).__name__} must define drop")

@@ -288,7 +288,7 @@ class SoftmaxBall(RuleState, SoftmaxBallState):
         ensure(len(self.starts) == 3 * (o.most + 1), "starts has a wrong length")
         for ball in self._balls():
             ball.check()
-            ensure(ball.clock[0].radius == o.radius, f"a ball has not the radius {o.radius}")
+            ensure(ball.clock[0].radius == o.radius, f"a ball does not have the radius {o.radius}")
             ensure(
                 (ball.clock[0].least == 0) == bool(o.nonnegative), "a ball differs in nonnegative"
             )

@@ -216,10 +216,11 @@ def renormalize(rule: Any) -> None:
 def output_and_gradient(
     rule: Any, online: Any, a: float, y: float, w: float, out: Any
 ) -> tuple[float, float]:
-    """Return what is reported of a row, and what its gradient is multiplied by.
+    """Return the prediction that reports show for a row, and the factor of its gradient step.
 
     Called between `margin`, which returned `a`, and `apply_gradient`. It adds the offset of the
-    online record to the margin. It also moves the intercept.
+    online record to the margin, and moves the intercept. The rate times the factor is the `step` of
+    `apply_gradient`.
     By default there is one output, and the intercept is that of the online record.
     """
     o = online[0]
@@ -233,7 +234,7 @@ def output_and_gradient(
 def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
     """Return the margin of a row that is not learnt, or its `losses.response` if `out` is not 0.
 
-    It writes nothing of the rule, and knows no offset.
+    It changes nothing that later steps depend on, and adds no offset.
     """
     o = online[0]
     a = margin(rule, ids, values, lo, hi) + o.b

@@ -15,7 +15,8 @@ Invariants: a touched slot has v != 0, because Theta starts at 1; S and n are ex
 Cost: O(1) for each non-zero of a row; O(number of slots) for `rescale`.
 
 A row whose step may be several radii long would leave the range of the integers. It is first projected by
-itself, in floats: whatever the other weights are, it is moved by at least that much.
+itself, in floats. This removes nothing that the projection of the whole vector retains, since that shift is
+at least as large, whatever the other weights are.
 """  # noqa: E501
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 r"""Candidates for coins of several models that have learnt parts of a stream.
 
 A coin has the sum Z of its outcomes, the sum G of their sizes and its gains R; its weight is
-$Z / (L + G)$ times its wealth, with L the largest outcome. From a base $Z_0, G_0, R_0$ and K parts that have bet on
-from it, with $G = G_0 + \sum_k (G_k - G_0)$, $v_k = (G_k - G_0) / (G - G_0)$, $1/m = \sum_k v_k^2$, and
+$Z / (L + G)$ times its wealth, with L the largest outcome. From a base $Z_0, G_0, R_0$ and K parts that have
+continued betting from it, with $G = G_0 + \sum_k (G_k - G_0)$, $v_k = (G_k - G_0) / (G - G_0)$, $1/m = \sum_k v_k^2$, and
 $B = (L + G) \sum_k v_k\, Z_k / (L + G_k)$:
 
 | candidate | Z | G | R |

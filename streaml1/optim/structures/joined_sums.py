@@ -1,6 +1,6 @@
 r"""Candidates for the sums of FTRL-Proximal after several models have learnt parts of a stream.
 
-For each coordinate there are the sums $z_0, n_0$ of a base and $z_k, n_k$ of K parts that have learnt on from it.
+For each coordinate there are the sums $z_0, n_0$ of a base and $z_k, n_k$ of K parts that have continued learning from it.
 With $n = n_0 + \sum_k (n_k - n_0)$ and $\Delta = \sum_k (z_k - z_0)$:
 
 | candidate | z | n |

@@ -1,6 +1,6 @@
 r"""Candidates for the weights of several models that have learnt parts of a stream by gradient steps.
 
-There are the weights w of a base and $w_k$ of K parts that have learnt on from it. A part has *moved* a
+There are the weights w of a base and $w_k$ of K parts that have continued learning from it. A part has *moved* a
 weight unless it is what the penalty of its steps alone has made of w. With $n_k$ the examples of part k,
 sums over the parts that have moved the weight, and $v_k = n_k / \sum_i n_i$:
 

@@ -107,7 +107,7 @@ def relative_weight(c: Any, w: float) -> float:
 
 @inlined
 def is_snapshot_due(c: Any) -> bool:
-    """Return whether the snapshot is older than a fifth of the stream."""
+    """Return whether a fifth of the stream or more has come since the snapshot."""
     return bool(c.n >= c.snapshot + max(1, c.snapshot // 4))
 
 
@@ -130,8 +130,9 @@ def best_published(c: Any) -> int:
 def count_label(c: Any, y: float, w: float) -> None:
     """Count a label; set the range of margins.
 
-    They may lie beyond the logarithm of the odds by `MAX_LIFT`, and by `MAX_CONFIDENCE` beyond that
-    of one over the mean loss: where labels are easy to predict, confidence pays.
+    It reaches `MAX_LIFT` beyond the log-odds of the labels. On both sides it reaches `MAX_MARGIN`,
+    and `MAX_CONFIDENCE` beyond log(1 / mean loss): where labels are easy to predict, confidence
+    pays.
     """
     if y > 0.0:
         c.positives += w

@@ -55,7 +55,7 @@ def check_lanes(slots: Floats, origins: Floats, table: Floats, clock: Any) -> No
 
     Raises
     ------
-    ValueError
+    AssertionError
         If a number is not finite or out of its range.
     """
     slots, table = slots.reshape(-1, WIDTH), table.reshape(ROWS, LANES)

@@ -70,7 +70,7 @@ __all__ = [
     "lowest_of",
     "mixture_weights",
     "store_row",
-    "values_of",
+    "losses_of",
 ]
 
 # Offsets of the rows of the table. The first twelve are state, the others follow from them or live
@@ -101,7 +101,7 @@ __all__ = [
     # them; of the mixture and of the slow lane as of the snapshot in lanes 0 and 1.
     AVERAGE_MARGIN,
     SLOW,  # constant: 1 for the slow lane, else 0
-    AVERAGED,  # constant: what is served of the averaged weights
+    AVERAGED,  # constant: the weight of each lane in the model of averaged weights
     RAW,  # constant: 1 where a lane sees values as they are, else 0
     SCALED,  # constant: 1 where an elastic net sees scaled values, else 0
     BETS,  # constant: 1 where a lane bets coins, else 0
@@ -194,7 +194,7 @@ def damped(clock: Any, a: float, g: float) -> float:
 
 
 @inlined
-def values_of(margins: Any, y: float, loss: int, parameter: float) -> Any:
+def losses_of(margins: Any, y: float, loss: int, parameter: float) -> Any:
     """Return the losses of eight margins."""
     if loss == losses.LOGISTIC:
         z = mul(margins, splat(y))
@@ -207,13 +207,13 @@ def values_of(margins: Any, y: float, loss: int, parameter: float) -> Any:
 
 
 @inlined
-def learn_shares(table: Any, values: Any, factor: float) -> None:
-    """Multiply each share by exp(-loss), normalise, and mix in the uniform distribution.
+def learn_shares(table: Any, lane_losses: Any, factor: float) -> None:
+    """Multiply each share by exp(-loss), normalize, and mix in the uniform distribution.
 
     Herbster & Warmuth (1998), *Tracking the best expert*: fixed share. `factor` multiplies the
     losses: it is the sample weight over the temperature.
     """
-    excess = mul(sub(values, splat(lowest_of(values))), splat(factor))
+    excess = mul(sub(lane_losses, splat(lowest_of(lane_losses))), splat(factor))
     share = mul(load_row(table, SHARE), exp_neg(lane_min(excess, splat(MAX_EXCESS))))
     share = mul(share, splat((1.0 - FIXED_SHARE) / hsum(share)))
     store_row(table, SHARE, add(share, splat(FIXED_SHARE / LANES)))
@@ -223,7 +223,7 @@ def learn_shares(table: Any, values: Any, factor: float) -> None:
 def learn_coefficients(
     table: Any, clock: Any, margins: Any, offset: float, y: float, w: float, parameter: float
 ) -> None:
-    """Take a normalised gradient step on the coefficients of the second mixture.
+    """Take a normalized gradient step on the coefficients of the second mixture.
 
     Mattern (2013), *Linear and geometric mixtures*: an online regression over the margins.
     """

@@ -39,7 +39,7 @@ FACTORS = (0.7, 0.25, 0.00390625, 0.0)
 
 @inlined
 def _clear(c: Any, floor: float, cells_per_floor: float) -> None:
-    """Initialise empty buckets and an empty pool."""
+    """Initialize empty buckets and an empty pool."""
     set_floor(c, floor, cells_per_floor)
     c.entries = 0
     c.open = np.int64(0)

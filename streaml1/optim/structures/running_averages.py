@@ -43,7 +43,7 @@ MIN_ROOM = 256
 
 @inlined
 def mean_margin(mean: Any, online: Any, total: float) -> float:
-    """Return the margin of the mean, given the sum of the margins of all steps, no intercept."""
+    """Return the margin of the mean, given the sum of all steps' margins without intercept."""
     m = mean[0]
     if m.t == 0:
         return total + online[0].b

@@ -106,7 +106,7 @@ def centred_derivative(
 
 
 def join_centre(clock: Records, base: Records, parts: Sequence[Records]) -> None:
-    """Set the centre of `clock` to that of a base and of parts that have learnt on from it.
+    """Set the centre of `clock` to that of a base and of parts that continued from it.
 
     It is the mean of all targets; without targets, the mean of the centres.
     """
