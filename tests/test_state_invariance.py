@@ -438,7 +438,7 @@ def set_slot_policy(patch: pytest.MonkeyPatch, slot_policy: str, min_slots: int)
     for module in (capacity, restore):
         patch.setattr(module, "COPY_SLOTS", copy_slots)
         patch.setattr(module, "SPARSE", sparse)
-    patch.setattr(capacity, "SLOTS", slots)
+    patch.setattr(capacity, "INT_SLOTS", slots)
     patch.setattr(predictor, "MIN_SLOTS", min_slots)
 
 

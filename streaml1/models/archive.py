@@ -121,7 +121,7 @@ def _read_layout(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Layout:
         not dtype.hasobject
         and all(type(n) is int and n >= 0 for n in shape)
         and start + nbytes == member.file_size,
-        f"{member.filename} has not the size that it claims",
+        f"{member.filename} does not have the size that it claims",
     )
     return _Layout(dtype, shape, nbytes, member.compress_size)
 

@@ -53,7 +53,7 @@ STRENGTH = Number(0.0, 1e30)
 L1_DOC = "Strength of the l1 penalty."
 L2_DOC = "Strength of the squared l2 penalty."
 HALF = "The penalty is `l2 / 2` times the squared norm."
-SUM = "It penalises the sum over all examples, not each step."
+SUM = "It penalizes the sum over all examples, not each step."
 NONNEGATIVE_DOC = "Keep all weights non-negative."
 RATE_DETAILS = (
     "A scheduler of `river.optim.schedulers` is called as `get(t)` for the t-th example, from 0."

@@ -5,7 +5,7 @@ A hyperparameter is an annotated class attribute whose value is a call of `param
     class FTRLParameters(SharedParameters):
         alpha: float = parameter(default=0.1, check=Number(1e-100, 1e10), doc="Scale of the rates.")
 
-Type checkers synthesise the keyword-only `__init__` from it (PEP 681). `constructor` builds the same
+Type checkers synthesize the keyword-only `__init__` from it (PEP 681). `constructor` builds the same
 one at run time, `documented` the docstring, `parameter_table` a table in Markdown, and
 `streaml1.cli.options` the command line option.
 

@@ -41,9 +41,9 @@ SLOW_BLOCK = 1024  # rows that are converted at once in Python
 
 
 class Steps(NamedTuple):
-    """What is learnt of the rows of a batch besides their features; each has shape (n,).
+    """Labels, sample weights, offsets and learning rates of the rows of a batch, shape (n,) each.
 
-    Columns may be of `constant_column`.
+    A column whose values are all equal may be a `core.rows.constant_column`.
     """
 
     y: Floats
@@ -52,7 +52,7 @@ class Steps(NamedTuple):
     eta: Floats
 
     def slice(self, lo: int, hi: int) -> Self:
-        """Return those of consecutive rows."""
+        """Return the steps of the rows from `lo` to `hi` - 1."""
         return self._replace(
             y=self.y[lo:hi], w=self.w[lo:hi], offset=self.offset[lo:hi], eta=self.eta[lo:hi]
         )
@@ -62,7 +62,7 @@ class BatchLearner(WeightedState):
     """A state that learns batches."""
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Floats:
-        """Margin of each row; with `out`, its response (see `loop.margins`)."""
+        """Return the margin of each row; with `out`, its response (see `loop.predict_rows`)."""
         with self.exclusive():
             return super().margins(batch, out, stride)
 
@@ -83,7 +83,8 @@ class BatchLearner(WeightedState):
             self._learn_crossed(self.interactions, checked(batch), steps, p)
             return p
         width = batch.width
-        if width is None or not self._direct(width) or len(batch.rows.ids) < self._floats():
+        n_floats = self._rule_size_in_floats()
+        if width is None or not self._ids_are_slots(width) or len(batch.rows.ids) < n_floats:
             rows = self._rows(checked(batch))
             self._require_features(rows)
             self._learn_rows(rows, steps, p)
@@ -94,7 +95,7 @@ class BatchLearner(WeightedState):
         try:
             i, n = 0, batch.n
             while i < n:
-                if self._direct(width):
+                if self._ids_are_slots(width):
                     i = self._learn_rows(batch.rows, steps, p, i, min(self.rule.size, width))
                 if i < n:
                     i = self._learn_block(batch, i, steps, p)
@@ -103,11 +104,11 @@ class BatchLearner(WeightedState):
             raise
         return p
 
-    def _floats(self) -> int:
-        """Return the size of a copy of the rule, in floats."""
+    def _rule_size_in_floats(self) -> int:
+        """Return how many floats a copy of the rule takes: what a backup costs."""
         return int(self.rule.nbytes) >> 3
 
-    def _direct(self, width: int) -> bool:
+    def _ids_are_slots(self, width: int) -> bool:
         """Return whether the column ids of a matrix of `width` columns are slots."""
         if isinstance(self.vocabulary, HashedVocabulary):
             return width <= int(self.rule.size)
@@ -234,7 +235,7 @@ class BatchLearner(WeightedState):
         if not isinstance(self.vocabulary, HashedVocabulary):
             require_plain(crosses, batch)
         whole = select_factors(crosses, batch)
-        chunks = whole.chunks(self._floats())
+        chunks = whole.chunks(self._rule_size_in_floats())
         backup = self._backup() if len(chunks) > 1 else None
         known = len(self.vocabulary) if isinstance(self.vocabulary, InternedVocabulary) else 0
         k = len(p) // max(1, batch.n)

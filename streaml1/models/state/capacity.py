@@ -26,7 +26,7 @@ from streaml1.text.parsed_rows import NamedRows
 
 __all__ = ["GrowableState"]
 
-SLOTS = 2**22  # int names below this number are slots in any model, however sparse
+INT_SLOTS = 2**22  # int names below this number are slots in any model, however sparse
 
 
 class GrowableState(LockedState):
@@ -154,7 +154,7 @@ class GrowableState(LockedState):
         max_nonzero = int(self.online[0].most)
         if max_nonzero:
             return needed <= max(COPY_SLOTS, SPARSE * max_nonzero)
-        slots = SLOTS // getattr(self.rule, "outputs", 1)
+        slots = INT_SLOTS // getattr(self.rule, "outputs", 1)
         if needed <= max(slots, self.rule.size, SPARSE * n):
             return True
         return needed <= SPARSE * (n + int(np.count_nonzero(self.rule.seen_mask())))

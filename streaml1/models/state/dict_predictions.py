@@ -65,7 +65,7 @@ def _are_readable(predictor: Predictor) -> bool:
 
 
 def _private_context(predictor: Predictor, length: int) -> dict_reader.KernelContext:
-    """Return a context of this call alone: the shared one is closed while others are kept out."""
+    """Return a context for this call alone; `exclusive` has closed the one of the predictor."""
     return dict_reader.make_context(
         predictor.vocabulary, predictor.rule, predictor.online, length, False,
         predictor.interactions,

@@ -17,8 +17,8 @@ class DistinctCounter:
 
     A HyperLogLog of 4,096 registers (Flajolet, Fusy, Gandouet & Meunier 2007): the standard
     error of the estimate is 1.04 / sqrt(4096), 1.6%. The estimate uses Ertl's improved raw
-    estimator (2017, *New cardinality estimation algorithms for HyperLogLog sketches*), which avoids
-    the bias of the original near 10,000 names, where that switches between two formulas.
+    estimator (2017, *New cardinality estimation algorithms for HyperLogLog sketches*). The original
+    one switches between two formulas near 10,000 names, and is biased there.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class DistinctCounter:
 
 
 def _sigma(x: float) -> float:
-    """Return x plus the sum of x**(2**k) 2**(k - 1) for k = 1, 2, ..."""
+    """Return x + S, where S is the sum of x**(2**k) 2**(k - 1) for k = 1, 2, ..."""
     if x == 1.0:
         return math.inf
     z, before, weight = x, -1.0, 1.0
@@ -80,7 +80,7 @@ def _sigma(x: float) -> float:
 
 
 def _tau(x: float) -> float:
-    """Return a third of 1 - x minus the sum of (1 - x**(2**-k))**2 2**-k for k = 1, 2, ..."""
+    """Return (1 - x - S) / 3, where S sums up (1 - x**(2**-k))**2 2**-k for k = 1, 2, ..."""
     if x in (0.0, 1.0):
         return 0.0
     z, before, weight = 1.0 - x, -1.0, 1.0

@@ -52,7 +52,7 @@ class FeatureTerms(NamedTuple):
 
 @contextmanager
 def explained(state: Predictor) -> Iterator[Predictor]:
-    """Return the predictor whose predictions are explained, which does not change meanwhile.
+    """Yield the predictor whose predictions are explained; it does not change within the block.
 
     Its predictions are those of the state, or of what the state publishes if they differ.
     """
@@ -113,7 +113,7 @@ def terms_of(
 def _terms_of_features(
     predictor: Predictor, examples: Sequence[dict[Hashable, float]], k: int
 ) -> FeatureTerms:
-    """Return `terms_of` of a model that has no offset."""
+    """Return `terms_of`, but without regard to the offset feature, which `terms_of` fills in."""
     names, values, slots, counts = _features_of(predictor, examples)
     known = _known(predictor, slots)
     rule, n = predictor.rule, len(names)

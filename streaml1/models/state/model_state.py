@@ -256,7 +256,9 @@ class ModelState(BatchLearner):
                         self._set_rule(self.rule.reserve(n))
                     elif not self._intern_items(items):
                         return False
-                arrays[1] = arrays[1][:0]  # the kernel has made hashes of features of `hashes`
+                # The kernel has replaced the hashes of names by those of features, into which the
+                # texts are mixed already.
+                arrays[1] = arrays[1][:0]
         return False
 
     def _intern_items(self, items: Items) -> bool:

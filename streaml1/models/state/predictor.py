@@ -58,7 +58,7 @@ LENGTH = 256
 """Initial capacity of the buffers for a dict, in features."""
 
 _RATES_FROM = loop.ONLINE.fields["rates_from"][1] // 8  # type: ignore[index]
-"""Position of the field in `Predictor.clock`."""
+"""Position of the field in `Predictor._record_fields`."""
 
 
 def is_copied(x: Mapping[Hashable, Any]) -> bool:
@@ -112,7 +112,7 @@ class Predictor(RowSlots):
         # Compiled kernels learn the type of a plain array at an eighth of the cost.
         self._record = record.view(np.ndarray) if COMPILED else self.online
         # The fields as a memoryview: read at a fifth of the cost of an array's.
-        self.clock = memoryview(record.view(np.int64))  # type: ignore[arg-type]
+        self._record_fields = memoryview(record.view(np.int64))  # type: ignore[arg-type]
 
     # Copies, without zero weights
 
@@ -154,12 +154,12 @@ class Predictor(RowSlots):
     @property
     def t(self) -> int:
         """Number of examples learnt."""
-        return self.clock[0]
+        return self._record_fields[0]
 
     @property
     def rate_step(self) -> int:
         """Number of examples learnt since the schedule of the learning rate last started."""
-        return self.clock[0] - self.clock[_RATES_FROM]
+        return self._record_fields[0] - self._record_fields[_RATES_FROM]
 
     @property
     def intercept(self) -> float:
@@ -226,7 +226,7 @@ class Predictor(RowSlots):
         return math.nan
 
     def _margin_by_items(self, x: Mapping[Hashable, Any], out: int) -> float:
-        """Return the margin of a mapping that is read in Python; NaN if none applies."""
+        """Return the margin of a mapping that is read in Python; NaN if it cannot be read so."""
         items = self._read_items(x)
         if items is None:
             return math.nan
@@ -342,7 +342,7 @@ class Predictor(RowSlots):
                 raise BadExample(bad.reason, row) from None
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Floats:
-        """Margin of each row; with `out`, its response (see `loop.predict_rows`)."""
+        """Return the margin of each row; with `out`, its response (see `loop.predict_rows`)."""
         if self.offset is None:
             return self._margins_of(batch, out, stride)
         batch, offset = self._split(batch)

@@ -150,13 +150,13 @@ class RowSlots:
     # Entries of a row that share a slot
 
     def _merge_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
-        """Merge entries of a row that share a slot, because a name is repeated or by its hash."""
+        """Merge entries of a row that share a slot: a name is repeated, or two names collide."""
         if texts.plain and not isinstance(self.vocabulary, HashedVocabulary):
             return rows
         try:
             return plain_rows(rows, valued=texts.plain or texts.values_checked)
         except BadExample:
-            batch_of(list(texts))  # raises an error with the name, unless two names share a slot
+            batch_of(list(texts))  # raises an error with the name, unless two names collide
             return self._merge_shared_slots(rows, rows.ids[:0])
 
     def _merge_shared_slots(self, rows: Rows, slots: Ids) -> Rows:
