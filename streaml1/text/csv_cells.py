@@ -50,11 +50,12 @@ _LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))
 
 
 def word_filter(words: Iterable[bytes]) -> tuple[np.uint64, np.uint64]:
-    """Return two sets of bits which tell that most cells are none of some words.
+    """Return two bit sets by which most cells are found not to be one of some words.
 
-    Bit b of the first one stands for all first bytes whose last six bits are b. The second one
-    combines two bytes and the size in the same way; a word of one byte is followed by a zero. This
-    combination tells the default words from `no`, `No`, `none`, `new`, `NY` and the like.
+    A cell may be one of the words only if its bit is in both sets. Bit b of the first one stands
+    for all first bytes whose last six bits are b. The second one combines the first two bytes and
+    the size in the same way; a word of one byte is followed by a zero. This combination
+    distinguishes the default words from `no`, `No`, `none`, `new`, `NY` and the like.
     """
     first = second = 0
     for word in words:

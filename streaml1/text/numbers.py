@@ -123,7 +123,8 @@ def parse_digits(word: Any, n: Any) -> Any:
 
     The error word is 0 if these bytes are digits. Works on eight words at once, too.
 
-    Each step joins neighbours: 8 digits to 4 pairs, then 4 digits by one multiplication each.
+    First neighbouring digits are joined to four pairs. Then each of two multiplications scales and
+    adds two of these.
     """
     shift = ((_EIGHT - n) * _EIGHT) & _SHIFT_MASK
     t = ((word ^ _DIGIT_ZEROS) >> shift) << shift
@@ -137,7 +138,7 @@ def parse_digits(word: Any, n: Any) -> Any:
 
 @inlined
 def parse_uint32(start: Any, end: Any) -> Any:
-    """Return the number below 2**32 that a text of 1 to 16 digits spells, and 0 if it does."""
+    """Return the number below 2**32 that 1 to 16 digits spell, and an error word: 0 if valid."""
     n = end - start
     if n - _ONE < _EIGHT:
         return parse_digits(loadu_u64(end - _EIGHT), n)

@@ -185,8 +185,8 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
     parse_line
         Parses a line; the first item of its result is the dict of features.
     header
-        Tells whether features may stem from a name and a string value: the names of all columns;
-        empty if each line names its own features; None if no feature does.
+        The names of all columns, if features may stem from a name and a string value; empty if each
+        line names its own features; None if no feature stems from a string value.
     values_checked
         True if all values are known to be accepted by models, and none of them is zero.
     distinct_names

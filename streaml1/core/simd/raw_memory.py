@@ -186,32 +186,32 @@ def _stack_buffer() -> Any:
     return compiled
 
 
-def rule_at(rule: Any, frame: Any, first: int) -> Any:
+def rule_at(rule: Any, pairs: Any, first: int) -> Any:
     """Rebuild an update rule from the addresses and lengths of its arrays; compiled only.
 
     Parameters
     ----------
     rule
         The class, whose fields declare their dtypes (see `optim.rule_state`).
-    frame : array of uint64
-        Holds for each field the address and the length of its array.
+    pairs : array of uint64
+        Holds for each field the address and the length of its array, one field after the other.
     first
-        Index in `frame` of the first address.
+        Index in `pairs` of the first address.
     """
     raise NotImplementedError("rule_at reads raw memory and runs in compiled code only")
 
 
 @overload(rule_at, jit_options=INLINE_OPTIONS)
-def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
+def _rule_at(rule, pairs, first):  # type: ignore[no-untyped-def]
     cls = rule.instance_class
     names = {"Rule": cls, "array_at": array_at}
     arrays = []
     fields = get_type_hints(cls, include_extras=True).values()
     for i, field in enumerate(fields):
         names[f"dtype{i}"] = field.__metadata__[0].dtype
-        arrays.append(f"array_at(frame[first + {2 * i}], frame[first + {2 * i + 1}], dtype{i})")
+        arrays.append(f"array_at(pairs[first + {2 * i}], pairs[first + {2 * i + 1}], dtype{i})")
     # The number of fields differs by rule, and compiled code cannot loop over types.
-    text = f"def compiled(rule, frame, first):\n    return Rule({', '.join(arrays)})"
+    text = f"def compiled(rule, pairs, first):\n    return Rule({', '.join(arrays)})"
     exec(text, names)
     return names["compiled"]
 

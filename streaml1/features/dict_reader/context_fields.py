@@ -41,6 +41,7 @@ __all__ = [
     "LETTERS",
     "MARKS",
     "MASK",
+    "SEED",
     "MEMBERS",
     "REPEAT_TABLE",
     "NAMES",
@@ -110,7 +111,8 @@ __all__ = [
     KNOWN_KEYS,
     KNOWN_TEXTS,
     HASH_MASK,  # bits of a hash that the hash table compares
-    MASK,
+    MASK,  # of a hashed vocabulary: the bits of a slot
+    SEED,  # of an interned vocabulary: see `hash_keys.SEED`
     KEY,  # of `keyed_position`
     NEEDED,  # features of the last example, crossed ones included; may exceed LENGTH
     LETTERS,  # bytes of the names of its factors
@@ -163,7 +165,7 @@ __all__ = [
     PREDICT_ROW,  # addresses of functions of the rule's class, see `entry_points`
     LEARN_ROW,  # 0 if the model only predicts
     FIRST_TYPE,
-) = range(72)
+) = range(73)
 
 # Objects that kernels compare by address. Addresses change from process to process, so machine code
 # that is cached on disk cannot contain them.

@@ -26,9 +26,9 @@ from streaml1.features.dict_reader.context_fields import (
     KNOWN_KEYS,
     KNOWN_TEXTS,
     LENGTH,
-    MASK,
     N_ENTRIES,
     NONE,
+    SEED,
     SIZE,
     STR,
     TEXTS,
@@ -114,7 +114,7 @@ def read(context: Any, x: Any) -> Any:
             j = int_of(key)
             if j == NO_INT:
                 return np.int64(FALLBACK)
-            h = mix64(np.uint64(j) ^ context[MASK])
+            h = mix64(np.uint64(j) ^ context[SEED])
         else:
             return np.int64(FALLBACK)
         if v == 0.0:

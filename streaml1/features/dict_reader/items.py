@@ -121,8 +121,9 @@ def without_zeros(names: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, 
 def _find(
     context: Any, hashes: Any, texts: Any, values: Any, slots: Any, joined: Any
 ) -> tuple[Any, bool]:
-    """Write the slot of each feature, `MISSING` if it has none; return FALLBACK or n, and if any.
+    """Write the slot of each feature, `MISSING` if it has none.
 
+    Returns the number of features or FALLBACK, and whether a slot is missing.
     Invariant: `hashes[:k]` are hashes of features, `hashes[k:]` those of names.
     """
     n, failed = np.uint64(len(hashes)), np.int64(FALLBACK)
@@ -151,7 +152,7 @@ def _find(
             any_missing = True
         slots[k] = np.uint32(slot)
     # Two features of one slot have to be summed. All pairs are compared without an early exit,
-    # so that the compiler makes vectors of the comparisons.
+    # so that the compiler vectorizes the comparisons.
     repeated = False
     for k in range(n):
         slot = slots[k]

@@ -174,7 +174,7 @@ def _hash_table(context: Any, vocabulary: InternedVocabulary) -> list[Any]:
     context[fields.N_ENTRIES] = len(vocabulary.entries)
     context[fields.KNOWN_TEXTS] = id(vocabulary.category_values)
     context[fields.HASH_MASK] = keys.HASH
-    context[fields.MASK] = keys.SEED
+    context[fields.SEED] = keys.SEED
     return [vocabulary.entries, vocabulary.category_values]
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "HASH",
     "SEED",
     "ProcessHashes",
+    "count_with_equals",
     "intern",
     "alias",
     "alias_of",
@@ -34,7 +35,6 @@ __all__ = [
     "find_ints",
     "hashes_of",
     "put",
-    "with_equals",
 ]
 
 # Random for each process, as the hashes of strings are: input cannot be crafted to collide.
@@ -115,7 +115,7 @@ def find_ints(entries: Hashes, ids: Slots) -> Ids:
     return slots
 
 
-def with_equals(names: Sequence[Hashable]) -> int:
+def count_with_equals(names: Sequence[Hashable]) -> int:
     """Return the number of names that are strings with an `=`."""
     kinds = set(map(type, names))
     if not any(issubclass(kind, str) for kind in kinds):

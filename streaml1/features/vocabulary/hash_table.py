@@ -88,7 +88,7 @@ class InternedVocabulary(NameIndex):
         try:
             self._reserve(len(names))
             self.counts[USED] += hash_keys.put(self.entries, hashes, slots)
-            self.counts[WHOLE] += hash_keys.with_equals(names)
+            self.counts[WHOLE] += hash_keys.count_with_equals(names)
             self.keys.extend(new_keys)
             self.category_values.extend(new_values)
             self.pending = NameArena()
@@ -209,7 +209,7 @@ class InternedVocabulary(NameIndex):
         self.counts[ALIASED] += n_categories
         if n_categories < len(names):
             whole = [name for name, value in zip(names, values, strict=True) if value is None]
-            self.counts[WHOLE] += hash_keys.with_equals(whole)
+            self.counts[WHOLE] += hash_keys.count_with_equals(whole)
 
     # Names that arrive as bytes, and crossed features
 

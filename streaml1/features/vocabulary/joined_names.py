@@ -37,7 +37,7 @@ class JoinedNames(NamedTuple):
         return _count(self.state)
 
     def subset(self, positions: Ints) -> dict[str, Any]:
-        """Return the names at some positions, as `state` has all."""
+        """Return the names at some positions, in the form of `state`."""
         state = dict(self.state)
         for key in {"slots", "joints"} & set(state):
             state[key] = state[key][positions]
@@ -47,7 +47,9 @@ class JoinedNames(NamedTuple):
 
 
 def join_names(states: Sequence[dict[str, Any]]) -> JoinedNames:
-    """Unite the names of several models by hashes that cannot be foreseen.
+    """Unite the names of several models by their hashes.
+
+    Those of strings are keyed, so that names cannot be chosen such that two of them collide.
 
     Parameters
     ----------

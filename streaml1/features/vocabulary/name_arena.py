@@ -154,7 +154,7 @@ class NameArena(Counted):
         return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8", "surrogatepass")
 
     def names(self) -> Iterator[str]:
-        """Iterate over all names in order."""
+        """Iterate over all names in order; names from text have no lone surrogates."""
         ends = self.ends[: self.n + 1].tolist()
         raw = self.bytes[: ends[-1]].tobytes()
         if raw.isascii():

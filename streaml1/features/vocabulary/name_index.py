@@ -30,7 +30,7 @@ class NameIndex(SlotNames):
         ``counts[USED]``: entries that are taken.
         ``counts[ALIASED]``: categories with an entry for their alias only.
         ``counts[WHOLE]``: names with an `=` that have an entry for their own hash only.
-        ``counts[DOUBLE]``: categories with an entry for either.
+        ``counts[DOUBLE]``: categories with an entry for each of the two.
         ``counts[IRREGULAR]``: names without an entry.
     irregular : dict
         The slots of the names without an entry: those that are neither strings nor 64-bit ints.
@@ -98,7 +98,7 @@ class NameIndex(SlotNames):
                 first = np.sort(np.unique(new_slots, return_index=True)[1]).tolist()
                 names = [names[k] for k in first]
             self.counts[USED] += len(names)
-            self.counts[WHOLE] += hash_keys.with_equals(names)
+            self.counts[WHOLE] += hash_keys.count_with_equals(names)
         else:
             slots[positions] = np.arange(before, before + len(names))
             self.irregular.update({name: before + k for k, name in enumerate(names)})
@@ -147,7 +147,7 @@ class NameIndex(SlotNames):
         whole = 0
         if self.counts[WHOLE]:
             single = compress(self.keys, (n_entries == 1) & ~is_category)
-            whole = hash_keys.with_equals(list(single))
+            whole = hash_keys.count_with_equals(list(single))
         double = np.count_nonzero(n_entries == 2)
         single_aliases = np.count_nonzero((n_entries == 1) & is_category)
         self.counts[:] = (len(slots), single_aliases, whole, double, len(self.irregular))
