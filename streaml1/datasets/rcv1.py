@@ -45,7 +45,7 @@ COLUMNS = 47_236
 class RCV1(MatrixDataset):
     """RCV1-v2: 804,414 Reuters news stories by time; the label says if a story has a topic.
 
-    A row holds the cosine-normalised tf-idf of the terms of a story, 76 of 47,236 on average.
+    A row holds the cosine-normalized tf-idf of the terms of a story, 76 of 47,236 on average.
     Column j is term j + 1 of the original, as in scikit-learn. The first 23,149 rows are the
     original training set.
 

@@ -1,7 +1,7 @@
 """Batch solvers for linear models, and Euclidean projections.
 
-All solvers are `f(X, y, loss=..., ...) -> Solution`. They minimise the mean loss plus
-l1 |w|_1 + l2/2 |w|^2; some take another penalty or constraint. The intercept is never penalised.
+All solvers are `f(X, y, loss=..., ...) -> Solution`. They minimize the mean loss plus
+l1 |w|_1 + l2/2 |w|^2; some take another penalty or constraint. The intercept is never penalized.
 Each solver reports a duality gap, an upper bound on the distance from the optimum. The online
 learners of `streaml1` are compared with these optima.
 """

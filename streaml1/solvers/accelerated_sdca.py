@@ -165,7 +165,7 @@ def accelerated_sdca(
     seed: int = 0,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise mean loss + l2/2 |w|^2 by accelerated mini-batch dual coordinate ascent.
+    """Minimize mean loss + l2/2 |w|^2 by accelerated mini-batch dual coordinate ascent.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 r"""The kernels of coordinate descent, for `scd` and `detcd`.
 
 A problem has a matrix A in CSC form, and for each coordinate two strengths, two bounds and a
-linear term. The kernels minimise
+linear term. The kernels minimize
 
 $$\frac 1n \sum_i L(z_i) + \sum_j \bigl(c_j w_j + l_{1j} |w_j| + \tfrac12 l_{2j} w_j^2\bigr), \qquad
 lo_j \le w_j \le hi_j, \qquad z = A w$$
@@ -323,7 +323,7 @@ def model_epoch(
 def _update_margins(p: Any, lo: Any, hi: Any, eta: float, z: Any, r: Any, buffer: Any) -> None:
     """Update the margins of a column's rows, and the derivatives of the logistic loss there.
 
-    The margins of a block are gathered into `buffer`, so that the exponentials are vectorised.
+    The margins of a block are gathered into `buffer`, so that the exponentials are vectorized.
     """
     for base in range(lo, hi, BUFFER):
         n = min(BUFFER, hi - base)

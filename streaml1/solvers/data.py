@@ -198,7 +198,7 @@ def check_ridge(solver: str, l1: float, l2: float) -> float:
 def reject_intercept(solver: str, fit_intercept: bool) -> None:
     """Raise a ValueError if `fit_intercept` is set.
 
-    An unpenalised intercept couples all dual variables: no single one could change alone.
+    An unpenalized intercept couples all dual variables: no single one could change alone.
     """
     if boolean("fit_intercept", fit_intercept):
         raise unsupported(solver, "fit_intercept=True", "add a column of ones, or use fista or scd")

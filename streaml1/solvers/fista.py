@@ -1,6 +1,6 @@
 r"""FISTA, the accelerated proximal gradient method of Beck & Teboulle (2009): the reference solver.
 
-It minimises $f + g$, where f is the mean of a smooth loss and g any penalty or constraint of the
+It minimizes $f + g$, where f is the mean of a smooth loss and g any penalty or constraint of the
 learners:
 
 $$w_k = \mathrm{prox}_{g/L}(y_k - \nabla f(y_k) / L), \qquad
@@ -73,7 +73,7 @@ def fista(
     start: Start | None = None,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise the mean loss with any penalty or constraint of the learners.
+    """Minimize the mean loss with any penalty or constraint of the learners.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ $$j = \arg\max_j |g_j|, \quad s = -B \,\mathrm{sign}(g_j)\, e_j, \quad
 w \leftarrow (1 - \gamma) w + \gamma s$$
 
 As f is convex, $f(w) - \min f \le \langle g, w - s\rangle$: the duality gap costs nothing. With
-$\beta$ an upper bound on the second derivative of the loss, the step size minimises an upper bound
+$\beta$ an upper bound on the second derivative of the loss, the step size minimizes an upper bound
 on f along the segment,
 
 $$\gamma = \min\Big(1,\; \frac{\langle g, w - s\rangle}{\frac\beta m |X (s - w)|^2}\Big)$$
@@ -62,7 +62,7 @@ def frank_wolfe(
     seed: int = 0,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise the mean loss in the l1 ball of a radius by greedy coordinate steps.
+    """Minimize the mean loss in the l1 ball of a radius by greedy coordinate steps.
 
     Parameters
     ----------

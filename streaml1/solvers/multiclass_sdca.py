@@ -196,7 +196,7 @@ def _check_cost(cost: ArrayLike | None, k: int) -> NDArray[np.float64]:
 def multiclass_sdca(
     data: Data, l2: float, cost: ArrayLike | None, active: ActiveSet, trace: Trace
 ) -> Solution:
-    """Minimise the mean multiclass hinge loss + l2/2 |W|^2 by dual coordinate ascent.
+    """Minimize the mean multiclass hinge loss + l2/2 |W|^2 by dual coordinate ascent.
 
     Parameters
     ----------

@@ -30,10 +30,10 @@ DESCRIPTIONS = {
             "random" draws with replacement, "cyclic" keeps the order of the data.""",
     "fit_intercept": """
         fit_intercept
-            Whether to fit an intercept, which is neither penalised nor constrained.""",
+            Whether to fit an intercept, which is neither penalized nor constrained.""",
     "no_intercept": """
         fit_intercept
-            Must be False. Add a column of ones instead, whose weight is penalised like others.""",
+            Must be False. Add a column of ones instead, whose weight is penalized like others.""",
     "tol": """
         tol
             Duality gap to stop at: absolute, or relative to the objective if that is above 1.""",

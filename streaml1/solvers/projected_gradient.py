@@ -71,7 +71,7 @@ def projected_gradient(
     seed: int = 0,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise the mean loss in the l1 ball of a radius; for "softmax" in one for each class.
+    """Minimize the mean loss in the l1 ball of a radius; for "softmax" in one for each class.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def soft_threshold(v: Any, ball: bool, r: float, theta: float, scale: float, w: 
     """Write Eq. (6) to `w`, for the ball with the sign of v; return whether v is finite.
 
     The result is clipped so that rounding makes no entry larger than that of v. NaN and infinity
-    are counted without a branch, so that the loop is vectorised.
+    are counted without a branch, so that the loop is vectorized.
     """
     n, stray = np.uint64(len(v)), np.int64(0)
     if ball and scale == 1.0:
@@ -115,7 +115,7 @@ def _sums(
     """Write the entries in (low, high] to `kept`, and sum the entries above `high`.
 
     Most blocks have no entry to keep: they are scanned without a branch. `sums` is a buffer of
-    `BLOCK` partial sums, so that the loop is vectorised.
+    `BLOCK` partial sums, so that the loop is vectorized.
 
     Returns
     -------

@@ -125,7 +125,7 @@ def prox_sdca(
     shards: int = 1,
     executor: TaskRunner | None = None,
 ) -> Solution:
-    """Minimise mean loss + l1 |w|_1 + l2/2 |w|^2 by proximal dual coordinate ascent.
+    """Minimize mean loss + l1 |w|_1 + l2/2 |w|^2 by proximal dual coordinate ascent.
 
     Parameters
     ----------

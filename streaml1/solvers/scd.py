@@ -15,7 +15,7 @@ a) Its step size $1/\beta$ needs $|x_{ij}| \le 1$. Here each coordinate has its 
 b) It draws one of two halves $v_j$ and $v_{d+j}$ of a weight; here a weight is signed. With its
    $\hat x = [x; -x]$ this is $w_j = v_j - v_{d+j}$ (the paper has the opposite sign).
 c) An epoch visits a permutation of the coordinates; `order="random"` draws them, as the paper does.
-d) `step="newton"`: for the logistic loss, some epochs minimise its quadratic model, whose curvature
+d) `step="newton"`: for the logistic loss, some epochs minimize its quadratic model, whose curvature
    is that of the loss instead of 1/4; a line search keeps the objective from rising. The squared
    loss equals its model.
 e) Coordinates at zero or at a bound that are pushed there are dropped until the gap is computed,
@@ -262,7 +262,7 @@ def scd(
     every: int | None = None,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise mean loss + l1 |w|_1 + l2/2 |w|^2 by coordinate descent.
+    """Minimize mean loss + l1 |w|_1 + l2/2 |w|^2 by coordinate descent.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ def detcd(
     every: int | None = None,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise the objective of `scd` by steps at the coordinate of largest guaranteed decrease.
+    """Minimize the objective of `scd` by steps at the coordinate of largest guaranteed decrease.
 
     A step looks at all weights, and updates the derivatives of all that share an example with the
     one that changes. For wide data `scd` is much faster. An epoch is d steps.

@@ -176,7 +176,7 @@ def sdca(
     shards: int = 1,
     executor: TaskRunner | None = None,
 ) -> Solution:
-    """Minimise mean loss + l2/2 |w|^2 by dual coordinate ascent.
+    """Minimize mean loss + l2/2 |w|^2 by dual coordinate ascent.
 
     Parameters
     ----------

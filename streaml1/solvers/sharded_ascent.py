@@ -151,9 +151,10 @@ def local_ascent(
     return LocalChange(alpha, n_read)
 
 
-def _run_here(
+def _run_tasks(
     tasks: Iterable[tuple[Any, ...]], executor: TaskRunner | None
 ) -> Iterator[LocalChange | None]:
+    """Yield the result of `local_ascent` for each task, from the executor or from this process."""
     if executor is None:
         return (local_ascent(*task) for task in tasks)
     return iter(executor.gather([executor.submit(local_ascent, *task) for task in tasks]))
@@ -216,7 +217,7 @@ def ascend_shards(
             for k, shard in enumerate(shards)
             if shard.hi > shard.lo
         ]
-        for (shard, *_), change in zip(tasks, _run_here(tasks, executor), strict=True):
+        for (shard, *_), change in zip(tasks, _run_tasks(tasks, executor), strict=True):
             if change is not None:
                 alpha[shard.lo : shard.hi] = change.alpha
                 accesses += change.n_read

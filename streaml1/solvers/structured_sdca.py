@@ -78,7 +78,7 @@ def structured_sdca(
     seed: int = 0,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise the mean structured hinge loss + l2/2 |w|^2 by dual coordinate ascent.
+    """Minimize the mean structured hinge loss + l2/2 |w|^2 by dual coordinate ascent.
 
     Parameters
     ----------
