@@ -184,9 +184,11 @@ def test_mnist_from_idx(tmp_path: Path) -> None:
     data.n_samples = 2
     X, y = data.matrix()
     assert np.array_equal(X.toarray().ravel(), pixels) and y.tolist() == [7, 3]
-    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(head + pixels.tobytes()[:-1])
-    with pytest.raises(Lost, match="is not a valid IDX file"):
-        MNIST("test", directory=tmp_path).matrix()
+    whole = head + pixels.tobytes()
+    for size in (0, 2, 3, 4, len(head) - 1, len(head), len(whole) - 1):
+        (tmp_path / "t10k-images-idx3-ubyte").write_bytes(whole[:size])
+        with pytest.raises(Lost, match="is not a valid IDX file"):
+            MNIST("test", directory=tmp_path).matrix()
 
 
 def rcv1_files(folder: Path) -> None:

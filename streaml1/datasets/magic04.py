@@ -26,7 +26,7 @@ FILES = (
 )  # fmt: skip
 
 RANDOM = 1000
-"""Number of random columns with noise."""
+"""Number of columns of random noise."""
 
 DENSITY = 0.05
 """Share of ones in the random columns of noise="sparse"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,8 +82,10 @@ def _parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
     Its header is 0, 0, 8 (the code of unsigned bytes) and the number of dimensions, followed by
     the size of each as a big-endian uint32.
     """
-    dimensions = content[3] if content[:3] == b"\0\0\x08" else 0
-    shape = np.frombuffer(content, ">u4", dimensions, 4).tolist()
-    if not dimensions or len(content) != 4 + 4 * dimensions + int(np.prod(shape)):
-        raise Lost(f"{name} is not a valid IDX file; download it again")
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+    dimensions = content[3] if len(content) > 3 and content[:3] == b"\0\0\x08" else 0
+    header_size = 4 + 4 * dimensions
+    if dimensions and len(content) >= header_size:
+        shape = np.frombuffer(content, ">u4", dimensions, 4).tolist()
+        if len(content) == header_size + math.prod(shape):
+            return np.frombuffer(content, np.uint8, offset=header_size).reshape(shape)
+    raise Lost(f"{name} is not a valid IDX file; download it again")
