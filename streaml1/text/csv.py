@@ -132,7 +132,7 @@ class Table(NamedTuple):
     equals sign at its end for categories; hash of the name; its first eight bytes; how many columns
     from this one on are categories with names of up to seven bytes."""
     words: Any
-    """Missing words, decimal mark and header; see `WORDS_LIST`."""
+    """Missing words, decimal mark and header; see `csv_cells.WORDS_LIST`."""
 
 
 class RecordArrays(NamedTuple):

@@ -30,7 +30,7 @@ from streaml1.text.structural_index import COLON, SPACE, delimiter_at, span_of
 __all__ = ["MAX_LEVELS", "closing_quote", "find_members", "write_one"]
 
 MAX_LEVELS = 32
-"""Objects and arrays inside each other; Python reads deeper ones."""
+"""How deep objects and arrays may be nested; Python reads deeper ones."""
 
 _ZERO, _ONE, _FOUR, _EIGHT, _TEN = map(np.uint64, (0, 1, 4, 8, 10))
 _OFFSET_BITS, _LENGTH_MASK, _LOW_HALF = map(np.uint64, (32, 2**32 - 1, 2**32 - 1))
@@ -39,7 +39,7 @@ _OPENING_BRACE, _CLOSING_BRACE, _OPENING_BRACKET, _CLOSING_BRACKET = map(np.uint
 _NULL = np.uint64(int.from_bytes(b"null", "little"))
 _DIGIT_ONE = np.uint64(ord("1"))
 _OBJECT = np.uint64(2**64 - 1)
-"""The index of an object, in the place of that of an array's element."""
+"""The index of a member of an object, which has none."""
 _MAX_LEVELS, _IGNORED = np.uint64(MAX_LEVELS), np.uint64(IGNORED)
 _SLACK = np.uint64(64)  # bytes that copies may write after a name, and digits of an index
 

@@ -136,11 +136,11 @@ def _parse(
 ) -> Any:
     """Parse lines; `nested` is a constant for the compiler."""
     lines, rows, scratch = borrowed(lines), borrowed(rows), borrowed(scratch)
-    own, roles = borrowed(arrays), borrowed(roles)
+    arrays, roles = borrowed(arrays), borrowed(roles)
     features = Features(rows.hashes, rows.values, rows.spans, scratch.value_spans)
     text = indexed_text(lines.start, scratch.positions, scratch.kinds)
-    own.seen_keys[:] = _ZERO
-    keys_at = np.uint64(own.key_hashes.ctypes.data)
+    arrays.seen_keys[:] = _ZERO
+    keys_at = np.uint64(arrays.key_hashes.ctypes.data)
     keys = _Keys(keys_at, keys_at + _EIGHT * MAX_KEYS, _ZERO, _ZERO, _ZERO, _ZERO)
     row, k, n_irregular, number = _ZERO, _ZERO, _ZERO, _ZERO
     values_checked: Any = True
@@ -159,9 +159,9 @@ def _parse(
                 return _ZERO, _ZERO, _ZERO, False, False
         begin = pos
         found = _find_line(
-            nested, text, lines, features, own, roles, flat, i, pos, k, name_pos, keys.at
+            nested, text, lines, features, arrays, roles, flat, i, pos, k, name_pos, keys.at
         )
-        line, keys = _complete(text, lines, features, own, roles, flat, found, k, row, keys)
+        line, keys = _complete(text, lines, features, arrays, roles, flat, found, k, row, keys)
         i = found.i
         while load_u8(delimiter_at(text, i)) != NEWLINE:
             i += _ONE
@@ -180,7 +180,7 @@ def _parse(
         else:
             scratch.irregular[n_irregular] = row
             n_irregular += _ONE
-        _write_label_and_id(text, own.label_id_spans, row, line, valid)
+        _write_label_and_id(text, arrays.label_id_spans, row, line, valid)
         rows.y[row] = line.label.value
         rows.w[row] = line.weight if valid else 1.0
         rows.lines[row] = number
