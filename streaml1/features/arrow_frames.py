@@ -61,13 +61,13 @@ MAX_NAME_BYTES = 2**31
 """Spans have offsets of 32 bits; `batch` reads larger frames."""
 
 BATCH_ROWS = 8192
-"""Rows that are read at once from a data set of the package datasets."""
+"""Rows that are read at once from a data set of Hugging Face."""
 
 
 def is_stream(X: Any) -> bool:
     """Return whether X holds rows for which it has to be read: a batch, a relation, a lazy frame.
 
-    Anything with the Arrow interface is one, except for frames.
+    Anything with the Arrow interface is one, except for frames and single columns.
     """
     kind = type(X)
     if is_matrix(X) or is_frame(X):
@@ -79,13 +79,15 @@ def is_stream(X: Any) -> bool:
 
 
 def _is_hugging_face(X: Any) -> bool:
-    """Return whether X is a data set of the package datasets, which has an interface of its own."""
+    """Return whether X is a data set of Hugging Face's package datasets, not of `streaml1`."""
     kind = type(X)
     return kind.__module__.startswith("datasets.") and hasattr(kind, "with_format")
 
 
 def as_frame(X: Any) -> Any:
-    """Return a stream as a frame that holds its rows, and anything else unchanged.
+    """Return a stream as a frame that holds its rows, and anything else as it is.
+
+    Columns in which pyarrow keeps the index of a pandas frame are left out.
 
     Raises
     ------
@@ -169,12 +171,12 @@ def frame_rows(X: Any) -> Any:
 
 
 def nested_rows(table: Any, roles: MemberRoles = PLAIN_ROLES) -> Any:
-    """Return the rows of a table with nested columns, but without structs.
+    """Return the rows of a table with columns of lists and maps.
 
     Parameters
     ----------
     table
-        A pyarrow.Table.
+        A pyarrow.Table, with structs opened.
     roles
         The roles of nested columns and of members inside of them.
 
@@ -322,9 +324,9 @@ def _pyarrow() -> Any:
 
 
 def _has_texts(X: Any) -> bool:
-    """Return whether a frame has columns of text or nested ones, and str names.
+    """Return whether a frame has columns of text or nested ones, and distinct str names.
 
-    It is a frame of pandas, polars or pyarrow.
+    False for frames of libraries other than pandas, polars and pyarrow, and with sparse columns.
     """
     library = _library(X)
     if library == "pandas":
@@ -519,6 +521,7 @@ class _Arrays(NamedTuple):
 def _rows(
     columns: list[_Column], n: int, table: Any, categorical: Sequence[str]
 ) -> NamedRows | None:
+    """Return the rows of a table from its described columns; None if their names are too long."""
     raw = [column.name.encode() for column in columns]
     sizes = [*map(len, raw)]
     begins = [sum(sizes[:k]) for k in range(len(raw))]

@@ -147,12 +147,12 @@ def reject_name_from_two(name: str) -> None:
 
 
 def feature_columns(table: Any, roles: MemberRoles, faults: dict[int, str]) -> Any:
-    """Return a table whose nested columns, without structs, are columns of features.
+    """Return a table with its columns of lists and maps as columns of features.
 
     Parameters
     ----------
     table
-        A pyarrow.Table.
+        A pyarrow.Table, with structs opened.
     roles
         The roles of nested columns and of members inside of them.
     faults
@@ -275,7 +275,7 @@ def json_values(column: Any) -> Iterable[Any]:
 
 
 def _converter(kind: Any) -> Callable[[Any], Any] | None:
-    """Return what makes a value of JSON of one of Arrow; None if there is nothing to do."""
+    """Return a function from values of an Arrow type to those of JSON; None if they are equal."""
     from pyarrow import types
 
     if types.is_map(kind):

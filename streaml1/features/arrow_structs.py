@@ -60,10 +60,14 @@ class OpenedColumns:
         self.header: list[str] = []
         self.kinds: dict[str, Any] = {}
         self.roles = PLAIN_ROLES
-        self._ways: dict[str, tuple[str, ...]] = {}
         self.name_from_two = ""
+        # Column -> names of the structs that it is inside, from the outermost, and its own name.
+        self._ways: dict[str, tuple[str, ...]] = {}
+        # Path of a struct -> the columns inside.
         self._structs: dict[str, list[str]] = {}
+        # Label, weight or id inside a list or map -> the column of that list or map.
         self._holders: dict[str, str] = {}
+        # Bools inside structs that are categories: their text is that of JSON.
         self._spelled: set[str] = set()
 
         def add(way: tuple[str, ...], kind: Any) -> Iterator[str]:
@@ -250,7 +254,7 @@ def _inside(holder: str, value: Any, path: str) -> Any:
 
 
 def _depth(kind: Any) -> int:
-    """Return how many objects and lists are inside each other."""
+    """Return how deep structs, lists and maps are nested; 0 if there are none."""
     if not is_nested(kind):
         return 0
     if hasattr(kind, "item_type"):  # a map, whose pairs are structs

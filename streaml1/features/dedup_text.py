@@ -15,8 +15,7 @@ from streaml1.features.dedup import repeats
 __all__ = ["without_repeats"]
 
 _ZERO, _ONE = map(np.uint64, (0, 1))
-_HALF = np.uint64(32)
-_LENGTH = np.uint64(2**32 - 1)
+_HALF_BITS, _LOW_HALF = map(np.uint64, (32, 2**32 - 1))
 
 
 @kernel
@@ -33,7 +32,7 @@ def _merge(hashes: Any, values: Any, indptr: Any, key: Any, marks: Any, firsts: 
     n = _ZERO
     ends[0] = _ZERO
     for i in range(np.uint64(len(indptr) - 1)):
-        row = (i + _ONE) << _HALF
+        row = (i + _ONE) << _HALF_BITS
         begin = n
         # Invariant: firsts[begin:n] and sums[begin:n] hold the distinct hashes of the row so far.
         for k in range(indptr[i], indptr[i + _ONE]):
@@ -41,13 +40,13 @@ def _merge(hashes: Any, values: Any, indptr: Any, key: Any, marks: Any, firsts: 
             place = keyed_position(h, key, size)
             while True:
                 mark = marks[place]
-                if mark & ~_LENGTH != row:
+                if mark & ~_LOW_HALF != row:
                     marks[place] = row | (n - begin)
                     firsts[n] = k
                     sums[n] = values[k]
                     n += _ONE
                     break
-                first = begin + (mark & _LENGTH)
+                first = begin + (mark & _LOW_HALF)
                 if hashes[firsts[first]] == h:
                     sums[first] += values[k]
                     break

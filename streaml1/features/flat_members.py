@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 MAX_DEPTH = 64
-"""Objects and arrays inside each other; deeper ones are rejected."""
+"""How deep objects and arrays may be nested; deeper ones are rejected."""
 
 MAX_ENVELOPES = 4
-"""Objects inside each other in which an error looks for a missing label."""
+"""How deep an error searches nested objects for a missing label."""
 
 MAX_LISTED = 20
 """Members that an error lists."""
@@ -418,7 +418,7 @@ def _unnested(name: str, value: Any) -> str:
 
 
 def check_feature(name: str, value: Any) -> None:
-    """Reject a value that cannot be that of a feature."""
+    """Raise ValueError for a value that no feature can have."""
     if value is None or isinstance(value, str):
         return
     if isinstance(value, (dict, list)):
@@ -426,9 +426,5 @@ def check_feature(name: str, value: Any) -> None:
             f"feature {shown(name)} is nested: "
             f"a value must be a number, a string, true, false or null{_unnested(name, value)}"
         )
-    try:
-        finite = isfinite(value)
-    except OverflowError:
-        finite = False
-    if not finite:
+    if not _is_finite(value):
         raise ValueError(f"feature {shown(name)}: {shown(value)} is too large for a float")
