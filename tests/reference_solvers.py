@@ -143,7 +143,7 @@ def ista(
     l2: float = 0.0,
     intercept: bool = False,
 ) -> tuple[float, Vector, float | Vector]:
-    """Minimise by proximal gradient at the rate 1/L; return objective, weights and intercept."""
+    """Minimize by proximal gradient at the rate 1/L; return objective, weights and intercept."""
     k = 1 + int(max(y)) if name == "softmax" else None
     w = np.zeros(X.shape[1] if k is None else (k, X.shape[1]))
     b = 0.0 if k is None else np.zeros(k)
@@ -198,7 +198,7 @@ def projected(
 def frank_wolfe(name: str, X: Matrix, y: Vector, radius: float, steps: int) -> list[Vector]:
     """Return the weights after each greedy step in the l1 ball.
 
-    The step size minimises the quadratic with the largest second derivative of the loss.
+    The step size minimizes the quadratic with the largest second derivative of the loss.
     """
     n, d = X.shape
     beta = {"logistic": 0.25, "squared": 1.0, "smoothed_hinge": 1.0}[name]

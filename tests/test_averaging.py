@@ -52,7 +52,7 @@ class Case(NamedTuple):
 
 
 NETS: dict[str, dict[str, Any]] = {
-    "unpenalised": {"lr": 0.1, "loss": "squared"},
+    "unpenalized": {"lr": 0.1, "loss": "squared"},
     "fobos": {"l1": 0.01, "lr": 0.5},
     "both": {"lr": 0.1, "l1": 0.004, "l2": 0.02, "loss": "absolute", "schedule": "constant"},
     "sgd": {"l1": 0.004, "l2": 0.02, "update": "sgd", "loss": "hinge", "lr": 0.5},

@@ -1,4 +1,4 @@
-"""Newton steps on the support: compared with a dense minimiser, and monotone."""
+"""Newton steps on the support: compared with a dense minimizer, and monotone."""
 
 from __future__ import annotations
 

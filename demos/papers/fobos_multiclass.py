@@ -1,6 +1,6 @@
 """Multiclass problems of Duchi & Singer (2009), Section 6: data, loss and proximal steps.
 
-The paper leaves two scalings open. Here Landsat's products are standardised, because without it no
+The paper leaves two scalings open. Here Landsat's products are standardized, because without it no
 method makes progress. MNIST's z is sqrt(2/25) times the pixels from 0 to 1, which gives the kernel
 exp(-|x - y|^2 / 25) of the l1-ball paper. With z from 0 to 1 the kernel of two digits is 1e-23, so
 that each row is similar only to itself, all rows enter the model at once, and no sparsity remains.

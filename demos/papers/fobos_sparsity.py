@@ -2,7 +2,7 @@
 
     python demos/papers/fobos_sparsity.py [--quick] [--out DIR]
 
-The paper's synthetic data, 1,000 x 400, and l1-regularised logistic regression by steps along the
+The paper's synthetic data, 1,000 x 400, and l1-regularized logistic regression by steps along the
 full gradient, eta = c / sqrt(t), with the best c of a grid for each method. The paper's third
 method is an interior point method (Koh, Kim & Boyd 2007); here it is that of l1_ball_synthetic.py,
 a truncated Newton method with a log barrier. The methods are compared by products with the matrix
@@ -44,7 +44,7 @@ SHARES = (
 )  # strengths, relative to the smallest without weights
 SHARE = 0.05  # in the left panel
 IP = "interior point"
-TOLERANCE, TIGHT_TOLERANCE = 1e-2, 1e-5  # of the text, and reached by its specialised solver
+TOLERANCE, TIGHT_TOLERANCE = 1e-2, 1e-5  # of the text, and reached by its specialized solver
 
 
 class Run(NamedTuple):

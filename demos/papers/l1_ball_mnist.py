@@ -131,7 +131,7 @@ def synthetic(n: int) -> tuple[Any, Any]:
 
 
 def optimum(problem: Problem, max_steps: int) -> tuple[float, float]:
-    """Minimise the loss by accelerated steps; return it and a bound of its excess."""
+    """Minimize the loss by accelerated steps; return it and a bound of its excess."""
     w = np.zeros(problem.sign.shape)
     ahead, t, step = w, 1.0, 1.0
     best_loss, bound = math.inf, -math.inf

@@ -1,4 +1,4 @@
-"""Figures 4 and 5 of the l1-ball paper: projected gradient steps and specialised solvers.
+"""Figures 4 and 5 of the l1-ball paper: projected gradient steps and specialized solvers.
 
     python demos/papers/l1_ball_synthetic.py [--quick] [--sizes 800 4000] [--out DIR]
 
@@ -40,7 +40,7 @@ NAMES = {
 
 
 class Problem(NamedTuple):
-    """Rows and labels of a penalised and an equivalent constrained problem, and their optima."""
+    """Rows and labels of a penalized and an equivalent constrained problem, and their optima."""
 
     loss: str
     X: Any
@@ -48,7 +48,7 @@ class Problem(NamedTuple):
     strength: float
     radius: float
     minimum: float  # of the mean loss in the ball
-    penalised: float  # minimum of the mean loss plus penalty
+    penalized: float  # minimum of the mean loss plus penalty
 
 
 class Curve(NamedTuple):
@@ -64,7 +64,7 @@ class Curve(NamedTuple):
 
 
 def synthetic(loss: str, n: int, seed: int) -> Problem:
-    """Draw the paper's data; the radius is the l1 norm of the penalised solution."""
+    """Draw the paper's data; the radius is the l1 norm of the penalized solution."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, n))
     true = rng.normal(size=n) * (rng.random(n) < 0.5)
@@ -111,7 +111,7 @@ def best_rate(problem: Problem, epochs: int, **args: Any) -> Curve:
 
 
 def run_coordinate(problem: Problem, epochs: int) -> Curve:
-    """Run cyclic coordinate descent on the penalised problem."""
+    """Run cyclic coordinate descent on the penalized problem."""
     run = scd(
         problem.X,
         problem.y,
@@ -122,7 +122,7 @@ def run_coordinate(problem: Problem, epochs: int) -> Curve:
         max_epochs=epochs,
         callback=lambda record, w: False,
     )
-    above = np.array([one.objective for one in run.trace]) - problem.penalised
+    above = np.array([one.objective for one in run.trace]) - problem.penalized
     return Curve(np.array([2.0 * one.accesses for one in run.trace]), above)
 
 
@@ -135,7 +135,7 @@ def value_slope_curvature(loss: str, a: Any, y: Any) -> tuple[Any, Any, Any]:
 
 
 def dual_bound(problem: Problem, a: Any, slope: Any, gradient: Any) -> float:
-    """Return a lower bound of the penalised problem, from slopes scaled to be dual feasible."""
+    """Return a lower bound of the penalized problem, from slopes scaled to be dual feasible."""
     theta = slope * min(1.0, problem.strength / float(np.abs(gradient).max()))
     if problem.loss == "squared":
         return -float(np.mean(0.5 * theta**2 + theta * problem.y))
@@ -160,8 +160,8 @@ def interior_point(problem: Problem, max_steps: int = 60) -> Curve:
         flops += product
         f = float(value.mean()) + problem.strength * float(np.abs(w).sum())
         gap = f - dual_bound(problem, a, slope, gradient)
-        curve.append((flops, f - problem.penalised))
-        if f - problem.penalised < 1e-8 * max(1.0, f):
+        curve.append((flops, f - problem.penalized))
+        if f - problem.penalized < 1e-8 * max(1.0, f):
             break
         t = max(t, min(4.0 * n / gap, 2.0 * t)) if len(curve) > 1 else t
         q = u * u - w * w
@@ -305,7 +305,7 @@ def claims(
         ("IP", ("L1-Stoch",), "stochastic steps outperform interior point methods (abstract)", 1.0),
         (
             *("Coordinate", PROJECTIONS),
-            *("very competitive with specialised methods (here: within ten times)", 10.0),
+            *("very competitive with specialized methods (here: within ten times)", 10.0),
         ),
     ):
         ratios = {

@@ -2,12 +2,12 @@
 
     python demos/papers/shalev_shwartz_tewari_figure1.py [--data DIR] [--most 1e9] [--quick]
 
-SCD, DETCD, SMIDAS and truncated gradient (period 1, no threshold) minimise the logistic loss +
+SCD, DETCD, SMIDAS and truncated gradient (period 1, no threshold) minimize the logistic loss +
 lambda |w|_1 on MAGIC04S, MAGIC04D, ARCENE and RCV1. The demo then checks every ordering that the
 paper's text states. As in the paper, there is no intercept, rates are constant, the best of
 1e-6, 1e-5, ..., 1e-1 by the final objective is shown, and each step takes a random example. Columns
 with entries above 1 are divided by the largest, because Eq. (1) has x in [-1, 1]; `--centre`
-standardises them instead.
+standardizes them instead.
 
 The axis is that of the paper's figure, in passes over the data, and ends at `--most` accesses. An
 access is a read of a non-zero. SCD reads a column for its slope, and again if the weight changes.
@@ -237,7 +237,7 @@ def claims(results: dict[tuple[str, float], Result]) -> list[Claim]:
         add(("MAGIC04D", l1), "that is consistent with the bounds, Eq. (3) and (4)", as_bounds)
         add(("MAGIC04S", l1), "that is consistent with the bounds, Eq. (3) and (4)", as_bounds)
         add(("MAGIC04D", l1), "SCD decreases quickly, and is sparse along the way", scd_sparse)
-        add(("MAGIC04D", l1), "TruncGrad is better at minimising than SCD", truncgrad_lower)
+        add(("MAGIC04D", l1), "TruncGrad is better at minimizing than SCD", truncgrad_lower)
         add(("MAGIC04D", l1), "SCD finds slightly sparser weights than TruncGrad", scd_sparser)
     checked.append(proportional(results))
     checked.append(constrained_slower(results))
@@ -324,7 +324,7 @@ def draw(results: dict[tuple[str, float], Result], directory: Path, title: str) 
             margin = 0.05 * (np.log(2.0) - r.best)
             axes.set_ylim(r.best - margin, np.log(2.0) + margin)
             axes.axhline(r.best, color="0.6", lw=1, ls="--")
-        axes.set_ylabel("non-zero weights" if counts else "l1 regularised loss")
+        axes.set_ylabel("non-zero weights" if counts else "l1 regularized loss")
         axes.set_xlabel("data accesses")
     legend: dict[str, Any] = {}
     for axes in grid.ravel():
@@ -339,7 +339,7 @@ def main() -> None:
         "--most", type=float, default=1e9, help="maximum number of accesses per run"
     )
     parser.add_argument("--only", default="", help="run data sets whose names start with this")
-    parser.add_argument("--centre", action="store_true", help="standardise columns beyond [-1, 1]")
+    parser.add_argument("--centre", action="store_true", help="standardize columns beyond [-1, 1]")
     args = parser.parse_args()
     set_data_directory(args.data)
     results: dict[tuple[str, float], Result] = {}

@@ -77,7 +77,7 @@ def scale_columns(X: Any) -> csr_matrix:
 
 
 def standardise_columns(X: Any) -> csr_matrix:
-    """Standardise columns that exceed [-1, 1] to mean 0 and deviation 1."""
+    """Standardize columns that exceed [-1, 1] to mean 0 and deviation 1."""
     wide = np.asarray(abs(X).max(axis=0).todense()).ravel() > 1.0
     dense = X[:, wide].toarray()
     return csr_matrix(hstack([(dense - dense.mean(axis=0)) / dense.std(axis=0), X[:, ~wide]]))

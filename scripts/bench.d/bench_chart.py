@@ -110,7 +110,7 @@ def ours(directory: Path, columns: list[str], **options: Any) -> dict[str, float
 
 
 def summary(name: str, results: list[dict[str, float]]) -> Bar:
-    """Summarise the rounds of one package by the fastest, which other load disturbs least."""
+    """Summarize the rounds of one package by the fastest, which other load disturbs least."""
     best = min(results, key=lambda result: result["seconds"])
     per_second = N_LEARNT / best["seconds"]
     return Bar(name, per_second, best["bytes"], int(best["non-zeros"]), best["log-loss"])

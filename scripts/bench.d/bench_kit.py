@@ -76,7 +76,7 @@ def labels(X: Any, scale: float, shift: float, rng: Any) -> Any:
 
 
 def w1(n: int = 100_000, d: int = 260_941) -> tuple[Any, Any]:
-    """Make workload W1, abstracts: n rows of about 88.5 non-zeros, Zipf over d, l2-normalised."""
+    """Make workload W1, abstracts: n rows of about 88.5 non-zeros, Zipf over d, l2-normalized."""
     rng = np.random.default_rng(SEED)
     lengths = np.clip(rng.gamma(3.0, 44.0, n).astype(int), 5, 600)
     ids = rng.permutation(d)[zipf(int(lengths.sum()), d, rng)]

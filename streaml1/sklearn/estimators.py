@@ -358,7 +358,7 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
         return intercept[1:] - intercept[:1] if len(intercept) == 2 else intercept
 
     def _class_outputs(self, X: Any, proba: bool) -> Any:
-        """Return margins or probabilities that are not normalised: (n,) if there is one."""
+        """Return margins or probabilities that are not normalized: (n,) if there is one."""
         X = self._input(X)
         if len(self.models_) == 1:
             return _outputs(self.models_[0], X, proba)

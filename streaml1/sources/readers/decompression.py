@@ -1,4 +1,4 @@
-"""Decompression of files: gzip, zstd, bzip2 and xz, recognised by their first bytes.
+"""Decompression of files: gzip, zstd, bzip2 and xz, recognized by their first bytes.
 
 gzip is decompressed by isal if it is installed, in a third of the time or less; zstd needs the
 package zstandard.

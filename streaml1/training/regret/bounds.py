@@ -84,7 +84,7 @@ def logarithmic_regret(T: int, l2: float, G: float) -> float:
 
 
 def eg_rate(T: int, d: int, G: float) -> float:
-    r"""Return the constant learning rate that minimises `eg_regret`.
+    r"""Return the constant learning rate that minimizes `eg_regret`.
 
     It is $\sqrt{2 \log(2d) / T} / G$. Parameters are those of `eg_regret`.
     """
@@ -202,7 +202,7 @@ def fobos_excess(T: int, D: float, G: float, A: float = 0.0, c: float = 4.0) -> 
 
 
 def smidas_rate(T: int, w1: float, p: float, d: int, rho: float = 1.0) -> float:
-    r"""Return the constant learning rate that minimises `smidas_regret`.
+    r"""Return the constant learning rate that minimizes `smidas_regret`.
 
     It is $|w^*|_1 / \sqrt{(p-1) d^{2/p} \rho T}$. Parameters are those of `smidas_regret`.
     """

@@ -1,4 +1,4 @@
-"""Regularised dual averaging (Xiao 2010)."""
+"""Regularized dual averaging (Xiao 2010)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RDAClassifier"]
 
 
 class RDAClassifier(RDAParameters, OnlineClassifier):
-    """Online logistic regression or linear SVM by regularised dual averaging.
+    """Online logistic regression or linear SVM by regularized dual averaging.
 
     Examples
     --------

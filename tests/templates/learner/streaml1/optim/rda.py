@@ -1,4 +1,4 @@
-r"""Regularised dual averaging with l1 (Xiao 2010, Algorithm 1), each step weighted by its rate.
+r"""Regularized dual averaging with l1 (Xiao 2010, Algorithm 1), each step weighted by its rate.
 
 $$w = \mathrm{sgn}(z)\,[\,|z| - A]_+ \qquad z = -\sum \eta g x, \qquad A = \sum \eta\lambda$$
 
@@ -30,7 +30,7 @@ class RDAState(NamedTuple):
 
 
 class RDA(RuleState, RDAState):
-    """Regularised dual averaging with l1."""
+    """Regularized dual averaging with l1."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         a = 0.0
