@@ -77,7 +77,7 @@ def as_csr(X: Any) -> Any:
 
 def require_two_dimensions(X: Any) -> None:
     """Raise TypeError unless an array has two dimensions."""
-    if getattr(X.dtype, "names", None):
+    if getattr(getattr(X, "dtype", None), "names", None):
         raise TypeError(
             "X is a structured array, whose columns have names: give pandas.DataFrame(X)"
         )
