@@ -204,7 +204,7 @@ def test_ids_stay_with_their_examples() -> None:
     value = "\n".join([*lines, *lines[:2]]).encode()
     reader = RecordReader("t", record_parser("jsonl", True))
     blocks = list(reader.blocks([Record(0, 0, value)], 3, lambda *_: None))
-    assert [block.ids for block in blocks] == [["a", None, 7], [None, None, "a"], [None]]
+    assert [block.ids for block in blocks] == [["a", None, 7], ["1.5", None, "a"], [None]]
     svmlight_reader = RecordReader("t", record_parser(None, True))
     [block] = svmlight_reader.blocks([Record(0, 0, b"1 1:1")], 3, pytest.fail)
     assert block.ids is None
