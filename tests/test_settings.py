@@ -197,6 +197,17 @@ def test_a_variable_without_the_command_is_warned_about(
     assert "STREAML1_TARGET is ignored: its name is STREAML1_LEARN_TARGET" in target
 
 
+def test_a_variable_with_a_misspelled_command_is_warned_about(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("LERN_L1", "LEARN_L2", "PREDCT_TARGET", "REAL_KAFKA", "EXAMPLES", "LEARM"):
+        monkeypatch.setenv(f"STREAML1_{name}", "1")
+    assert parsed("learn")["l1"] is None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "STREAML1_LERN_L1 is ignored, because there is no command lern" in line
+    assert "(did you mean STREAML1_LEARN_L1?)" in line
+
+
 def test_options_that_need_others_need_them_in_a_file_too() -> None:
     assert "--checkpoint-every requires --checkpoint" in error_of(
         *config("[learn]\ncheckpoint-every = 3\n")

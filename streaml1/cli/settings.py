@@ -83,6 +83,7 @@ def read_settings(ctx: click.Context, path: str | None) -> Settings:
                 f"option{_nearest(name, names, prefix + '{}')}"
             )
     settings.warnings.extend(_without_command(prefix, {*names, "CONFIG"}))
+    settings.warnings.extend(_of_misspelled_command(ctx, command))
     return settings
 
 
@@ -114,6 +115,25 @@ def _without_command(prefix: str, names: set[str]) -> list[str]:
         for variable in variables
         if variable in os.environ and not variable.startswith(OTHER_VARIABLES)
     ]
+
+
+def _of_misspelled_command(ctx: click.Context, command: str) -> list[str]:
+    """Return warnings about variables that may be for this command, such as STREAML1_LERN_L1."""
+    program = ctx.find_root().command
+    commands = program.list_commands(ctx) if isinstance(program, click.Group) else [command]
+    known = [name.replace("-", "_").upper() for name in commands]
+    warnings = []
+    for variable in sorted(os.environ):
+        word, _, option = variable.removeprefix(f"{PREFIX}_").partition("_")
+        if not variable.startswith(f"{PREFIX}_") or variable.startswith(OTHER_VARIABLES):
+            continue
+        is_known = any(f"{word}_{option}".startswith(f"{name}_") for name in known)
+        if option and not is_known and get_close_matches(word, known, 1, 0.75) == [command.upper()]:
+            warnings.append(
+                f"the environment variable {variable} is ignored, because there is no command "
+                f"{word.lower()} (did you mean {PREFIX}_{command.upper()}_{option}?)"
+            )
+    return warnings
 
 
 class _Target(NamedTuple):
