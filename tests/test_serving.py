@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.readers.json_requests import roles_of
 from streaml1.sources.source import SourceError
 from tests.broker import Broker
+from tests.test_exit_codes import BrokerProxy
 from tests.topics import records_of
 
 WORDS = [f"w{k}" for k in range(30)]
@@ -1357,3 +1358,25 @@ def test_published_models_and_labelled_examples(broker: Broker, tmp_path: Path) 
         ("a7", json.dumps(example)),
         ("a8", json.dumps({"id": "a8", "y": 0})),
     }
+
+
+@pytest.mark.kafka
+def test_a_signal_ends_requests_that_wait_for_a_silent_broker(
+    broker: Broker, tmp_path: Path
+) -> None:
+    broker.require_real()
+    path, proxy = tmp_path / "a.model", BrokerProxy(broker.address)
+    model = streaml1.ElasticNetClassifier(lr=0.1)
+    model.learn_one({"w1": 1.0}, True)
+    model.save(path)
+    log = f"kafka://{proxy.address}/{broker.topic()}"
+    with contextlib.closing(proxy), server(str(path), "--to", log) as (port, process):
+        assert ask(port, {"y": 1, "x": {"w1": 1}}, "/learn") == {"written": 1}
+        proxy.stop()
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(ask, port, {"y": 0, "x": {"w1": 1}}, "/learn")
+            time.sleep(0.5)
+            assert not waiting.done()
+            process.send_signal(signal.SIGTERM)
+            assert "was not written, as no broker accepted any" in waiting.result()["error"]
+        assert process.wait(15) == 128 + signal.SIGTERM

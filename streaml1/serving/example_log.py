@@ -41,6 +41,8 @@ class ExampleLog:
         from streaml1.sources.kafka.topic import Topic
 
         self._writer = TopicWriter(Topic(url, security) if security else as_topic(url))
+        self._stopping = threading.Event()
+        self._writer.stop_deadline.set_stop(self._stopping.is_set)
         self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="streaml1-log", daemon=True)
         self._thread.start()
@@ -54,8 +56,13 @@ class ExampleLog:
         self._entries.put(entry)
         return entry.done
 
+    def stop(self) -> None:
+        """Write what is left, but wait only seconds from now on for brokers that take nothing."""
+        self._stopping.set()
+
     def close(self) -> None:
         """Write what is left, and disconnect."""
+        self.stop()
         self._entries.put(None)
         self._thread.join(timeout=10.0)
         self._writer.close()

@@ -89,7 +89,7 @@ class Connections:
 
     def drain(self) -> None:
         """Close idle connections now, and the others after their current request."""
-        self.service.is_draining = True
+        self.service.drain()
         for protocol in [*self.open]:
             protocol.drain()
 

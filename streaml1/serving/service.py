@@ -157,6 +157,12 @@ class Service:
         if log is not None:
             self._routes.update({path: {"POST": self._learn} for path in LOGGING})
 
+    def drain(self) -> None:
+        """Report that the server is shutting down; `/learn` waits only seconds for brokers."""
+        self.is_draining = True
+        if self._log is not None:
+            self._log.stop()
+
     def handle(self, request: Request) -> Response | Future[Response]:
         """Return the response to a request; a future if it waits for a topic."""
         begin = time.perf_counter()
