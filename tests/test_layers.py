@@ -226,7 +226,7 @@ WITH_REGISTRY = (PACKAGE / "__init__.py", PACKAGE / "models" / "__init__.py")
 
 
 def names_of(path: Path) -> tuple[list[str], set[str]]:
-    """Return the names in `__all__` of a file, and those that it defines or imports."""
+    """Return the names in the `__all__` of a file, and the names that it defines or imports."""
     tree = tree_of(path)
     offered: list[str] = []
     defined: set[str] = set()

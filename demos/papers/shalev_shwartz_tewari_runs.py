@@ -76,7 +76,7 @@ def scale_columns(X: Any) -> csr_matrix:
     return csr_matrix(X.multiply(1.0 / np.where(column_max > 1.0, column_max, 1.0)))
 
 
-def standardise_columns(X: Any) -> csr_matrix:
+def standardize_columns(X: Any) -> csr_matrix:
     """Standardize columns that exceed [-1, 1] to mean 0 and deviation 1."""
     wide = np.asarray(abs(X).max(axis=0).todense()).ravel() > 1.0
     dense = X[:, wide].toarray()
@@ -96,7 +96,7 @@ def problems(only: str = "", centre: bool = False) -> Iterator[Problem]:
         rows_and_labels = load_matrix(name, data) if name.startswith(only) else None
         if rows_and_labels is not None:
             X, y = (
-                (standardise_columns if centre else scale_columns)(rows_and_labels[0]),
+                (standardize_columns if centre else scale_columns)(rows_and_labels[0]),
                 rows_and_labels[1],
             )
             yield from (Problem(name, l1, X, y, passes) for l1 in strengths)

@@ -31,7 +31,7 @@ def require_outputs(
     Parameters
     ----------
     source
-        What is read, such as the argument SOURCE, and must not be overwritten.
+        The input, such as the argument SOURCE, which must not be overwritten.
     outputs
         The path of each option, or None.
     model

@@ -88,7 +88,7 @@ def read_settings(ctx: click.Context, path: str | None) -> Settings:
 
 
 def remember_places(ctx: click.Context, settings: Settings, given: Mapping[str, Any]) -> None:
-    """Keep the places of values for `place_of`, except of those that the command line `given`."""
+    """Remember for `place_of` where values were set, unless the command line has `given` them."""
     ctx.meta[PLACES] = {
         name: settings.places[param.name]
         for param in ctx.command.params
@@ -124,10 +124,11 @@ def _of_misspelled_command(ctx: click.Context, command: str) -> list[str]:
     known = [name.replace("-", "_").upper() for name in commands]
     warnings = []
     for variable in sorted(os.environ):
-        word, _, option = variable.removeprefix(f"{PREFIX}_").partition("_")
         if not variable.startswith(f"{PREFIX}_") or variable.startswith(OTHER_VARIABLES):
             continue
-        is_known = any(f"{word}_{option}".startswith(f"{name}_") for name in known)
+        rest = variable.removeprefix(f"{PREFIX}_")
+        word, _, option = rest.partition("_")
+        is_known = any(rest.startswith(f"{name}_") for name in known)
         if option and not is_known and get_close_matches(word, known, 1, 0.75) == [command.upper()]:
             warnings.append(
                 f"the environment variable {variable} is ignored, because there is no command "

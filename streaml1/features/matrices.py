@@ -145,7 +145,7 @@ def _converted(X: Any) -> Any:
             check(X)
         csr = X.astype(np.float64).tocsr()
     except (ValueError, IndexError, AttributeError, OverflowError, KeyError):
-        # An AttributeError means that something that is no array has replaced one of its arrays.
+        # An AttributeError means that one of its arrays was replaced by something else.
         raise TypeError(f"X is a malformed matrix in {X.format} format; create it again") from None
     arrays = [_vector(csr, name) for name in _ARRAYS["csr"]]
     _check_compressed(csr.shape[0], *arrays)

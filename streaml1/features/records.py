@@ -156,9 +156,9 @@ def require_dict(row: Any) -> None:
 
 
 def example_id(value: Any) -> int | str | None:
-    """Return the id of an example: an integer or a text; those of other types become texts.
+    """Return the id of an example, an integer or a string; values of other types become strings.
 
-    Missing values, bools, objects and arrays are no ids.
+    Missing values, bools, objects and arrays are not ids.
 
     Examples
     --------

@@ -38,7 +38,7 @@ class L1BallClassifier(_L1Ball, OnlineClassifier):
     """Online logistic regression or linear SVM with weights in an l1 ball.
 
     After the gradient step of each example the weights are projected onto the ball, exactly. A
-    step costs amortised time in the number of non-zeros of the example only. The smaller the
+    step costs amortized time in the number of non-zeros of the example only. The smaller the
     radius, the fewer weights are non-zero.
 
     Examples

@@ -19,7 +19,7 @@ b) Before s underflows, u is rewritten, and weights below 1e-75 become 0. So an 
    touches takes part in a few of these passes only. They run over the list, and cost a constant for each
    touch. The list is also cleared when all weights become 0.
 
-Cost of a step: O(non-zeros of the row), amortised. Memory: 12 bytes per slot.
+Cost of a step: O(non-zeros of the row), amortized. Memory: 12 bytes per slot.
 """  # noqa: E501
 
 from __future__ import annotations

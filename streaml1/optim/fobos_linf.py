@@ -30,7 +30,7 @@ block is *free*.
 Difference from the paper: it finds $\theta$ in O(d). Its lazy step, which applies several steps as one of the
 summed strength, requires that no example touches the vector meanwhile; here each step does.
 
-Cost of a step: O(non-zeros of the row), times a logarithm for those near the level, amortised. Where the level
+Cost of a step: O(non-zeros of the row), times a logarithm for those near the level, amortized. Where the level
 falls, also 1/64 of the free weights within a small part of it. Memory: 48 bytes per slot.
 """  # noqa: E501
 

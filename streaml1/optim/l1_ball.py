@@ -15,7 +15,7 @@ $S = \sum |w|$,
 $$t = (S - z) / n$$
 
 is below $\theta$ as long as n and S include weights below $\theta$, and equal to it afterwards. So: set weights
-below t to zero, in any order, and recompute t, which grows; once there are no more of them, t is $\theta$. Only
+below t to zero, in any order, and recompute t, which grows; when no such weight is left, t is $\theta$. Only
 weights that become zero are looked at, and each of them was entered once.
 
 Differences from the paper:
@@ -27,7 +27,7 @@ d) `nonnegative` clamps at zero before it projects: onto $\{w \ge 0, \sum w \le 
    paper has $\sum w = z$.
 e) $\Theta$ outgrows the integers in the long run. Then `renormalize` rewrites all weights.
 
-Cost of a step: O(non-zeros of the row), amortised. A pass over all slots is due when S first exceeds z, when
+Cost of a step: O(non-zeros of the row), amortized. A pass over all slots is due when S first exceeds z, when
 $\Theta$ is too large, and at the first step after that. Memory: 16 bytes per slot, 25 per non-zero weight.
 """  # noqa: E501
 

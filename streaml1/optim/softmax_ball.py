@@ -12,7 +12,7 @@ this rule: the balls are stored one after the other, and `starts` says where eac
 Differences from the paper: a) those of `l1_ball.py`. b) The experiment of the paper averages over
 batches; this takes one example at a time.
 
-Cost of a step: k times that of one ball, amortised, and k exponentials. Memory: 16 k bytes per
+Cost of a step: k times that of one ball, amortized, and k exponentials. Memory: 16 k bytes per
 slot.
 """
 

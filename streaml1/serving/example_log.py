@@ -57,7 +57,7 @@ class ExampleLog:
         return entry.done
 
     def stop(self) -> None:
-        """Write what is left, but wait only seconds from now on for brokers that take nothing."""
+        """Give up records that no broker accepts within seconds; others are still written."""
         self._stopping.set()
 
     def close(self) -> None:

@@ -171,7 +171,7 @@ class HttpProtocol(asyncio.Protocol):
             self._connections.heads.add(data, request)
 
     def _feed(self, data: bytes) -> None:
-        """Feed the parser, and ignore that a client would rather speak another protocol.
+        """Feed the parser, and ignore offers to switch to another protocol.
 
         Java's HttpClient offers HTTP/2 in its first request, whose body the parser leaves to that
         protocol.

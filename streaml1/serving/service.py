@@ -158,7 +158,7 @@ class Service:
             self._routes.update({path: {"POST": self._learn} for path in LOGGING})
 
     def drain(self) -> None:
-        """Report that the server is shutting down; `/learn` waits only seconds for brokers."""
+        """Report that the server is shutting down; from now on `/learn` waits only seconds."""
         self.is_draining = True
         if self._log is not None:
             self._log.stop()

@@ -115,7 +115,7 @@ class WeightedState(GrowableState):
             return
         slots, w = self.live_weights()
         n, max_nonzero = len(slots), int(o.most)
-        # Amortisation: after a cut to 7/8, at least 1/16 of the maximum is added before the next.
+        # Amortization: after a cut to 7/8, at least 1/16 of the maximum is added before the next.
         target = max(1, max_nonzero - max(1, max_nonzero // 8))
         if n > max_nonzero - max(1, max_nonzero // 16) and n > target:
             dropped = smallest_slots(slots, np.abs(w), n - target, self.vocabulary)

@@ -20,7 +20,7 @@ Structure:
 Invariants: the last element is that of the current A; A rises strictly; a weight that died before the
 last restart is stored as dead, with its sum in `sums`.
 
-Cost: O(1) amortised for `extend`; for a lookup one probe of the grid and a bisection within a cell,
+Cost: O(1) amortized for `extend`; for a lookup one probe of the grid and a bisection within a cell,
 O(1) expected if A rises evenly, O(log n) at most. A weight is looked up as dead at most once for each
 touch, because it is stored as dead then.
 

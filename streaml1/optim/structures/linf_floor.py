@@ -3,7 +3,7 @@
 When the level reaches the floor, `lower` lowers the floor and scans all slots. To raise it again,
 only the weights with a place are scanned; blocks that are then below the floor remain. The floor is
 raised after at least one non-zero for each weight with a place, and only while the next scans of
-all slots are paid for by non-zeros. So the scans cost O(1) for each non-zero, amortised.
+all slots are paid for by non-zeros. So the scans cost O(1) for each non-zero, amortized.
 """
 
 from __future__ import annotations

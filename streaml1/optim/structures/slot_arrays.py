@@ -38,7 +38,7 @@ def grown(a: Any, n: int) -> Any:
 def scratch_for(nnz: int, scratch: Any) -> Any:
     """Return a scratch array for a row of `nnz` non-zeros: `scratch` itself if it is long enough.
 
-    The length at least doubles, so that rows of growing length cost amortised constant time.
+    The length at least doubles, so that rows of growing length cost amortized constant time.
     """
     if nnz <= len(scratch):
         return scratch

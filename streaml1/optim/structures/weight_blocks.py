@@ -18,7 +18,7 @@ Invariants: values rise along the staircase; n of a block is the sum of `carried
 except the leading one is carried by a member.
 
 Cost: O(1) for everything except `merged`, which redirects the ids of the block with fewer members: O(log n)
-for each member, amortised, because its block at least doubles.
+for each member, amortized, because its block at least doubles.
 """  # noqa: E501
 
 from __future__ import annotations
