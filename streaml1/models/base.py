@@ -45,7 +45,7 @@ from streaml1.models.targets import LabelledRows, ReadLabel, TargetOptions, labe
 from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import REGRESSION, loss_parameter
 
-__all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor"]
+__all__ = ["ModelType", "OnlineClassifier", "OnlineModel", "OnlineRegressor"]
 
 OF_SCIKIT_LEARN = {
     "fit": "learn_many", "partial_fit": "learn_many", "predict": "predict_many",
@@ -53,6 +53,37 @@ OF_SCIKIT_LEARN = {
     "score": "streaml1.progressive", "coef_": "weights", "intercept_": "intercept",
 }  # fmt: skip
 """Methods and attributes of scikit-learn's estimators, and what does the same here."""
+
+
+class _MissingAttribute:
+    """An attribute that models do not have; the error names what to use instead.
+
+    There is one for each name in `OF_SCIKIT_LEARN`, because `__getattr__` would make every other
+    attribute slow: CPython does not specialize access to instances of a class that defines it.
+    That was an eighth of `learn_one`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self._name!r}: use "
+            f"{OF_SCIKIT_LEARN[self._name]}, or streaml1.sklearn for an estimator of scikit-learn"
+        )
+
+
+if TYPE_CHECKING:
+    from river.base.estimator import EstimatorMeta
+else:
+    EstimatorMeta = type(base.Estimator)  # whatever the installed version of river calls it
+
+
+class ModelType(EstimatorMeta):
+    """River's type of estimators, but `dir` of a class leaves out missing attributes."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name not in OF_SCIKIT_LEARN]
 
 
 class OnlineModel(SharedParameters, InspectableModel, base.Base):
@@ -67,16 +98,8 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
     _other_loss: ClassVar[str]
     """A loss that is not the default, for river's checks."""
 
-    if not TYPE_CHECKING:  # type checkers would take any attribute for granted
-
-        def __getattr__(self, name: str) -> NoReturn:
-            sentence = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in OF_SCIKIT_LEARN:
-                sentence += (
-                    f": use {OF_SCIKIT_LEARN[name]}, or streaml1.sklearn for an estimator of "
-                    "scikit-learn"
-                )
-            raise AttributeError(sentence)
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in OF_SCIKIT_LEARN]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -435,7 +458,13 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         raise NotImplementedError
 
 
-class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifier):
+for _name in OF_SCIKIT_LEARN:
+    setattr(OnlineModel, _name, _MissingAttribute(_name))
+
+
+class OnlineClassifier(
+    ClassifierParameters, OnlineModel, base.MiniBatchClassifier, metaclass=ModelType
+):
     """Base class of binary classifiers."""
 
     _other_loss = "smoothed_hinge"
@@ -489,7 +518,9 @@ class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifi
         return series_like(X, self._margins(X) > 0.0, self._y_name)
 
 
-class OnlineRegressor(RegressorParameters, OnlineModel, base.MiniBatchRegressor):
+class OnlineRegressor(
+    RegressorParameters, OnlineModel, base.MiniBatchRegressor, metaclass=ModelType
+):
     """Base class of regressors."""
 
     _other_loss = "absolute"

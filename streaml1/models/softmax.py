@@ -13,7 +13,7 @@ from river import base
 from streaml1.core.types import Floats, Ints, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.labels import require_mapping, to_weights
-from streaml1.models.base import OnlineModel
+from streaml1.models.base import ModelType, OnlineModel
 from streaml1.models.class_labels import Classes, as_label
 from streaml1.models.comparator import ComparatorSpec, weights_in_l1_ball
 from streaml1.models.explain import explain_label_rows, explain_labels
@@ -36,7 +36,9 @@ RATE_OF_BALL = 0.1
 """What lr="auto" is with the l1 ball."""
 
 
-class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier):
+class SoftmaxClassifier(
+    SoftmaxParameters, OnlineModel, base.MiniBatchClassifier, metaclass=ModelType
+):
     """Online multiclass logistic regression with a penalty that drops whole features.
 
     Each feature has a row of k weights, one for each label. With `penalty="l1/l2"` or `"l1/linf"`
