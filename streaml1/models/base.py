@@ -41,6 +41,7 @@ from streaml1.models.parameters import EngineSlot, constructor, documented, para
 from streaml1.models.schedules import rate_of_step, rates_of_steps
 from streaml1.models.state import ModelState
 from streaml1.models.state.dict_predictions import margins_of
+from streaml1.models.state.predictor import RATES_FROM
 from streaml1.models.targets import LabelledRows, ReadLabel, TargetOptions, labelled_rows
 from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import REGRESSION, loss_parameter
@@ -210,7 +211,9 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         attributes = self.__dict__  # bypasses the descriptors, which are slower
         engine: ModelState = attributes["_engine"]
         try:
-            eta = rate_of_step(attributes["lr"], attributes["schedule"], engine.rate_step)
+            clock = engine.clock
+            step = clock[0] - clock[RATES_FROM]  # the property `rate_step` is slower
+            eta = rate_of_step(attributes["lr"], attributes["schedule"], step)
             engine.learn(x, label, w, eta)
         except (AttributeError, TypeError):
             require_mapping(x)

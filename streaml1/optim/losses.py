@@ -340,13 +340,14 @@ def output_and_derivative(
     loss: int, a: float, y: float, parameter: float = 0.0
 ) -> tuple[float, float]:
     """Return `output` and `derivative`, the same floats, mostly with one exponential."""
-    if loss == LOGISTIC and parameter != 0.0:
-        return output(loss, a, parameter), derivative(loss, a, y)
     if loss == LOGISTIC:
         e = math.exp(-abs(a))
         r = 1.0 / (1.0 + e)
         p = r if a >= 0.0 else e * r
-        return p, -y * (e * r if y * a >= 0.0 else r)
+        g = -y * (e * r if y * a >= 0.0 else r)
+        if parameter != 0.0:
+            p = sigmoid(full_stream_margin(loss, a, parameter))
+        return p, g
     if loss == POISSON:
         mean = poisson_mean(a)
         return mean, mean - y

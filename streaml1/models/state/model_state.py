@@ -87,12 +87,13 @@ class ModelState(BatchLearner):
 
     def learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         """Learn one example."""
-        if self.ngrams is not None and not self._reads_text:
-            if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
-                return self._learn_as_batch(x, y, w, eta)
-            x = self.ngrams.expand(x)
-        if self.offset is not None and self.offset in x:
-            return self._learn_with_offset(x, y, w, eta)
+        if self._is_indirect:
+            if self.ngrams is not None and not self._reads_text:
+                if self._crosses_text:
+                    return self._learn_as_batch(x, y, w, eta)
+                x = self.ngrams.expand(x)
+            if self.offset is not None and self.offset in x:
+                return self._learn_with_offset(x, y, w, eta)
         context = self._context
         status = dict_reader.FALLBACK
         if context is not None:

@@ -57,8 +57,8 @@ MAX_DICT_FEATURES = 2**18
 LENGTH = 256
 """Initial capacity of the buffers for a dict, in features."""
 
-_RATES_FROM = loop.ONLINE.fields["rates_from"][1] // 8  # type: ignore[index]
-"""Position of the field in `Predictor._record_fields`."""
+RATES_FROM = loop.ONLINE.fields["rates_from"][1] // 8  # type: ignore[index]
+"""Position of the field in `Predictor.clock`."""
 
 
 def is_copied(x: Mapping[Hashable, Any]) -> bool:
@@ -102,6 +102,8 @@ class Predictor(RowSlots):
         # Dict kernels read text themselves, except for crossed text.
         simple = ngrams is not None and ngrams.simple
         self._reads_text = simple and interactions is None and dict_reader.AVAILABLE
+        # Examples that dict kernels do not read as they are.
+        self._is_indirect = offset is not None or (ngrams is not None and not self._reads_text)
         self.rule = rule
         self.vocabulary = vocabulary
         self._set_record(record)
@@ -111,8 +113,8 @@ class Predictor(RowSlots):
         self.online = record.view(np.recarray)
         # Compiled kernels learn the type of a plain array at an eighth of the cost.
         self._record = record.view(np.ndarray) if COMPILED else self.online
-        # The fields as a memoryview: read at a fifth of the cost of an array's.
-        self._record_fields = memoryview(record.view(np.int64))  # type: ignore[arg-type]
+        # The fields as a memoryview: read at a fifth of the cost of an array's. The first is t.
+        self.clock = memoryview(record.view(np.int64))  # type: ignore[arg-type]
 
     # Copies, without zero weights
 
@@ -154,12 +156,17 @@ class Predictor(RowSlots):
     @property
     def t(self) -> int:
         """Number of examples learnt."""
-        return self._record_fields[0]
+        return self.clock[0]
+
+    @property
+    def _crosses_text(self) -> bool:
+        """Whether text is crossed. No dict kernel reads it; if names are hashed, Python does."""
+        return self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary)
 
     @property
     def rate_step(self) -> int:
         """Number of examples learnt since the schedule of the learning rate last started."""
-        return self._record_fields[0] - self._record_fields[_RATES_FROM]
+        return self.clock[0] - self.clock[RATES_FROM]
 
     @property
     def intercept(self) -> float:
@@ -182,13 +189,13 @@ class Predictor(RowSlots):
 
     def margin(self, x: Mapping[Hashable, Any], out: int) -> float:
         """Return the margin of an example; with `out`, its response (see `loop.predict_row`)."""
-        if self.ngrams is not None and not self._reads_text:
-            # No dict kernel reads crossed text; with hashing, strings are fast.
-            if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
-                return float(self.margins(self.batch([x]), out)[0])
-            x = self.ngrams.expand(x)
-        if self.offset is not None and self.offset in x:
-            return self._margin_with_offset(x, out)
+        if self._is_indirect:
+            if self.ngrams is not None and not self._reads_text:
+                if self._crosses_text:
+                    return float(self.margins(self.batch([x]), out)[0])
+                x = self.ngrams.expand(x)
+            if self.offset is not None and self.offset in x:
+                return self._margin_with_offset(x, out)
         context = self._context
         if context is not None:
             a = context.predict(context.address, x, out)
