@@ -20,11 +20,13 @@ __all__ = [
     "prefetch_every_other",
     "prefetch_rows",
     "prefetch_weight",
+    "wide_prefetch_distance",
 ]
 
 # In entries of CSR rows. Ids are read to find the weights, so rows are prefetched further ahead.
 _ROWS_DISTANCE = u64(512)
 PREFETCH_DISTANCE = u64(256)
+_WIDE_DISTANCE = u64(32)  # of weights that take several lines: the hints of a distance fit into L1
 
 _LANES = u64(LANES)
 
@@ -46,6 +48,12 @@ def can_prefetch(ids: Any, hi: Any) -> Any:
 def prefetch_distance(ids: Any, hi: Any) -> Any:
     """Return `PREFETCH_DISTANCE`, or 0 if too few entries follow a row that ends at `hi`."""
     return PREFETCH_DISTANCE if can_prefetch(ids, hi) else u64(0)
+
+
+@inlined
+def wide_prefetch_distance(ids: Any, hi: Any) -> Any:
+    """Return `prefetch_distance` for slots of several lines each."""
+    return min(prefetch_distance(ids, hi), _WIDE_DISTANCE)
 
 
 @inlined

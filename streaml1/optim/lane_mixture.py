@@ -94,15 +94,16 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import LANES, inlined, kernel
-from streaml1.core.prefetch import prefetch_distance, prefetch_rows
+from streaml1.core.prefetch import prefetch_rows, wide_prefetch_distance
 from streaml1.core.simd import (
     add,
+    concat_upper_lower,
     copysign,
     div,
     lane_max,
     load_f64x8,
     mul,
-    prefetch_early,
+    prefetch,
     select_negative,
     splat,
     stack_buffer,
@@ -225,6 +226,22 @@ TINY = 5e-324
 
 
 @inlined
+def _scaled(
+    x: float, n: float, total: float, s: float, ceiling: float
+) -> tuple[float, float, float, float]:
+    """Return the mean size of a feature, the scaled value z of x, the largest |z|, and z over it.
+
+    `total` is the sum of n sizes and that of x, and `s` the largest |z| before.
+    """
+    if x == 1.0 and total == n + 1.0 and s <= 1.0:  # a category: save the time of three divisions
+        return 1.0, 1.0, 1.0, 1.0
+    mean = total / (n + 1.0)
+    z = bounded(x, mean, ceiling)
+    s = max(s, abs(z))
+    return mean, z, s, z / s if s > 0.0 else 0.0  # 0: a feature without a slot, whose value is 0
+
+
+@inlined
 def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) -> tuple[Any, Any]:
     """Return the margins of a row without intercepts: over P, and by other weights.
 
@@ -236,25 +253,22 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
     c, slots, table = rule.clock[0], rule.slots, rule.table
     base, out = np.uint64(slots.ctypes.data), np.uint64(rule.scratch.ctypes.data)
     threshold, t = table[A + SUPPORT_LANE], float(c.n)
-    distance = prefetch_distance(ids, hi)
+    distance = wide_prefetch_distance(ids, hi)
     margins, net_margin, coin_margin = splat(0.0), 0.0, 0.0
     stale_margin, slow_margin, snapshot = 0.0, 0.0, float(c.snapshot)
     square, scaled_square = 0.0, 0.0
     with_origins, ceiling = c.with_origin > 0, c.ceiling
     for k in range(lo, hi):
         ahead = np.uint64(ids[k + distance]) * STRIDE
-        prefetch_early(slots, ahead)
-        prefetch_early(slots, ahead + LANE)
-        prefetch_early(slots, ahead + LANE + LANE)
+        prefetch(slots, ahead)
+        prefetch(slots, ahead + LANE)
+        prefetch(slots, ahead + LANE + LANE)
         i, x = np.uint64(ids[k]) * STRIDE, values[k]
         n, total = slots[i], slots[i + ONE]
         if with_origins:
             x = from_origin(rule.origins, ids[k], x)
         total = add_size(n, total, abs(x))
-        mean = total / (n + 1.0)
-        z = bounded(x, mean, ceiling)
-        s = max(slots[i + TWO], abs(z))
-        bet = z / s if s > 0.0 else 0.0  # 0: a feature without a slot, whose value is 0
+        mean, z, s, bet = _scaled(x, n, total, slots[i + TWO], ceiling)
         w = slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
         lanes = stack_buffer()
         store_f64x8(np.uint64(lanes.ctypes.data), w)
@@ -399,16 +413,13 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c, slots, table, scratch = self.clock[0], self.slots, self.table, self.scratch
-        coin, bets, threshold = load_row(table, COIN), load_row(table, BETS), load_row(table, A)
+        threshold = load_row(table, A)
         t = float(c.n - 1)
         average_intercepts(table, t)
         step_intercepts(c, table, step)
         g = load_row(table, GRADIENT)
         rate = mul(splat(step), mul(load_row(table, SCALE), load_row(table, RATE)))
-        steps = select_negative(coin, g, mul(g, div(rate, load_row(table, P))))
-        # Wealth is at least 0. Selecting the coins at the store instead would become a masked
-        # store, which is slow on AMD.
-        least = select_negative(coin, splat(0.0), splat(-math.inf))
+        steps = concat_upper_lower(g, mul(g, div(rate, load_row(table, P))))
         base, saved_at = np.uint64(slots.ctypes.data), np.uint64(scratch.ctypes.data)
         for k in range(lo, hi):
             i = np.uint64(ids[k]) * STRIDE
@@ -423,12 +434,12 @@ class LaneMixture(RuleState, LaneMixtureState):
             elastic = sub(w, move)
             elastic = add(elastic, copysign(threshold, elastic))
             outcome = sub(load_f64x8(address + LINE), move)
-            store_f64x8(address + LINE, select_negative(coin, outcome, elastic))
-            line = load_f64x8(address + TWO * LINE)  # the wealth of coins, and other weights
-            paid = select_negative(coin, mul(w, move), splat(0.0))
-            store_f64x8(address + TWO * LINE, lane_max(sub(line, paid), least))
-            n = slots[i]
-            store_f64x8(address, add(load_f64x8(address), mul(abs_f64x8(move), bets)))
+            store_f64x8(address + LINE, concat_upper_lower(outcome, elastic))
+            line = load_f64x8(address + TWO * LINE)
+            wealth = lane_max(sub(line, mul(w, move)), splat(0.0))
+            store_f64x8(address + TWO * LINE, concat_upper_lower(wealth, line))
+            n, line = slots[i], load_f64x8(address)
+            store_f64x8(address, concat_upper_lower(add(line, abs_f64x8(move)), line))
             slots[i] = n + 1.0
             slots[i + ONE] = scratch[saved + TWO]
             slots[i + TWO] = scratch[saved + THREE]

@@ -44,6 +44,7 @@ Comparison and masks
 name                   types                         meaning                              AVX-512                  AVX2                 twin
 =====================  ============================  ===================================  =======================  ===================  =====
 select_negative        V V V -> V                    x if a < 0 else y                    VCMPPD, masked VMOVUPD   VCMPPD, VBLENDVPD    yes
+concat_upper_lower     V V -> V                      lanes 4 to 7 of a, 0 to 3 of b        VBLENDPD                 no instruction       yes
 zero_first             V u -> V                      lanes 0 to n - 1 set to 0            VPCMPUQ, masked VMOVUPD  VPCMPGTQ, VPANDN     yes
 any_negative           V -> bool                     any lane < 0                         VCMPPD, KORTEST          VCMPPD, VTESTPS      yes
 all_less               W u -> bool                   all lanes < bound                    VPCMPUQ, KORTEST         VPCMPGTQ, VTESTPS    yes
@@ -173,6 +174,7 @@ if TYPE_CHECKING:
         any_negative,
         bit_and,
         bit_or,
+        concat_upper_lower,
         copysign,
         div,
         exp2_int,
@@ -261,6 +263,7 @@ __all__ = [
     "compress_bytes",
     "compress_bytes_marked",
     "compress_lowercase",
+    "concat_upper_lower",
     "copysign",
     "ctz",
     "div",

@@ -26,6 +26,7 @@ __all__ = [
     "any_negative",
     "bit_and",
     "bit_or",
+    "concat_upper_lower",
     "copysign",
     "div",
     "exp2_int",
@@ -153,6 +154,19 @@ def _zero_first(typingctx: Any, x: Any, n: Any) -> Any:
 
 
 @intrinsic
+def _concat_upper_lower(typingctx: Any, upper: Any, lower: Any) -> Any:
+    # Split into two registers, a vector needs no instruction for it, and LLVM drops what was
+    # computed for the other half of each operand.
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        half = LANES // 2
+        order = [*range(LANES, LANES + half), *range(half, LANES)]
+        kind = ir.VectorType(I32, LANES)
+        return builder.shuffle_vector(args[0], args[1], ir.Constant(kind, order))
+
+    return F64x8(F64x8, F64x8), codegen
+
+
+@intrinsic
 def _exp2_int(typingctx: Any, n: Any) -> Any:
     # The low bits of n + 2^52 * 1.5 are n; shifted by 52 they are the exponent of 2^n.
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -254,11 +268,16 @@ def _hsum_interpreted(values: Any) -> Any:
     return values[0]
 
 
+def _concat_upper_lower_interpreted(upper: Any, lower: Any) -> Any:
+    return np.where(np.arange(LANES) < LANES // 2, lower, upper)
+
+
 def _exp2_int_interpreted(n: Any) -> Any:
     return ((n + (_ROUND + 1023.0)).view(np.uint64) << np.uint64(52)).view(np.float64)
 
 
 zero_first = _zero_first if COMPILED else lambda x, n: np.where(np.arange(LANES) < n, 0.0, x)
+concat_upper_lower = _concat_upper_lower if COMPILED else _concat_upper_lower_interpreted
 select_negative = _select_negative if COMPILED else lambda a, x, y: np.where(a < 0.0, x, y)
 any_negative = _any_negative if COMPILED else lambda a: bool((a < 0.0).any())
 all_less = _all_less if COMPILED else lambda x, bound: bool((x < bound).all())

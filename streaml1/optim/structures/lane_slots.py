@@ -20,6 +20,7 @@ import numpy as np
 from streaml1.core.jit import LANES, inlined
 from streaml1.core.simd import (
     add,
+    concat_upper_lower,
     div,
     hsum,
     load_f64x8,
@@ -28,7 +29,6 @@ from streaml1.core.simd import (
     stack_buffer,
 )
 from streaml1.optim.structures.lane_table import (
-    BETS,
     DENOMINATOR,
     OVER_LARGEST,
     RAW,
@@ -87,7 +87,7 @@ def lane_values(table: Any, x: float, z: float, bet: float) -> Any:
     """Return the values of a non-zero in all lanes: (x, z, z, z, bet, bet, bet, bet)."""
     # Products with ones and zeros: a vector read from a buffer would wait for its stores.
     elastic = add(mul(splat(x), load_row(table, RAW)), mul(splat(z), load_row(table, SCALED)))
-    return add(elastic, mul(splat(bet), load_row(table, BETS)))
+    return concat_upper_lower(splat(bet), elastic)
 
 
 @inlined
@@ -106,11 +106,11 @@ def lanes_of(zeroth: float, first: float, second: float, sixth: float) -> Any:
 @inlined
 def slot_weights(table: Any, address: Any) -> Any:
     """Return the weights of a slot in all lanes: over P, and of z / s for coins."""
-    gradients = mul(load_f64x8(address), load_row(table, BETS))
-    wealth = mul(load_f64x8(address + TWO * LINE), load_row(table, BETS))
     raw = soft_threshold(load_f64x8(address + LINE), load_row(table, A))
+    wealth = load_f64x8(address + TWO * LINE)
     stake = add(load_row(table, UNIT), mul(wealth, load_row(table, OVER_LARGEST)))
-    return mul(raw, div(stake, add(load_row(table, DENOMINATOR), gradients)))
+    of_coins = mul(raw, div(stake, add(load_row(table, DENOMINATOR), load_f64x8(address))))
+    return concat_upper_lower(of_coins, raw)
 
 
 @inlined
