@@ -261,36 +261,37 @@ def feed(share: BadShare, bad: list[bool], early: list[bool], size: int) -> None
                 share.on_rejected(Rejected(f"t/0@{number}", "oops", None, number))
 
 
-def exceeds(bad: list[bool], max_share: float) -> bool:
+def exceeds(bad: list[bool], max_share: float, min_rejected: int) -> bool:
     """Return whether the share exceeds its maximum after any example from MIN_EXAMPLES on."""
     for end in range(MIN_EXAMPLES, len(bad) + 1):
         window = bad[max(0, end - WINDOW) : end]
-        if sum(window) > max_share * len(window):
+        if sum(window) > max_share * len(window) and sum(window) >= min_rejected:
             return True
     return False
 
 
 @given(
     st.integers(0, 10_000),
-    st.integers(0, 2600),
+    st.integers(0, 2600) | st.integers(MIN_EXAMPLES, 2 * MIN_EXAMPLES),
     st.sampled_from([0.0, 0.02, 0.05, 0.3, 1.0]),
     st.floats(0.7, 1.4),
     st.sampled_from([1, 7, 100, 1000]),
+    st.sampled_from([1, 5, 20]),
 )
 def test_share_is_measured_over_the_last_examples(
-    seed: int, n: int, max_share: float, factor: float, size: int
+    seed: int, n: int, max_share: float, factor: float, size: int, min_rejected: int
 ) -> None:
     rng = random.Random(seed)
     rate = max_share * factor
     bad = [rng.random() < (rate if rng.random() < 0.8 else rate * 2) for _ in range(n)]
     early = [rng.random() < 0.5 for _ in range(n)]
-    share = BadShare(max_share)
+    share = BadShare(max_share, min_rejected)
     try:
         feed(share, bad, early, size)
     except TooManyBad:
-        assert exceeds(bad, max_share)
+        assert exceeds(bad, max_share, min_rejected)
     else:
-        assert not exceeds(bad, max_share)
+        assert not exceeds(bad, max_share, min_rejected)
         window = bad[max(0, n - WINDOW) :]
         assert share.defers_checkpoint() == (n > 0 and sum(window) > max_share * len(window))
 

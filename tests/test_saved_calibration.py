@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 import streaml1
 from streaml1.cli import cli
 from streaml1.models.base import OnlineModel
 from streaml1.training import progressive
+from streaml1.training.observers import Batch
 from streaml1.training.saved_calibration import RecentExamples, SavedCalibration
 
 
@@ -39,6 +43,28 @@ def test_calibration_covers_the_last_examples(every: int) -> None:
     assert compared.run == pytest.approx(sum(p[-100:]) / positives)
     after = [twin.predict_proba_one(x)[True] for x, _ in examples[-100:]]
     assert compared.saved == pytest.approx(sum(after) / positives)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=20), st.integers(1, 100))
+def test_the_last_examples_may_be_of_several_batches(sizes: list[int], n: int) -> None:
+    recent, model = RecentExamples(n), streaml1.ElasticNetClassifier(lr=0.1)
+    examples = clicks(sum(sizes))
+    x, y = [x for x, _ in examples], np.array([y for _, y in examples])
+    model.learn_many(x, y)
+    p = np.linspace(0.1, 0.9, len(y))
+    ends = np.cumsum(sizes).tolist()
+    for lo, hi in zip([0, *ends[:-1]], ends, strict=True):
+        recent.on_batch(Batch(SimpleNamespace(x=x), lo, hi, y[lo:hi], None, p[lo:hi]))
+    last = slice(-min(n, len(y)), None)
+    compared, positives = recent.calibration_of(model), y[last].sum()
+    assert (compared is None) == (positives == 0)
+    if compared is not None:
+        now = model.predict_proba_many(x[last])[:, 1]
+        assert compared.n == len(y[last])
+        assert compared.run == pytest.approx(p[last].sum() / positives)
+        assert compared.saved == pytest.approx(now.sum() / positives)
+    kept = [batch.hi - batch.lo for batch in recent._batches]
+    assert sum(kept[1:]) < n  # older ones would only take memory
 
 
 def test_sample_weights_count() -> None:
