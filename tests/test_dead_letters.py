@@ -313,6 +313,13 @@ def test_share_is_not_checked_before_100_examples() -> None:
         BadShare(5)
 
 
+def test_few_rejected_examples_are_never_too_many() -> None:
+    bad = [True] * 20 + [False] * 80
+    feed(BadShare(0.05, min_rejected=21), bad, [False] * 100, 10)
+    with pytest.raises(TooManyBad, match="20 of the last 100 examples"):
+        feed(BadShare(0.05, min_rejected=20), bad, [False] * 100, 10)
+
+
 def test_large_share_of_a_file_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.svm"
     path.write_text("".join(f"{line}\n" for line in svm_lines(2000, set(range(1200, 1400)))))
