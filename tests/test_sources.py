@@ -552,6 +552,22 @@ def test_repeated_headers_are_skipped(write, target, caplog):
     ]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "svm", "vw"])
+def test_files_that_were_joined_with_their_marks(write, suffix):
+    """A byte order mark before a line is no part of its first cell, quoted or not, or its name."""
+    lines = {
+        "csv": ["news,1", "news,0", '"new\ns",1'],
+        "jsonl": ['{"x": {"a": 1}, "y": 1}', '{"x": {"a": 2}, "y": 0}', '{"x": {}, "y": 1}'],
+        "svm": ["1 1:2", "0 3:4", "1 5:6"],
+        "vw": ["1 |a b", "-1 |a c", "1 |a d"],
+    }[suffix]
+    options = {"header": False, "target": "1", "categorical": ["0"]} if suffix == "csv" else {}
+    plain, joined = ("\n".join(mark + line for line in lines) for mark in ("", "\ufeff"))
+    expected = rows_of(open_source(write(f"a.{suffix}", plain), **options))
+    assert len(expected) == 3
+    assert rows_of(open_source(write(f"b.{suffix}", joined), **options)) == expected
+
+
 def test_the_index_of_a_data_frame_is_ignored(write, caplog):
     content = ",site,n,y\n0,news,1.5,1\n1,mail,2,0\n"
     expected = [({"site": "news", "n": 1.5}, "1", 1.0), ({"site": "mail", "n": 2.0}, "0", 1.0)]

@@ -225,8 +225,7 @@ def sample_csv(
     if not records:
         raise SourceError(f"{name} is empty: a CSV file begins with the names of its columns")
     first = records[0]
-    # A byte order mark is between files that were joined.
-    rows = [row for row in records[1:] if [row[0].removeprefix("\ufeff"), *row[1:]] != first]
+    rows = [row for row in records[1:] if row != first]
     faults += [
         (line, wrong_width(record, len(first)))
         for line, record in zip(places, records, strict=True)

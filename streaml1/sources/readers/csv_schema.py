@@ -75,6 +75,7 @@ class Records:
 
     def _decoded(self) -> Iterator[str]:
         for number, line in self._lines:
+            is_first = not self._first
             self._first = self._first or number
             self._last = number
             try:
@@ -83,6 +84,8 @@ class Records:
                 # Dropping the line could turn two halves into one valid record.
                 self._decoding_errors.append(error)
                 text = line.decode(errors="replace")
+            if is_first:  # files that were joined have marks at their beginnings
+                text = text.removeprefix("\ufeff")
             self._text = text
             yield text
 
@@ -269,10 +272,10 @@ class Columns:
             np.uint64,
         )
         self.words = self._rules.kernel_words()
-        if self._skips_header:
-            # The first byte of the name, of its opening quote, or of a byte order mark.
-            first = self.header[0].encode()[:1] or self.delimiter.encode()
-            self.words[csv_cells.WORDS_HEADER], _ = csv_cells.word_filter([first, b'"', b"\xef"])
+        starts = [b"\xef"]  # the first byte of a byte order mark
+        if self._skips_header:  # that of the name, and of its opening quote
+            starts += [self.header[0].encode()[:1] or self.delimiter.encode(), b'"']
+        self.words[csv_cells.WORDS_HEADER], _ = csv_cells.word_filter(starts)
 
     def kernel_columns(self, names_offset: int) -> NDArray[np.uint64]:
         """Return the argument `columns` of `streaml1.text.csv.parse_records`.
@@ -308,7 +311,7 @@ class Columns:
         """
         if isinstance(record, ValueError):
             raise record
-        if self._skips_header and len(record) == self._width and self._is_header(record):
+        if self._skips_header and record == self.header:
             raise RepeatedHeader
         if self.require_label and is_blank(record):
             raise BlankRecord
@@ -326,12 +329,6 @@ class Columns:
             x[column] = value
         w = 1.0 if self._weight is None else self._sample_weight(record[self._weight])
         return x, self._label(record), w
-
-    def _is_header(self, record: list[str]) -> bool:
-        first = record[0]
-        if first.startswith("\ufeff"):  # the beginning of a file; quotes after it have no meaning
-            first = first[1:].removeprefix('"').removesuffix('"')
-        return first == self.header[0] and record[1:] == self.header[1:]
 
     def _sample_weight(self, cell: str) -> float:
         assert self._weight is not None

@@ -181,6 +181,12 @@ def decode_line(line: bytes, what: str = "file") -> str:
         ) from None
 
 
+def _line_text(line: bytes, what: str) -> str:
+    """Decode a line; in files that were joined, it may begin with a byte order mark."""
+    text = decode_line(line, what)
+    return text.removeprefix("\ufeff") if what == "file" else text
+
+
 class BytesLineParser:
     """A parser that calls a Python function for each line.
 
@@ -260,4 +266,4 @@ class LineParser(BytesLineParser):
     """
 
     def __init__(self, parse: Callable[[str], LineExample | None], what: str = "file") -> None:
-        super().__init__(lambda line: parse(decode_line(line, what)))
+        super().__init__(lambda line: parse(_line_text(line, what)))
