@@ -183,6 +183,7 @@ def test_other_options_have_none() -> None:
         ("predict m a.csv --epochs 2", "No such option '--epochs'; see streaml1 predict --help"),
         ("train a.csv", "No such command 'train' (did you mean learn?); see streaml1 --help"),
         ("show m --json", "No such option '--json'; see streaml1 show --help"),
+        ("learn a.svm --until x", "(did you mean --until-end?);"),
         ("learn a.svm --qiet", "No such option '--qiet'; see streaml1 learn --help"),
         ("learn a.svm --zzzzz", "No such option '--zzzzz'; see streaml1 learn --help"),
         (

@@ -242,10 +242,12 @@ def _usage_message(error: click.UsageError, args: Sequence[str]) -> str:
     similar = getattr(error, "possibilities", None) or ()
     by_name = {known.lstrip("-"): known for known in similar}  # all begin with dashes
     nearest = [by_name[found] for found in get_close_matches(name.lstrip("-"), by_name, n=1)]
+    known = _known_options(error.ctx) if isinstance(error, click.NoSuchOption) else set()
+    begun = [option for option in known if option.startswith(name)]
+    nearest = begun if len(begun) == 1 else nearest
     if not isinstance(error, click.NoSuchOption):
         usual = OTHER_COMMANDS.get(name)
     else:
-        known = _known_options(error.ctx)
         usual = meant_option(name, known)
         if usual is None and (remedy := option_remedy(name, known)) is not None:
             return f"{error.message.rstrip('.')}: {remedy}"
