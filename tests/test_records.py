@@ -376,6 +376,19 @@ def test_vowpal_wabbit_text_without_its_format() -> None:
     assert reason.endswith('; if this is Vowpal Wabbit text, use format="vw"')
 
 
+@JSON_FORMATS
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_tombstones_of_json_serializers_are_skipped(format: str | None, is_flat: bool) -> None:
+    """A serializer writes null for a record without a value; in an array it is an error."""
+    example = json.dumps(FLAT if is_flat else {"x": {"a": 1}, "y": 1}).encode()
+    roles = JsonRoles("clicked") if is_flat else JsonRoles()
+    values = example, b"null", b" null\n", b"[null]", b"nulls", example
+    found = read(*values, format=format, roles=roles)
+    assert len(found.x) == 2 and [place for place, _ in found.rejected] == ["t/0@3", "t/0@4"]
+    found = read(b"null", example, format=format, roles=roles)
+    assert len(found.x) == 1 and not found.rejected
+
+
 def test_deletes_in_an_envelope_are_skipped() -> None:
     envelopes: list[Any] = [{"after": FLAT}, {"after": None}, None]
     values = [json.dumps({"payload": envelope}).encode() for envelope in envelopes]

@@ -48,6 +48,9 @@ ALIASES = {"svm": "svmlight", "json": "jsonl", "ndjson": "jsonl"}
 
 JSON_STARTS = b"{", b"[", b'"'
 
+NULL = b"null"
+"""What JSON serializers write for a record without a value, such as a tombstone."""
+
 Parser = Callable[[bytes], ParsedChunk]
 """Parses lines separated by newlines."""
 
@@ -95,7 +98,7 @@ class RecordParser:
         """Return whether an invalid value looks like a JSON array, or not like JSON at all."""
         if self._is_json is False or value is None:
             return False
-        if value.lstrip().startswith(b"[") or _prefix_reason(value):
+        if value.lstrip().startswith(b"[") or value.strip() == NULL or _prefix_reason(value):
             return True
         return self._is_json is True and not value.lstrip().startswith(JSON_STARTS)
 
@@ -158,13 +161,16 @@ class RecordParser:
     def _starts_json(self, value: bytes) -> bool:
         if self._is_json is not None:
             return self._is_json
-        return value.lstrip().startswith(JSON_STARTS) or _prefix_reason(value) != ""
+        start = value.lstrip()
+        return start.startswith((*JSON_STARTS, NULL)) or _prefix_reason(value) != ""
 
 
 def _split_json(value: bytes, broken: bool) -> Sequence[bytes | Piece]:
     if reason := _prefix_reason(value):
         return [Piece(b"", value, reason)]
     text = value.strip()
+    if text == NULL:
+        return [Piece(b"", value)]
     if text.startswith(b"["):
         return _split_array(value)
     if text and not text.startswith(JSON_STARTS) and not _is_json(text):
