@@ -436,7 +436,9 @@ def test_marks_of_numbers(cell: str, marks: dict[str, str] | None) -> None:
     ("cell", "number"),
     [("12.5%", 12.5), ("-3 %", -3.0), ("$0.99", 0.99), ("-€ 5", -5.0), ("7 ₹", 7.0), ("$-2", -2.0),
      ("(873.49)", -873.49), ("( 5 )", -5.0), ("($0.99)", -0.99), ("$(7)", -7.0), ("(8 %)", -8.0),
-     ("873.49-", -873.49), ("EUR 5", 5.0), ("-5 CHF", -5.0), ("(USD 7)", -7.0)],
+     ("873.49-", -873.49), ("EUR 5", 5.0), ("-5 CHF", -5.0), ("(USD 7)", -7.0), ("R$ 5", 5.0),
+     ("-US$5", -5.0), ("5 zł", 5.0), ("kr. 5", 5.0), ("SEK 5", 5.0), ("₩5", 5.0), ("5 руб.", 5.0),
+     ("−5", -5.0), ("−$0.99", -0.99), ("€ −5", -5.0)],
 )  # fmt: skip
 def test_units_of_numbers(cell: str, number: float) -> None:
     assert CellRules().number(cell) == number
@@ -446,10 +448,43 @@ def test_units_of_numbers(cell: str, number: float) -> None:
     "cell",
     ["%", "$", "5%%", "$5%", "-$-5", "$ a", "a%", "$nan", "5 $ 5", "()", "(a)", "(-5)", "-(5)",
      "((5))", "(5", "2-", "2026-", "-5.00-", "18-24", "a.50-",
-     "EUR", "5EU", "EURO 5"],
+     "EUR", "5EU", "EURO 5", "TOP 5", "5 C", "A 5", "zł", "5−3", "2−"],
 )  # fmt: skip
 def test_units_without_a_number(cell: str) -> None:
     assert not CellRules().is_number(cell)
+
+
+@pytest.mark.parametrize("typed", [" ", "\u202f", "\u00a0"])
+@pytest.mark.parametrize("written", ["1 234,5", "1\u202f234,5", "1\u00a0234,5", "1\u2009234,5"])
+def test_blanks_in_numbers_are_alike(typed: str, written: str) -> None:
+    """Keyboards have one of them, and programs write the others."""
+    assert CellRules(decimal=",", thousands=typed).number(written) == 1234.5
+    assert not CellRules(thousands=typed).is_number("12 34")
+    assert CellRules(thousands="'").number("1’234") == 1234.0
+
+
+@pytest.mark.parametrize(
+    ("cells", "sentence"),
+    [
+        (["$5", "4 €"], "holds '$5' next to '4 €'"),
+        (["12%", "0.2", "0"], "holds '12%' next to '0.2'"),
+        (["12 %", "5 kr"], "holds '12 %' next to '5 kr'"),
+        (["$5", "4", "0.5", "TRUE"], ""),
+        (["5 kr", "7 kr.", "0"], ""),
+        (["12%", "0", "0.0", "5 %", "NULL"], ""),
+    ],
+)
+def test_numbers_in_several_units(cells: list[str], sentence: str) -> None:
+    """They are read without their units, which would be compared."""
+    rows = [f"{cell},{k % 2}" for k, cell in enumerate(cells * 3)]
+    Path("a.csv").write_text("\n".join(["price,y", *rows]))
+    found = run("learn", "a.csv", "--target", "y", "--lr", "0.1").stderr
+    assert (sentence in found) if sentence else not found
+    expected = f"column 'price' {sentence}: numbers are read without their units, so convert them "
+    out = run("inspect", "a.csv").stdout
+    assert (f"{expected}to one unit, or use --ignore price" in out) if sentence else (
+        "holds" not in out
+    )  # fmt: skip
 
 
 def _european(price: float) -> str:

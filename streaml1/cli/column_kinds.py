@@ -183,14 +183,18 @@ def _category_texts(values: Counter[str]) -> Counter[str]:
 def _report_marks(name: str, columns: Sequence[ColumnSummary], reading: SourceOptions) -> None:
     """Report numbers that are read in another way than they are written."""
     from streaml1.sources import cell_rules, csv_delimiter
-    from streaml1.sources.readers.csv_kinds import describe_marks, describe_other_marks
+    from streaml1.sources.readers.csv_kinds import (
+        describe_marks,
+        describe_other_marks,
+        describe_units,
+    )
 
     delimiter = csv_delimiter(name, reading)
     if reading.decimal is None and reading.thousands is None:
         sentence = describe_marks(columns, delimiter)
     else:
         sentence = describe_other_marks(columns, cell_rules(reading), delimiter)
-    if sentence:
+    if sentence := sentence or describe_units(columns):
         report_problem(f"{name}: {sentence}", "columns")
 
 

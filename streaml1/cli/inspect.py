@@ -103,6 +103,7 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
     from streaml1.sources.readers.csv_kinds import (
         describe_marks,
         describe_other_marks,
+        describe_units,
         guess_marks,
     )
     from streaml1.sources.readers.opening import require_readable
@@ -141,6 +142,7 @@ def _inspect_csv(source: str, file: str, options: dict[str, Any]) -> None:
             hint = describe_marks(sample.columns, delimiter)
     else:
         hint = describe_other_marks(sample.columns, cell_rules(reading), delimiter)
+    hint = hint or describe_units(sample.columns)
     options |= shown
     _show_csv(source, options, sample, hint, _keys(source, options, len(sample.columns)))
 

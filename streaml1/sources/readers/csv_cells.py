@@ -25,12 +25,15 @@ from streaml1.text import csv_cells
 __all__ = ["CellRules", "number_marks"]
 
 _GROUPED = re.compile(
-    r"[+-]?(?!0[,.])[0-9]{1,3}(?P<group>[,.'’ \u00a0\u202f])[0-9]{3}(?:(?P=group)[0-9]{3})*"
+    r"[+-]?(?!0[,.])[0-9]{1,3}(?P<group>[,.'’ \u00a0\u2009\u202f])[0-9]{3}(?:(?P=group)[0-9]{3})*"
     r"(?:(?P<mark>(?!(?P=group))[.,])[0-9]+)?"
 )
 _INDIAN = re.compile(r"[+-]?[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]+)?")
 """A number in groups of two digits before the last three, such as 12,34,567."""
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
+
+_TYPED = str.maketrans("\u00a0\u2009\u202f’", "   '")
+"""Blanks and the apostrophe between digits, and what keyboards have for them: they are alike."""
 
 _QUOTING = re.compile('["\r\n]')
 
@@ -49,7 +52,7 @@ class CellRules:
     decimal
         The decimal mark of numbers.
     thousands
-        The character between groups of digits, or None.
+        The character between groups of digits, or None. A blank is any blank.
 
     Raises
     ------
@@ -152,11 +155,13 @@ class CellRules:
         text = without_unit(cell.strip())
         if not self.is_localized:
             return text
-        if self.thousands is not None and self.thousands in text:
+        if (group := self._typed_thousands) is not None:
+            text = text.translate(_TYPED)
+        if group is not None and group in text:
             whole, mark, rest = text.partition(self.decimal)
-            if not self._grouped.fullmatch(whole) or self.thousands in rest:
+            if not self._grouped.fullmatch(whole) or group in rest:
                 raise ValueError("is not a number")
-            text = whole.replace(self.thousands, "") + mark + rest
+            text = whole.replace(group, "") + mark + rest
         if self.decimal != ".":
             if "." in text:
                 raise ValueError("is not a number")
@@ -170,9 +175,13 @@ class CellRules:
         return marks if self.thousands is None else marks | {"thousands": self.thousands}
 
     @cached_property
+    def _typed_thousands(self) -> str | None:
+        return None if self.thousands is None else self.thousands.translate(_TYPED)
+
+    @cached_property
     def _grouped(self) -> re.Pattern[str]:
         # The last group has three digits; those before it may have two, as in India.
-        mark = re.escape(self.thousands or "")
+        mark = re.escape(self._typed_thousands or "")
         return re.compile(f"[+-]?[0-9]{{1,3}}({mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}")
 
     def label(self, cell: str) -> str | None:

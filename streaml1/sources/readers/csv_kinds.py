@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
-from streaml1.core.named_options import named_options
+from streaml1.core.named_options import named_option, named_options
 from streaml1.features.number_texts import BOOLEANS
+from streaml1.features.number_units import unit_of
 from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.sources.readers.time_texts import is_date, is_duration
 
 __all__ = [
-    "KINDS", "ColumnSummary", "are_codes", "describe_marks", "describe_other_marks", "guess_marks",
-    "guess_target", "is_missing_number", "summarize_columns",
+    "KINDS", "ColumnSummary", "are_codes", "describe_marks", "describe_other_marks",
+    "describe_units", "guess_marks", "guess_target", "is_missing_number", "summarize_columns",
 ]  # fmt: skip
 
 KINDS = {
@@ -312,6 +313,42 @@ def describe_marks(columns: Sequence[ColumnSummary], delimiter: str = ",") -> st
                 f"{next(iter(column.values))!r}: to read them as numbers, remove {unit!r}"
             )
     return ""
+
+
+def describe_units(columns: Sequence[ColumnSummary]) -> str:
+    """Return a sentence about a column of numbers in several units, which are left out; or "".
+
+    Numbers without a unit may stand next to amounts of one currency, but not to percentages.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.csv_cells import CellRules
+    >>> from streaml1.sources.readers.csv_kinds import describe_units, summarize_columns
+    >>> columns = summarize_columns(["p"], [["$5"], ["7"], ["4 €"]], CellRules())
+    >>> print(describe_units(columns).partition(": ")[0])
+    column 'p' holds '$5' next to '4 €'
+    """
+    for column in columns:
+        if column.holds_text:
+            continue
+        found: dict[str, str] = {}
+        for cell in column.values:
+            if cell not in column.words and cell.strip("0.,") and cell not in BOOLEANS:
+                found.setdefault(_unit(cell), cell)
+        differing = [cell for unit, cell in found.items() if unit or "%" in found]
+        if len(differing) > 1:
+            return (
+                f"column {column.name!r} holds {differing[0]!r} next to {differing[1]!r}: numbers "
+                "are read without their units, so convert them to one unit, or use "
+                f"{named_option('ignore', [column.name])}"
+            )
+    return ""
+
+
+def _unit(cell: str) -> str:
+    """Return the unit of a number."""
+    is_plain = cell[-1:].isdecimal() and cell.lstrip("+-")[:1].isdecimal()
+    return "" if is_plain else unit_of(cell)
 
 
 def describe_other_marks(
