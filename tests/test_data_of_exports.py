@@ -593,6 +593,25 @@ def test_numbers_as_text_are_reported() -> None:
     assert run(*learn).stderr == "" and "as text" not in run("inspect", "a.jsonl").stdout
 
 
+@pytest.mark.parametrize("given", [["--categorical", "hour"], []])
+@pytest.mark.parametrize("suffixes", [("", ".0"), (".0", "")])
+def test_categories_that_are_whole_numbers_with_and_without_decimals(
+    given: list[str], suffixes: tuple[str, str]
+) -> None:
+    """Programs write 7.0 once a value of the column is missing; the categories are others."""
+    for name, suffix in zip(("a.csv", "b.csv"), suffixes, strict=True):
+        rows = [f"{k % 24}{suffix},{k % 2}\n" for k in range(60)]
+        Path(name).write_text("hour,click\n" + "".join(rows))
+    run("learn", "a.csv", "--target", "click", "--categorical", "hour", "--save", "a.model")
+    own, other = (f"0{suffix}" for suffix in suffixes)
+    for command in (["predict", "a.model"], ["evaluate", "a.model"], ["learn", "--load=a.model"]):
+        sentence = f"'hour' holds {other!r} where the model has learnt the category {own!r}: write"
+        assert sentence in run(*command, "b.csv", "--target", "click", *given).stderr
+        assert "where the model has learnt the category" not in run(
+            *command, "a.csv", "--target", "click", *given
+        ).stderr  # fmt: skip
+
+
 # Parquet and Arrow
 
 

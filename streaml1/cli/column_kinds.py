@@ -28,6 +28,8 @@ N_LINES = 100
 _QUOTED = re.compile(rb'\\?":\s*\\?"[-+]?[0-9.]+([eE][-+]?[0-9]+)?\\?"')
 """A member that is a number as text, perhaps inside of a text."""
 
+_WHOLE = re.compile(r"[0-9]+(\.0)?")
+
 MAX_LISTED = 8
 """Columns of each kind that the message lists."""
 MAX_VALUES = 20
@@ -91,8 +93,10 @@ def _with_text_columns(
     from streaml1.sources.arrow.files import ARROW, PARQUET
     from streaml1.sources.readers.remote import is_remote
 
-    if _is_given("categorical"):
-        return replace(reading, categorical=[name for name in reading.categorical if name])
+    if is_given := _is_given("categorical"):
+        reading = replace(reading, categorical=[name for name in reading.categorical if name])
+        if model is None:
+            return reading
     every: list[ColumnSummary] = []
     columns: list[ColumnSummary] = []
     for name in list_files(source) if is_many(source) else [str(source)]:
@@ -100,6 +104,8 @@ def _with_text_columns(
         try:
             kind = format_of(name, reading.format) if is_file else ""
         except SourceError:  # the reader reports it, and may know the formats of other files
+            return reading
+        if is_given and kind != "csv":
             return reading
         if kind == "jsonl" and (reading.target is not None or model is not None):
             _report_members(name, reading, model)
@@ -114,6 +120,10 @@ def _with_text_columns(
         columns = _features(every, reading)
         if any(column.kind != "empty" for column in columns):
             break
+    if model is not None:
+        _report_spellings(name, every, model)
+    if is_given:
+        return reading
     categories = [column for column in columns if column.holds_text]
     if model is not None:
         _report_other_kinds(name, columns, model)
@@ -270,6 +280,29 @@ def _report_other_kinds(
             "columns",
         )
     return numbers
+
+
+def _report_spellings(name: str, columns: Sequence[ColumnSummary], model: Any) -> None:
+    """Report a category such as 7.0 where the model has learnt 7, or the reverse.
+
+    Programs write all whole numbers of a column with decimals if one of its values is missing.
+    """
+    spellings = {}
+    for column in columns:
+        for value, _ in column.values.most_common(MAX_VALUES):
+            if _WHOLE.fullmatch(value):
+                other = value.removesuffix(".0") if value.endswith(".0") else f"{value}.0"
+                spellings[f"{column.name}={value}"] = (column.name, value, other)
+    others = {f"{column}={other}" for column, _, other in spellings.values()}
+    known = _known_features(model, {*spellings, *others})
+    for text, (column_name, value, other) in spellings.items():
+        if text not in known and f"{column_name}={other}" in known:
+            report_problem(
+                f"{name}: column {column_name!r} holds {value!r} where the model has learnt the "
+                f"category {other!r}: write such numbers alike, as with astype('Int64') in pandas",
+                "columns",
+            )
+            return
 
 
 def _known_features(model: Any, names: Collection[str]) -> set[str]:
