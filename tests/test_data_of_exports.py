@@ -237,6 +237,20 @@ def test_headers_that_come_again() -> None:
     assert suggested("a.csv")[2:] == expected
 
 
+def test_lines_that_are_quoted_as_a_whole() -> None:
+    """Spreadsheets write them where the lines of a table are the texts of one column."""
+    lines = CSV.splitlines()
+    quoted = [f'"{line}"' for line in lines]
+    Path("a.csv").write_text("\n".join(quoted))
+    for command in (["inspect", "a.csv"], ["learn", "a.csv", *LEARN]):
+        assert error_of(*command).startswith("a.csv:1: each line is quoted as a whole: remove ")
+    Path("a.csv").write_text("\n".join([lines[0], *quoted[1:]]))
+    message = error_of("learn", "a.csv", *LEARN, code=65)
+    assert message.endswith(": remove the quotes around the whole line")
+    Path("a.csv").write_text('"price,net"\n"1,5"\n"2,5"\n')
+    assert "price,net" in run("inspect", "a.csv").stdout
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.4])
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_inspect_skips_examples_without_a_label(suffix: str, share: float) -> None:

@@ -227,7 +227,7 @@ def sample_csv(
     first = records[0]
     rows = [row for row in records[1:] if row != first]
     faults += [
-        (line, wrong_width(record, len(first)))
+        (line, wrong_width(record, len(first), delimiter))
         for line, record in zip(places, records, strict=True)
         if len(record) != len(first) or is_rule(record)
     ]

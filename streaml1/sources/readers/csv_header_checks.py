@@ -78,6 +78,13 @@ def check_width(
             f"{place}: the line is a rule of a printed table ({shown(header[0])}): export the "
             "table as CSV, as with psql --csv or mysql --batch"
         )
+    shapes = {(len(row), row[0].count(delimiter)) for row in (header, *rows)}
+    width, n_inside = min(shapes)
+    if len(shapes) == 1 and width == 1 and n_inside > 1:
+        raise SourceError(
+            f"{place}: each line is quoted as a whole: remove these quotes, as with "
+            'sed \'s/^"//; s/"\\r*$//; s/""/"/g\''
+        )
     # A title may have more lines than one, of a cell or two each.
     below = list(dropwhile(lambda row: len(row) <= max(2, len(header)), rows))
     rows = below if len({len(row) for row in rows}) > 1 else rows

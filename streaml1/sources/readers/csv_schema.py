@@ -118,7 +118,8 @@ class Records:
     def _extent(self) -> str:
         if self._last == self._first:
             return ""
-        return f" (the record extends to line {self._last}: is a quote not closed?)"
+        remedy = "if quotes are plain text in this file, remove them, as with tr -d '\"'"
+        return f" (the record extends to line {self._last}: is a quote not closed? {remedy})"
 
 
 _SEPARATOR_LINE = re.compile(rb'"?sep=([^\r\n])"?\r?\n')
@@ -318,7 +319,7 @@ class Columns:
         if len(record) != self._width:
             if is_footer(record):
                 raise Footer
-            raise ValueError(wrong_width(record, self._width))
+            raise ValueError(wrong_width(record, self._width, self.delimiter))
         x: dict[Any, Any] = {}
         for position, column, is_text in self._features:
             cell = record[position]
@@ -436,14 +437,18 @@ def is_footer(record: Sequence[str]) -> bool:
     return len(record) == 1 and _FOOTER.fullmatch(record[0].strip()) is not None
 
 
-def wrong_width(record: Sequence[str], width: int) -> str:
+def wrong_width(record: Sequence[str], width: int, delimiter: str = ",") -> str:
     """Return the error for a record that has more or fewer cells than the header."""
     found, remedy = _cells(len(record)), ""
     if len(record) == 1 < width:
         found += f" ({shown(record[0])})"
         remedy = ": remove it if it is a comment or a footer"
+        if record[0].count(delimiter) == width - 1:
+            remedy = ": remove the quotes around the whole line"
     elif len(record) > width:
         remedy = ": quote cells that contain the delimiter"
+    else:
+        remedy = ": write the delimiters of empty cells at its end, too"
     return _rule(record) or f"the line has {found}, the header has {width}{remedy}"
 
 
