@@ -412,9 +412,10 @@ def _short(value: str) -> str:
 def _summary(sample: CsvSample) -> str:
     what = "all" if sample.is_whole else "first"
     invalid = _invalid(sample.n_invalid, sample.fault)
-    header = "" if sample.has_header else "; no header: columns are selected by number"
-    examples = _n_examples(sample.n_rows)
-    return f"{what} {examples}, {len(sample.columns)} columns{header}{invalid}"
+    header = "" if sample.has_header else "; no header"
+    if header and all(column.name == str(column.position) for column in sample.columns):
+        header += ": columns are selected by number"
+    return f"{what} {_n_examples(sample.n_rows)}, {len(sample.columns)} columns{header}{invalid}"
 
 
 def _inspect_examples(source: str, options: dict[str, Any]) -> None:

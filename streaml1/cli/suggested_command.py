@@ -26,7 +26,8 @@ CLASS_NAMES = ("class", "label", "target", "category", "species")
 """Names of columns whose whole numbers are more likely classes than amounts."""
 BINARY = {"0", "1", "-1", "true", "false", "True", "False", "TRUE", "FALSE"}
 YES = ("yes", "y", "true", "t", "positive", "pos", "spam", "fraud", "click", "clicked", "churn",
-       "churned", "converted", ">50k", "ja", "oui", "si", "sí", "sim", "on", "success", "pass",
+       "churned", "converted", ">50k", "ja", "oui", "si", "sí", "sì", "sim", "tak", "ano",
+       "да", "так", "evet", "igen", "kyllä", "是", "はい", "on", "success", "pass",
        "win")  # fmt: skip
 WEIGHT_NAMES = ("sample_weight", "sample_weights", "instance_weight", "importance_weight")
 """Names of columns that are sample weights if no option says so."""
