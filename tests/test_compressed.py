@@ -218,6 +218,7 @@ def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 FOREIGN = {
     "a zip archive": b"PK\x03\x04\x14\x00",
     "a model of streaml1": b"streaml1\x01" + bytes(3),
+    "a checkpoint of streaml1": b"streamcp\x01" + bytes(3),
     "a 7z archive": b"7z\xbc\xaf\x27\x1c\x00\x04",
     "compressed by lz4": b"\x04\x22\x4d\x18\x64\x40",
     "compressed by snappy": b"\xff\x06\x00\x00sNaPpY",

@@ -523,7 +523,11 @@ INTS = pa.map_(pa.int64(), pa.int64())
         ({"u": [[1]]}, {"weight": "u"}, "'u' holds values of .*list<.*, but a weight is one value"),
         ({"u": [{"a": 1}]}, {"ignore": ["u.b"]}, "has no column 'u.b'"),
         ({"u": [["a"]]}, {"ignore": ["u.b"]}, "has no column 'u.b'"),
-        ({"u": [{"a": 1}]}, {"ignore": ["u.a"], "id": "u.a"}, "'u.a' can have only one role"),
+        (
+            {"u": [{"a": 1}]},
+            {"ignore": ["u.a"], "id": "u.a"},
+            "'u.a' can have only one role, got id and ignored: an id is not a feature, so omit it",
+        ),
         ({"u": [{"a": 1}]}, {"ignore": ["u"], "categorical": ["u"]}, "'u' can have only one role"),
     ],
 )

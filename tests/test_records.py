@@ -372,8 +372,9 @@ def test_records_that_are_no_text(value: bytes, reason: str) -> None:
 
 
 def test_vowpal_wabbit_text_without_its_format() -> None:
-    [reason] = read(b"1 |ad site", format=None).reasons
-    assert reason.endswith('; if this is Vowpal Wabbit text, use format="vw"')
+    for line in (b"1 |ad site", b"1 'tag|ad site"):
+        [reason] = read(line, format=None).reasons
+        assert reason.endswith('; if this is Vowpal Wabbit text, use format="vw"')
 
 
 @JSON_FORMATS

@@ -458,7 +458,7 @@ def test_json_lines(write, line, row):
         ('{"x": {}, "y": 1} {}', "not JSON: Extra data at column 19"),
         ("[1, 2]", "[1, 2] is not an example: write {"),
         ('{"y": 1}', 'the line has no object "x" of features: use target="NAME"'),
-        ('{"x": {"a": 1}}', 'the example has no "y"'),
+        ('{"x": {"a": 1}}', 'the example has no "y": its label; its members are: x'),
         ('{"x": {"a": 1}, "y": null}', 'the example has no "y"'),
         ('{"x": [1, 2], "y": 1}', '"x" must be an object, {"name": value, ...}, got [1, 2]'),
         (
@@ -828,7 +828,7 @@ def test_unclosed_csv_quote(write):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("1,x,1", "the line has 3 cells, the header has 4"),
+        ("1,x,1", "the line has 3 cells, the header has 4: write the delimiters of empty cells"),
         (
             "1",
             "the line has 1 cell ('1'), the header has 4: remove it if it is a comment",
@@ -925,6 +925,11 @@ def test_invalid_csv_lines(write, line, reason):
             "a,y\n1,1",
             {"target": "y", "text": "a", "ignore": "a"},
             "only one role, got text and ignored",
+        ),
+        (
+            "a,y\n1,1",
+            {"target": "y", "id": "a", "ignore": "a"},
+            "an id is not a feature, so omit it from ignore=; the columns are: a, y",
         ),
         ("a,y\n1,1", {"target": "y", "ignore": "b"}, "a.csv has no column 'b'; the columns are: a"),
         ('a,"y\n1,1', {"target": "y"}, "a.csv:1: invalid header: not CSV"),

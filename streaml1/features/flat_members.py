@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
@@ -30,6 +30,7 @@ __all__ = [
     "list_members",
     "reject_duplicates",
     "select_object",
+    "several_roles",
 ]
 
 MAX_DEPTH = 64
@@ -99,9 +100,7 @@ class MemberRoles:
         for name, role in roles:
             for other, other_role in roles:
                 if name == other and role != other_role:
-                    raise ValueError(
-                        f"member {name!r} can have only one role, got {role} and {other_role}"
-                    )
+                    raise ValueError(f"member {name!r} {several_roles([role, other_role])}")
 
     def named_roles(self) -> list[tuple[str, str]]:
         """Return the members with a role, each with its role."""
@@ -284,6 +283,13 @@ def array_of_objects(line: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] |
         inside = [(path, value) for path, value in level if isinstance(value, Mapping)]
         level = [(f"{path}.{key}", v) for path, value in inside for key, v in value.items()]
     return None
+
+
+def several_roles(roles: Sequence[str]) -> str:
+    """Return a clause about a column or a member with several roles."""
+    remedy = f": an id is not a feature, so omit it from {named_option('ignore')}"
+    found = f"can have only one role, got {' and '.join(roles)}"
+    return found + remedy * ({*roles} == {"id", "ignored"})
 
 
 def list_members(example: Mapping[str, Any]) -> str:

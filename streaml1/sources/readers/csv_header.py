@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from streaml1.core.named_options import by_caller, list_of, named_option
+from streaml1.features.flat_members import several_roles
 from streaml1.sources.source import SourceError
 
 __all__ = [
@@ -145,10 +146,7 @@ class RequestedRoles(NamedTuple):
         problems += _duplicates(header, ignored)
         for position, roles in by_position.items():
             if len(distinct := list(dict.fromkeys(roles))) > 1:
-                problems.append(
-                    f": column {header[position]!r} can have only one role, got "
-                    f"{' and '.join(distinct)}"
-                )
+                problems.append(f": column {header[position]!r} {several_roles(distinct)}")
         if problems:
             if delimiter := other_delimiter(header):
                 raise DelimiterError(name, delimiter, header[0])

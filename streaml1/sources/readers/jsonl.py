@@ -81,7 +81,7 @@ class JsonParser(NamedLineParser):
     >>> list(parsed.x), parsed.y
     ([{'a': 1, 'b': 'c'}], array([1.]))
     >>> parsed.faults
-    [(1, 'the example has no "y": its label')]
+    [(1, 'the example has no "y": its label; its members are: x')]
     """
 
     kernel = staticmethod(jsonl.parse_lines)
@@ -414,7 +414,7 @@ def read_label(example: Mapping[str, Any], require_label: bool) -> Label:
     """
     y = example.get("y")
     if y is None and require_label:
-        raise ValueError('the example has no "y": its label')
+        raise ValueError(f'the example has no "y": its label; {list_members(example)}')
     return label_of(y)
 
 

@@ -145,6 +145,7 @@ _FOREIGN = [
         )
         for version in range(1, 9)
     ),
+    ForeignType("a checkpoint of streaml1", _MODEL[0], b"streamcp", python=_MODEL[1]),
     ForeignType("a PDF document", "export its tables as CSV", b"%PDF-"),
     ForeignType("an RTF document", "save it as plain text", b"{\\rtf"),
     *(ForeignType("a file of R", _R, magic) for magic in (b"RDX2\n", b"RDX3\n", b"X\n\x00\x00")),

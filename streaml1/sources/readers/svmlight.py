@@ -230,8 +230,7 @@ def _read_features(tokens: list[str]) -> dict[int, float]:
         if not colon:
             remedy = f"; if this is Vowpal Wabbit text, use {named_option('format', 'vw')}"
             raise ValueError(
-                f"{shown(token)} is not a feature: it must be id:value"
-                + remedy * token.startswith("|")
+                f"{shown(token)} is not a feature: it must be id:value" + remedy * ("|" in token)
             )
         digits = name.removeprefix("-").removeprefix("+")
         if not (digits.isascii() and digits.isdigit()):

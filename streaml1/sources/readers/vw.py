@@ -31,6 +31,8 @@ VwExample = (
 )
 """Features, label and importance, and the tag if there is one."""
 
+_TAG_REMEDY = "if it is the tag, write an apostrophe before it"
+
 BANDIT_LABELS = ("shared", "ccb", "slates")
 """Words in the place of the label that have a meaning of their own in Vowpal Wabbit."""
 
@@ -174,6 +176,11 @@ def _parse_head(head: str, require_label: bool) -> tuple[float | str | None, flo
         )
     label = _label(tokens[0])
     if len(tokens) > 2:
+        if len(tokens) == 3 and tokens[2][0].isalpha():
+            raise ValueError(
+                f"{shown(tokens[2])} before the bar is not a number: {_TAG_REMEDY}, or put a bar "
+                "before the features"
+            )
         if len(tokens) == 3:
             raise ValueError(
                 f"{shown(tokens[2])} before the bar is an initial prediction: only label, "
@@ -193,7 +200,7 @@ def _importance(token: str) -> float:
     except ValueError as error:
         if not token[0].isalpha() or token.lower() in ("nan", "inf", "infinity"):
             raise
-        raise ValueError(f"{error}; if it is the tag, write an apostrophe before it") from None
+        raise ValueError(f"{error}; {_TAG_REMEDY}") from None
 
 
 def _label(token: str) -> float | str:
@@ -241,7 +248,7 @@ def _add_features(namespace: str, x: dict[str, Any], texts: Collection[str]) -> 
         if not name:
             raise ValueError(f"':{value}' after the bar has no name: it must be namespace:value")
         prefix = f"{name}^"
-        scale = _number(value, f"namespace {shown(name)}") if colon else 1.0
+        scale = _scale(value, name) if colon else 1.0
     for token in tokens:
         name, colon, value = token.partition(":")
         if not name:
@@ -295,8 +302,12 @@ def _tokens(text: str) -> list[str]:
     return [token for token in text.replace("\t", " ").split(" ") if token]
 
 
-def _number(text: str, what: str) -> float:
+def _scale(text: str, name: str) -> float:
+    """Return the value of a namespace, which multiplies its features."""
     try:
         return read_number(text)
     except ValueError as error:
-        raise ValueError(f"{what}: {shown(text)} {error}") from None
+        raise ValueError(
+            f"namespace {shown(name)}: {shown(text)} {error}: remove it with its colon, or write a "
+            "blank after the bar if this is a feature"
+        ) from None
