@@ -251,6 +251,26 @@ def test_lines_that_are_quoted_as_a_whole() -> None:
     assert "price,net" in run("inspect", "a.csv").stdout
 
 
+def test_ids_and_times_among_numbers_alone_are_reported() -> None:
+    """Row numbers that pandas wrote with a name, and seconds, are no measurements."""
+    for values in (range(60), range(1_764_000_000, 1_764_003_600, 60)):
+        rows = [f"{value},{k % 7}.5,{k % 2}\n" for k, value in enumerate(values)]
+        Path("a.csv").write_text("Unnamed: 0,n,click\n" + "".join(rows))
+        message = run("learn", "a.csv", "--target", "click").stderr
+        assert "numbers: n; ids or times, which --ignore leaves out: 'Unnamed: 0' (le" in message
+        assert not run("learn", "a.csv", "--target", "click", "--ignore", "Unnamed: 0").stderr
+
+
+@pytest.mark.parametrize("words", [("Ja", "Nein"), ("да", "нет"), ("evet", "hayır"), ("y", "t")])
+def test_labels_in_other_languages(words: tuple[str, str]) -> None:
+    rows = [f"{k % 7}.5,{words[k % 2]}\n" for k in range(60)]
+    Path("a.csv").write_text("".join(rows))
+    out = run("inspect", "a.csv", "--columns", "n,click").stdout
+    assert f"--positive {words[0]}\n" in out.replace("'", "") and "\nall 60 examples" in out
+    assert "2 columns; no header\n" in out
+    assert "; no header: columns are selected by" in run("inspect", "a.csv", "--no-header").stdout
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.4])
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_inspect_skips_examples_without_a_label(suffix: str, share: float) -> None:

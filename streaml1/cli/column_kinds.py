@@ -30,6 +30,8 @@ _QUOTED = re.compile(rb'\\?":\s*\\?"[-+]?[0-9.]+([eE][-+]?[0-9]+)?\\?"')
 
 _WHOLE = re.compile(r"[0-9]+(\.0)?")
 
+UNUSUAL = ("id-like", "time-like")
+"""Kinds of columns that are rarely of use as they are."""
 MAX_LISTED = 8
 """Columns of each kind that the message lists."""
 MAX_VALUES = 20
@@ -127,7 +129,7 @@ def _with_text_columns(
     categories = [column for column in columns if column.holds_text]
     if model is not None:
         _report_other_kinds(name, columns, model)
-    if categories:
+    if categories or any(column.kind in UNUSUAL for column in columns):
         report_problem(f"{name}: {_kinds(columns)}", "columns")
     _report_marks(name, columns, reading)
     _report_labels(name, every, reading)
@@ -354,7 +356,7 @@ def _features(columns: Sequence[ColumnSummary], reading: SourceOptions) -> list[
 
 def _kinds(columns: Sequence[ColumnSummary]) -> str:
     """Say what the columns hold, in one line."""
-    unusual = [column for column in columns if column.kind in ("id-like", "time-like")]
+    unusual = [column for column in columns if column.kind in UNUSUAL]
     categories = [column for column in columns if column.holds_text and column not in unusual]
     numbers = [column for column in columns if column not in categories and column not in unusual]
     kinds = {
