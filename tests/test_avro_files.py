@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import math
+import shlex
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +26,7 @@ from streaml1.sources.readers.decoded_records import json_line
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.source import Lost
 from streaml1.training import predictions
+from tests.command import run
 
 FIELDS: dict[str, Any] = {
     "clicked": "int",
@@ -323,3 +325,26 @@ def test_any_record_is_one_line(record: dict[str, Any]) -> None:
         assert example is not None and all(
             math.isfinite(value) for value in example[0].values() if isinstance(value, int | float)
         )
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_inspect_shows_members(suffix: str, tmp_path: Path) -> None:
+    """The command that it prints learns the file; features were counted as if there were an `x`."""
+    path = write(tmp_path / "a.avro", rows())
+    if suffix:
+        path = tmp_path / "a.avro.gz"
+        path.write_bytes(gzip.compress((tmp_path / "a.avro").read_bytes()))
+    out = run("inspect", str(path)).stdout
+    assert "user.age     number" in out and "clicked      boolean (label)" in out
+    program, *command = shlex.split(out.splitlines()[-1])
+    assert program == "streaml1" and command[:4] == ["learn", str(path), "--target", "clicked"]
+    assert "examples          60" in run(*command).stdout
+    inner = run("inspect", str(path), "--at", "user", "--target", "member").stdout
+    assert "first 60 examples, 2 members" in inner
+
+
+def test_a_branch_that_the_schema_does_not_have() -> None:
+    schema = AvroSchema(schema_of({"price": ["null", "double"]}), "a.avsc")
+    for record in (b"\x08", b"\x02\0"):
+        with pytest.raises(ValueError, match=r"^the Avro record is cut short, or has another sch"):
+            schema.decode(record)

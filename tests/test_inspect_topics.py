@@ -82,3 +82,6 @@ def test_other_records_are_counted(broker: Broker) -> None:
 def test_empty_topics_have_nothing_to_show(broker: Broker) -> None:
     url = broker.url(broker.topic())
     assert error_of("inspect", url) == f"{url} has no records with a value"
+    broker.send(topic := broker.topic(), [b"\0\0\0\0\7abc"])
+    message = error_of("inspect", broker.url(topic))
+    assert f"{topic}/0@0: the record starts with the byte 0, as those of schema" in message

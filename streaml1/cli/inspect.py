@@ -56,14 +56,15 @@ N_EXAMPLES, N_LABELS = 3, 5
 def inspect(source: str, **options: Any) -> None:
     """Show the columns of SOURCE and a command that learns from it.
 
-    SOURCE is a file of CSV, TSV, flat JSON lines, Parquet or Arrow, a table of DuckDB, or a Kafka
-    topic, of which the first 1,000 examples are read; of a directory or a pattern, those of the
-    first file. Other formats have no columns: their features and labels are counted.
+    SOURCE is a file of CSV, TSV, flat JSON lines, Avro, Parquet or Arrow, a table of DuckDB, or a
+    Kafka topic, of which the first 1,000 examples are read; of a directory or a pattern, those of
+    the first file. Other formats have no columns: their features and labels are counted.
     """
     from streaml1.sources import format_of, reject_topic_options
     from streaml1.sources.arrow.files import ARROW, PARQUET
+    from streaml1.sources.readers.avro import AVRO
 
-    kind = format_of(source, options["format"])
+    kind, at = format_of(source, options["format"]), options["at"]
     if kind == "duckdb":
         return _inspect_duckdb(source, options)
     if kind == "kafka":
@@ -74,8 +75,8 @@ def inspect(source: str, **options: Any) -> None:
         _inspect_csv(source, file, options)
     elif kind in (PARQUET, ARROW) and file != "-":
         _inspect_arrow(source, file, kind, options)
-    elif kind == "jsonl" and file != "-" and (sample := _sample_json(file, options["at"])):
-        _show_json(source, file, options, sample, partial(_sample_json, file))
+    elif kind in ("jsonl", AVRO) and file != "-" and (found := _sample_json(file, kind, at)):
+        _show_json(source, file, options, found, partial(_sample_json, file, kind))
     else:
         _inspect_examples(source, options)
 
@@ -216,16 +217,18 @@ def _show_table(
     click.echo(command_for_members(source, options, sample.columns, target, ignored, "COLUMN"))
 
 
-def _sample_json(source: str, at: str | None) -> JsonSample | None:
-    """Return the members of a file; None if the features are in an object ``x``."""
+def _sample_json(source: str, kind: str, at: str | None) -> JsonSample | None:
+    """Return the members of a file of JSON or Avro; None if the features are in an object ``x``."""
     from streaml1.sources.json_samples import sample_json
+    from streaml1.sources.readers.avro import AVRO, avro_lines
     from streaml1.sources.readers.json_documents import json_lines
     from streaml1.sources.readers.jsonl import require_lines
     from streaml1.sources.readers.opening import require_readable
     from streaml1.sources.samples import N_SAMPLED, sample_text
 
     require_readable(source)
-    text = sample_text(source, N_SAMPLED, partial(json_lines, at=at))[0]
+    to_lines = partial(avro_lines, name=source) if kind == AVRO else partial(json_lines, at=at)
+    text = sample_text(source, N_SAMPLED, to_lines)[0]
     require_lines(text, source)
     return sample_json(text, at)
 
@@ -241,7 +244,12 @@ def _inspect_topic(source: str, options: dict[str, Any]) -> None:
     reading = replace(reading_options(options), require_label=False)
     topic = open_source(source, reading)
     assert isinstance(topic, KafkaSource)
-    lines = sample_topic(topic, N_SAMPLED)
+    faults: list[str] = []
+    lines = sample_topic(
+        topic, N_SAMPLED, lambda place, reason, *_: faults.append(f"{place}: {reason}")
+    )
+    if not lines and faults:
+        raise CommandError(f"{source} has no example: {faults[0]}")
     if not lines:
         raise CommandError(f"{source} has no records with a value")
     text = b"\n".join([*lines, b""])

@@ -108,7 +108,7 @@ class AvroSchema:
         file = BytesIO(value)
         try:
             record = self.read(file)
-        except EOFError:
+        except (EOFError, IndexError):  # an IndexError is about a branch of a union or an enum
             raise ValueError("the Avro record is cut short, or has another schema") from None
         except Exception as error:
             raise ValueError(f"the record is not Avro of its schema: {first_line(error)}") from None
