@@ -261,6 +261,24 @@ def test_ids_and_times_among_numbers_alone_are_reported() -> None:
         assert not run("learn", "a.csv", "--target", "click", "--ignore", "Unnamed: 0").stderr
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize(("positive", "two"), [("2", ("1.0", "2.0")), ("2.0", ("1", "2"))])
+def test_positive_numbers_are_compared_by_value(
+    suffix: str, positive: str, two: tuple[str, str]
+) -> None:
+    """pandas writes 2.0 once a label is missing; no label was positive then."""
+    rows = [{"n": k % 7 + 0.5, "click": two[k % 3 % 2]} for k in range(60)]
+    pd.DataFrame(rows).to_csv("a.csv", index=False)
+    write_lines("a.jsonl", rows)
+    result = run("learn", f"a.{suffix}", "--target", "click", "--positive", positive)
+    expected = [{**row, "click": row["click"] == two[1]} for row in rows]
+    write_lines("b.jsonl", expected)
+    assert not result.stderr
+    assert result.stdout.splitlines()[3:] == run(
+        "learn", "b.jsonl", "--target", "click"
+    ).stdout.splitlines()[3:]  # fmt: skip
+
+
 @pytest.mark.parametrize("words", [("Ja", "Nein"), ("да", "нет"), ("evet", "hayır"), ("y", "t")])
 def test_labels_in_other_languages(words: tuple[str, str]) -> None:
     rows = [f"{k % 7}.5,{words[k % 2]}\n" for k in range(60)]

@@ -212,21 +212,20 @@ def _report_marks(name: str, columns: Sequence[ColumnSummary], reading: SourceOp
 
 def _report_labels(name: str, columns: Sequence[ColumnSummary], reading: SourceOptions) -> None:
     """Report labels that --positive reads as False although this may not be meant."""
-    from streaml1.features.positive_label import positive_words
+    from streaml1.features.positive_label import is_positive
 
     if reading.positive is None or not reading.require_label:
         return
     positive = reading.positive.strip()
-    words = positive_words(positive)
     for column in columns:
         if reading.target not in (column.name, str(column.position)):
             continue
-        others = [label for label in column.values if label not in words]
+        others = [label for label in column.values if not is_positive(label, positive)]
         if len(others) < 2:  # another label than the positive one, which may be rare
             return
         listed = ", ".join(repr(printable(label)) for label in others[:MAX_LISTED])
         listed += f" and {len(others) - MAX_LISTED:,} more" * (len(others) > MAX_LISTED)
-        if not words.isdisjoint(column.values):
+        if len(others) < len(column.values):
             sentence = f"labels other than {positive!r} are read as False: {listed}"
         else:
             sentence = f"none of the first labels is {positive!r}, so all are False: {listed}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from streaml1.core.types import Floats
 from streaml1.features.label_texts import LabelTexts
+from streaml1.features.raw_labels import read_number
 
 __all__ = ["is_positive", "positive_labels", "positive_words"]
 
@@ -31,17 +32,25 @@ def positive_words(positive: str) -> frozenset[str]:
 def is_positive(label: Any, positive: str) -> bool:
     """Return whether a label is the positive one, or one of several, spelled as in the data.
 
+    Numbers are compared by their values.
+
     Examples
     --------
     >>> from streaml1.features.positive_label import is_positive
     >>> is_positive("Yes", "Yes"), is_positive(2.0, "2"), is_positive(True, "true")
     (True, True, True)
-    >>> is_positive("yes", "Yes"), is_positive("yes", "Yes,yes")
-    (False, True)
+    >>> is_positive("yes", "Yes"), is_positive("yes", "Yes,yes"), is_positive("2.0", "2")
+    (False, True, True)
     """
     words = positive_words(positive)
     if isinstance(label, str):
-        return label.strip() in words
+        text = label.strip()
+        if text in words:
+            return True
+        try:
+            label = read_number(text)
+        except ValueError:
+            return False
     return any(_spells(word, label) for word in words)
 
 

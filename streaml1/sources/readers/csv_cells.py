@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streaml1.features.number_texts import BOOLEANS, MISSING_WORDS
 from streaml1.features.number_units import without_unit
-from streaml1.features.positive_label import positive_words
+from streaml1.features.positive_label import is_positive, positive_words
 from streaml1.sources.source import SourceError, read_number, read_weight, shown
 from streaml1.text import csv_cells
 
@@ -89,7 +89,7 @@ class CellRules:
             )
         if mark == self.decimal:
             raise SourceError(f"thousands and decimal must differ, got {mark!r} for both")
-        if self.positive is not None and any(map(self.is_missing, self._positive_words)):
+        if self.positive is not None and any(map(self.is_missing, positive_words(self.positive))):
             raise SourceError(f"positive must not be a missing word, got {self.positive!r}")
         words = tuple(dict.fromkeys(word.strip() for word in self.missing))
         object.__setattr__(self, "missing", words)
@@ -190,7 +190,7 @@ class CellRules:
         if self.is_missing(text):
             return None
         if self.positive is not None:
-            return "1" if text in self._positive_words else "0"
+            return "1" if is_positive(text, self.positive) else "0"
         if self.is_localized:  # a label that is not a number is left as it is
             with suppress(ValueError):
                 plain = self._plain(text)
@@ -204,10 +204,6 @@ class CellRules:
         if as_written and cells and self._absent.isdisjoint(cells):
             return cells
         return [self.label(cell) for cell in cells]
-
-    @cached_property
-    def _positive_words(self) -> frozenset[str]:
-        return positive_words(self.positive or "")
 
     @cached_property
     def _absent(self) -> frozenset[str]:
