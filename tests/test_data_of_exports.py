@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +261,19 @@ def test_ids_and_times_among_numbers_alone_are_reported() -> None:
         message = run("learn", "a.csv", "--target", "click").stderr
         assert "numbers: n; ids or times, which --ignore leaves out: 'Unnamed: 0' (le" in message
         assert not run("learn", "a.csv", "--target", "click", "--ignore", "Unnamed: 0").stderr
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|", ","])
+def test_quoted_names_with_another_delimiter(separator: str) -> None:
+    """As write.csv2 of R and MySQL write them; the error was about a quote."""
+    name = "a.tsv" if separator == "," else "a.csv"
+    FRAME.to_csv(name, index=False, sep=separator, quoting=csv.QUOTE_NONNUMERIC)
+    word = {";": "';'", "|": "'|'", "\t": "tab", ",": ","}[separator]
+    learn = ["learn", name, "--target", "click"]
+    message = error_of(*learn)
+    assert f"seems to separate the cells: use --delimiter {word} (the columns are then: " in message
+    command = shlex.split(message.partition("; run streaml1 ")[2])
+    assert command[-2] == "--delimiter" and "examples          60" in run(*command).stdout
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])

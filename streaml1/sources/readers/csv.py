@@ -18,7 +18,11 @@ from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes, Ints
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_chunks import KernelReading, PythonReading, Reading
-from streaml1.sources.readers.csv_header import DelimiterError, RequestedRoles
+from streaml1.sources.readers.csv_header import (
+    OTHER_DELIMITERS,
+    DelimiterError,
+    RequestedRoles,
+)
 from streaml1.sources.readers.csv_header_checks import (
     check_delimiter,
     check_is_header,
@@ -247,6 +251,7 @@ class CsvParser:
             require_table(text, self.name)
         place = f"{self.name}:{line}"
         if isinstance(header, ValueError):
+            self._check_quoted(text, start)
             what = "header" if self._has_header is not False else "first record"
             raise SourceError(f"{place}: invalid {what}: {header}")
         if self._has_header is False:
@@ -271,6 +276,13 @@ class CsvParser:
             self._warn("nameless", f"{place}: {unnamed}: ignored, as with {option}")
         self._set_columns(header, unnamed is not None)
         return begin
+
+    def _check_quoted(self, text: bytes, start: _Begin) -> None:
+        """Check that no other character separates the quoted cells of the first line."""
+        for delimiter in (",", *OTHER_DELIMITERS):
+            _, record = next(iter(Records(TextLines(text, *start), delimiter)))
+            if not isinstance(record, ValueError) and len(record) > 1:
+                raise DelimiterError(self.name, delimiter, delimiter.join(record))
 
     def _rows_below(self, records: Iterator[Any], at_end: bool) -> list[list[str]] | None:
         """Return the valid records that are available, None if there are none yet."""

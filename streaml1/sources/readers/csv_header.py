@@ -17,8 +17,8 @@ from streaml1.features.flat_members import several_roles
 from streaml1.sources.source import SourceError
 
 __all__ = [
-    "DelimiterError", "RequestedRoles", "Roles", "check_blanks", "is_number_of", "list_columns",
-    "listing", "other_delimiter",
+    "OTHER_DELIMITERS", "DelimiterError", "RequestedRoles", "Roles", "check_blanks",
+    "is_number_of", "list_columns", "listing", "other_delimiter",
 ]  # fmt: skip
 
 OTHER_DELIMITERS = {"\t": "tab", ";": ";", "|": "|", "\x01": r"\x01"}
