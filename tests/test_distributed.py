@@ -24,6 +24,7 @@ from streaml1.distributed import (
     RayExecutor,
     TaskFailed,
 )
+from streaml1.sources import SourceError
 from streaml1.training import Observer, evaluate, predictions
 
 
@@ -154,8 +155,38 @@ def test_a_task_that_kills_each_worker_fails() -> None:
 def test_rejected_arguments(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="workers must be >= 1, got 0"):
         ProcessExecutor(0)
+    with pytest.raises(ValueError, match="workers must be an integer >= 1, got '2'"):
+        ProcessExecutor("2")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"executor must be an executor such as .*, got 2$"):
+        distributed.sweep([streaml1.FTRLClassifier()], "stdlib", executor=2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"a/x\.svm and b/x\.svm would both be .* x\.rows"):
         distributed.convert(["a/x.svm", "b/x.svm"], tmp_path / "rows")
+
+
+def test_single_items_in_place_of_lists_are_rejected(tmp_path: Path) -> None:
+    """The letters of a file name are not sources."""
+    model: Any = streaml1.FTRLClassifier()
+    name: Any = "part.svm"
+    with pytest.raises(TypeError, match=r"models must be a list, got FTRLClassifier\(\); give"):
+        distributed.sweep(model, [({1: 1.0}, True)])
+    with pytest.raises(TypeError, match=r"sources must be a list, got 'part\.svm'; give a list"):
+        distributed.evaluate(model, name)
+    with pytest.raises(TypeError, match=r"sources must be a list, got 'part\.svm'; give a list"):
+        distributed.predict(model, name)
+    with pytest.raises(TypeError, match=r"sources must be a list, got \S+\('part\.svm'\); give"):
+        distributed.convert(Path(name), tmp_path / "rows")  # type: ignore[arg-type]
+
+
+def test_runs_do_not_share_an_iterator() -> None:
+    """The first run would leave no example to the second."""
+    models = [streaml1.FTRLClassifier(l1=l1) for l1 in (0.1, 1.0)]
+    examples = [({1: 1.0}, True)] * 5
+    with pytest.raises(SourceError, match="cannot be read by several runs, since it is an iter"):
+        distributed.sweep(models, iter(examples))
+    with pytest.raises(SourceError, match="standard input cannot be read by several runs"):
+        distributed.sweep(models, "-", format="svmlight")
+    results = distributed.sweep((model for model in models), examples)
+    assert [swept.report.examples for swept in results] == [5, 5]
 
 
 def test_command(parts: list[str], tmp_path: Path) -> None:

@@ -330,6 +330,7 @@ def test_released_names_count_as_seen() -> None:
     ("models", "base", "error", "message"),
     [
         ([], None, ValueError, "models must hold at least one model, got none"),
+        (FTRLClassifier(), None, TypeError, "models must be a list of models, got FTRL"),
         ([FTRLClassifier(), 3], None, TypeError, "model 2 must be a model of streaml1, got int"),
         (
             [FTRLClassifier() | FTRLClassifier()],

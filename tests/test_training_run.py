@@ -21,6 +21,7 @@ import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError
+from streaml1.training import evaluate as evaluate_model
 from streaml1.training import predictions, progressive
 from streaml1.training.report import Report
 
@@ -286,6 +287,12 @@ def test_source_before_model_is_recognized() -> None:
 def test_invalid_model_is_rejected() -> None:
     with pytest.raises(TypeError, match="model must be a river classifier .* got StandardScaler"):
         progressive(preprocessing.StandardScaler(), examples())
+
+
+def test_classes_in_place_of_models_are_rejected() -> None:
+    for run in (progressive, evaluate_model, predictions):
+        with pytest.raises(TypeError, match=r"ElasticNetClassifier\(\), got the class Elastic"):
+            run(ElasticNetClassifier, examples())
 
 
 @pytest.mark.parametrize("name", ["every", "limit", "passes"])

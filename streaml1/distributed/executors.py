@@ -19,7 +19,9 @@ from streaml1.core.named_options import (
     set_command_line_flags,
     with_flags_of_caller,
 )
+from streaml1.core.rows import shown
 from streaml1.sources.readers.background import cores
+from streaml1.training.config import require_positive
 
 __all__ = [
     "MAX_ATTEMPTS",
@@ -29,6 +31,7 @@ __all__ = [
     "ProcessExecutor",
     "RayExecutor",
     "TaskFailed",
+    "executor_of",
 ]
 
 MAX_ATTEMPTS = 3
@@ -111,6 +114,23 @@ class InlineExecutor(Executor):
         """Do nothing."""
 
 
+def executor_of(given: Executor | None) -> Executor:
+    """Return the executor that was given; for None, one that runs tasks in this process.
+
+    Raises
+    ------
+    TypeError
+        If it is none, such as a number of workers.
+    """
+    if given is None:
+        return InlineExecutor()
+    if not (hasattr(given, "submit") and hasattr(given, "gather")):
+        raise TypeError(
+            f"executor must be an executor such as ProcessExecutor(2), got {shown(given)}"
+        )
+    return given
+
+
 class ProcessExecutor(Executor):
     """Runs tasks in processes of this machine.
 
@@ -125,8 +145,8 @@ class ProcessExecutor(Executor):
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        if workers is not None and workers < 1:
-            raise ValueError(f"workers must be >= 1, got {workers}")
+        if workers is not None:
+            require_positive("workers", workers)
         self.workers = workers or cores()
         self._pool = self._new_pool()
 
@@ -234,6 +254,8 @@ class DaskExecutor(Executor):
                 "Dask is not installed: pip install 'streaml1[dask]'", name=error.name
             ) from None
         engine: Any = distributed
+        if workers is not None:
+            require_positive("workers", workers)
         self._killed: type[Exception] = engine.scheduler.KilledWorker
         self._cluster: Any = None
         if address is None:
@@ -290,6 +312,8 @@ class RayExecutor(Executor):
             raise ModuleNotFoundError(
                 "Ray is not installed: pip install 'streaml1[ray]'", name=error.name
             ) from None
+        if workers is not None:
+            require_positive("workers", workers)
         self._ray = ray
         local = {} if address else {"num_cpus": workers or cores(), "include_dashboard": False}
         ray.init(address, log_to_driver=False, **local)

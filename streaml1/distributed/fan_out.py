@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1 import training
+from streaml1.core.rows import shown
 from streaml1.core.types import Model
-from streaml1.distributed.executors import Executor, InlineExecutor
+from streaml1.distributed.executors import Executor, executor_of
+from streaml1.sources import SourceError
 from streaml1.training.conversion import Converted
 from streaml1.training.predict import Prediction
 from streaml1.training.report import Report
@@ -84,7 +86,14 @@ def sweep(
     >>> [round(swept.report.lines[-1].loss, 2) for swept in sweep(models, "river:Phishing")]
     [0.3, 0.32]
     """
-    calls = [(_learn, model, source, options) for model in models]
+    if isinstance(source, str) and source == "-":
+        raise SourceError("standard input cannot be read by several runs; write it to a file")
+    if isinstance(source, Iterator):
+        raise SourceError(
+            "source cannot be read by several runs, since it is an iterator; give a list, or an "
+            "object whose __iter__ returns a new iterator"
+        )
+    calls = [(_learn, model, source, options) for model in _listed("models", models)]
     return [Swept(*result) for result in _run(calls, executor, progress)]
 
 
@@ -121,7 +130,7 @@ def evaluate(
     BadExample, SourceError, TypeError, ValueError
         As `streaml1.training.evaluate`.
     """
-    calls = [(_evaluate, model, source, options) for source in sources]
+    calls = [(_evaluate, model, source, options) for source in _listed("sources", sources)]
     return list(_run(calls, executor, progress))
 
 
@@ -158,7 +167,8 @@ def predict(
     BadExample, SourceError, TypeError, ValueError
         As `streaml1.training.predictions`.
     """
-    return _run([(_predict, model, source, options) for source in sources], executor, progress)
+    calls = [(_predict, model, source, options) for source in _listed("sources", sources)]
+    return _run(calls, executor, progress)
 
 
 def convert(
@@ -198,7 +208,7 @@ def convert(
         As `streaml1.training.convert`.
     """
     targets: dict[str, str | Path] = {}
-    for source in sources:
+    for source in _listed("sources", sources):
         name = f"{Path(source).name.split('.')[0]}.rows"
         if name in targets:
             raise ValueError(f"{targets[name]} and {source} would both be converted to {name}")
@@ -211,11 +221,25 @@ def convert(
     return list(_run(calls, executor, progress))
 
 
+def _listed(name: str, given: object) -> list[Any]:
+    """Return the items of a list, a tuple or an iterator.
+
+    Raises
+    ------
+    TypeError
+        If it is a single item. Each letter of a file name would be a source, and each column of a
+        frame.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence | Iterator):
+        raise TypeError(f"{name} must be a list, got {shown(given)}; give a list of one")
+    return list(given)
+
+
 def _run(
     calls: Sequence[tuple[Any, ...]], executor: Executor | None, progress: Progress | None
 ) -> Iterator[Any]:
     """Run tasks, each a function and its arguments, and yield their results in order."""
-    executor = executor or InlineExecutor()
+    executor = executor_of(executor)
     handles = [executor.submit(*call) for call in calls]
     for done, result in enumerate(executor.gather(handles), start=1):
         if progress is not None:

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from streaml1 import training
 from streaml1.core.named_options import by_caller
-from streaml1.distributed.executors import Executor, InlineExecutor, TaskFailed
+from streaml1.distributed.executors import Executor, TaskFailed, executor_of
 from streaml1.distributed.fan_out import Progress
 from streaml1.distributed.round_report import Round, Trained
 from streaml1.distributed.round_store import RoundStore
@@ -162,7 +162,7 @@ def train(
     open_examples(stream.range(0, 0), SourceOptions(text=text_features(model)))  # may reject it
     shards = _number_of_shards(len(stream), shards)
     stretches = _stretches(len(stream), shards, rounds, warm, probe)
-    run = _Run(_unpickled(_pickled(model)), stream, executor or InlineExecutor(), probe)
+    run = _Run(_unpickled(_pickled(model)), stream, executor_of(executor), probe)
     settings = {"shards": shards, "rounds": rounds, "warm": warm, "probe": probe}
     with RoundStore(checkpoint, stream.digests, settings) as store:
         run.model, run.done, run.before = store.resume(run.model)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.rows import shown
 from streaml1.core.types import Floats
 from streaml1.features.vocabulary.joined_names import join_names
 from streaml1.models.base import OnlineModel
@@ -49,11 +50,13 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
     Raises
     ------
     TypeError
-        If one is not a model of streaml1.
+        If one is not a model of streaml1, or they are not in a list.
     ValueError
         If there is none, their method cannot be merged, they differ in class or parameters, or one
         has learnt fewer examples than the base.
     """
+    if not isinstance(models, Sequence):
+        raise TypeError(f"models must be a list of models, got {shown(models)}")
     if not models:
         raise ValueError("models must hold at least one model, got none")
     first = models[0]

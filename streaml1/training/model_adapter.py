@@ -106,7 +106,16 @@ def loss_of(learner: Any) -> str:
 
 
 def text_features(model: Any) -> list[str] | None:
-    """Return the names that a model or its `BagOfWords` and `TFIDF` read as raw text, or None."""
+    """Return the names that a model or its `BagOfWords` and `TFIDF` read as raw text, or None.
+
+    Raises
+    ------
+    TypeError
+        If it is a class.
+    """
+    if isinstance(model, type):
+        name = model.__name__
+        raise TypeError(f"model must be a model such as {name}(), got the class {name}")
     texts: list[str] | None = getattr(model, "text", None)
     return text_inputs(model) if texts is None else texts
 
