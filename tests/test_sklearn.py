@@ -154,6 +154,27 @@ def test_nested_parameters() -> None:
         StreamClassifier(LogisticRegression()).fit(np.eye(2), [0, 1])
 
 
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (StreamClassifier(streaml1.ElasticNetRegressor()), "a classifier of .* got ElasticNetReg"),
+        (StreamRegressor(streaml1.SoftmaxClassifier()), "a regressor of .* got SoftmaxClassifier"),
+        (StreamRegressor(shuffle="yes"), "shuffle must be a bool, got 'yes'"),
+    ],
+)
+def test_parameters_that_do_not_fit(estimator: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(np.eye(2), [0, 1])
+
+
+def test_first_batch_after_a_rejected_parameter() -> None:
+    model = StreamClassifier(loss="hinges")
+    with pytest.raises(ValueError, match="loss must be one of"):
+        model.partial_fit(np.eye(2), [0, 1], classes=[0, 1])
+    model.set_params(loss="hinge").partial_fit(np.eye(2), [0, 1], classes=[0, 1])
+    assert model.model_.n_iterations == 2
+
+
 def test_parameters_replace_those_of_the_model() -> None:
     given = StreamClassifier(loss="hinge", lr=0.3, l1=0.1, l2=0.2).fit(np.eye(2), [0, 1]).model_
     assert (given.loss, given.lr, given.l1, given.l2) == ("hinge", 0.3, 0.1, 0.2)
@@ -195,6 +216,14 @@ def test_logarithms_of_probabilities_are_finite() -> None:
     certain = StreamClassifier(lr=0.1, shuffle=False).fit(1e5 * np.eye(2), [0, 1])
     assert (certain.predict_proba(1e5 * np.eye(2)) == 0.0).any()
     assert np.isfinite(certain.predict_log_proba(1e5 * np.eye(2))).all()
+
+
+def test_probabilities_that_all_underflow_are_equal() -> None:
+    X, y = load_iris(return_X_y=True)
+    model = StreamClassifier(lr=1.0, random_state=0).fit(1e6 * X, y)
+    p = model.predict_proba(1e6 * np.concatenate([X, -X]))
+    assert (p == 1.0 / 3.0).all(axis=1).any()
+    assert np.allclose(p.sum(axis=1), 1.0)
 
 
 def test_errors_show_labels_without_their_type() -> None:
@@ -300,6 +329,24 @@ def test_strings_in_frames_are_categories(frame: Any) -> None:
     assert StreamClassifier(random_state=0).fit(X, y).score(X, y) == 1.0
     fitted.partial_fit(X, y)
     assert fitted.model_.n_iterations == 600
+
+
+def test_streams_are_frames() -> None:
+    frame = pl.DataFrame({"site": ["news", "mail"] * 10, "price": range(20)})
+    y = [0, 1, 1, 0] * 5
+    expected = StreamClassifier(random_state=0).fit(frame, y).decision_function(frame)
+    for X in (frame.lazy(), frame.to_arrow().to_batches()[0]):
+        model = StreamClassifier(random_state=0).fit(X, y)
+        assert np.array_equal(model.decision_function(X), expected)
+        assert [*model.feature_names_in_] == ["site", "price"]
+
+
+def test_frames_without_rows_are_rejected() -> None:
+    frame = pl.DataFrame({"site": ["news", "mail"]})
+    with pytest.raises(ValueError, match="X must have at least one row"):
+        StreamClassifier().fit(frame[:0], [])
+    with pytest.raises(ValueError, match="X must have at least one row"):
+        StreamClassifier().fit(frame, [0, 1]).predict(frame[:0])
 
 
 def test_categories_and_text_of_a_regressor_and_many_classes() -> None:

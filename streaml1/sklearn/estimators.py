@@ -21,19 +21,20 @@ from sklearn.utils.validation import (
 
 from streaml1.core.option_fields import unexpected_option
 from streaml1.core.rows import shown
+from streaml1.features.arrow_frames import as_frame
 from streaml1.features.batch import is_frame, to_narwhals
 from streaml1.features.matrices import as_csr
-from streaml1.models.base import OnlineModel
+from streaml1.models.base import OnlineModel, OnlineRegressor
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.output_buffer import predict_output_rows
-from streaml1.models.parameter_checks import Integer
+from streaml1.models.parameter_checks import Boolean, Integer
 from streaml1.models.parameters import parameters_of
 from streaml1.models.registry import LEARNERS
 from streaml1.models.softmax import SoftmaxClassifier
 
 __all__ = ["StreamClassifier", "StreamRegressor"]
 
-EPOCHS = Integer(1, 2**31)
+EPOCHS, SHUFFLE = Integer(1, 2**31), Boolean()
 NESTED = "model__"
 TINY = np.finfo(float).tiny
 
@@ -103,6 +104,10 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def _new_model(self) -> Any:
         """Return an untrained learner with the parameters of this estimator."""
         model = self._default() if self.model is None else self.model
+        is_regressor = isinstance(self, RegressorMixin)
+        if isinstance(model, OnlineModel) and isinstance(model, OnlineRegressor) != is_regressor:
+            kind = "regressor" if is_regressor else "classifier"
+            raise ValueError(f"model must be a {kind} of streaml1, got {shown(model)}")
         l1 = "strength" if isinstance(model, SoftmaxClassifier) else "l1"
         given = {"loss": self.loss, "lr": self.lr, l1: self.l1, "l2": self.l2}
         return _with(model, {name: value for name, value in given.items() if value is not None})
@@ -111,6 +116,7 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Any, Any]:
         numeric = isinstance(self, RegressorMixin)
+        X = as_frame(X)
         if reset:
             self._reads_names = self._needs_names(X)
         if self._reads_names:
@@ -124,6 +130,7 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _input(self, X: Any) -> Any:
         check_is_fitted(self, "models_")
+        X = as_frame(X)
         if self._reads_names:
             return self._frame(X, False)
         return _without_missing(validate_data(self, X, reset=False, **_matrix_checks(X)))
@@ -140,6 +147,8 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def _frame(self, X: Any, reset: bool) -> Any:
         if not is_frame(X):
             raise ValueError(f"X must be a data frame, as in fit, got a {type(X).__name__}")
+        if len(X) == 0:
+            raise ValueError("X must have at least one row, got none")
         return validate_data(self, X, skip_check_array=True, reset=reset)
 
     # Learners
@@ -157,10 +166,11 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn_epochs(self, X: Any, y: Any, w: Any) -> None:
         epochs, n = EPOCHS("epochs", self.epochs), len(y)
+        shuffle = SHUFFLE("shuffle", self.shuffle)
         rng = check_random_state(self.random_state)
         rows = to_narwhals(X) if self._reads_names else X
         for _ in range(epochs):
-            order = rng.permutation(n) if self.shuffle else np.arange(n)
+            order = rng.permutation(n) if shuffle else np.arange(n)
             part = rows[order]
             self._learn(part.to_native() if self._reads_names else part, y[order], w[order])
         self.n_iter_ = epochs
@@ -335,7 +345,7 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
         """Learn more rows, in their order; the first call needs the list of all classes."""
         X, y, w = self._checked(X, y, sample_weight, not hasattr(self, "models_"))
         check_classification_targets(y)
-        if _check_partial_fit_first_call(self, classes):
+        if _check_partial_fit_first_call(self, classes) or not hasattr(self, "models_"):
             self._start(self.classes_)
         self._learn(X, self._positions(y), w)
         self.n_iter_ = 1
@@ -390,14 +400,16 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, shape (n, k).
 
-        Those of one learner per class are divided by their sum.
+        Those of one learner per class are divided by their sum. If all of them have underflowed to
+        0, the classes are equally probable.
         """
         p = self._class_outputs(X, True)
         if p.ndim == 1:
             return np.stack([1.0 - p, p], axis=1)
-        if len(self.models_) > 1:
-            p /= np.maximum(p.sum(axis=1, keepdims=True), TINY)
-        return p
+        if len(self.models_) == 1:
+            return p
+        total = p.sum(axis=1, keepdims=True)
+        return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0.0)
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
