@@ -202,6 +202,34 @@ def test_batches_of_dicts_equal_single_dicts(xs: list[dict[Any, Any]], start: in
     assert_same_as_dicts(xs, xs, TRAINED[start])
 
 
+@given(st.lists(st.dictionaries(plain_names, plain_values, max_size=5), max_size=9))
+def test_dicts_in_blocks_equal_dicts_one_by_one(xs: list[dict[Any, Any]]) -> None:
+    expected = [dict(numeric_features(x)) for x in xs]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streaml1.features.batch.BLOCK_ROWS", 2)
+        ids, values, indptr = batch_of(xs).rows
+        names = batch_of(xs).names
+    assert names is not None and len(set(names)) == len(names)
+    ends = indptr.astype(int).tolist()
+    found = [
+        {names[ids[k]]: float(values[k]) for k in range(lo, hi)}
+        for lo, hi in zip(ends, ends[1:], strict=False)
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize("bad", [math.inf, 10**60, b"a", -1e50])
+@pytest.mark.parametrize(("earlier", "row"), [(1.0, 5), ("a", 5), (np.float32(1.0), 5), (1e60, 3)])
+def test_first_bad_dict_of_several_blocks(
+    bad: Any, earlier: Any, row: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaml1.features.batch.BLOCK_ROWS", 2)
+    xs = [{"a": 1.0}, {"a": "b"}, {"a": None}, {"a": earlier}, {"a": 0}, {"a": bad}, {"a": bad}]
+    with pytest.raises(BadExample, match="of 'a' is") as caught:
+        batch_of(xs)
+    assert caught.value.row == row
+
+
 @given(st.dictionaries(plain_names, plain_values, max_size=6))
 def test_numeric_features_of_a_dict(x: dict[Hashable, Any]) -> None:
     """Compare with the documented meaning of strings, None and zeros."""

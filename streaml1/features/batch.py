@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain, compress, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from streaml1.core.rows import (
     shown,
     to_value,
 )
+from streaml1.core.types import Floats, Ints
 from streaml1.features.dedup import plain_rows
 from streaml1.features.matrices import csr_of, out_of_range_column, own
 from streaml1.text.parsed_rows import IntRows, NamedRows
@@ -38,6 +40,12 @@ __all__ = [
     "out_of_range_column",
     "column_values",
 ]
+
+
+BLOCK_ROWS = 4096
+"""Dicts that are converted at once: the names of their categories are in memory together."""
+
+PLAIN_TYPES = NUMBER_TYPES | {str, type(None)}
 
 
 class Batch(NamedTuple):
@@ -171,16 +179,54 @@ def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
         rows = Rows(np.array(ids, np.uint32), numbers, np.array(ends, np.uint64))
         return Batch(plain_rows(rows, names.__getitem__), names)
 
-    for i, x in enumerate(xs):
-        try:
-            names, new = _items(x)
-        except BadExample as bad:
-            batch()  # an earlier row with a bad value comes first
-            raise BadExample(bad.reason, i) from None
-        ids.extend([places.setdefault(name, len(places)) for name in names])
-        values.extend(new)
-        ends.append(len(ids))
+    items = iter(xs)
+    while block := list(islice(items, BLOCK_ROWS)):
+        if (plain := _plain_items(block)) is not None:
+            names, numbers, counts = plain
+            for name in dict.fromkeys(names):
+                places.setdefault(name, len(places))
+            ids.extend(map(places.__getitem__, names))
+            values.frombytes(numbers.tobytes())
+            ends.extend((ends[-1] + np.cumsum(counts)).tolist())
+            continue
+        for x in block:
+            try:
+                row_names, new = _items(x)
+            except BadExample as bad:
+                batch()  # an earlier row with a bad value comes first
+                raise BadExample(bad.reason, len(ends) - 1) from None
+            ids.extend([places.setdefault(name, len(places)) for name in row_names])
+            values.extend(new)
+            ends.append(len(ids))
     return batch()
+
+
+def _plain_items(xs: list[Any]) -> tuple[list[Hashable], Floats, Ints] | None:
+    """Return what `_items` returns, for all rows of a block at once, and the counts of each row.
+
+    None if a row is not a dict of plain numbers, strings and None; then `_items` reads each.
+    """
+    if set(map(type, xs)) != {dict}:
+        return None
+    values: list[Any] = list(chain.from_iterable(map(dict.values, xs)))
+    kinds = set(map(type, values))
+    if not kinds <= PLAIN_TYPES:
+        return None
+    names: list[Hashable] = list(chain.from_iterable(xs))
+    if str in kinds:
+        pairs = zip(names, values, strict=True)
+        names = [f"{name}={value}" if value.__class__ is str else name for name, value in pairs]
+        values = [1.0 if value.__class__ is str else value for value in values]
+    try:
+        numbers = np.array(values, np.float64)  # None becomes NaN
+    except OverflowError:  # `numeric_features` names the value
+        return None
+    present = (numbers != 0.0) & ~np.isnan(numbers)
+    ends = np.cumsum([0, *map(len, xs)])
+    if not present.all():
+        names, numbers = list(compress(names, present.tolist())), numbers[present]
+        ends = np.concatenate([[0], np.cumsum(present)])[ends]
+    return names, numbers, np.diff(ends)
 
 
 def _items(x: Mapping[Hashable, Any]) -> tuple[Iterable[Hashable], Any]:

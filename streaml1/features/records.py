@@ -141,7 +141,7 @@ def flat_features(members: Mapping[Any, Any], roles: MemberRoles) -> dict[Any, A
 
 def require_dict(row: Any) -> None:
     """Raise ValueError unless a row is a dict; the text says how to make one of it."""
-    if isinstance(row, Mapping):
+    if row.__class__ is dict or isinstance(row, Mapping):
         return
     remedy = ""
     if hasattr(row, "_asdict"):
