@@ -267,6 +267,8 @@ def test_top_weights_rejects_negative_k() -> None:
     assert len(model.top_weights(0)) == 0 and len(model.top_weights(1)) == 1
     with pytest.raises(ValueError, match="k must be >= 0, got -1"):
         model.top_weights(-1)
+    with pytest.raises(ValueError, match="k must be an integer >= 0, got 2.5"):
+        model.top_weights(2.5)  # type: ignore[arg-type]
 
 
 @given(st.lists(st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0]), max_size=12))

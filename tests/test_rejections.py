@@ -17,7 +17,7 @@ from streaml1 import ElasticNetClassifier, progressive
 from streaml1.cli import cli
 from streaml1.training.bad_share import MIN_EXAMPLES, MIN_REJECTED, BadShare, TooManyBad
 from streaml1.training.error_policy import LOGGED, ErrorPolicy
-from streaml1.training.observers import Rejected
+from streaml1.training.observers import Observer, Rejected
 from streaml1.training.rejection_reasons import MAX_KINDS, MAX_REASONS, RejectionReasons
 
 Write = Callable[[str, int, int], None]
@@ -105,6 +105,8 @@ def test_observers_and_reasons_show_what_they_are() -> None:
     assert repr(RejectionReasons()) == "RejectionReasons([])"
     with pytest.raises(TypeError, match="must be objects of subclasses of Observer, got 3$"):
         progressive(ElasticNetClassifier(), [({"a": 1.0}, True)], observers=[3])
+    with pytest.raises(TypeError, match="observers must be a list of observers, got <"):
+        progressive(ElasticNetClassifier(), [({"a": 1.0}, True)], observers=Observer())  # type: ignore[arg-type]
 
 
 def test_share_needs_skipping(write: Write) -> None:

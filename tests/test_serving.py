@@ -1275,6 +1275,10 @@ def test_asgi_application_of_something_else() -> None:
         app(["clicks.model"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="sources is empty"):
         app({})
+    with pytest.raises(ValueError, match="max_age must be a finite number of seconds > 0, got '9'"):
+        app("clicks.model", max_age="9")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="check_seconds must be a finite number of .*, got -1"):
+        app("clicks.model", check_seconds=-1)
 
 
 def test_asgi_application(tmp_path: Path) -> None:

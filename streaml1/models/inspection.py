@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
+from streaml1.core.rows import shown
 from streaml1.core.types import RowsLike
 from streaml1.features.vocabulary import HashedVocabulary
 from streaml1.features.vocabulary.crossed_name import cross_hash
@@ -125,7 +126,7 @@ class InspectableModel:
         Raises
         ------
         ValueError
-            If `k` is negative.
+            If `k` is negative, or not an integer.
         """
         require_count(k)
         return self._farthest(k, 0)[0]
@@ -175,6 +176,8 @@ class InspectableModel:
 
 
 def require_count(k: int) -> None:
-    """Raise ValueError if a number of weights is negative."""
+    """Raise ValueError unless a number of weights is an integer of at least 0."""
+    if not hasattr(k, "__index__"):
+        raise ValueError(f"k must be an integer >= 0, got {shown(k)}")
     if k < 0:
         raise ValueError(f"k must be >= 0, got {k}")

@@ -388,7 +388,7 @@ class SoftmaxClassifier(
         Raises
         ------
         ValueError
-            If `k` is negative, or the label is unknown.
+            If `k` is negative or not an integer, or the label is unknown.
         """
         require_count(k)
         names, weight_rows = self._weight_rows()

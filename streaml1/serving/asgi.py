@@ -11,6 +11,7 @@ from streaml1.serving.model_source import open_source
 from streaml1.serving.model_store import CHECK_SECONDS, ModelStore
 from streaml1.serving.service import Limits, Request, Response, Service
 from streaml1.sources.readers.json_requests import roles_of
+from streaml1.training.config import require_duration
 
 __all__ = ["app"]
 
@@ -52,7 +53,7 @@ def app(
     TypeError
         If `sources` is none of these.
     ValueError
-        If it is empty.
+        If it is empty, or a number of seconds is out of range.
     OSError, SourceError, ModelFileError
         If a model cannot be read.
 
@@ -73,6 +74,9 @@ def app(
         )
     if not places:
         raise ValueError("sources is empty; name at least one model")
+    require_duration("check_seconds", check_seconds)
+    if max_age is not None:
+        require_duration("max_age", max_age)
     store = ModelStore({name: open_source(str(place)) for name, place in places.items()})
     service = Service(store, limits, max_age, roles=roles_of(categorical, numeric))
     is_watching = False

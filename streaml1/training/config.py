@@ -30,6 +30,7 @@ __all__ = [
     "RunConfig",
     "StopCondition",
     "require_positive",
+    "require_duration",
     "run_config",
     "run_parameters",
 ]
@@ -47,8 +48,9 @@ def require_positive(name: str, value: object) -> None:
         raise ValueError(f"{name} must be >= 1, got {value!r}")
 
 
-def _require_seconds(name: str, value: float) -> None:
-    if not 0.0 < value < math.inf:
+def require_duration(name: str, value: object) -> None:
+    """Raise ValueError unless a value is a positive number of seconds."""
+    if not isinstance(value, int | float) or not 0.0 < value < math.inf:
         raise ValueError(f"{name} must be a finite number of seconds > 0, got {value!r}")
 
 
@@ -156,7 +158,7 @@ class RunConfig:
         None,
         "Expect labels later than their examples and wait this many seconds of stream time for "
         'each. The source holds events: JSON lines, or dicts `{"id", "x"}` and `{"id", "y"}`.',
-        check=_require_seconds,
+        check=require_duration,
     )
     waiting: int = option(
         1_000_000,

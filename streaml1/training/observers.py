@@ -261,6 +261,8 @@ class Observers:
     """
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
+        if isinstance(observers, Observer) or not isinstance(observers, Iterable):
+            raise TypeError(f"observers must be a list of observers, got {observers!r}")
         self._attached = list(observers)
         for observer in self._attached:
             if not isinstance(observer, Observer):
