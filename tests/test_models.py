@@ -7,9 +7,10 @@ import datetime
 import pickle
 import re
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from river import (
     optim,
     preprocessing,
     stream,
+    utils,
 )
 
 import streaml1
@@ -461,6 +463,19 @@ def test_non_dict_examples_are_rejected(example: Any) -> None:
                 with pytest.raises(BadExample, match="an example is a dict of features, not a"):
                     call(model)
             assert state(model) == before
+
+
+@pytest.mark.parametrize("kind", [utils.VectorDict, pd.Series, MappingProxyType, Counter])
+def test_what_has_items_is_a_dict_in_every_method(kind: Callable[[Any], Any]) -> None:
+    x = {"a": 1.0, "b": 2.0}
+    for cls in MODELS:
+        one, many = cls(), cls()
+        one.learn_one(kind(x), True)
+        many.learn_many([kind(x)], [True])
+        assert (one.weights, one.intercept) == (many.weights, many.intercept)
+        assert list(one.predict_many([kind(x)])) == [one.predict_one(kind(x))]
+        assert one.explain_one(kind(x)) == one.explain_many([kind(x)])[0] == one.explain_one(x)
+        assert one.freeze().explain_one(kind(x)) == one.freeze().explain_one(x)
 
 
 # Sample weights

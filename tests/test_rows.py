@@ -274,6 +274,13 @@ COLUMNS: dict[Hashable, list[Any]] = {
 }
 
 
+def test_frames_that_are_not_in_memory_are_named() -> None:
+    dask = pytest.importorskip("dask.dataframe")
+    frame = dask.from_pandas(pd.DataFrame({"a": [1.0, 2.0]}), npartitions=1)
+    with pytest.raises(TypeError, match=r"^X is a DataFrame of dask; .* as with compute\(\)$"):
+        ElasticNetClassifier().learn_many(frame, [0, 1])
+
+
 def test_pandas_frames_equal_dicts() -> None:
     dicts = frame_dicts(COLUMNS, 5)
     for dtypes in (

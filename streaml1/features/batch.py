@@ -231,7 +231,7 @@ def _plain_items(xs: list[Any]) -> tuple[list[Hashable], Floats, Ints] | None:
 
 def _items(x: Mapping[Hashable, Any]) -> tuple[Iterable[Hashable], Any]:
     """Return names and values; numbers are passed on unchecked, the rows are checked later."""
-    if not isinstance(x, Mapping):
+    if not hasattr(type(x), "items"):
         raise BadExample(f"an example is a dict of features, not a {type(x).__name__}")
     try:
         if type(x) is dict and NUMBER_TYPES.issuperset(map(type, x.values())) and all(x.values()):
@@ -278,7 +278,7 @@ def to_narwhals(X: Any) -> Any:
     Raises
     ------
     TypeError
-        If two columns share a name.
+        If two columns share a name, or the frame is of an unsupported library.
     """
     import narwhals as nw
     from narwhals.exceptions import DuplicateError
@@ -289,6 +289,12 @@ def to_narwhals(X: Any) -> Any:
         # `columns` of a pyarrow table are arrays, not names.
         require_distinct(list(getattr(X, "column_names", X.columns)))
         raise
+    except TypeError:  # a frame that is not in memory, or of a library that narwhals does not know
+        kind = type(X)
+        raise TypeError(
+            f"X is a {kind.__name__} of {kind.__module__.partition('.')[0]}; convert it to a frame "
+            "of pandas, polars or pyarrow, as with compute()"
+        ) from None
 
 
 def require_distinct(names: list[Hashable]) -> None:

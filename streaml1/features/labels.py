@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -230,14 +230,14 @@ def _each(check: Callable[[Any], float], column: Any) -> Any:
 
 
 def require_mapping(x: Any) -> None:
-    """Raise unless `x` is a mapping of features.
+    """Raise unless `x` has the items of a dict, as a VectorDict of river and a pandas.Series do.
 
     Raises
     ------
     BadExample
-        If `x` is not a mapping.
+        If it has none.
     """
-    if not isinstance(x, Mapping):
+    if not hasattr(type(x), "items"):
         raise BadExample(
             f"an example is a dict of features, not a {type(x).__name__}; "
             "text goes through river's BagOfWords first"
