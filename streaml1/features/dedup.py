@@ -27,7 +27,7 @@ from streaml1.core.rows import (
 
 __all__ = ["masked_rows", "plain_rows", "repeats"]
 
-_ONE, _HALF = np.uint64(1), np.uint64(32)
+_ONE, _HALF_BITS = np.uint64(1), np.uint64(32)
 _LOW, _ROW = np.uint64(2**32 - 1), np.uint64(2**64 - 2**32)  # of a mark
 _MAX_EXAMINED = np.uint64(32)  # repeated slots of a row for which the cause is determined
 
@@ -128,7 +128,7 @@ def _sum_by_name(
     """
     bad = np.int64(0)
     m = np.uint64(0)
-    row = (i + _ONE) << _HALF
+    row = (i + _ONE) << _HALF_BITS
     for k in range(lo, hi):
         pos = _home(hashes[k], key, marks)
         while marks[pos] & _ROW == row and names[marks[pos] & _LOW] != hashes[k]:

@@ -14,6 +14,7 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import load_f64, load_u8, load_u64, loadu_u64, prefetch_at, store_u64
+from streaml1.core.spans import OFFSET_BITS
 from streaml1.text.byte_names import UNHASHED, copy_short_bytes
 from streaml1.text.feature_spans import hash_pending_names
 
@@ -35,7 +36,7 @@ SLACK = 32
 
 _ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 3, 4, 7, 8, 16))
 _INLINE = np.uint64(12)  # characters of a view that points to no buffer
-_OFFSET_BITS, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+_HALF_BITS, _LOW_HALF = np.uint64(32), np.uint64(2**32 - 1)
 _AHEAD = np.uint64(512)  # bytes between a text and what is prefetched
 _NO_CODE = np.uint64(2**64 - 1)
 
@@ -109,7 +110,7 @@ def _read(
                     hashes[k] = columns[HASH, column]
                     values[k] = v
                     prefix = columns[PREFIX, column] - start
-                    spans[k] = (prefix << _OFFSET_BITS) | columns[SIZE, column]
+                    spans[k] = (prefix << OFFSET_BITS) | columns[SIZE, column]
                     k += _ONE
             elif kind == CODES:
                 code = load_u64(columns[DATA, column] + _EIGHT * row)
@@ -131,7 +132,7 @@ def _read(
                 prefetch_at(begin + _AHEAD)
                 hashes[k] = UNHASHED
                 values[k] = 1.0
-                spans[k] = ((name - start) << _OFFSET_BITS) | (names - name)
+                spans[k] = ((name - start) << OFFSET_BITS) | (names - name)
                 k += _ONE
         hash_pending_names(hashes, spans, start, first, k)
         indptr[row + _ONE] = k
@@ -175,17 +176,17 @@ def _text(columns: Any, column: Any, row: Any) -> Any:
     data, offsets, readable = columns[DATA, column], columns[OFFSETS, column], columns[END, column]
     if columns[KIND, column] == TEXTS_32:
         both = loadu_u64(offsets + (row << np.uint64(2)))
-        return data + (both & _LOW), data + (both >> _OFFSET_BITS), readable
+        return data + (both & _LOW_HALF), data + (both >> _HALF_BITS), readable
     if columns[KIND, column] == TEXTS_64:
         at = offsets + _EIGHT * row
         return data + loadu_u64(at), data + loadu_u64(at + _EIGHT), readable
     view = data + _SIXTEEN * row
-    size = loadu_u64(view) & _LOW
+    size = loadu_u64(view) & _LOW_HALF
     if size <= _INLINE:
         return view + _FOUR, view + _FOUR + size, readable
     place = loadu_u64(view + _EIGHT)  # the number of the buffer, and the offset in it
-    buffer = offsets + _SIXTEEN * (place & _LOW)
-    begin = loadu_u64(buffer) + (place >> _OFFSET_BITS)
+    buffer = offsets + _SIXTEEN * (place & _LOW_HALF)
+    begin = loadu_u64(buffer) + (place >> _HALF_BITS)
     return begin, begin + size, loadu_u64(buffer + _EIGHT)
 
 

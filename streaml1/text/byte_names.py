@@ -29,6 +29,7 @@ from streaml1.core.simd import (
     store_u64,
     store_u64x8,
 )
+from streaml1.core.spans import OFFSET_BITS
 
 __all__ = [
     "NAMES_X8_BYTES",
@@ -61,7 +62,7 @@ NAMES_X8_BYTES = np.uint64(160)
 """Upper bound on the bytes that `write_names_x8` writes."""
 
 _ZERO, _ONE, _SEVEN, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 7, 8, 16))
-_OFFSET_BITS, _SHIFT_MASK = map(np.uint64, (32, 63))
+_SHIFT_MASK = np.uint64(63)
 _LAST_ASCII = np.uint64(127)
 _MURMUR_SHIFT = np.uint64(47)
 _ALL_ONES = np.uint64(2**64 - 1)
@@ -269,7 +270,7 @@ def write_names_x8(
     if movemask(size > _EIGHT):
         scatter_u64(addresses + _EIGHT, high)
     scatter_u64(addresses, low)
-    new_spans = ((addresses - start) << _OFFSET_BITS) | size
+    new_spans = ((addresses - start) << OFFSET_BITS) | size
     store_u64x8(spans, (new_spans & write_mask) | (loadu_u64x8(spans) & (write_mask ^ _ALL_ONES)))
     return last_lane(addresses + sizes)
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import CR, EQUALS, NEWLINE, QUOTE, SPACE
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import (
@@ -35,6 +36,7 @@ from streaml1.core.simd import (
     store_f64x8,
     store_u64x8,
 )
+from streaml1.core.spans import OFFSET_BITS
 from streaml1.text.byte_names import (
     NAMES_X8_BYTES,
     UNHASHED,
@@ -52,7 +54,6 @@ from streaml1.text.csv_cells import (
     LAST_ASCII,
     MISSING,
     PRESENT,
-    QUOTE,
     SIX_BITS,
     SLACK,
     WORDS_FIRST,
@@ -69,15 +70,7 @@ from streaml1.text.csv_cells import (
     word_at,
 )
 from streaml1.text.feature_spans import hash_pending_names
-from streaml1.text.structural_index import (
-    CR,
-    NEWLINE,
-    SPACE,
-    delimiter_at,
-    index_csv,
-    indexed_text,
-    matching_kinds,
-)
+from streaml1.text.structural_index import delimiter_at, index_csv, indexed_text, matching_kinds
 
 __all__ = [
     "CATEGORY", "DONE", "IGNORED", "IRREGULAR", "LABEL", "N_STATE", "OPEN", "STATE_DELIMITERS",
@@ -105,8 +98,6 @@ may continue after the chunk; the caller must tell whether the text is valid UTF
 _KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))  # rows of `columns`
 
 _ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 3, 4, 7, 8))
-_OFFSET_BITS = np.uint64(32)
-_EQUALS = np.uint64(ord("="))
 _BYTE_ONES = np.uint64(0x0101010101010101)
 _BYTE = np.uint64(2**8 - 1)
 _FIRST_VISIBLE, _N_VISIBLE = map(np.uint64, (0x21, 0x7F - 0x21))
@@ -416,7 +407,7 @@ def _read_value(
         columns = table.columns
         arrays.hashes[k] = columns[_HASH, column]
         arrays.values[k] = v
-        arrays.spans[k] = (columns[_BEGIN, column] << _OFFSET_BITS) | columns[_SIZE, column]
+        arrays.spans[k] = (columns[_BEGIN, column] << OFFSET_BITS) | columns[_SIZE, column]
         k += _ONE
     return k, not abs(v) < VALUE_LIMIT, True
 
@@ -468,7 +459,7 @@ def _read_categories_x8(
     columns_at = np.uint64(columns.ctypes.data) + _EIGHT * first
     heads = loadu_u64x8(columns_at + _EIGHT * width * _HEAD)
     head_sizes = loadu_u64x8(columns_at + _EIGHT * width * _SIZE) - _ONE
-    low, high = join_names_x8(heads, head_sizes, _EQUALS, cells, size)
+    low, high = join_names_x8(heads, head_sizes, EQUALS, cells, size)
     size = size + head_sizes + _ONE
     hashes_at = np.uint64(arrays.hashes.ctypes.data)
     values_at, spans_at = np.uint64(arrays.values.ctypes.data), np.uint64(arrays.spans.ctypes.data)
@@ -507,7 +498,7 @@ def _read_category(
         name_pos = copy_short_bytes(first, stop, name_pos)
     arrays.hashes[k] = UNHASHED
     arrays.values[k] = 1.0
-    arrays.spans[k] = ((name - table.start) << _OFFSET_BITS) | (name_pos - name)
+    arrays.spans[k] = ((name - table.start) << OFFSET_BITS) | (name_pos - name)
     return k + _ONE, name_pos, True
 
 

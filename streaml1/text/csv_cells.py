@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import CR, NEWLINE, POINT, QUOTE, SPACE
 from streaml1.core.jit import inlined
 from streaml1.core.simd import load_u8, loadu_u64, loadu_u64x8, movemask, splat_u64, store_u64
 from streaml1.text.feature_spans import read_value
-from streaml1.text.structural_index import CR, NEWLINE, SPACE, delimiter_at
+from streaml1.text.structural_index import delimiter_at
 
 __all__ = [
-    "ALL_ONES", "LAST_ASCII", "MISSING", "N_WORDS", "PRESENT", "QUOTE", "SIX_BITS", "SLACK",
+    "ALL_ONES", "LAST_ASCII", "MISSING", "N_WORDS", "PRESENT", "SIX_BITS", "SLACK",
     "WORDS_COMPLETE", "WORDS_DECIMAL", "WORDS_FIRST", "WORDS_HEADER", "WORDS_LIST",
     "WORDS_SECOND", "begins_visibly", "copy_undoubled", "is_blank", "may_be_header",
     "missing_state", "quoted_cell", "read_boolean", "read_number", "word_at", "word_filter",
@@ -32,7 +33,6 @@ sixteen missing words of up to eight bytes, padded with zeros."""
 PRESENT, MISSING, UNSURE = range(3)
 """What `missing_state` finds: no missing word, a missing word, or a text for Python to decide."""
 
-QUOTE, _DOT = map(np.uint64, b'".')
 ALL_ONES = np.uint64(2**64 - 1)
 SIX_BITS, LAST_ASCII = np.uint64(63), np.uint64(127)
 SLACK = np.uint64(32)
@@ -137,15 +137,15 @@ def read_number(
         if state != PRESENT:
             return missing if state == MISSING else np.nan
     decimal = word_at(words, WORDS_DECIMAL)
-    if decimal != _DOT:
+    if decimal != POINT:
         size = end - pos
         if size > _MAX_REWRITTEN or scratch + size + SLACK > scratch_end:
             return np.nan
         for j in range(size):
             c = load_u8(pos + j)
-            if c == _DOT:
+            if c == POINT:
                 return np.nan
-            store_u64(scratch + j, _DOT if c == decimal else c)
+            store_u64(scratch + j, POINT if c == decimal else c)
         pos, end = scratch, scratch + size
     return read_value(pos, end, powers, False)
 

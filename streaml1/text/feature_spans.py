@@ -33,6 +33,7 @@ from streaml1.core.simd import (
     store_u64x8,
     to_bits,
 )
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.text.byte_names import UNHASHED, murmur_at, murmur_x8
 from streaml1.text.numbers import (
     parse_json_scalar,
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 _ZERO, _ONE, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 4, 8, 16))
-_OFFSET_BITS, _LENGTH_MASK = map(np.uint64, (32, 2**32 - 1))
+_HALF_BITS, _LOW_HALF = map(np.uint64, (32, 2**32 - 1))
 _ALL_ONES, _MAGNITUDE = map(np.uint64, (2**64 - 1, 2**63 - 1))
 _MIN_PROBES = np.uint64(64)
 _MAX_UNSURE = np.uint64(4)  # of eight values; with more of them the scalar loop is faster
@@ -88,8 +89,8 @@ def _scaled_value(start: Any, powers: Any, span: Any, scale: Any, strict: Any) -
     """Return the value at a span times `scale`; NaN if it is not a number or too large."""
     v = scale
     if span != _ZERO:
-        first = start + (span >> _OFFSET_BITS)
-        number = read_value(first, first + (span & _LENGTH_MASK), powers, strict)
+        first = start + (span >> OFFSET_BITS)
+        number = read_value(first, first + (span & LENGTH_MASK), powers, strict)
         v = number * scale if abs(number) < MAX_VALUE else np.nan
     return v if abs(v) < MAX_VALUE else np.nan
 
@@ -129,8 +130,8 @@ def read_pending_values(
             v, unsure = splat(1.0), _ZERO
             if movemask(spans):
                 absent_mask = spans == _ZERO
-                first = (spans >> _OFFSET_BITS) + start
-                read, wrong_mask = parse_numbers_x8(first, first + (spans & _LENGTH_MASK), powers)
+                first = (spans >> OFFSET_BITS) + start
+                read, wrong_mask = parse_numbers_x8(first, first + (spans & LENGTH_MASK), powers)
                 unsure = movemask(wrong_mask & (absent_mask ^ _ALL_ONES))
                 v = as_f64x8(
                     (to_bits(v) & absent_mask) | (to_bits(read) & (absent_mask ^ _ALL_ONES))
@@ -174,15 +175,15 @@ def hash_pending_names(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) ->
             pending_mask = known == UNHASHED
             if movemask(pending_mask):
                 names = loadu_u64x8(spans_at + _EIGHT * k)
-                h = murmur_x8((names >> _OFFSET_BITS) + start, names & _LENGTH_MASK)
+                h = murmur_x8((names >> OFFSET_BITS) + start, names & LENGTH_MASK)
                 store_u64x8(out + _EIGHT * k, known | (h & pending_mask))
             if k + _EIGHT >= hi:
                 return
             k = min(k + _EIGHT, hi - _EIGHT)
     while k < hi:
         if hashes[k] == UNHASHED:
-            name = start + (spans[k] >> _OFFSET_BITS)
-            hashes[k] = murmur_at(name, name + (spans[k] & _LENGTH_MASK))
+            name = start + (spans[k] >> OFFSET_BITS)
+            hashes[k] = murmur_at(name, name + (spans[k] & LENGTH_MASK))
         k += _ONE
 
 
@@ -215,7 +216,7 @@ def hash_pending_keys(
         pending_mask = known == UNHASHED
         if movemask(pending_mask):
             span = key_spans & pending_mask
-            h = murmur_x8((span >> _OFFSET_BITS) + start, span & _LENGTH_MASK) & pending_mask
+            h = murmur_x8((span >> OFFSET_BITS) + start, span & LENGTH_MASK) & pending_mask
             store_u64x8(key_hashes + _EIGHT * j, known | h)
             number_mask = loadu_u64x8(value_spans_at + _EIGHT * j) != _ZERO
             # Names of string values become UNHASHED; `hash_pending_names` completes them.
@@ -228,8 +229,8 @@ def hash_pending_keys(
     if n < _EIGHT:
         for k in range(n):
             if loadu_u64(key_hashes + _EIGHT * k) == UNHASHED:
-                first = start + (hashes[lo + k] >> _OFFSET_BITS)
-                h = murmur_at(first, first + (hashes[lo + k] & _LENGTH_MASK))
+                first = start + (hashes[lo + k] >> OFFSET_BITS)
+                h = murmur_at(first, first + (hashes[lo + k] & LENGTH_MASK))
                 store_u64(key_hashes + _EIGHT * k, h)
                 hashes[lo + k] = UNHASHED if value_spans[lo + k] == _ZERO else h
     hash_pending_names(hashes, spans, start, lo, hi)
@@ -258,14 +259,14 @@ def has_duplicate(hashes_at: Any, n: Any, stamp: Any, seen: Any) -> bool:
         h = loadu_u64(hashes_at + _EIGHT * j)
         slot = h & mask
         entry = seen[slot]
-        while (entry >> _OFFSET_BITS) == stamp:
-            duplicate |= loadu_u64(hashes_at + _EIGHT * (entry & _LENGTH_MASK)) == h
+        while (entry >> _HALF_BITS) == stamp:
+            duplicate |= loadu_u64(hashes_at + _EIGHT * (entry & _LOW_HALF)) == h
             slot = (slot + _ONE) & mask
             entry = seen[slot]
             n_probes += _ONE
         if n_probes > max_probes:  # random hashes need less than n
             return True
-        seen[slot] = stamp << _OFFSET_BITS | j
+        seen[slot] = stamp << _HALF_BITS | j
     return duplicate
 
 

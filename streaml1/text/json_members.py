@@ -19,13 +19,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import (
+    CLOSING_BRACE,
+    COLON,
+    COMMA,
+    EQUALS,
+    OPENING_BRACE,
+    POINT,
+    QUOTE,
+    SPACE,
+)
 from streaml1.core.jit import inlined
 from streaml1.core.simd import load_u8, loadu_u64, store_u64
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.text.byte_names import UNHASHED, copy_short_bytes, murmur_at
 from streaml1.text.feature_spans import read_value
 from streaml1.text.json_roles import IGNORED, role_of
 from streaml1.text.json_simd import MAX_KEYS, find_members_x8, may_start_x8, skip_spaces
-from streaml1.text.structural_index import COLON, SPACE, delimiter_at, span_of
+from streaml1.text.structural_index import delimiter_at, span_of
 
 __all__ = ["MAX_LEVELS", "closing_quote", "find_members", "write_one"]
 
@@ -33,9 +44,9 @@ MAX_LEVELS = 32
 """How deep objects and arrays may be nested; Python reads deeper ones."""
 
 _ZERO, _ONE, _FOUR, _EIGHT, _TEN = map(np.uint64, (0, 1, 4, 8, 10))
-_OFFSET_BITS, _LENGTH_MASK, _LOW_HALF = map(np.uint64, (32, 2**32 - 1, 2**32 - 1))
-_QUOTE, _COMMA, _EQUALS, _DOT, _DIGIT_ZERO, _X = map(np.uint64, b'",=.0x')
-_OPENING_BRACE, _CLOSING_BRACE, _OPENING_BRACKET, _CLOSING_BRACKET = map(np.uint64, b"{}[]")
+_LOW_HALF = np.uint64(2**32 - 1)
+_DIGIT_ZERO, _X = map(np.uint64, b"0x")
+_OPENING_BRACKET, _CLOSING_BRACKET = map(np.uint64, b"[]")
 _NULL = np.uint64(int.from_bytes(b"null", "little"))
 _DIGIT_ONE = np.uint64(ord("1"))
 _OBJECT = np.uint64(2**64 - 1)
@@ -117,7 +128,7 @@ def find_members(
     ended: Any = False
     valid: Any = True  # whether ignored members are valid
     pos = skip_spaces(pos)
-    if load_u8(pos) == _CLOSING_BRACE:
+    if load_u8(pos) == CLOSING_BRACE:
         return _Found(i + _ONE, pos + _ONE, k, n_paths, name_pos, n_read, all_hashed, True)
     # Invariant: features up to k are found, and the next member or element, of `place`, begins at
     # `pos`. If `ignored_depth` is not 0, the features from `first_ignored` on are inside an ignored
@@ -138,7 +149,7 @@ def find_members(
             if not found:
                 break
         c, key_at = load_u8(pos), keys + _EIGHT * (k - first_feature)
-        if c == _QUOTE:
+        if c == QUOTE:
             i, pos, name_pos, found = _find_string(
                 text, lines, features, place, i, pos, key, key_end, k, name_pos, key_at
             )
@@ -146,8 +157,8 @@ def find_members(
                 break
             all_hashed = False
             k += _ONE
-        elif c in (_OPENING_BRACE, _OPENING_BRACKET):
-            if not nested or (x_is_example and c == _OPENING_BRACE and _is_x(place, key, key_end)):
+        elif c in (OPENING_BRACE, _OPENING_BRACKET):
+            if not nested or (x_is_example and c == OPENING_BRACE and _is_x(place, key, key_end)):
                 break
             pos, place, name_pos, h, found = _open(
                 text, lines, levels, place, pos, key, key_end, name_pos
@@ -181,7 +192,7 @@ def find_members(
                 break
             place = _outer_place(levels, place)
             pos = skip_spaces(pos)
-        if ended or not valid or load_u8(pos) != _COMMA:
+        if ended or not valid or load_u8(pos) != COMMA:
             break
         i += _ONE
         pos = skip_spaces(pos + _ONE)
@@ -208,11 +219,11 @@ class _Key(NamedTuple):
 def _find_key(text: Any, i: Any, pos: Any) -> Any:
     """Find the key at `pos`, and the value after its colon. Returns a `_Key`."""
     opening = delimiter_at(text, i)
-    if opening != pos or load_u8(opening) != _QUOTE:
+    if opening != pos or load_u8(opening) != QUOTE:
         return _Key(i, pos, pos, pos, False)
     i = closing_quote(text, i + _ONE)
     end = delimiter_at(text, i)
-    if load_u8(end) != _QUOTE:
+    if load_u8(end) != QUOTE:
         return _Key(i, pos, pos, pos, False)
     colon = skip_spaces(end + _ONE)
     valid = load_u8(colon) == COLON
@@ -243,7 +254,7 @@ def _find_string(
     i = closing_quote(text, i + _ONE)
     stop = delimiter_at(text, i)
     fits = name_pos + place.prefix_size + (stop - key) + _SLACK <= lines.names_end
-    if load_u8(stop) != _QUOTE or not fits:
+    if load_u8(stop) != QUOTE or not fits:
         return _Member(i, pos, name_pos, False)
     is_element = place.index != _OBJECT
     name = name_pos
@@ -254,7 +265,7 @@ def _find_string(
     # Bytes that were just written are slow to gather: hash a key in the text if possible.
     if place.depth != _ZERO:
         key, key_end = name, name_pos
-    store_u64(name_pos, _EQUALS)
+    store_u64(name_pos, EQUALS)
     name_pos = copy_short_bytes(pos + _ONE, stop, name_pos + _ONE)
     value_span = _ZERO
     if is_element:
@@ -327,8 +338,8 @@ def _open(
     levels[0, place.depth], levels[1, place.depth] = place.prefix, place.prefix_size
     levels[2, place.depth] = place.index
     end = _write_path(place, key, key_end, name_pos)
-    store_u64(end, _DOT)
-    index = _OBJECT if load_u8(pos) == _OPENING_BRACE else _ZERO
+    store_u64(end, POINT)
+    index = _OBJECT if load_u8(pos) == OPENING_BRACE else _ZERO
     inside = _Place(place.depth + _ONE, name_pos, end + _ONE - name_pos, index)
     return _Opened(skip_spaces(pos + _ONE), inside, end + _ONE, murmur_at(name_pos, end), True)
 
@@ -343,7 +354,7 @@ def _outer_place(levels: Any, place: Any) -> Any:
 @inlined
 def _closing(place: Any) -> Any:
     """Return the byte that closes the object or array of a place."""
-    return _CLOSING_BRACE if place.index == _OBJECT else _CLOSING_BRACKET
+    return CLOSING_BRACE if place.index == _OBJECT else _CLOSING_BRACKET
 
 
 @inlined
@@ -354,7 +365,7 @@ def closing_quote(text: Any, i: Any) -> Any:
     comes first, such as a backslash or a newline.
     """
     c = load_u8(delimiter_at(text, i))
-    while c in (_COMMA, _CLOSING_BRACE):
+    while c in (COMMA, CLOSING_BRACE):
         i += _ONE
         c = load_u8(delimiter_at(text, i))
     return i
@@ -365,7 +376,7 @@ def _element_end(pos: Any) -> Any:
     """Return the address of the first byte from `pos` on that cannot be one of a number."""
     while True:
         c = load_u8(pos)
-        if c in (_COMMA, _CLOSING_BRACKET, _CLOSING_BRACE, _QUOTE) or c <= SPACE:
+        if c in (COMMA, _CLOSING_BRACKET, CLOSING_BRACE, QUOTE) or c <= SPACE:
             return pos
         pos += _ONE
 
@@ -401,7 +412,7 @@ def _are_scalars(text: Any, powers: Any, value_spans: Any, lo: Any, hi: Any) -> 
     """Return whether the values from lo to hi are valid."""
     valid = True
     for k in range(lo, hi):
-        first = text.start + (value_spans[k] >> _OFFSET_BITS)
-        v = read_value(first, first + (value_spans[k] & _LENGTH_MASK), powers, True)
+        first = text.start + (value_spans[k] >> OFFSET_BITS)
+        v = read_value(first, first + (value_spans[k] & LENGTH_MASK), powers, True)
         valid &= value_spans[k] == _ZERO or v == v
     return valid

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streaml1.core.ascii import EQUALS
 from streaml1.core.hashing import name_hash
 from streaml1.core.jit import inlined
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import load_u8, loadu_u64, loadu_u64x8, store_u64, store_u64x8
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.text.byte_names import copy_bytes, copy_short_bytes, murmur_at
 from streaml1.text.feature_spans import MAX_VALUE
 from streaml1.text.numbers import FALSE, NULL, NUMBER, STRING, TRUE, parse_json_scalar
@@ -45,10 +47,9 @@ N_ROLES = 7
 
 _ZERO, _ONE, _TWO, _EIGHT, _SIXTY_FOUR = map(np.uint64, (0, 1, 2, 8, 64))
 _LABEL, _WEIGHT, _ID, _IGNORED = map(np.uint64, (LABEL, WEIGHT, ID, IGNORED))
-_CATEGORY, _NUMERIC = map(np.uint64, (CATEGORY, NUMERIC))
+_CATEGORY = np.uint64(CATEGORY)
 _ROLE_BITS, _ROLE_MASK = map(np.uint64, (8, 2**8 - 1))
-_OFFSET_BITS, _LENGTH_MASK = map(np.uint64, (32, 2**32 - 1))
-_EQUALS, _SMALL_N, _SMALL_T, _SMALL_F = map(np.uint64, b"=ntf")
+_SMALL_N, _SMALL_T, _SMALL_F = map(np.uint64, b"ntf")
 _SLACK = np.uint64(32)  # bytes that copies may write after a name
 
 
@@ -168,15 +169,15 @@ class _Joined(NamedTuple):
 @inlined
 def _join_category(text: Any, lines: Any, features: Any, j: Any, name_pos: Any) -> Any:
     """Make the j-th feature, a number or bool, the category ``key=text``. Returns `_Joined`."""
-    begin = text.start + (features.value_spans[j] >> _OFFSET_BITS)
-    size = features.value_spans[j] & _LENGTH_MASK
-    name = text.start + (features.spans[j] >> _OFFSET_BITS)
-    name_end = name + (features.spans[j] & _LENGTH_MASK)
+    begin = text.start + (features.value_spans[j] >> OFFSET_BITS)
+    size = features.value_spans[j] & LENGTH_MASK
+    name = text.start + (features.spans[j] >> OFFSET_BITS)
+    name_end = name + (features.spans[j] & LENGTH_MASK)
     fits = name_pos + (name_end - name) + size + _SLACK <= lines.names_end
     if fits and load_u8(begin) != _SMALL_N:  # null stays 0, which is absent
         joined = name_pos
         name_pos = copy_bytes(name, name_end, name_pos)
-        store_u64(name_pos, _EQUALS)
+        store_u64(name_pos, EQUALS)
         name_pos = copy_short_bytes(begin, begin + size, name_pos + _ONE)
         features.spans[j] = span_of(text, joined, name_pos)
         features.hashes[j] = murmur_at(joined, name_pos)
@@ -190,10 +191,10 @@ def _split_number(text: Any, lines: Any, features: Any, j: Any) -> Any:
 
     Python reads other texts than JSON's numbers.
     """
-    name = text.start + (features.spans[j] >> _OFFSET_BITS)
-    end = name + (features.spans[j] & _LENGTH_MASK)
+    name = text.start + (features.spans[j] >> OFFSET_BITS)
+    end = name + (features.spans[j] & LENGTH_MASK)
     equals = name
-    while load_u8(equals) != _EQUALS:  # no key with a role contains one
+    while load_u8(equals) != EQUALS:  # no key with a role contains one
         equals += _ONE
     scalar = parse_json_scalar(equals + _ONE, end, lines.powers)
     is_number = scalar.kind == NUMBER and abs(scalar.value) < MAX_VALUE
@@ -244,9 +245,9 @@ def _scalar_of(text: Any, features: Any, j: Any, key_size: Any) -> Any:
     """Return the j-th feature, whose key has a known size, as a `Scalar`."""
     v, span, name = features.values[j], features.value_spans[j], features.spans[j]
     if span == _ZERO:  # a string, at the end of the name `key=text`
-        begin = text.start + (name >> _OFFSET_BITS)
-        return Scalar(STRING, 0.0, begin + key_size + _ONE, begin + (name & _LENGTH_MASK))
-    begin, size = text.start + (span >> _OFFSET_BITS), span & _LENGTH_MASK
+        begin = text.start + (name >> OFFSET_BITS)
+        return Scalar(STRING, 0.0, begin + key_size + _ONE, begin + (name & LENGTH_MASK))
+    begin, size = text.start + (span >> OFFSET_BITS), span & LENGTH_MASK
     c = load_u8(begin)
     kind = (
         NULL if c == _SMALL_N

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import CLOSING_BRACE, COMMA, EQUALS, QUOTE, SPACE
 from streaml1.core.jit import inlined
 from streaml1.core.simd import (
     ctz,
@@ -34,7 +35,7 @@ from streaml1.text.byte_names import (
     write_names_x8,
 )
 from streaml1.text.line_arrays import Features
-from streaml1.text.structural_index import AFTER_SPACE, BEFORE_COLON, SPACE, delimiter_at
+from streaml1.text.structural_index import AFTER_SPACE, BEFORE_COLON, delimiter_at
 
 __all__ = ["MAX_KEYS", "find_members_x8", "may_start_x8", "skip_spaces"]
 
@@ -44,7 +45,6 @@ MAX_KEYS = np.uint64(2048)
 _ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT = map(np.uint64, range(9))
 _TWELVE, _SIXTEEN, _TWENTY, _TWENTY_TWO = map(np.uint64, (12, 16, 20, 22))
 _ALL_ONES = np.uint64(2**64 - 1)
-_QUOTE, _COMMA, _CLOSING_BRACE, _EQUALS = map(np.uint64, b'",}=')
 
 
 def _member_pattern() -> tuple[tuple[Any, Any], ...]:
@@ -59,7 +59,7 @@ def _member_pattern() -> tuple[tuple[Any, Any], ...]:
     For each word the kinds without spaces, and the bits to add if there are spaces. The first kind
     always has `AFTER_SPACE`, as `_first_word` sets it.
     """
-    quote, comma = int(_QUOTE), int(_COMMA)
+    quote, comma = int(QUOTE), int(COMMA)
     closing_key, after_space = quote | int(BEFORE_COLON), int(AFTER_SPACE)
     compact = bytes([quote, closing_key, quote, quote, comma] * 8)
     spaced = bytes([after_space, 0, after_space, 0, 0] * 8)
@@ -145,7 +145,7 @@ def find_members_x8(
         if count < _EIGHT:
             # Fewer than eight follow: they must end the object, and be eight with those before.
             count += _ONE
-            ended = load_u8(kinds + i + n) == _CLOSING_BRACE and n + _ONE == _FIVE * count
+            ended = load_u8(kinds + i + n) == CLOSING_BRACE and n + _ONE == _FIVE * count
             ended &= in_run + count >= _EIGHT
             if not ended:
                 break
@@ -213,7 +213,7 @@ def _read_members_x8(
     if movemask(irregular_mask):
         return False, name_pos
     key, value = gather_u64(key_begins + text.start), gather_u64(value_begins + text.start)
-    low, high = join_names_x8(key, key_size, _EQUALS, value, value_size)
+    low, high = join_names_x8(key, key_size, EQUALS, value, value_size)
     key = key & ((splat_u64(_ALL_ONES) << (key_size * _EIGHT)) ^ _ALL_ONES)
     h = murmur_x8_of_short(key, key_size)
     if movemask(h == UNHASHED):

@@ -25,6 +25,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import (
+    CLOSING_BRACE,
+    COLON,
+    COMMA,
+    CR,
+    NEWLINE,
+    OPENING_BRACE,
+    QUOTE,
+    SPACE,
+)
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import borrowed, load_u8, loadu_u64
 from streaml1.text.byte_names import (
@@ -50,16 +60,7 @@ from streaml1.text.json_roles import LABEL, Scalar, absent_scalar, apply_roles, 
 from streaml1.text.json_simd import MAX_KEYS, skip_spaces
 from streaml1.text.line_arrays import Features
 from streaml1.text.numbers import NULL, NUMBER, STRING, parse_json_scalar
-from streaml1.text.structural_index import (
-    COLON,
-    CR,
-    NEWLINE,
-    SPACE,
-    batch_end,
-    delimiter_at,
-    index_jsonl,
-    indexed_text,
-)
+from streaml1.text.structural_index import batch_end, delimiter_at, index_jsonl, indexed_text
 
 __all__ = [
     "MAX_KEYS",
@@ -74,8 +75,7 @@ MAX_OTHER_MEMBERS = np.uint64(16)
 """Upper bound on members of a line other than x, y, w and id."""
 
 _ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _EIGHT = map(np.uint64, (0, 1, 2, 3, 4, 5, 8))
-_OFFSET_BITS, _BYTE, _TWO_BYTES = map(np.uint64, (32, 2**8 - 1, 2**16 - 1))
-_QUOTE, _COMMA, _OPENING_BRACE, _CLOSING_BRACE, _EQUALS = map(np.uint64, b'",{}=')
+_BYTE, _TWO_BYTES = map(np.uint64, (2**8 - 1, 2**16 - 1))
 _NAME_X, _NAME_Y, _NAME_W = map(np.uint64, b"xyw")
 _NAME_ID = np.uint64(int.from_bytes(b"id", "little"))
 _X, _Y, _W, _ID = map(np.uint64, (1, 2, 4, 8))  # bits of members
@@ -236,7 +236,7 @@ def _find_line(
     seen, n_others = _ZERO, _ZERO
     valid: Any = False
     begin = pos
-    more = load_u8(pos) == _OPENING_BRACE
+    more = load_u8(pos) == OPENING_BRACE
     pos = skip_spaces(pos + _ONE)
     # Invariant: the members before `pos` are read; `more` tells that another one must follow.
     while more:
@@ -251,7 +251,7 @@ def _find_line(
                 break
         seen |= member
         if member == _X:
-            if load_u8(pos) != _OPENING_BRACE:
+            if load_u8(pos) != OPENING_BRACE:
                 break
             found = find_members(
                 text, lines, features, i, pos + _ONE, first_feature, name_pos, keys, paths,
@@ -284,11 +284,11 @@ def _find_line(
             # A comma or the end of the object must follow.
             d = delimiter_at(text, i)
             c = load_u8(d)
-            if d != pos or (c != _COMMA and c != _CLOSING_BRACE):
+            if d != pos or (c != COMMA and c != CLOSING_BRACE):
                 break
             i += _ONE
             pos = skip_spaces(d + _ONE)
-            more = c == _COMMA
+            more = c == COMMA
         if not more:
             valid = load_u8(pos + np.uint64(load_u8(pos) == CR)) == NEWLINE
             valid &= (seen & _X) != _ZERO
@@ -313,11 +313,11 @@ class _FoundMember(NamedTuple):
 def _find_member(text: Any, key_hashes: Any, i: Any, pos: Any, seen: Any, n_others: Any) -> Any:
     """Find the key at `pos`, which must not be among those seen. Returns a `_FoundMember`."""
     opening = delimiter_at(text, i)
-    if opening != pos or load_u8(opening) != _QUOTE:
+    if opening != pos or load_u8(opening) != QUOTE:
         return _FoundMember(i, pos, _ZERO, n_others, False)
     i = closing_quote(text, i + _ONE)
     end = delimiter_at(text, i)
-    if load_u8(end) != _QUOTE:
+    if load_u8(end) != QUOTE:
         return _FoundMember(i, pos, _ZERO, n_others, False)
     colon = skip_spaces(end + _ONE)
     member = _member_bit(end - opening - _ONE, loadu_u64(opening + _ONE))
@@ -348,10 +348,10 @@ def _read_scalar(text: Any, powers: Any, i: Any, pos: Any) -> Any:
 
     Returns the next delimiter after it, the byte after it, and the `Scalar`.
     """
-    if load_u8(pos) == _QUOTE:
+    if load_u8(pos) == QUOTE:
         i = closing_quote(text, i + _ONE)
         stop = delimiter_at(text, i)
-        if load_u8(stop) != _QUOTE:
+        if load_u8(stop) != QUOTE:
             return i, stop, Scalar(STRING, np.nan, pos, stop)
         return i + _ONE, stop + _ONE, Scalar(STRING, 0.0, pos + _ONE, stop)
     after = stop = delimiter_at(text, i)

@@ -32,6 +32,7 @@ from streaml1.core.simd import (
     splat_u64,
     store_u64x8,
 )
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bytes, Hashes
 
 __all__ = ["NAME_KEYS", "fingerprint_at", "keyed_hashes", "keyed_hashes_between", "keyed_hashes_of"]
@@ -39,14 +40,14 @@ __all__ = ["NAME_KEYS", "fingerprint_at", "keyed_hashes", "keyed_hashes_between"
 NAME_KEYS: Hashes = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
 """Start and keys of fingerprints, random for each process."""
 
-_ZERO, _EIGHT, _HALF = map(np.uint64, (0, 8, 32))
-_LENGTH_MASK, _SHIFT_MASK, _ALL_ONES = map(np.uint64, (2**32 - 1, 63, 2**64 - 1))
+_ZERO, _EIGHT, _HALF_BITS = map(np.uint64, (0, 8, 32))
+_SHIFT_MASK, _ALL_ONES = map(np.uint64, (63, 2**64 - 1))
 
 
 @inlined
 def _mixed(f: Any, word: Any, keys: Any) -> Any:
     f = (f ^ word) * keys[1]
-    return (f ^ (f >> _HALF)) * keys[2]
+    return (f ^ (f >> _HALF_BITS)) * keys[2]
 
 
 @inlined
@@ -101,19 +102,19 @@ def _keyed(hashes: Any, text: Any, spans: Any, keys: Any, out: Any) -> None:
     while k < n and n >= _EIGHT:
         k = min(k, n - _EIGHT)
         span = loadu_u64x8(spans_at + _EIGHT * k)
-        begin, size = span >> _HALF, span & _LENGTH_MASK
+        begin, size = span >> OFFSET_BITS, span & LENGTH_MASK
         if movemask(begin + size > last_end):  # a load would leave `text`
             for j in range(k, k + _EIGHT):
-                lo = spans[j] >> _HALF
-                hi = lo + (spans[j] & _LENGTH_MASK)
+                lo = spans[j] >> OFFSET_BITS
+                hi = lo + (spans[j] & LENGTH_MASK)
                 out[j] = hashes[j] ^ _fingerprint_bytewise(text, lo, hi, keys)
         else:
             f = _fingerprint_x8(begin + start, size, keys)
             store_u64x8(out_at + _EIGHT * k, f ^ loadu_u64x8(hashes_at + _EIGHT * k))
         k += _EIGHT
     for j in range(k, n):
-        lo = spans[j] >> _HALF
-        hi = lo + (spans[j] & _LENGTH_MASK)
+        lo = spans[j] >> OFFSET_BITS
+        hi = lo + (spans[j] & LENGTH_MASK)
         out[j] = hashes[j] ^ _fingerprint_bytewise(text, lo, hi, keys)
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import POINT
 from streaml1.core.jit import gil_kernel, inlined
 from streaml1.core.simd import (
     add,
@@ -71,7 +72,7 @@ _ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT, _NINE = map(np.ui
 _FIFTEEN, _SIXTEEN, _WORD_BITS = map(np.uint64, (15, 16, 64))
 _BYTE, _LOW_HALF, _ALL_ONES = map(np.uint64, (2**8 - 1, 2**32 - 1, 2**64 - 1))
 _SHIFT_MASK, _SIGN_BIT = map(np.uint64, (63, 2**63))
-_POINT, _PLUS, _MINUS, _SMALL_E, _DIGIT_ZERO = map(np.uint64, b".+-e0")
+_PLUS, _MINUS, _SMALL_E, _DIGIT_ZERO = map(np.uint64, b"+-e0")
 _LOWERCASE = np.uint64(0x20)
 _POINTS, _BYTE_ONES = np.uint64(0x2E2E2E2E2E2E2E2E), np.uint64(0x0101010101010101)
 _DIGIT_ZEROS = np.uint64(0x3030303030303030)
@@ -227,7 +228,7 @@ def parse_number(start: Any, end: Any, powers: Any) -> Any:
             m = m * np.uint64(10) + digit
             n += np.uint64(m != 0)
             scale -= after_point
-        elif c == _POINT and after_point == 0:
+        elif c == POINT and after_point == 0:
             after_point = np.int64(1)
         else:
             break
@@ -264,7 +265,7 @@ def parse_number_short(start: Any, end: Any, powers: Any) -> Any:
     decimals = end - pos - _TWO
     if decimals - _ONE < _EIGHT:
         m, error = parse_digits(loadu_u64(end - _EIGHT), decimals)
-        error |= load_u8(pos + _ONE) ^ _POINT
+        error |= load_u8(pos + _ONE) ^ POINT
     else:
         m, error, decimals = _ZERO, decimals + _ONE, _ZERO
     if error or first > np.uint64(9):
@@ -280,7 +281,7 @@ def parse_number_long(start: Any, end: Any, powers: Any) -> Any:
     negative = load_u8(start) == _MINUS
     pos = start + np.uint64(negative)
     decimals = end - pos - _TWO
-    if decimals - np.uint64(9) >= _SIXTEEN or load_u8(pos + _ONE) != _POINT:
+    if decimals - np.uint64(9) >= _SIXTEEN or load_u8(pos + _ONE) != POINT:
         return parse_number(start, end, powers)
     first = load_u8(pos) - _DIGIT_ZERO
     m, error = parse_digits(loadu_u64(end - _EIGHT), _EIGHT)
@@ -325,7 +326,7 @@ def parse_numbers_x8_from_words(head: Any, tail: Any, size: Any, powers: Any) ->
     head = head >> (negative_mask & _EIGHT)
     size = size - (negative_mask & _ONE)
     first = (head & _BYTE) - _DIGIT_ZERO
-    integer_mask = (((head >> _EIGHT) & _BYTE) != _POINT) | (size == _ONE)
+    integer_mask = (((head >> _EIGHT) & _BYTE) != POINT) | (size == _ONE)
     decimal_mask = integer_mask ^ _ALL_ONES
     # The digits of an integer, or the decimals behind one digit and a point.
     n = size - (decimal_mask & _TWO)
@@ -422,7 +423,7 @@ def _parse_other_scalar(start: Any, end: Any, powers: Any) -> Any:
         return JsonScalar(NUMBER, np.nan)
     if first == _ZERO and pos + _ONE < end and load_u8(pos + _ONE) - _DIGIT_ZERO <= _NINE:
         return JsonScalar(NUMBER, np.nan)
-    while pos < end and load_u8(pos) != _POINT:
+    while pos < end and load_u8(pos) != POINT:
         pos += _ONE
     if pos < end and (pos + _ONE == end or load_u8(pos + _ONE) - _DIGIT_ZERO > _NINE):
         return JsonScalar(NUMBER, np.nan)

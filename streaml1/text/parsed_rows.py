@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import kernel
 from streaml1.core.rows import VALUE_LIMIT
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bools, Bytes, Hashes, Indptr, Ints, Values
 from streaml1.text.keyed_names import keyed_hashes
 
@@ -39,8 +40,6 @@ Spans: TypeAlias = "NDArray[np.uint64]"
 RowFeatures = tuple[int, list[str], list[float]]
 """A row number with the names and values of its features."""
 
-_OFFSET_BITS, _LENGTH_MASK = np.uint64(32), np.uint64(2**32 - 1)
-
 
 class LineCounts(NamedTuple):
     """What a kernel reports after it has parsed the lines of a chunk."""
@@ -60,10 +59,10 @@ class LineCounts(NamedTuple):
 @kernel
 def _extent(spans: Any) -> tuple[int, int]:
     """Return where the first of the spans begins and where the last one ends."""
-    first, last = _LENGTH_MASK, np.uint64(0)
+    first, last = LENGTH_MASK, np.uint64(0)
     for span in spans:
-        first = min(first, span >> _OFFSET_BITS)
-        last = max(last, (span >> _OFFSET_BITS) + (span & _LENGTH_MASK))
+        first = min(first, span >> OFFSET_BITS)
+        last = max(last, (span >> OFFSET_BITS) + (span & LENGTH_MASK))
     return int(first), int(last)
 
 
@@ -322,7 +321,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         """Return the names of the features at `positions` among those of these rows."""
         spans = self.name_spans()[positions]
         raw, first = self._name_bytes()
-        begins, sizes = spans >> _OFFSET_BITS, spans & _LENGTH_MASK
+        begins, sizes = spans >> OFFSET_BITS, spans & LENGTH_MASK
         begins -= np.uint64(first)
         return _slices(raw.tobytes(), begins, begins + sizes)
 
@@ -334,7 +333,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         trimmed = [piece._trimmed() for piece in pieces]
         hashes, values, pointers, names, spans, texts, begins, ends = zip(*trimmed, strict=True)
         features = np.cumsum([0, *map(len, hashes)])
-        name_offsets = np.cumsum([0, *map(len, names)]).astype(np.uint64) << _OFFSET_BITS
+        name_offsets = np.cumsum([0, *map(len, names)]).astype(np.uint64) << OFFSET_BITS
         text_offsets = np.cumsum([0, *map(len, texts)])
         indptr = [own[:-1] + offset for own, offset in zip(pointers, features, strict=False)]
         return NamedRows(
@@ -350,7 +349,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         """Return the arrays without the data of rows that a slice left out."""
         hashes, values, indptr = self.csr()
         names, first = self._name_bytes()
-        spans = self.name_spans() - (np.uint64(first) << _OFFSET_BITS)
+        spans = self.name_spans() - (np.uint64(first) << OFFSET_BITS)
         text, begins, ends = self.text[:0], self.begins, self.ends
         if len(begins):
             first = int(begins[0])
@@ -397,12 +396,12 @@ def insert_features(x: NamedRows, found: Sequence[RowFeatures], retained: Bools)
         positions = np.concatenate(row_ends)
         raw = [name.encode() for name in new]
         sizes = np.array([len(name) for name in raw], np.uint64)
-        used = int(((spans >> _OFFSET_BITS) + (spans & _LENGTH_MASK)).max(initial=0))
+        used = int(((spans >> OFFSET_BITS) + (spans & LENGTH_MASK)).max(initial=0))
         name_bytes = name_bytes[:used]
         begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(used)
         name_bytes = np.concatenate([name_bytes, np.frombuffer(b"".join(raw), np.uint8)])
         hashes = np.insert(hashes, positions, name_hashes(new))
-        spans = np.insert(spans, positions, begins << _OFFSET_BITS | sizes)
+        spans = np.insert(spans, positions, begins << OFFSET_BITS | sizes)
         values = np.insert(values, positions, [v for _, _, vs in found for v in vs])
     return NamedRows(
         hashes, values, indptr, name_bytes, spans, x.text, x.begins[retained], x.ends[retained],
@@ -438,10 +437,10 @@ def with_constants(x: NamedRows, constants: Mapping[str, Any]) -> NamedRows:
     raw = [name.encode() for name in names]
     sizes = np.array([len(name) for name in raw], np.uint64)
     begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(len(old))
-    new = new_hashes, new_values, begins << _OFFSET_BITS | sizes
+    new = new_hashes, new_values, begins << OFFSET_BITS | sizes
     n = len(hashes) + len(x) * len(names)
     out = np.empty(n, np.uint64), np.empty(n), np.empty(n, np.uint64)
-    own_spans = x.name_spans() - (np.uint64(first) << _OFFSET_BITS)
+    own_spans = x.name_spans() - (np.uint64(first) << OFFSET_BITS)
     repeated = _append_to_each(hashes, values, own_spans, indptr, *new, *out)
     if repeated >= 0:
         raise ValueError(names[repeated])

@@ -31,6 +31,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import (
+    BACKSLASH,
+    CLOSING_BRACE,
+    COLON,
+    COMMA,
+    EQUALS,
+    NEWLINE,
+    PIPE,
+    QUOTE,
+    SPACE,
+    TAB,
+)
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import (
     byte_eq_mask,
@@ -51,18 +63,13 @@ from streaml1.core.simd import (
     store_u32,
     store_u64,
 )
+from streaml1.core.spans import OFFSET_BITS
 
 __all__ = [
     "AFTER_SPACE",
     "BEFORE_COLON",
-    "COLON",
-    "CR",
-    "NEWLINE",
     "PAD",
-    "PIPE",
-    "SPACE",
     "SPARE",
-    "TAB",
     "IndexedText",
     "batch_end",
     "count_newlines",
@@ -84,15 +91,13 @@ PAD = 128
 SPARE = 64
 """Entries that `positions` and `kinds` must have in addition to one for each byte."""
 
-SPACE, COLON, NEWLINE, CR, TAB, PIPE = map(np.uint64, b" :\n\r\t|")
-_QUOTE, _COMMA, _CLOSING_BRACE, _BACKSLASH, _EQUALS = map(np.uint64, b'",}\\=')
 _FIRST_PRINTABLE, _FIRST_NON_ASCII = np.uint64(0x20), np.uint64(0x80)
 
 AFTER_SPACE, BEFORE_COLON = np.uint64(64), np.uint64(128)
 """Bits that `index_jsonl` adds to the kind of a delimiter."""
 
 _ONE, _FOUR, _EIGHT, _BLOCK = map(np.uint64, (1, 4, 8, 64))
-_MAX_SCALAR, _OFFSET_BITS = map(np.uint64, (10, 32))
+_MAX_SCALAR = np.uint64(10)
 _BATCH = np.uint64(2**15)
 _ALL_ONES = np.uint64(2**64 - 1)
 
@@ -167,9 +172,9 @@ def index_jsonl(base: Any, start: Any, end: Any, positions: Any, kinds: Any) -> 
     block = start
     # Invariant: the delimiters before `block` are the first n entries.
     while block < end:
-        structural_mask = byte_in_mask(block, _QUOTE, _COMMA, _CLOSING_BRACE, _CLOSING_BRACE)
-        structural_mask |= byte_eq_mask(block, _BACKSLASH)
-        equals_mask |= _mask_before(byte_eq_mask(block, _EQUALS), block, end)
+        structural_mask = byte_in_mask(block, QUOTE, COMMA, CLOSING_BRACE, CLOSING_BRACE)
+        structural_mask |= byte_eq_mask(block, BACKSLASH)
+        equals_mask |= _mask_before(byte_eq_mask(block, EQUALS), block, end)
         structural_mask |= byte_lt_mask(block, _FIRST_PRINTABLE)
         ascii_mask &= byte_lt_mask(block, _FIRST_NON_ASCII) | ~_mask_before(_ALL_ONES, block, end)
         structural_mask = _mask_before(structural_mask, block, end)
@@ -196,7 +201,7 @@ def index_csv(start: Any, end: Any, delimiter: Any, positions: Any, kinds: Any) 
     # Invariant: the delimiters before `block` are the first n entries.
     while block < end:
         structural_mask = byte_lt_mask(block, _FIRST_PRINTABLE) & ~byte_eq_mask(block, TAB)
-        structural_mask |= byte_eq_mask(block, _QUOTE) | byte_eq_mask(block, delimiter)
+        structural_mask |= byte_eq_mask(block, QUOTE) | byte_eq_mask(block, delimiter)
         ascii_mask &= byte_lt_mask(block, _FIRST_NON_ASCII) | ~_mask_before(_ALL_ONES, block, end)
         structural_mask = _mask_before(structural_mask, block, end)
         n = _write_delimiters(structural_mask, block, start, n, positions, kinds)
@@ -303,7 +308,7 @@ def delimiter_at(text: Any, i: Any) -> Any:
 @inlined
 def span_of(text: Any, begin: Any, end: Any) -> Any:
     """Return the span between two addresses: ``offset << 32 | length``."""
-    return ((begin - text.start) << _OFFSET_BITS) | (end - begin)
+    return ((begin - text.start) << OFFSET_BITS) | (end - begin)
 
 
 @inlined

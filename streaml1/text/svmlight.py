@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import COLON, CR, NEWLINE, SPACE, TAB
 from streaml1.core.jit import gil_kernel, inlined, kernel
 from streaml1.core.rows import MAX_IDS, is_canonical_row
 from streaml1.core.simd import (
@@ -40,11 +41,6 @@ from streaml1.text.numbers import (
     parse_uint32,
 )
 from streaml1.text.structural_index import (
-    COLON,
-    CR,
-    NEWLINE,
-    SPACE,
-    TAB,
     batch_end,
     delimiter_at,
     gather_three_x8,

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import CARET, COLON, CR, EQUALS, NEWLINE, PIPE, SPACE, TAB
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import borrowed, load_u8, store_u64
 from streaml1.text.byte_names import (
@@ -43,26 +44,14 @@ from streaml1.text.feature_spans import (
 )
 from streaml1.text.line_arrays import Features
 from streaml1.text.numbers import parse_number
-from streaml1.text.structural_index import (
-    COLON,
-    CR,
-    NEWLINE,
-    PIPE,
-    SPACE,
-    TAB,
-    batch_end,
-    delimiter_at,
-    index_vw,
-    indexed_text,
-    span_of,
-)
+from streaml1.text.structural_index import batch_end, delimiter_at, index_vw, indexed_text, span_of
 from streaml1.text.vw_simd import find_features_x8, may_start_x8
 
 __all__ = ["Texts", "parse_lines"]
 
 _NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
 _ZERO, _ONE, _TWO, _EIGHT = map(np.uint64, (0, 1, 2, 8))
-_QUOTE, _CARET, _EQUALS = map(np.uint64, b"'^=")
+_APOSTROPHE = np.uint64(ord("'"))
 _SLACK = np.uint64(32)  # bytes that copies may write after a name
 
 
@@ -169,7 +158,7 @@ def _read_head(text: Any, powers: Any, i: Any, pos: Any) -> Any:
     # Invariant: the words before `pos` are read; the next delimiter is c at address d.
     while True:
         if d > pos:
-            tagged = c == PIPE or load_u8(pos) == _QUOTE
+            tagged = c == PIPE or load_u8(pos) == _APOSTROPHE
             if not tagged:
                 if count == _ZERO:
                     label = parse_number(pos, d, powers)
@@ -409,7 +398,7 @@ def _write_name(
         return span_of(text, begin, end), name_pos
     first = name_pos
     name_pos = copy_bytes(prefix, prefix_end, name_pos)
-    store_u64(name_pos, _CARET)
+    store_u64(name_pos, CARET)
     name_pos = copy_short_bytes(begin, end, name_pos + _ONE)
     return span_of(text, first, name_pos), name_pos
 
@@ -475,7 +464,7 @@ def _copy_text(text: Any, lines: Any, i: Any, prefix: Any, prefix_end: Any, name
     if second_return or name_pos + size + _SLACK > lines.names_end:
         return i, name_pos, False
     name_pos = copy_bytes(prefix, prefix_end, name_pos)
-    store_u64(name_pos, _EQUALS)
+    store_u64(name_pos, EQUALS)
     return i, copy_short_bytes(pos, stop, name_pos + _ONE), True
 
 
@@ -496,7 +485,7 @@ def _belongs_to_text(start: Any, end: Any, texts: Any) -> bool:
     found = False
     for z in range(np.uint64(len(texts.names))):
         after = start + texts.sizes[z]
-        if end >= after and (end == after or load_u8(after) == _EQUALS):
+        if end >= after and (end == after or load_u8(after) == EQUALS):
             found |= bytes_equal(start, texts.names[z], texts.sizes[z])
     return found
 

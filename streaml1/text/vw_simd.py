@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.ascii import CARET, COLON, CR, NEWLINE
 from streaml1.core.jit import inlined
 from streaml1.core.simd import (
     gather_u64,
@@ -24,6 +25,7 @@ from streaml1.core.simd import (
     store_u64x8,
     to_bits,
 )
+from streaml1.core.spans import OFFSET_BITS
 from streaml1.text.byte_names import (
     NAMES_X8_BYTES,
     join_names_x8,
@@ -32,19 +34,12 @@ from streaml1.text.byte_names import (
     write_names_x8,
 )
 from streaml1.text.numbers import parse_numbers_x8_from_words
-from streaml1.text.structural_index import (
-    COLON,
-    CR,
-    NEWLINE,
-    delimiter_at,
-    gather_three_x8,
-    matching_kinds,
-)
+from streaml1.text.structural_index import delimiter_at, gather_three_x8, matching_kinds
 
 __all__ = ["find_features_x8", "may_start_x8"]
 
 _ZERO, _ONE, _FOUR, _SEVEN, _EIGHT, _FIFTEEN = map(np.uint64, (0, 1, 4, 7, 8, 15))
-_OFFSET_BITS, _MAGNITUDE, _CARET = np.uint64(32), np.uint64(2**63 - 1), np.uint64(ord("^"))
+_MAGNITUDE = np.uint64(2**63 - 1)
 _PAIRS, _SPACES = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
 """Eight kinds of delimiters of features with values, and of features without values."""
 
@@ -137,7 +132,7 @@ def find_features_x8(
             if movemask(size > _EIGHT) or name_pos + NAMES_X8_BYTES > lines.names_end:
                 break
             low, high = join_names_x8(
-                splat_u64(prefix_word), splat_u64(prefix_size), _CARET, name, size
+                splat_u64(prefix_word), splat_u64(prefix_size), CARET, name, size
             )
             size = size + (prefix_size + _ONE)
             store_u64x8(hashes_at + _EIGHT * j, murmur_x8_of_joined(low, high, size))
@@ -146,7 +141,7 @@ def find_features_x8(
             )
         else:
             store_u64x8(hashes_at + _EIGHT * j, murmur_x8_from_heads(name, begins + start, size))
-            store_u64x8(spans_at + _EIGHT * j, (begins << _OFFSET_BITS) | size)
+            store_u64x8(spans_at + _EIGHT * j, (begins << OFFSET_BITS) | size)
         unread = n_read != k
         if not unread:
             v = splat(1.0)
@@ -162,7 +157,7 @@ def find_features_x8(
             value_span = splat_u64(_ZERO)
             if run.with_values:
                 value_begins = ends + _ONE
-                value_span = (value_begins << _OFFSET_BITS) | (stops - value_begins)
+                value_span = (value_begins << OFFSET_BITS) | (stops - value_begins)
             store_u64x8(value_spans_at + _EIGHT * j, value_span)
         k += run.count
         in_run += run.count

@@ -20,7 +20,7 @@ __all__ = [
     "DICT",
     "ENDS",
     "ENTRIES",
-    "EQUALS",
+    "EQUALS_TEXT",
     "FLOAT",
     "FLOAT64",
     "TEXT_VALUES",
@@ -170,7 +170,7 @@ __all__ = [
 # Objects that kernels compare by address. Addresses change from process to process, so machine code
 # that is cached on disk cannot contain them.
 TYPES_READ = (dict, str, float, np.float64, int, bool, True, None, "=")
-DICT, STR, FLOAT, FLOAT64, INT, BOOL, TRUE, NONE, EQUALS = range(
+DICT, STR, FLOAT, FLOAT64, INT, BOOL, TRUE, NONE, EQUALS_TEXT = range(
     FIRST_TYPE, FIRST_TYPE + len(TYPES_READ)
 )
 RULE_ARRAYS = FIRST_TYPE + len(TYPES_READ)  # first (address, length) pair of the rule's arrays

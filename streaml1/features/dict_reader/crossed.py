@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.ascii import EQUALS
 from streaml1.core.jit import inlined
 from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
@@ -65,7 +66,6 @@ from streaml1.features.vocabulary.probing import MISSING, lookup, max_taken
 __all__ = ["read_all", "read_known"]
 
 _ZERO, _ONE, _TWO, _THREE = map(np.uint64, (0, 1, 2, 3))
-_EQUALS = np.uint8(61)
 
 
 @inlined
@@ -127,7 +127,7 @@ def _factor_number(context: Any, k: Any) -> Any:
         if not name:
             clear_error()
             return FALLBACK_SLOT
-        array_at(out_pos, 1, np.uint8)[0] = _EQUALS
+        array_at(out_pos, 1, np.uint8)[0] = EQUALS
         copy_string(name, name + text_size, out_pos + _ONE)
     append_arena_name(context, h, size)
     numbers[pos] = h

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.ascii import EQUALS
 from streaml1.core.jit import inlined
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64, loadu_u64, store_u64
@@ -43,7 +44,6 @@ __all__ = ["CACHE_SIZE", "append_crossed", "append_arena_name", "copy_string"]
 
 _ZERO, _ONE, _TWO, _EIGHT = map(np.uint64, (0, 1, 2, 8))
 _MAX_JOINED_BYTES = np.uint64(2000)
-_EQUALS = np.uint8(61)
 
 # A direct-mapped cache of prefixes and factors, indexed by Python's hash. Names recur, and an
 # example that is predicted is usually learnt next.
@@ -113,7 +113,7 @@ def _factor(context: Any, key: Any, text: Any) -> tuple[Any, Any]:
     text_size = load_u64(context[SCRATCH])
     if not name or size + text_size + _ONE > _MAX_JOINED_BYTES:
         return _ZERO, _ZERO
-    array_at(end, 1, np.uint8)[0] = _EQUALS
+    array_at(end, 1, np.uint8)[0] = EQUALS
     end = copy_string(name, name + text_size, end + _ONE)
     return murmur_at(copy, end), size + text_size + _ONE
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.ascii import EQUALS
 from streaml1.core.hashing import mix64, murmur64
 from streaml1.core.jit import inlined
 from streaml1.core.rows import VALUE_LIMIT
@@ -38,7 +39,6 @@ from streaml1.features.dict_reader.cpython_objects import (
 __all__ = ["NO_SLOT", "merge_slots", "may_repeat_name", "read", "slot_of"]
 
 _MAX_JOINED_BYTES = np.uint64(2048)
-_EQUALS = np.uint8(61)
 _ONE = np.uint64(1)
 NO_SLOT = np.uint64(2**64 - 1)
 _MARKS = np.uint64(64)  # length in u64: a bitmap of 4096 bits
@@ -67,7 +67,7 @@ def _slot_of_category(context: Any, key: Any, text: Any) -> Any:
         for i in range(size):
             joined[pos + i] = data[i]
         pos += size
-        joined[pos] = _EQUALS
+        joined[pos] = EQUALS
         pos += _ONE
     return murmur64(joined, np.uint64(0), pos - _ONE) & context[MASK]
 

@@ -17,7 +17,7 @@ from streaml1.core.simd import array_at, prefetch
 from streaml1.features.dict_reader.context_fields import (
     COUNTS,
     ENTRIES,
-    EQUALS,
+    EQUALS_TEXT,
     HASH_MASK,
     HASHES,
     IDS,
@@ -140,7 +140,7 @@ def _has_blank(context: Any, text: Any) -> bool:
 @inlined
 def _slot_of_joined_text(context: Any, entries: Any, key: Any, text: Any) -> Any:
     """Return the slot of the string `key=text`, looked up by the hash of the whole string."""
-    half = _concat(key, context[EQUALS])
+    half = _concat(key, context[EQUALS_TEXT])
     if half == _NULL:
         clear_error()
         return FALLBACK_SLOT

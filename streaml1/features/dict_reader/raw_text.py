@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.ascii import EQUALS
 from streaml1.core.hashing import keyed_position
 from streaml1.core.jit import inlined
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.features.dict_reader.context_fields import (
     ARENA,
     ARENA_COUNT,
@@ -72,9 +74,7 @@ __all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
 NAME_BYTES, CLEAN_BYTES = 64, 16
 """Bytes of names and of cleaned text that a context reserves per feature."""
 
-_ZERO, _ONE, _HALF = map(np.uint64, (0, 1, 32))
-_LOW = np.uint64(2**32 - 1)
-_EQUALS = np.uint8(61)
+_ZERO, _ONE = map(np.uint64, (0, 1))
 _NO_TEXT, _NGRAM_NAME = np.int64(-1), np.int64(-2)
 _SLACK = np.uint64(2 * MARGIN)
 
@@ -140,7 +140,7 @@ def _read_given(
         if not key or out_pos + size > last:
             return failed, out_pos
         end = copy_string(key, key + size, out_pos)
-        array_at(end, 1, np.uint8)[0] = _EQUALS
+        array_at(end, 1, np.uint8)[0] = EQUALS
         text_index = _text_of(context, out_pos, size)
         any_ngram_name |= text_index == _NGRAM_NAME
         if kind == context[STR]:
@@ -156,7 +156,7 @@ def _read_given(
         if v != 0.0:
             hashes[n] = murmur_at(out_pos, end)
             values[n] = v
-            spans[n] = ((out_pos - names) << _HALF) | (end - out_pos)
+            spans[n] = ((out_pos - names) << OFFSET_BITS) | (end - out_pos)
             out_pos = end
             n += _ONE
     if (any_ngram_name and any_text) or _has_repeat(hashes, n, context[KEY], repeat_table):
@@ -213,8 +213,8 @@ def _key_hashes(context: Any, hashes: Any, spans: Any, n: Any, keyed: Any) -> No
     """Write the keyed hashes of the first `n` names; `keyed` may be `hashes`."""
     keys = array_at(context[NAME_KEYS], np.uint64(3), np.uint64)
     for k in range(n):
-        name = context[NAMES] + (spans[k] >> _HALF)
-        keyed[k] = hashes[k] ^ fingerprint_at(name, name + (spans[k] & _LOW), keys)
+        name = context[NAMES] + (spans[k] >> OFFSET_BITS)
+        keyed[k] = hashes[k] ^ fingerprint_at(name, name + (spans[k] & LENGTH_MASK), keys)
 
 
 @inlined
@@ -248,8 +248,8 @@ def _intern(context: Any, entries: Any, pos: Any, keyed: Any, h: Any, span: Any)
     n = np.uint64(array_at(context[ARENA_COUNT], 1, np.int64)[0])
     ends = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)
     slot = context[N_KNOWN] + n
-    name = context[NAMES] + (span >> _HALF)
-    size = span & _LOW
+    name = context[NAMES] + (span >> OFFSET_BITS)
+    size = span & LENGTH_MASK
     copy_bytes(name, name + size, context[ARENA] + ends[n])
     append_arena_name(context, h, size)
     entries[pos] = keyed

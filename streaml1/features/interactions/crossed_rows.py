@@ -57,12 +57,12 @@ class CrossedRows(NamedTuple):
 
 
 @inlined
-def _unpack_factors(packed: Any, factor_pos: Any, places: Any, c: Any) -> None:
+def _unpack_factors(packed: Any, factor_pos: Any, factor_entries: Any, c: Any) -> None:
     """Store the CSR positions of the factors of crossed feature c; -1 for an absent third."""
-    places[c, 0] = np.int64(factor_pos[packed & NO_FACTOR])
-    places[c, 1] = np.int64(factor_pos[packed >> FACTOR_BITS & NO_FACTOR])
+    factor_entries[c, 0] = np.int64(factor_pos[packed & NO_FACTOR])
+    factor_entries[c, 1] = np.int64(factor_pos[packed >> FACTOR_BITS & NO_FACTOR])
     third = packed >> (FACTOR_BITS + FACTOR_BITS) & NO_FACTOR
-    places[c, 2] = -1 if third == NO_FACTOR else np.int64(factor_pos[third])
+    factor_entries[c, 2] = -1 if third == NO_FACTOR else np.int64(factor_pos[third])
 
 
 @kernel
@@ -82,21 +82,21 @@ def _cross(
     out_hashes: Any,
     out_values: Any,
     out_factors: Any,
-    places: Any,
+    factor_entries: Any,
     out_indptr: Any,
 ) -> Any:
     """Write the non-zero crossed features of all rows.
 
-    `places` receives the CSR positions of the factors. `out_factors`, `members`, `starts` and the
-    `factor_*` arrays are scratch. Returns the number of crossed features, and the position of the
-    first that is too large, or a position past the output if there is none.
+    `factor_entries` receives the CSR positions of the factors; the other `factor_*` arrays,
+    `out_factors`, `members` and `starts` are scratch. Returns the number of crossed features, and
+    the position of the first that is too large, or a position past the output if there is none.
     """
     factor_masks, factor_hashes, factor_values = borrowed(
         (factor_masks, factor_hashes, factor_values)
     )
     members, starts, plan, factor_pos = borrowed((members, starts, plan, factor_pos))
     out_hashes, out_values, out_factors = borrowed((out_hashes, out_values, out_factors))
-    places = borrowed(places)
+    factor_entries = borrowed(factor_entries)
     n = _ZERO
     out_indptr[0] = _ZERO
     first_invalid = np.uint64(len(out_hashes)) + _ONE
@@ -119,7 +119,7 @@ def _cross(
         irregular = np.int64(0)  # negative if any value is zero or too large
         for c in range(n, end):
             irregular |= validity(out_values[c])
-            _unpack_factors(out_factors[c], factor_pos, places, c)
+            _unpack_factors(out_factors[c], factor_pos, factor_entries, c)
         if irregular >= 0:
             n = end  # the usual case: nothing moves, and the next loop is empty
         # Invariant: n <= c, and the first n crossed features are those before c without zeros.
@@ -131,7 +131,7 @@ def _cross(
                 continue
             out_hashes[n] = out_hashes[c]
             out_values[n] = v
-            _unpack_factors(out_factors[c], factor_pos, places, n)
+            _unpack_factors(out_factors[c], factor_pos, factor_entries, n)
             n += _ONE
         out_indptr[i + _ONE] = n
     return n, first_invalid
@@ -149,17 +149,17 @@ def cross_rows(crosses: Interactions, selection: Selection) -> CrossedRows:
     starts = np.zeros(len(crosses.prefixes) + 1, np.uint64)
     factor_masks, factor_hashes, factor_pos = (np.empty(m, np.uint64) for _ in range(3))
     crossed_hashes, values = np.empty(total, np.uint64), np.empty(total)
-    places, indptr = np.empty((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
+    factor_entries, indptr = np.empty((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
     n, first_invalid = _cross(
         crosses.plan, selection.ids, selection.masks, selection.hashes, rows.values, rows.indptr,
         factor_masks, factor_hashes, np.empty(m), factor_pos,
         np.empty(m * crosses.max_prefixes_per_name, np.uint64), starts, crossed_hashes, values,
-        np.empty(total, np.uint64), places, indptr,
+        np.empty(total, np.uint64), factor_entries, indptr,
     )  # fmt: skip
     n = int(n)
     factors = InteractionFactors(
-        places[:n], selection.ids, selection.masks, selection.hashes, selection.spans,
-        selection.letters,
+        factor_entries[:n], selection.ids, selection.masks, selection.hashes, selection.spans,
+        selection.name_bytes,
     )  # fmt: skip
     crossing = CrossedRows(crossed_hashes[:n], values[:n], indptr, factors)
     if first_invalid <= total:
@@ -179,7 +179,7 @@ def _raise_too_large(crossing: CrossedRows, selection: Selection) -> None:
 
 def _factor_names(crossing: CrossedRows, selection: Selection, k: int) -> list[str]:
     """Return the names of the factors of the k-th crossed feature, by prefix, ties by hash."""
-    entries = [entry for entry in crossing.factors.places[k].tolist() if entry >= 0]
+    entries = [entry for entry in crossing.factors.entries[k].tolist() if entry >= 0]
 
     def by_prefix(entry: int) -> tuple[int, int]:
         id_ = selection.ids[entry]

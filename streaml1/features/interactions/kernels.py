@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.ascii import CARET, EQUALS
 from streaml1.core.hashing import mix64
 from streaml1.core.jit import COMPILED, inlined
 from streaml1.core.simd import (
@@ -26,10 +27,10 @@ from streaml1.core.simd import (
     store_u64x8,
 )
 from streaml1.features.interactions.spec import (
+    BYTES_BASE,
     CROSSES_BASE,
     ENDS_BASE,
     FIRST_BYTES,
-    LETTERS_BASE,
     MAX_FACTORS,
     N_CROSSES,
     N_PREFIXES,
@@ -41,7 +42,6 @@ __all__ = ["FACTOR_BITS", "NO_FACTOR", "bound", "crossed", "first_prefix", "grou
 _ZERO, _ONE, _TWO, _THREE, _EIGHT = map(np.uint64, (0, 1, 2, 3, 8))
 _BYTE = np.uint64(255)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_EQUALS, _CARET = map(np.uint64, b"=^")
 _NO_PREFIX = np.uint64(NO_PREFIX)
 _ALL_BITS = np.uint64(2**64 - 1)
 FACTOR_BITS = np.uint64(20)
@@ -70,12 +70,12 @@ def mask_at(plan: Any, start: Any, end: Any) -> Any:
             continue
         if n < size:
             c = load_u8(start + n)
-            if c != _EQUALS and c != _CARET:
+            if c != EQUALS and c != CARET:
                 continue
         i = _ONE  # the first i bytes are equal
         while i < n:
             pos = lo + i
-            letter = plan[plan[LETTERS_BASE] + pos // _EIGHT] >> (_EIGHT * (pos % _EIGHT))
+            letter = plan[plan[BYTES_BASE] + pos // _EIGHT] >> (_EIGHT * (pos % _EIGHT))
             if letter & _BYTE != load_u8(start + i):
                 break
             i += _ONE

@@ -14,6 +14,7 @@ import numpy as np
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED, inlined, kernel
 from streaml1.core.rows import BadExample, Rows, row_of_entry
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bytes, Hashes, Ids, Ints, UInts
 from streaml1.features.batch import Batch
 from streaml1.features.dedup_text import without_repeats
@@ -33,7 +34,6 @@ __all__ = ["Selection", "select_factors", "require_plain"]
 
 _ZERO, _ONE, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 7, 8))
 _BYTE = np.uint64(255)  # also the largest count in one byte
-_OFFSET_BITS, _LENGTH_MASK = np.uint64(32), np.uint64(2**32 - 1)
 _MAX_FACTORS = np.uint64(MAX_FACTORS)
 
 # One bit or value in each byte of a u64.
@@ -49,8 +49,8 @@ MAX_CHUNK_IN_CACHE, MAX_CHUNK = 2**17, 2**20
 def _masks(start: Any, spans: Any, plan: Any, out_masks: Any) -> None:
     """Compute the prefix mask of each name in the byte array at the address `start`."""
     for k in range(np.uint64(len(spans))):
-        lo = start + (spans[k] >> _OFFSET_BITS)
-        out_masks[k] = mask_at(plan, lo, lo + (spans[k] & _LENGTH_MASK))
+        lo = start + (spans[k] >> OFFSET_BITS)
+        out_masks[k] = mask_at(plan, lo, lo + (spans[k] & LENGTH_MASK))
 
 
 @inlined
@@ -158,8 +158,8 @@ class Selection(NamedTuple):
     hashes : ndarray of uint64, shape (n_names,)
         The stable hash of each name; 0 may stand for that of a name without prefix.
     spans : ndarray of uint64, shape (n_names,)
-        Where in `letters` each name is: ``first byte << 32 | length``.
-    letters : ndarray of uint8
+        Where in `name_bytes` each name is: ``first byte << 32 | length``.
+    name_bytes : ndarray of uint8
         Bytes that contain the names in UTF-8.
     bounds : ndarray of uint64, shape (n_rows,)
         Upper bound on the number of crossed features of each row.
@@ -172,7 +172,7 @@ class Selection(NamedTuple):
     masks: UInts
     hashes: Hashes
     spans: UInts
-    letters: Bytes
+    name_bytes: Bytes
     bounds: UInts
     longest: int
 
@@ -215,25 +215,25 @@ class Selection(NamedTuple):
     def names_of(self, entries: Ints) -> list[str]:
         """Return the names of CSR entries, which must be factors."""
         spans = self.spans[self.ids[entries]]
-        begins, sizes = spans >> _OFFSET_BITS, spans & _LENGTH_MASK
+        begins, sizes = spans >> OFFSET_BITS, spans & LENGTH_MASK
         pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-        letters = self.letters.data
-        return [str(letters[lo:hi], "utf-8", "surrogatepass") for lo, hi in pairs]
+        name_bytes = self.name_bytes.data
+        return [str(name_bytes[lo:hi], "utf-8", "surrogatepass") for lo, hi in pairs]
 
 
 def _encode(crosses: Interactions, names: Sequence[Hashable]) -> tuple[UInts, Hashes, UInts, Bytes]:
-    """Return the masks, hashes, spans and letters of names; the hash is 0 without prefix."""
-    letters, spans = encode_names(names)
+    """Return the masks, hashes, spans and UTF-8 of names; the hash is 0 without prefix."""
+    name_bytes, spans = encode_names(names)
     masks = np.empty(len(names), np.uint64)
     if COMPILED:
-        _masks(np.uint64(letters.ctypes.data), spans, crosses.plan, masks)
+        _masks(np.uint64(name_bytes.ctypes.data), spans, crosses.plan, masks)
     else:
         masks[:] = [crosses.mask(name) for name in names]
     hashes = np.zeros(len(names), np.uint64)
     factors = np.flatnonzero(masks)
     if len(factors):
         hashes[factors] = name_hashes([names[k] for k in factors.tolist()])
-    return masks, hashes, spans, letters
+    return masks, hashes, spans, name_bytes
 
 
 def select_factors(crosses: Interactions, batch: Batch) -> Selection:
@@ -250,13 +250,13 @@ def select_factors(crosses: Interactions, batch: Batch) -> Selection:
     if batch.texts is not None:
         texts = batch.texts
         hashes, _, _ = texts.csr()
-        spans, letters = texts.name_spans(), texts.names
+        spans, name_bytes = texts.name_spans(), texts.names
         masks = np.empty(len(hashes), np.uint64)
-        _masks(np.uint64(letters.ctypes.data), spans, crosses.plan, masks)
+        _masks(np.uint64(name_bytes.ctypes.data), spans, crosses.plan, masks)
         ids = np.arange(len(hashes), dtype=np.uint32)
     else:
         ids = batch.rows.ids
-        masks, hashes, spans, letters = _encode(crosses, batch.names or [])
+        masks, hashes, spans, name_bytes = _encode(crosses, batch.names or [])
     bounds = np.zeros(batch.n, np.uint64)
     starts = np.zeros(len(crosses.prefixes) + 1, np.uint64)
     result = _bounds(crosses.plan, ids, masks, batch.rows.indptr, starts, bounds)
@@ -272,7 +272,7 @@ def select_factors(crosses: Interactions, batch: Batch) -> Selection:
     if len(too_many_crossed):
         row = int(too_many_crossed[0])
         raise BadExample(crossed_limit_message(int(bounds[row])), row)
-    return Selection(batch, ids, masks, hashes, spans, letters, bounds, longest)
+    return Selection(batch, ids, masks, hashes, spans, name_bytes, bounds, longest)
 
 
 def _require_names(batch: Batch) -> None:

@@ -50,10 +50,10 @@ SEPARATORS = ("=", "^")
 # |---|---|
 # | `N_PREFIXES`, `N_CROSSES` | number of prefixes and of interactions |
 # | `CROSSES_BASE` | base of the interactions: three prefix numbers each, the third may be absent |
-# | `ENDS_BASE` | base of the offsets of the prefixes: prefix k is `letters[ends[k]:ends[k + 1]]` |
-# | `LETTERS_BASE` | base of the letters: the prefixes in UTF-8, eight bytes per u64 |
+# | `ENDS_BASE` | base of the offsets of the prefixes: prefix k is `bytes[ends[k]:ends[k + 1]]` |
+# | `BYTES_BASE` | base of the bytes: the prefixes in UTF-8, eight bytes per u64 |
 # | `FIRST_BYTES` + b | bit k is set if prefix k begins with byte b |
-N_PREFIXES, N_CROSSES, CROSSES_BASE, ENDS_BASE, LETTERS_BASE, FIRST_BYTES = range(6)
+N_PREFIXES, N_CROSSES, CROSSES_BASE, ENDS_BASE, BYTES_BASE, FIRST_BYTES = range(6)
 HEADER_SIZE = FIRST_BYTES + 256
 NO_PREFIX = 2**64 - 1  # the third prefix of a pair
 
@@ -210,21 +210,21 @@ class Interactions:
     def _plan(self) -> UInts:
         """Return the plan for kernels; its layout is described at the top of this module."""
         texts = [p.encode() for p in self.prefixes]
-        letters = b"".join(texts)
-        letters += bytes(-len(letters) % 8 + 8)
+        utf8 = b"".join(texts)
+        utf8 += bytes(-len(utf8) % 8 + 8)
         n, s = len(texts), len(self.crosses)
         crosses_base = HEADER_SIZE
         ends_base = crosses_base + 3 * s
-        letters_base = ends_base + n + 1
-        plan = np.zeros(letters_base + len(letters) // 8, np.uint64)
-        plan[:FIRST_BYTES] = (n, s, crosses_base, ends_base, letters_base)
+        bytes_base = ends_base + n + 1
+        plan = np.zeros(bytes_base + len(utf8) // 8, np.uint64)
+        plan[:FIRST_BYTES] = (n, s, crosses_base, ends_base, bytes_base)
         for k, text in enumerate(texts):
             plan[FIRST_BYTES + text[0]] |= np.uint64(1 << k)
         for k, cross in enumerate(self.prefix_indices):
             base = crosses_base + 3 * k
             plan[base : base + 3] = (*cross, *([NO_PREFIX] * (3 - len(cross))))
-        plan[ends_base + 1 : letters_base] = np.cumsum([len(text) for text in texts])
-        plan[letters_base:] = np.frombuffer(letters, np.uint64)
+        plan[ends_base + 1 : bytes_base] = np.cumsum([len(text) for text in texts])
+        plan[bytes_base:] = np.frombuffer(utf8, np.uint64)
         return plan
 
     @property

@@ -18,6 +18,7 @@ import numpy as np
 from streaml1.core.hashing import PROCESS_KEY, name_hashes
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import BadExample, are_valid_values, numeric_features
+from streaml1.core.spans import LENGTH_MASK, spans_of_sizes
 from streaml1.core.types import (
     Bools,
     Bytes,
@@ -42,8 +43,6 @@ from streaml1.text.parsed_rows import IntRows, NamedRows, Spans, insert_features
 
 __all__ = ["ngram_batch"]
 
-_OFFSET_BITS = np.uint64(32)
-_LENGTH_MASK = np.uint64(2**32 - 1)
 _MAX_NAME_BYTES = 2**31  # offsets in spans have 32 bits
 _QUOTE, _ESCAPE = ord('"'), b"\\u00"  # an escape of a character that a name may contain
 
@@ -246,7 +245,7 @@ def _append_ngrams(
         return None
     raw = [str.encode(name) for name in names]  # type: ignore[arg-type]
     sizes = np.fromiter(map(len, raw), np.uint64, len(raw))
-    spans = (np.cumsum(sizes, dtype=np.uint64) - sizes) << _OFFSET_BITS | sizes
+    spans = spans_of_sizes(sizes)
     hashes = name_hashes(names) if names else np.zeros(0, np.uint64)
     rows = batch.rows
     plain = _PlainRows(
@@ -327,7 +326,7 @@ def _expand_texts(
     longest = int(counts.max(initial=0))
     max_tokens = min(ngrams.ngrams, longest)
     lengths = (begins[firsts[1:] - np.uint64(1)] - begins[firsts[:-1]]).astype(np.int64)
-    n_ngrams, name_bytes = 0, int((plain.spans & _LENGTH_MASK).sum())
+    n_ngrams, name_bytes = 0, int((plain.spans & LENGTH_MASK).sum())
     for g in range(1, max_tokens + 1):
         ngram_counts = np.maximum(counts - (g - 1), 0)
         n_ngrams += int(ngram_counts.sum())

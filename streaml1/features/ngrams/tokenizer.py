@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaml1.core.ascii import SPACE
 from streaml1.core.hashing import keyed_position
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import (
@@ -30,10 +31,10 @@ from streaml1.core.simd import (
     store_u64,
     store_u64x8,
 )
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bytes
 from streaml1.text.byte_names import UNHASHED, bytes_equal, copy_bytes, copy_short_bytes
 from streaml1.text.feature_spans import hash_pending_names
-from streaml1.text.structural_index import SPACE
 
 __all__ = [
     "BLOCK", "MARGIN", "characters", "clean_texts", "cleaned", "counted", "expand_rows",
@@ -47,7 +48,7 @@ BLOCK = 64
 """Number of bytes that are cleaned at once, and may be written past the end of a cleaned text."""
 
 _ZERO, _ONE, _TWO, _FOUR, _EIGHT = map(np.uint64, (0, 1, 2, 4, 8))
-_OFFSET_BITS, _LOW, _ONE_COUNT = map(np.uint64, (32, 2**32 - 1, 2**32))
+_HALF_BITS, _LOW_HALF, _ONE_COUNT = map(np.uint64, (32, 2**32 - 1, 2**32))
 _SIZE_SHIFT, _UTF8_MASK = map(np.uint64, (24, 2**24 - 1))
 _NON_ASCII, _THREE_BYTES, _FOUR_BYTES = map(np.uint64, (0x80, 0xE0, 0xF0))
 _SIX, _FIVE_BITS, _SIX_BITS, _FOUR_BITS, _THREE_BITS = map(np.uint64, (6, 31, 63, 15, 7))
@@ -194,7 +195,7 @@ def cleaned(pos: Any, end: Any, out_pos: Any, begins: Any, n: Any, table: Any) -
             pos += step
             letter = np.uint64(_IRREGULAR)
             if code < _N_CHARACTERS:
-                letter = loadu_u64(table + np.uint64(4) * code) & _LOW
+                letter = loadu_u64(table + np.uint64(4) * code) & _LOW_HALF
             regular &= letter != np.uint64(_IRREGULAR)
             is_token = np.uint64(letter != _ZERO)
             size = letter >> _SIZE_SHIFT
@@ -220,7 +221,7 @@ def _last_occurrence(g: Any, entry: Any) -> Any:
     entry, without another branch.
     """
     is_used = _ZERO - np.uint64(entry != _ZERO)
-    return g + (((entry & _LOW) - _ONE - g) & is_used)
+    return g + (((entry & _LOW_HALF) - _ONE - g) & is_used)
 
 
 @inlined
@@ -248,16 +249,16 @@ def _merge_duplicates(
         while hashes[lo + _last_occurrence(g, entry)] != h:
             pos = (pos + _ONE) & mask
             entry = hash_table[pos]
-        hash_table[pos] = (entry & ~_LOW) + _ONE_COUNT + g + _ONE
-        hash_table[capacity + g] = pos | (np.uint64(entry != _ZERO) << _OFFSET_BITS)
+        hash_table[pos] = (entry & ~_LOW_HALF) + _ONE_COUNT + g + _ONE
+        hash_table[capacity + g] = pos | (np.uint64(entry != _ZERO) << _HALF_BITS)
     out_pos = lo
     # Invariant: `out_pos` follows the first n-grams of each kind before g.
     for g in range(_ZERO, n):
         found = hash_table[capacity + g]
         hashes[out_pos] = hashes[lo + g]
-        values[out_pos] = np.float64(hash_table[found & mask] >> _OFFSET_BITS)
+        values[out_pos] = np.float64(hash_table[found & mask] >> _HALF_BITS)
         spans[out_pos] = spans[lo + g]
-        out_pos += np.uint64(found <= _LOW)
+        out_pos += np.uint64(found <= _LOW_HALF)
     return out_pos
 
 
@@ -309,7 +310,7 @@ def counted(
             name_end = copy_bytes(prefix, prefix + prefix_size, name_pos)
             name_end = copy_short_bytes(begins[i], begins[i + n] - _ONE, name_end)
             hashes[end_k] = UNHASHED
-            spans[end_k] = ((name_pos - names) << _OFFSET_BITS) | (name_end - name_pos)
+            spans[end_k] = ((name_pos - names) << OFFSET_BITS) | (name_end - name_pos)
             name_pos = name_end
             end_k += _ONE
     hash_pending_names(hashes, spans, names, k, end_k)
@@ -340,8 +341,8 @@ def find_texts(
     """
     for i in range(np.uint64(len(indptr) - 1)):
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
-            length = spans[k] & _LOW
-            name = start + (spans[k] >> _OFFSET_BITS)
+            length = spans[k] & LENGTH_MASK
+            name = start + (spans[k] >> OFFSET_BITS)
             if length >= prefix_size and bytes_equal(name, prefix, prefix_size):
                 out_addresses[i] = name + prefix_size
                 out_sizes[i] = length - prefix_size
@@ -435,11 +436,11 @@ def expand_rows(
             for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
                 if dropped[j]:
                     continue
-                name = start + (spans[j] >> _OFFSET_BITS)
-                name_end = copy_bytes(name, name + (spans[j] & _LOW), name_pos)
+                name = start + (spans[j] >> OFFSET_BITS)
+                name_end = copy_bytes(name, name + (spans[j] & LENGTH_MASK), name_pos)
                 out_hashes[k] = hashes[j]
                 out_values[k] = values[j]
-                out_spans[k] = ((name_pos - names) << _OFFSET_BITS) | (name_end - name_pos)
+                out_spans[k] = ((name_pos - names) << OFFSET_BITS) | (name_end - name_pos)
                 name_pos = name_end
                 k += _ONE
         if fallback[i] == 0:

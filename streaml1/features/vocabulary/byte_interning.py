@@ -14,6 +14,7 @@ import numpy as np
 from streaml1.core.hashing import PROCESS_KEY, keyed_position
 from streaml1.core.jit import kernel, typed_kernel
 from streaml1.core.simd import borrowed, prefetch, prefetch_early
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bytes, Hashes, Ids, Ints
 from streaml1.features.vocabulary.name_arena import (
     MIN_NAMES,
@@ -53,7 +54,6 @@ TYPICAL_NAME_BYTES = 8
 _BLOCK = 256  # entries of a table that are filtered before the first of them is copied
 _MIN_NEW, _HEAPS_EXPONENT = 256, 0.7  # see `expected_new`
 _PREFETCH_DISTANCE = np.uint64(16)  # in positions, see `_distinct`
-_LENGTH_MASK = np.uint64(2**32 - 1)  # of a span: first byte << 32 | length
 
 
 class UnknownNames(NamedTuple):
@@ -207,14 +207,14 @@ def _intern(
             prefetch(spans, k + PREFETCH_DISTANCE)
         pos = lookup(entries, hashes[k])
         if entries[pos + ONE] == NO_SLOT:
-            length = spans[k] & _LENGTH_MASK
+            length = spans[k] & LENGTH_MASK
             if slot >= max_slots or out_pos + length > max_pos:
                 end = np.uint64(k)
                 break
             entries[pos] = hashes[k]
             entries[pos + ONE] = slot
             arena_hashes[m] = stable[k]
-            out_pos = copy_name(text, spans[k] >> np.uint64(32), length, arena_bytes, out_pos)
+            out_pos = copy_name(text, spans[k] >> OFFSET_BITS, length, arena_bytes, out_pos)
             m += ONE
             slot += ONE
             ends[m] = out_pos
@@ -339,7 +339,7 @@ class HashIndex(Counted):
                 return pos
             n = expected_new(pos - start, self.n - size, len(hashes) - pos)
             self.reserve(n)
-            arena.reserve(n, int(spans[pos] & _LENGTH_MASK) + TYPICAL_NAME_BYTES * n)
+            arena.reserve(n, int(spans[pos] & LENGTH_MASK) + TYPICAL_NAME_BYTES * n)
 
     @property
     def free_entries(self) -> int:

@@ -16,6 +16,7 @@ from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import borrowed
+from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bools, Hashes, Ids, Ints, Slots
 from streaml1.features.vocabulary.byte_interning import (
     TYPICAL_NAME_BYTES,
@@ -37,7 +38,6 @@ from streaml1.features.vocabulary.probing import (
 
 __all__ = ["CrossedTable"]
 
-_LENGTH_MASK, _SPAN_SHIFT = np.uint64(2**32 - 1), np.uint64(32)  # span: first byte << 32 | length
 _MAX_SPARE = 2**13  # elements, see `reserve_ahead`
 _MAX_FACTORS = np.uint64(3)
 
@@ -50,11 +50,11 @@ def _comes_after(x: Any, y: Any, masks: Any, hashes: Any) -> Any:
 
 
 @inlined
-def _rank(places: Any, ids: Any, masks: Any, hashes: Any, c: Any, z: Any) -> Any:
+def _rank(factor_entries: Any, ids: Any, masks: Any, hashes: Any, c: Any, z: Any) -> Any:
     """Return how many of the three factors of feature c come before the z-th in display order."""
     rank = 0
     for y in range(_MAX_FACTORS):
-        z_factor, y_factor = ids[places[c, z]], ids[places[c, y]]
+        z_factor, y_factor = ids[factor_entries[c, z]], ids[factor_entries[c, y]]
         if y < z:  # of equal factors, the first comes first
             rank += not _comes_after(y_factor, z_factor, masks, hashes)
         else:
@@ -64,7 +64,7 @@ def _rank(places: Any, ids: Any, masks: Any, hashes: Any, c: Any, z: Any) -> Any
 
 @inlined
 def _number(
-    factor: Any, hashes: Any, spans: Any, letters: Any, numbers: Any, arena: Any, max_names: Any
+    factor: Any, hashes: Any, spans: Any, name_bytes: Any, numbers: Any, arena: Any, max_names: Any
 ) -> Any:
     """Return the number of a factor; an unseen one gets the next, or `NO_SLOT` without capacity."""
     entries, count, used = numbers
@@ -73,13 +73,13 @@ def _number(
     if entries[pos + ONE] != NO_SLOT:
         return entries[pos + ONE]
     n = np.uint64(arena_count[0])
-    out_pos, size = ends[n], spans[factor] & _LENGTH_MASK
+    out_pos, size = ends[n], spans[factor] & LENGTH_MASK
     if n >= max_names or out_pos + size + np.uint64(PADDING) > np.uint64(len(arena_bytes)):
         return NO_SLOT
     entries[pos] = hashes[factor]
     entries[pos + ONE] = n
     arena_hashes[n] = hashes[factor]
-    ends[n + ONE] = copy_name(letters, spans[factor] >> _SPAN_SHIFT, size, arena_bytes, out_pos)
+    ends[n + ONE] = copy_name(name_bytes, spans[factor] >> OFFSET_BITS, size, arena_bytes, out_pos)
     arena_count[0] += 1
     count[0] += 1
     used[0] += 1
@@ -121,7 +121,7 @@ def _intern(
         Receives the slots.
     """
     entries, used = borrowed(table)
-    places, ids, masks, factor_hashes, spans, letters = borrowed(factors)
+    factor_entries, ids, masks, factor_hashes, spans, name_bytes = borrowed(factors)
     numbers, arena = borrowed(numbers), borrowed(arena)
     count, column_hashes, column_slots, column_factors = columns
     pending_count, pending_hashes, ends = pending
@@ -138,12 +138,16 @@ def _intern(
             # that were numbered until then stay, and are found when the caller continues at c.
             full = n - first_n >= max_new
             for y in range(_MAX_FACTORS):
-                if places[c, y] >= 0 and not full and entry_numbers[places[c, y]] == NO_SLOT:
-                    factor = np.uint64(ids[places[c, y]])
+                if (
+                    factor_entries[c, y] >= 0
+                    and not full
+                    and entry_numbers[factor_entries[c, y]] == NO_SLOT
+                ):
+                    factor = np.uint64(ids[factor_entries[c, y]])
                     number = _number(
-                        factor, factor_hashes, spans, letters, numbers, arena, max_names
+                        factor, factor_hashes, spans, name_bytes, numbers, arena, max_names
                     )
-                    entry_numbers[places[c, y]] = np.uint32(number)
+                    entry_numbers[factor_entries[c, y]] = np.uint32(number)
                     full = number == NO_SLOT
             if full:
                 end = np.uint64(c)
@@ -152,17 +156,22 @@ def _intern(
             entries[pos + ONE] = slot
             column_hashes[n] = hashes[c]
             column_slots[n] = np.uint32(slot)
-            if places[c, 2] < 0:
-                first, second = entry_numbers[places[c, 0]], entry_numbers[places[c, 1]]
-                swap = _comes_after(ids[places[c, 0]], ids[places[c, 1]], masks, factor_hashes)
+            if factor_entries[c, 2] < 0:
+                first, second = (
+                    entry_numbers[factor_entries[c, 0]],
+                    entry_numbers[factor_entries[c, 1]],
+                )
+                swap = _comes_after(
+                    ids[factor_entries[c, 0]], ids[factor_entries[c, 1]], masks, factor_hashes
+                )
                 # Two selects instead of a branch: the order is unpredictable.
                 column_factors[n, 0] = second if swap else first
                 column_factors[n, 1] = first if swap else second
                 column_factors[n, 2] = MISSING
             else:
                 for y in range(_MAX_FACTORS):
-                    rank = _rank(places, ids, masks, factor_hashes, c, y)
-                    column_factors[n, rank] = entry_numbers[places[c, y]]
+                    rank = _rank(factor_entries, ids, masks, factor_hashes, c, y)
+                    column_factors[n, rank] = entry_numbers[factor_entries[c, y]]
             pending_hashes[m] = hashes[c]
             ends[m + ONE] = ends[m]
             slot += ONE
@@ -346,8 +355,8 @@ class CrossedTable:
             ))  # fmt: skip
             if pos == len(hashes) or slot + len(self) - size >= max_slots:
                 return pos
-            entries = [entry for entry in factors.places[pos].tolist() if entry >= 0]
-            n_bytes = int((factors.spans[factors.ids[entries]] & _LENGTH_MASK).sum())
+            entries = [entry for entry in factors.entries[pos].tolist() if entry >= 0]
+            n_bytes = int((factors.spans[factors.ids[entries]] & LENGTH_MASK).sum())
             looked, remaining = pos - start, len(hashes) - pos
             n_new = expected_new(looked, len(self) - size, remaining)
             n_new_names = len(entries) + expected_new(looked, names.n - n_names, remaining)
@@ -368,13 +377,13 @@ class CrossedTable:
         )
         # Python instead of the kernel `_intern`: loading a model must not import numba.
         texts = list(dict.fromkeys(name for factors in names for name in factors))
-        letters, spans = encode_names(texts)
-        n, n_texts, n_bytes = len(names), len(texts), len(letters) - 1
+        name_bytes, spans = encode_names(texts)
+        n, n_texts, n_bytes = len(names), len(texts), len(name_bytes) - 1
         self.reserve(n, n_texts, n_bytes)
         arena = self.names
         arena.hashes[:n_texts] = name_hashes(texts)
-        arena.ends[1 : n_texts + 1] = np.cumsum(spans & _LENGTH_MASK)
-        arena.bytes[:n_bytes] = letters[:n_bytes]
+        arena.ends[1 : n_texts + 1] = np.cumsum(spans & LENGTH_MASK)
+        arena.bytes[:n_bytes] = name_bytes[:n_bytes]
         self.numbers.enter(arena.hashes[:n_texts], np.arange(n_texts, dtype=np.uint32))
         arena.n = self.numbers.n = n_texts
         number = {name: k for k, name in enumerate(texts)}

@@ -9,22 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
+from streaml1.core.spans import spans_of_sizes
 from streaml1.core.types import Bytes, Hashes, Ids
 
 __all__ = ["InteractionFactors", "factors_of", "encode_names"]
-
-_HALF = np.uint64(32)
 
 
 class InteractionFactors(NamedTuple):
     """The factors of n crossed features.
 
-    Feature c is the product of the CSR entries ``places[c]``. The name of entry e has the index
+    Feature c is the product of the CSR entries ``entries[c]``. The name of entry e has the index
     ``ids[e]`` in `masks`, `hashes` and `spans`.
 
     Attributes
     ----------
-    places : ndarray of int32, shape (n, 3)
+    entries : ndarray of int32, shape (n, 3)
         The positions of the crossed CSR entries; the third is -1 if there are two.
     ids : ndarray of uint32
         The index of the name of each entry.
@@ -34,17 +33,17 @@ class InteractionFactors(NamedTuple):
     hashes : ndarray of uint64
         The stable hash of each name.
     spans : ndarray of uint64
-        Where in `letters` each name is: ``first byte << 32 | length``.
-    letters : ndarray of uint8
+        Where in `name_bytes` each name is: ``first byte << 32 | length``.
+    name_bytes : ndarray of uint8
         Bytes that contain the names in UTF-8.
     """
 
-    places: NDArray[np.int32]
+    entries: NDArray[np.int32]
     ids: Ids
     masks: Hashes
     hashes: Hashes
     spans: Hashes
-    letters: Bytes
+    name_bytes: Bytes
 
 
 def encode_names(names: Sequence[Hashable]) -> tuple[Bytes, Hashes]:
@@ -52,7 +51,7 @@ def encode_names(names: Sequence[Hashable]) -> tuple[Bytes, Hashes]:
 
     Returns
     -------
-    letters : ndarray of uint8
+    name_bytes : ndarray of uint8
         The names, one after the other, and one byte more: the array is never empty.
     spans : ndarray of uint64, shape (len(names),)
         Where each name is: ``first byte << 32 | length``; the length is 0 unless it is a string.
@@ -62,20 +61,19 @@ def encode_names(names: Sequence[Hashable]) -> tuple[Bytes, Hashes]:
         for name in names
     ]
     sizes = np.fromiter(map(len, texts), np.uint64, len(texts))
-    spans = ((np.cumsum(sizes, dtype=np.uint64) - sizes) << _HALF) | sizes
-    return np.frombuffer(bytearray(b"".join(texts)) + bytearray(1), np.uint8), spans
+    return np.frombuffer(bytearray(b"".join(texts)) + bytearray(1), np.uint8), spans_of_sizes(sizes)
 
 
 def factors_of(names: Sequence[Sequence[str]]) -> InteractionFactors:
     """Return the factors of crossed features, given their names in display order."""
     flat = [name for factors in names for name in factors]
-    letters, spans = encode_names(flat)
-    places = np.full((len(names), 3), -1, np.int32)
+    name_bytes, spans = encode_names(flat)
+    factor_entries = np.full((len(names), 3), -1, np.int32)
     masks = np.empty(len(flat), np.uint64)
     pos = 0
     for k, factors in enumerate(names):
         for z in range(len(factors)):
-            places[k, z], masks[pos] = pos, 1 << z
+            factor_entries[k, z], masks[pos] = pos, 1 << z
             pos += 1
     ids = np.arange(len(flat), dtype=np.uint32)
-    return InteractionFactors(places, ids, masks, name_hashes(flat), spans, letters)
+    return InteractionFactors(factor_entries, ids, masks, name_hashes(flat), spans, name_bytes)

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from streaml1.core.spans import OFFSET_BITS
 from streaml1.core.types import Bytes, Hashes, Ids, Indptr, Ints, Values
 from streaml1.text.keyed_names import keyed_hashes_between
 from streaml1.text.parsed_rows import NamedRows, Spans, entries_of_rows
@@ -63,7 +64,7 @@ class FileNames:
         """Return where in `bytes` some names are, as `NamedRows` stores it."""
         begins, _ = self._begins_and_text
         sizes = begins[ids + 1] - begins[ids]
-        spans: Spans = begins[ids].astype(np.uint64) << np.uint64(32) | sizes.astype(np.uint64)
+        spans: Spans = begins[ids].astype(np.uint64) << OFFSET_BITS | sizes.astype(np.uint64)
         return spans
 
     def lookup(self, ids: Any) -> list[str]:

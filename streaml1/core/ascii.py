@@ -1,0 +1,26 @@
+"""Bytes that kernels look for and write, as uint64."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = [
+    "BACKSLASH",
+    "CARET",
+    "CLOSING_BRACE",
+    "COLON",
+    "COMMA",
+    "CR",
+    "EQUALS",
+    "NEWLINE",
+    "OPENING_BRACE",
+    "PIPE",
+    "POINT",
+    "QUOTE",
+    "SPACE",
+    "TAB",
+]
+
+NEWLINE, CR, TAB, SPACE = map(np.uint64, b"\n\r\t ")
+COLON, COMMA, POINT, EQUALS, CARET, PIPE = map(np.uint64, b":,.=^|")
+QUOTE, BACKSLASH, OPENING_BRACE, CLOSING_BRACE = map(np.uint64, b'"\\{}')
