@@ -448,8 +448,8 @@ def _texts(name: str, array: Any) -> _Column:
 def _views(name: str, array: Any) -> _Column:
     n, first = len(array), array.offset
     validity, views, *data = array.buffers()
-    places = [(0, 0) if b is None else (b.address, b.address + b.size) for b in data]
-    buffers = np.array(places, np.uint64).reshape(-1, 2)
+    bounds = [(0, 0) if b is None else (b.address, b.address + b.size) for b in data]
+    buffers = np.array(bounds, np.uint64).reshape(-1, 2)
     begin = end = max_bytes = 0
     if n:
         begin, end = views.address + 16 * first, views.address + views.size

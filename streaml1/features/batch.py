@@ -127,9 +127,9 @@ def _from_matrix(X: Any) -> Batch:
 
 def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
     """Return a batch for ids that exceed the range of slots: they become names."""
-    columns, places = np.unique(ids, return_inverse=True)
+    columns, positions = np.unique(ids, return_inverse=True)
     names = columns.tolist()
-    rows = Rows(places.astype(np.uint32), data, rows_of)
+    rows = Rows(positions.astype(np.uint32), data, rows_of)
     return Batch(plain_rows(rows, names.__getitem__), names, below=names[-1] + 1 if names else 0)
 
 
@@ -169,11 +169,11 @@ def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:
 
 
 def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
-    places: dict[Hashable, int] = {}
+    ids_by_name: dict[Hashable, int] = {}
     ids, values, ends = array("I"), array("d"), array("Q", [0])
 
     def batch() -> Batch:
-        names = list(places)
+        names = list(ids_by_name)
         numbers = np.array(values, np.float64)
         numbers[np.isnan(numbers)] = 0.0  # NaN means absent; `plain_rows` drops zeros
         rows = Rows(np.array(ids, np.uint32), numbers, np.array(ends, np.uint64))
@@ -184,8 +184,8 @@ def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
         if (plain := _plain_items(block)) is not None:
             names, numbers, counts = plain
             for name in dict.fromkeys(names):
-                places.setdefault(name, len(places))
-            ids.extend(map(places.__getitem__, names))
+                ids_by_name.setdefault(name, len(ids_by_name))
+            ids.extend(map(ids_by_name.__getitem__, names))
             values.frombytes(numbers.tobytes())
             ends.extend((ends[-1] + np.cumsum(counts)).tolist())
             continue
@@ -195,7 +195,7 @@ def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
             except BadExample as bad:
                 batch()  # an earlier row with a bad value comes first
                 raise BadExample(bad.reason, len(ends) - 1) from None
-            ids.extend([places.setdefault(name, len(places)) for name in row_names])
+            ids.extend([ids_by_name.setdefault(name, len(ids_by_name)) for name in row_names])
             values.extend(new)
             ends.append(len(ids))
     return batch()
@@ -252,11 +252,11 @@ def _from_frame(X: Any) -> Batch:
             matrix.data = np.nan_to_num(matrix.data, nan=0.0, posinf=math.inf, neginf=-math.inf)
         return checked(_from_matrix(matrix), names.__getitem__)._replace(names=names)
     frame = to_narwhals(X)
-    places: dict[Hashable, int] = {}
+    ids_by_name: dict[Hashable, int] = {}
     n = len(frame)
     bad: list[BadExample] = []
-    columns = [_column(series, places, n, bad) for series in frame.iter_columns()]
-    names = list(places)
+    columns = [_column(series, ids_by_name, n, bad) for series in frame.iter_columns()]
+    names = list(ids_by_name)
     if not columns or not n:
         empty = Rows(np.zeros(0, np.uint32), np.zeros(0), np.zeros(n + 1, np.uint64))
         return Batch(empty, names)
@@ -349,9 +349,9 @@ def plain_name(name: Any) -> Any:
 
 
 def _column(
-    series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
+    series: Any, ids_by_name: dict[Hashable, int], n: int, bad: list[BadExample]
 ) -> tuple[Any, Any]:
-    """Return (ids, values) of one column; add new names to `places` and errors to `bad`."""
+    """Return (ids, values) of one column; add new names to `ids_by_name` and errors to `bad`."""
     name = plain_name(series.name)
     native: Any = getattr(series.to_native(), "dtype", None)
     if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: absent values are zeros
@@ -368,16 +368,16 @@ def _column(
             there = there.cast(nw.Float64)
         numbers[~absent] = there.to_numpy().astype(np.float64)
     else:
-        return _objects(name, column_values(series), places, bad)
+        return _objects(name, column_values(series), ids_by_name, bad)
     numbers[np.isnan(numbers)] = 0.0
-    place = places.setdefault(name, len(places))
-    return np.full(n, place, np.uint32), numbers
+    id_ = ids_by_name.setdefault(name, len(ids_by_name))
+    return np.full(n, id_, np.uint32), numbers
 
 
 def _objects(
     name: Hashable,
     values: list[Any],
-    places: dict[Hashable, int],
+    ids_by_name: dict[Hashable, int],
     bad: list[BadExample],
 ) -> tuple[Any, Any]:
     ids, numbers = np.zeros(len(values), np.uint32), np.zeros(len(values))
@@ -394,5 +394,5 @@ def _objects(
             except BadExample as error:
                 bad.append(BadExample(error.reason, i))
                 break
-        ids[i] = places.setdefault(feature, len(places))
+        ids[i] = ids_by_name.setdefault(feature, len(ids_by_name))
     return ids, numbers

@@ -133,8 +133,8 @@ def flat_features(members: Mapping[Any, Any], roles: MemberRoles) -> dict[Any, A
     {'v=b': 1.0}
     """
     paths = (roles.target, roles.weight, roles.id)
-    places = [find_member(members, path) for path in paths if path is not None]
-    flat = _PythonMembers(roles, {(id(place.parent), place.key) for place in places if place})
+    found = [find_member(members, path) for path in paths if path is not None]
+    flat = _PythonMembers(roles, {(id(place.parent), place.key) for place in found if place})
     flat.add_members(members)
     return flat.x
 

@@ -48,7 +48,7 @@ river's 0.002 this alone caused alarms.
 ROWS = 48
 """More rows than any stream fills."""
 
-WIDTH = MAX_BUCKETS + 1  # places of a row
+WIDTH = MAX_BUCKETS + 1  # buckets of a row
 SUMS = 4  # numbers of a bucket: sums of x, x * x and loss; the largest x
 
 
@@ -132,8 +132,8 @@ class AdaptiveWindow:
 
     def restore_buckets(self, sums: Floats) -> None:
         """Set the sums of all buckets, after `counts`."""
-        places = self.buckets.reshape(ROWS, WIDTH, SUMS)
-        places[self._is_live()] = sums.reshape(-1, SUMS)
+        buckets = self.buckets.reshape(ROWS, WIDTH, SUMS)
+        buckets[self._is_live()] = sums.reshape(-1, SUMS)
 
     def _is_live(self) -> Bools:
         live: Bools = np.arange(WIDTH) < self.counts[:, None]
