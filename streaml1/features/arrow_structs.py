@@ -6,7 +6,7 @@ inside of lists and maps remains there, see `streaml1.features.arrow_nested`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -131,48 +131,57 @@ class OpenedColumns:
                 "value"
             )
 
-    def set_roles(self, roles: MemberRoles) -> MemberRoles:
-        """Set the roles of members inside lists and maps; return the others, of whole columns."""
-        from pyarrow import types
-
-        inside = {
+    def split_roles(self, roles: MemberRoles) -> MemberRoles:
+        """Keep the roles of members inside lists and maps in `roles`; return those of columns."""
+        holders = {
             name: holder
             for name, _ in roles.named_roles()
             if (holder := self._holder(name)) is not None
         }
         single = roles.target, roles.weight, roles.id
         for name in single:
-            if name in inside and name not in self._holders:
-                self._holders[name] = inside[name]
+            if name in holders and name not in self._holders:
+                self._holders[name] = holders[name]
                 self.header.append(name)
-        target, weight, id = (name if name in inside else None for name in single)
-        # As in JSON, a label may be in an object that is ignored, and the innermost name decides
-        # how a value is read.
+        # As in JSON, a label may be in an object that is ignored.
         ignore = {*self.expand(roles.ignore)} - {*single}
-        categorical, numeric = map(self._lengths, (roles.categorical, roles.numeric))
         taken = ignore.union(single)
-        texts = {c for c, n in categorical.items() if n >= numeric.get(c, 0)} - taken
-        numbers = {c for c, n in numeric.items() if n > categorical.get(c, 0)} - taken
-        self._spelled = {
-            c for c in texts & self.kinds.keys() if types.is_boolean(self.kinds[c])
-        }.difference(self._roots)
-        # Parquet reads entries of a dictionary that are numbers as numbers.
-        entries = {
-            column
-            for column, kind in self.kinds.items()
-            if is_list(kind) and is_dictionary(kind.value_type) and column not in numbers
-        }
-        own = {column for column in self.kinds if self.is_nested(column)}.union(inside)
+        texts, numbers = self._readings(roles, taken)
+        self._spelled = self._bools_in_structs(texts)
+        own = {column for column in self.kinds if self.is_nested(column)}.union(holders)
+        target, weight, id = (name if name in holders else None for name in single)
+        categorical = texts & own | self._lists_of_categories(numbers) - taken
         self.roles = MemberRoles(
-            target, weight, id, frozenset(ignore & own), frozenset(texts & own | entries - taken),
+            target, weight, id, frozenset(ignore & own), frozenset(categorical),
             numeric=frozenset(numbers & own),
         )  # fmt: skip
         return replace(
             roles,
-            ignore=frozenset(ignore - inside.keys()),
-            categorical=frozenset(texts - inside.keys()),
-            numeric=frozenset(numbers - inside.keys()),
+            ignore=frozenset(ignore - holders.keys()),
+            categorical=frozenset(texts - holders.keys()),
+            numeric=frozenset(numbers - holders.keys()),
         )
+
+    def _readings(self, roles: MemberRoles, taken: Set[str | None]) -> tuple[set[str], set[str]]:
+        """Return the columns to read as categories and as numbers: the innermost name decides."""
+        categorical, numeric = map(self._lengths, (roles.categorical, roles.numeric))
+        texts = {c for c, n in categorical.items() if n >= numeric.get(c, 0)}
+        numbers = {c for c, n in numeric.items() if n > categorical.get(c, 0)}
+        return texts - taken, numbers - taken
+
+    def _bools_in_structs(self, columns: Set[str]) -> set[str]:
+        from pyarrow import types
+
+        inside = columns & self.kinds.keys() - {*self._roots}
+        return {column for column in inside if types.is_boolean(self.kinds[column])}
+
+    def _lists_of_categories(self, numbers: Set[str]) -> set[str]:
+        """Return the lists of categories: Parquet reads those that are numbers as numbers."""
+        return {
+            column
+            for column, kind in self.kinds.items()
+            if is_list(kind) and is_dictionary(kind.value_type) and column not in numbers
+        }
 
     def _lengths(self, names: Iterable[str]) -> dict[str, int]:
         """Return the columns that names mean, with the length of the longest name of each."""

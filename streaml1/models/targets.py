@@ -188,7 +188,7 @@ def _of_nested(table: Any, roles: MemberRoles) -> LabelledRows:
     """Read a pyarrow.Table with nested columns."""
     opened = OpenedColumns(table.schema)
     opened.require_distinct()
-    flat = opened.set_roles(roles)
+    flat = opened.split_roles(roles)
     opened.require_value(roles.target, "target")
     opened.require_value(roles.weight, "weight")
     nested = frozenset(column for column in opened.kinds if opened.is_nested(column))

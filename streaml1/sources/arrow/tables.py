@@ -109,7 +109,7 @@ class TableReader:
             target, weight, categorical, (), ignored, id, numeric, tuple(elsewhere)
         )
         if any(map(is_nested, schema.types)):
-            requested = self._set_roles(requested)
+            requested = self._roles_of_columns(requested)
         header = opened.header
         roles = requested.resolve(header, name, require_label)
         self._target = None if roles.target is None else header[roles.target]
@@ -161,8 +161,8 @@ class TableReader:
         """The names of all columns, with the members of structs in their place."""
         return list(self._opened.kinds)
 
-    def _set_roles(self, requested: RequestedRoles) -> RequestedRoles:
-        """Set the roles of members inside lists and maps; return those of columns."""
+    def _roles_of_columns(self, requested: RequestedRoles) -> RequestedRoles:
+        """Return the roles of columns; members inside lists and maps keep theirs in `opened`."""
         header = list(self._opened.header)
 
         def named(columns: Iterable[str]) -> frozenset[str]:
@@ -181,7 +181,7 @@ class TableReader:
                 single[0], single[1], single[2], named(requested.ignored),
                 named(requested.categorical), numeric=named(requested.numeric),
             )  # fmt: skip
-            roles = self._opened.set_roles(given)
+            roles = self._opened.split_roles(given)
             for role, column in zip(("target", "weight", "id"), single, strict=True):
                 self._opened.require_value(column, role)
         except ValueError as error:
