@@ -20,10 +20,10 @@ searches all hash tables.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, Protocol
 
-from streaml1.core.types import Hashes, Ids, Slots
+from streaml1.core.types import Hashes, Slots
 from streaml1.features.vocabulary.hash_table import InternedVocabulary
 from streaml1.features.vocabulary.hashed import HashedVocabulary
 from streaml1.features.vocabulary.ints import INTS, IntVocabulary
@@ -36,7 +36,6 @@ __all__ = [
     "HashedVocabulary",
     "IntVocabulary",
     "InternedVocabulary",
-    "Vocabulary",
     "VocabularySnapshot",
 ]
 
@@ -60,29 +59,11 @@ class VocabularySnapshot(Protocol):
         """
 
 
-class Vocabulary(VocabularySnapshot, Protocol):
-    """What all vocabularies have in common.
-
-    `InternedVocabulary` and `HashedVocabulary` also have ``find_ints(ids)``, the slots of an array
-    of ints: for `IntVocabulary` these are the ints themselves. Only `InternedVocabulary` adds names
-    (``intern_*``) and releases slots (``retain``).
-    """
-
-    def find_all(self, names: Sequence[Hashable]) -> Ids:
-        """Return the slots of names; `MISSING` for names without a slot."""
-
-    def snapshot(self) -> VocabularySnapshot:
-        """Return the names as they are now; later changes do not affect them."""
-
-    def check(self, size: int) -> None:
-        """Raise AssertionError if an invariant is violated.
-
-        Parameters
-        ----------
-        size
-            Number of slots of the rule.
-        """
-
-
 AnyVocabulary = IntVocabulary | InternedVocabulary | HashedVocabulary
-"""The vocabularies as a union, for code that distinguishes them by `isinstance`."""
+"""Any vocabulary. All have ``find_all(names)``, which returns `MISSING` for names without a slot.
+
+`InternedVocabulary` and `HashedVocabulary` also have ``find_ints(ids)``, the slots of an array of
+ints: for `IntVocabulary` these are the ints themselves. Only `InternedVocabulary` adds names
+(``intern_*``) and releases slots (``retain``). The union serves code that tells them apart by
+`isinstance`.
+"""
