@@ -33,8 +33,8 @@ from streaml1.distributed.fan_out import Progress
 from streaml1.distributed.round_report import Round, Trained
 from streaml1.distributed.round_store import RoundStore
 from streaml1.models.merging import (
-    always_carries_on,
-    carries_on,
+    always_has_momentum,
+    can_have_momentum,
     require_mergeable,
     set_clock,
     start_shards,
@@ -65,7 +65,7 @@ learnt. The probe judges how models predict the next example: the published aver
 ``lr="auto"`` follow the weights with a delay, and would show too late that a merge goes too far.
 """
 
-CARRIED_SLACK = 0.1
+MOMENTUM_SLACK = 0.1
 """The same if all candidates carry on the last move: it may take a few rounds to pay off."""
 
 
@@ -256,14 +256,14 @@ class _Run:
             after = min(stretch.hi + self._probe, len(self._stream))
             probe = self._stream.range(stretch.hi, after)
             start = self.model
-            slack = CARRIED_SLACK if always_carries_on(start) else SLACK
+            slack = MOMENTUM_SLACK if always_has_momentum(start) else SLACK
             before = start if self.before is None else self.before
             merged = compare(
                 parts, start, probe=probe, slack=slack, before=before, published=False,
                 every=self._probe,
             )  # fmt: skip
             self.model, candidates, chosen = merged.model, merged.candidates, merged.chosen
-            self.before = start if carries_on(start) else None
+            self.before = start if can_have_momentum(start) else None
         n = stretch.hi - stretch.lo
         set_clock(self.model, learnt + n, step + n)
         seconds = time.perf_counter() - started

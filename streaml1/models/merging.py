@@ -29,8 +29,8 @@ from streaml1.models.base import OnlineModel
 from streaml1.models.schedules import rates_of_steps
 
 __all__ = [
-    "always_carries_on",
-    "carries_on",
+    "always_has_momentum",
+    "can_have_momentum",
     "merge_candidates",
     "require_mergeable",
     "set_clock",
@@ -109,13 +109,13 @@ def set_clock(model: OnlineModel, n: int, step: int) -> None:
         o.t, o.rates_from = n, n - step
 
 
-def carries_on(model: OnlineModel) -> bool:
-    """Return whether a merge of models of this kind can carry on the move of the merge before."""
+def can_have_momentum(model: OnlineModel) -> bool:
+    """Return whether a merge of such models can repeat the move of the merge before."""
     return hasattr(model._state.rule, "carried_on")
 
 
-def always_carries_on(model: OnlineModel) -> bool:
-    """Return whether each candidate of such a merge carries on that move."""
+def always_has_momentum(model: OnlineModel) -> bool:
+    """Return whether each candidate of such a merge does."""
     return getattr(model._state.rule, "always_carries_on", False)
 
 
@@ -123,7 +123,7 @@ def start_shards(model: OnlineModel, shards: int, n_rows: int) -> None:
     """Let a model start one of some shards that learn the next rows, `n_rows` all together.
 
     Rules whose steps fall with what they have learnt, rather than with a clock, then take those of
-    a model that has learnt a part of it. A merge that carries on a move expects it.
+    a model that has learnt a part of it. A merge with momentum expects it.
     """
     if shards > 1 and hasattr(model._state.rule, "start_shards"):
         with model._state.exclusive():
@@ -149,8 +149,8 @@ def merge_candidates(
     base
         The model that all of them started from; None: a new one.
     before
-        The base of the merge whose result is `base`. Rules that can (`carries_on`) then also yield
-        models that repeat the move of that merge, as momentum does. The parts must have started
+        The base of the merge whose result is `base`. Rules that can then also yield models that
+        repeat the move of that merge (`can_have_momentum`). The parts must have started
         from a copy of the base after `start_shards`.
 
     Raises
@@ -162,7 +162,7 @@ def merge_candidates(
     require_mergeable(models, base)
     first = models[0]
     base = first.clone() if base is None else base
-    earlier = () if before is None or not carries_on(base) else (before,)
+    earlier = () if before is None or not can_have_momentum(base) else (before,)
     states = [model._state.snapshot()() for model in (base, *models, *earlier)]
     names = join_names([state["names"] for state in states])
     rule, *parts = (
