@@ -54,7 +54,6 @@ L1_DOC = "Strength of the l1 penalty."
 L2_DOC = "Strength of the squared l2 penalty."
 HALF = "The penalty is `l2 / 2` times the squared norm."
 SUM = "It penalizes the sum over all examples, not each step."
-NONNEGATIVE_DOC = "Keep all weights non-negative."
 RATE_DETAILS = (
     "A scheduler of `river.optim.schedulers` is called as `get(t)` for the t-th example, from 0."
 )
@@ -94,6 +93,25 @@ def _offset() -> Any:
     )
 
 
+def _average(details: str) -> Any:
+    doc = "Predict with the running average of the weights."
+    return parameter(default=False, check=boolean, fixed=True, doc=doc, details=details)
+
+
+def _intercept_lr(doc: str, details: str = "") -> Any:
+    return parameter(default=0.01, check=Number(0.0, 1e10), doc=doc, details=details)
+
+
+def _radius(details: str) -> Any:
+    doc = "Radius of the l1 ball: upper bound on the l1 norm of the weights."
+    return parameter(default=10.0, check=Number(1e-30, 1e30), doc=doc, details=details)
+
+
+def _nonnegative(details: str) -> Any:
+    doc = "Keep all weights non-negative."
+    return parameter(default=False, check=boolean, fixed=True, doc=doc, details=details)
+
+
 # Shared by several learners
 
 
@@ -107,11 +125,7 @@ class SharedParameters(Parameterized):
     loss: str = parameter(default="logistic", check=Fixed("logistic"), init=False)
     lr: float | str | Scheduler = parameter(default=1.0, check=Fixed(1.0), init=False)
     schedule: str = parameter(default="constant", check=Fixed("constant"), init=False)
-    intercept_lr: float = parameter(
-        default=0.01,
-        check=Number(0.0, 1e10),
-        doc="Constant learning rate of the intercept; 0 freezes it.",
-    )
+    intercept_lr: float = _intercept_lr("Constant learning rate of the intercept; 0 freezes it.")
     intercept_init: float = parameter(
         default=0.0,
         check=Number(-MAX_INPUT, MAX_INPUT),
@@ -176,13 +190,7 @@ class LearningRateParameters(SharedParameters):
 class AveragingParameters(SharedParameters):
     """Parameters of learners that can average their weights."""
 
-    average: bool = parameter(
-        default=False,
-        check=boolean,
-        fixed=True,
-        doc="Predict with the running average of the weights.",
-        details=f"{AVERAGE_DETAILS} {STAYS}",
-    )
+    average: bool = _average(f"{AVERAGE_DETAILS} {STAYS}")
 
 
 class ClassifierParameters(SharedParameters):
@@ -276,20 +284,12 @@ class ElasticNetParameters(LearningRateParameters, AveragingParameters):
         "best had it been saved earlier. With `average` or explicit stamps, which need a single "
         'net, "auto" is 0.1.',
     )
-    intercept_lr: float = parameter(
-        default=0.01,
-        check=Number(0.0, 1e10),
-        doc="Constant learning rate of the intercept; 0 freezes it.",
-        details='With `lr="auto"` the intercepts of the elastic nets have rates that decay like '
-        "those of their weights and are proportional to this one.",
+    intercept_lr: float = _intercept_lr(
+        "Constant learning rate of the intercept; 0 freezes it.",
+        'With `lr="auto"` the intercepts of the elastic nets have rates that decay like those of '
+        "their weights and are proportional to this one.",
     )
-    average: bool = parameter(
-        default=False,
-        check=boolean,
-        fixed=True,
-        doc="Predict with the running average of the weights.",
-        details=f"{AVERAGE_DETAILS} {STAYS} `stamps` then has no effect.",
-    )
+    average: bool = _average(f"{AVERAGE_DETAILS} {STAYS} `stamps` then has no effect.")
 
 
 class TruncatedGradientParameters(LearningRateParameters, AveragingParameters):
@@ -328,13 +328,7 @@ class PegasosParameters(AveragingParameters):
         doc="Scale the weights into a ball that holds the optimum after each step.",
         details="Its radius is 1 / sqrt(l2), or sqrt(2 log(2) / l2) for the logistic loss.",
     )
-    average: bool = parameter(
-        default=False,
-        check=boolean,
-        fixed=True,
-        doc="Predict with the running average of the weights.",
-        details=AVERAGE_DETAILS,
-    )
+    average: bool = _average(AVERAGE_DETAILS)
 
 
 class SoftmaxParameters(LearningRateParameters):
@@ -364,19 +358,10 @@ class SoftmaxParameters(LearningRateParameters):
     l2: float = parameter(
         default=0.0, check=STRENGTH, doc=L2_DOC, details=f"{HALF} It must be 0 with the ball."
     )
-    radius: float = parameter(
-        default=10.0,
-        check=Number(1e-30, 1e30),
-        doc="Radius of the l1 ball: upper bound on the l1 norm of the weights.",
-        details="Each label has its own ball. When the radius decreases, the next step projects.",
+    radius: float = _radius(
+        "Each label has its own ball. When the radius decreases, the next step projects."
     )
-    nonnegative: bool = parameter(
-        default=False,
-        check=boolean,
-        fixed=True,
-        doc=NONNEGATIVE_DOC,
-        details="Used with the ball only.",
-    )
+    nonnegative: bool = _nonnegative("Used with the ball only.")
     classes: Iterable[Hashable] | None = parameter(
         default=None,
         check=Deferred("None or a list of two or more labels", _classes_check),
@@ -384,11 +369,7 @@ class SoftmaxParameters(LearningRateParameters):
         doc="The labels; all others are rejected.",
         details="None adds each new label with zero weights at its first example.",
     )
-    intercept_lr: float = parameter(
-        default=0.01,
-        check=Number(0.0, 1e10),
-        doc="Constant learning rate of the intercepts; 0 freezes them.",
-    )
+    intercept_lr: float = _intercept_lr("Constant learning rate of the intercepts; 0 freezes them.")
     intercept_init: float = parameter(
         default=0.0,
         check=Number(-MAX_INPUT, MAX_INPUT),
@@ -459,11 +440,9 @@ class CoinBettingParameters(SharedParameters):
         details="Larger values let weights grow faster at first.",
     )
     l1: float = parameter(default=0.0, check=STRENGTH, doc=L1_DOC, details=SUM)
-    intercept_lr: float = parameter(
-        default=0.01,
-        check=Number(0.0, 1e10),
-        doc="0 freezes the intercept.",
-        details="Any other value has no effect: the intercept learns without a learning rate, too.",
+    intercept_lr: float = _intercept_lr(
+        "0 freezes the intercept.",
+        "Any other value has no effect: the intercept learns without a learning rate, too.",
     )
 
 
@@ -484,18 +463,9 @@ class FOBOSParameters(LearningRateParameters):
 class L1BallParameters(LearningRateParameters):
     """Parameters of projection onto the l1 ball."""
 
-    radius: float = parameter(
-        default=10.0,
-        check=Number(1e-30, 1e30),
-        doc="Radius of the l1 ball: upper bound on the l1 norm of the weights.",
-        details="When it decreases, the next step projects.",
-    )
-    nonnegative: bool = parameter(
-        default=False,
-        check=boolean,
-        fixed=True,
-        doc=NONNEGATIVE_DOC,
-        details="Weights that a step makes negative become zero before the projection.",
+    radius: float = _radius("When it decreases, the next step projects.")
+    nonnegative: bool = _nonnegative(
+        "Weights that a step makes negative become zero before the projection."
     )
     index: str = parameter(
         default="wheel",
@@ -540,11 +510,7 @@ class EGParameters(LearningRateParameters):
         fixed=True,
         doc="Maximum number of features; more are rejected.",
     )
-    nonnegative: bool = parameter(
-        default=False,
-        check=boolean,
-        fixed=True,
-        doc=NONNEGATIVE_DOC,
-        details="False is EG+-, with a pair of weights per feature. True is EG, in which features "
-        "that were never seen have a positive weight, too.",
+    nonnegative: bool = _nonnegative(
+        "False is EG+-, with a pair of weights per feature. True is EG, in which features "
+        "that were never seen have a positive weight, too."
     )
