@@ -264,7 +264,7 @@ def measure(active: int, X: Any, y: Any) -> Measurement:
         for name, row_seconds in times.items() if r >= 0 else ():
             seconds[name].append(row_seconds)
     assert wheel.weights == tree.weights
-    height = int(tree._engine.rule.clock[0].height)
+    height = int(tree._state.rule.clock[0].height)
     us = {name: float(np.median(rounds)) * 1e6 for name, rounds in seconds.items()}
     return Measurement(int(np.mean(n)), X.nnz / X.shape[0], height, us)
 

@@ -84,12 +84,12 @@ def assert_matches_twin(model: Any, twin: Any, data: Any, cuts: list[int] = CUTS
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9, err_msg=repr(model))
         assert_equal_twins(model, twin)
         assert model.n_nonzero == len(model.weights) == np.count_nonzero(dense_weights(model))
-        model._engine.check()
+        model._state.check()
 
 
 def dense_weights(model: Any) -> Any:
     """Return the weights of the first D slots."""
-    rule = model._engine.rule
+    rule = model._state.rule
     return np.array([rule.weight(j) for j in range(D)])
 
 
@@ -155,7 +155,7 @@ def assert_rejects_states(
     """
     X, y, _, w = data_of(model.loss, 100)
     model.learn_many(csr_matrix(X), y, w)
-    rule = model._engine.rule
+    rule = model._state.rule
     slots, arrays = rule.state_dict()
     type(rule).from_state_dict(rule.size, slots, arrays).check()
     for change in changes_of(arrays):

@@ -170,7 +170,7 @@ def test_squared_gradients_of_a_zero_weight_are_retained() -> None:
     model.learn_one({"x": 1.0}, 2.0)
     model.learn_one({"never": 1.0}, 0.0)  # a zero gradient leaves no state
     assert model.weights == {} and model.n_features_seen == 2
-    rule = model._engine.rule
+    rule = model._state.rule
     assert rule.seen_mask().sum() == 2 and rule.live_mask().sum() == 1
     assert rule.slots["n"].max() == 4.0
     rule.drop(np.flatnonzero(rule.live_mask()))

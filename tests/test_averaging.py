@@ -133,11 +133,11 @@ def test_steps_are_bit_identical_to_the_plain_rule(case: Case) -> None:
         part = slice(lo, lo + 250)
         for m in (model, plain):
             m.learn_many(csr_matrix(X[part]), y[part], w[part])
-        current = model._engine.rule.plain().weights()
-        expected = plain._engine.rule.weights()
+        current = model._state.rule.plain().weights()
+        expected = plain._state.rule.weights()
         # Adding 0.0 removes the sign of zero weights, which may differ.
         assert (current + 0.0).tobytes() == (expected + 0.0).tobytes()
-        assert model._engine.online[0].b == plain.intercept
+        assert model._state.online[0].b == plain.intercept
 
 
 @all_rules
@@ -190,10 +190,10 @@ def test_max_features_limits_the_non_zero_means(case: Case) -> None:
         model.learn_many(csr_matrix(X[part]), y[part], w[part])
         assert model.n_nonzero == len(model.weights) <= 16
         dropped = set(before) - set(model.weights)
-        current = model._engine.rule.plain().weights()
+        current = model._state.rule.plain().weights()
         assert not dropped or all(current[j] == 0.0 for j in dropped)
         n_dropped += len(dropped)
-        model._engine.check()
+        model._state.check()
     assert n_dropped > 20 and model.n_cut > 20
 
 
@@ -261,10 +261,10 @@ def test_zeroed_weights_have_exact_means(
             x = {n % 31: 1.0, n * n % 37: -2.0} if has_features else {}
             for m in (model, plain):
                 m.learn_one(x, float(n % 5))
-            sums += plain._engine.rule.weights()[:40]
+            sums += plain._state.rule.weights()[:40]
             t += 1
-        rule = model._engine.rule
-        model._engine.check()
+        rule = model._state.rule
+        model._state.check()
         got = rule.weights()[:40]
         largest = max(1.0, float(np.abs(sums).max()) / t)
         np.testing.assert_allclose(got, sums / t, rtol=0.0, atol=1e-11 * largest * 256)
@@ -277,24 +277,24 @@ def test_copies_and_files_hold_no_prefix_sums(tmp_path: Path) -> None:
     model.learn_many([{j: 1.0} for j in range(50)], np.linspace(0.1, 3.0, 50))
     model.save(tmp_path / "early")
     model.learn_many(csr_matrix((30_000, 1)), np.zeros(30_000))
-    rule = model._engine.rule
+    rule = model._state.rule
     assert rule.mean[0].entries == 30_050 and len(rule.prefix_sums) > 30_000
     assert np.count_nonzero(rule.plain().weights()) < 50 == model.n_nonzero
     model.save(tmp_path / "late")
     assert (tmp_path / "late").stat().st_size < (tmp_path / "early").stat().st_size + 500
     restored = streaml1.load(tmp_path / "late")
-    assert len(restored._engine.rule.prefix_sums) < 1_000
+    assert len(restored._state.rule.prefix_sums) < 1_000
     assert restored.weights == model.weights == dict(model.freeze().weights)
     for m in (model, restored):
         m.learn_many([{j % 70: 1.0} for j in range(500)], np.arange(500.0) % 3)
     assert restored.weights == model.weights
-    restored._engine.check()
+    restored._state.check()
 
 
 def test_non_zero_weight_with_a_zero_mean_is_counted() -> None:
     """Otherwise n_nonzero would be one too small after the next step."""
     model = PegasosClassifier(l2=1.0, project=False, average=True, max_features=5)
-    rule = model._engine.rule
+    rule = model._state.rule
     rule.u[3], rule.sums[3], rule.mean[0].t = 0.5, 0.0, 2
     assert model.weights == {3: 5e-324} and model.n_nonzero == 1
     assert rule.weight(3) == 5e-324
@@ -347,7 +347,7 @@ def test_settling_all_sums_changes_only_rounding(
         kit.assert_matches_twin(
             model, case.new_twin(), kit.data_of(model.loss, 1_000), [0, 10, 40, 1_000]
         )
-        mean = model._engine.rule.mean[0]
+        mean = model._state.rule.mean[0]
         assert mean.budget == budget and mean.entries < budget
 
 
@@ -383,9 +383,9 @@ def test_pegasos_settles_its_sums_before_they_cancel() -> None:
     for i in range(n):
         model.learn_one(as_dict(X[i]), bool(y[i]))
         twin.learn(X[i], 1.0 if y[i] else -1.0)
-        n_settled += model._engine.rule.mean[0].s_sum < last_sum
-        last_sum = float(model._engine.rule.mean[0].s_sum)
-    model._engine.check()
+        n_settled += model._state.rule.mean[0].s_sum < last_sum
+        last_sum = float(model._state.rule.mean[0].s_sum)
+    model._state.check()
     assert n_settled > 20
     w = np.array([model.weights[j] for j in range(d)])
     np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9)
@@ -416,7 +416,7 @@ def test_ten_million_steps_of_the_elastic_net(schedule: str) -> None:
         w = float(np.sign(v)) * float(path[-1])
         t += block
     assert model.weights.get(0, 0.0) == pytest.approx(total / n, abs=1e-9)
-    model._engine.check()
+    model._state.check()
 
 
 @pytest.mark.slow

@@ -262,10 +262,10 @@ def test_dropped_features_start_again_with_their_scale() -> None:
     for i in range(50):
         a = {"a": 1000.0 + i} if i != 1 else {}  # absent once: it has no origin
         model.learn_one({**a, "b": 1.0}, i % 4 > 0)
-    rule = model._engine.rule
+    rule = model._state.rule
     before = rule.slots[:2].copy()
     rule.drop(np.array([0]))
-    model._engine.check()
+    model._state.check()
     assert list(model.weights) == ["b"]
     assert rule.seen_mask().sum() == 2
     for name in ("n", "total", "s"):
@@ -279,10 +279,10 @@ def test_weights_are_counted_once_labels_are_not_zero() -> None:
     model = CoinBettingRegressor(intercept_init=1.0, max_features=4)
     for j in range(20):
         model.learn_one({j: 1.0}, 0.0)
-        model._engine.check()
+        model._state.check()
     for j in range(20):
         model.learn_one({j: 1.0}, 5.0)
-        model._engine.check()
+        model._state.check()
         assert model.n_nonzero <= 4
 
 

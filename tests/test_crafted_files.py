@@ -151,7 +151,7 @@ def learn_rows(random: Random, path: Path) -> str:
         assert_one_sentence(error)
         return "rejected"
     assert all(line.loss is None or math.isfinite(line.loss) for line in result.lines)
-    model._engine.check()
+    model._state.check()
     assert all(map(math.isfinite, model.weights.values()))
     return "learnt"
 
@@ -449,7 +449,7 @@ def use_model(random: Random, model: Any) -> None:
         restored = decode(model._encode(packed=False), "m")
     except ModelFileError:
         with pytest.raises(AssertionError):
-            model._engine.check()
+            model._state.check()
         return
     assert repr(restored.weights) == repr(model.weights)
     data = restored._encode(packed=False)

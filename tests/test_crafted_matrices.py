@@ -136,7 +136,7 @@ def test_mutated_matrices(models: Any) -> None:
         else:
             outcomes["used"] += 1
     for model in models:
-        model._engine.check()
+        model._state.check()
     print("matrices:", outcomes)
     assert min(outcomes.values()) > MUTATIONS // 20
 

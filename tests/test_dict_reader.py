@@ -82,7 +82,7 @@ def state(model: Any) -> bytes:
 
 def feature_names(model: Any) -> list[Any]:
     """Return the interned names of a model's vocabulary."""
-    vocabulary = model._engine.vocabulary
+    vocabulary = model._state.vocabulary
     return vocabulary.names() if isinstance(vocabulary, InternedVocabulary) else []
 
 
@@ -134,8 +134,8 @@ def test_kernel_and_fallback_are_bit_identical(kind: str, update: str) -> None:
     assert list(by_kernel.weights) == list(by_fallback.weights)
     assert by_kernel.intercept == by_fallback.intercept
     assert by_kernel.n_features_seen == by_fallback.n_features_seen
-    by_kernel._engine.check()
-    by_fallback._engine.check()
+    by_kernel._state.check()
+    by_fallback._state.check()
 
 
 @needs_kernel
@@ -208,8 +208,8 @@ def test_arbitrary_dicts_learn_the_same_by_kernel_fallback_and_batch(
             by_packing.predict_proba_one(x)
             by_packing.learn_one(x, y)
     assert state(by_kernel) == state(by_fallback) == state(by_batch) == state(by_packing)
-    by_kernel._engine.check()
-    by_packing._engine.check()
+    by_kernel._state.check()
+    by_packing._state.check()
 
 
 # Packed dicts: without dict kernels
@@ -239,7 +239,7 @@ def learnt(kind: Callable[[dict[str, Any]], Any]) -> tuple[Any, list[Any]]:
     for x, y, w in examples(300):
         predicted += [model.predict_proba_one(kind(x)), model._margin(kind(x))]
         model.learn_one(kind(x), y, w)
-    model._engine.check()
+    model._state.check()
     return model, predicted
 
 
@@ -299,7 +299,7 @@ def test_names_of_packed_dicts_are_released_with_their_slots() -> None:
         assert sys.getrefcount(first) == before
         assert len(feature_names(model)) < 2048
         assert len(unpacked) < 20
-        model._engine.check()
+        model._state.check()
 
 
 @needs_kernel
@@ -324,7 +324,7 @@ def test_threads_share_the_buffers_of_packed_dicts() -> None:
             sys.setswitchinterval(interval)
         assert model.n_iterations == 1 + 3 * len(rows)
         assert sorted(feature_names(model)) == sorted(known | {"the first"})
-        model._engine.check()
+        model._state.check()
 
 
 # Rejected values
@@ -395,7 +395,7 @@ def test_missing_values_are_absent(case: str, bits: int | None) -> None:
             assert model.predict_many([row]) == twin.predict_many([without])
     assert model.weights == twin.weights and model.intercept == twin.intercept
     assert model.n_features_seen == twin.n_features_seen
-    model._engine.check()
+    model._state.check()
     frozen, frozen_twin = model.freeze(), twin.freeze()
     assert frozen.predict_proba_one(rows[1][0]) == frozen_twin.predict_proba_one(rows[1][1])
     assert model.explain_one(rows[1][0]) == twin.explain_one(rows[1][1])
@@ -429,7 +429,7 @@ def test_row_with_an_invalid_value_changes_nothing(case: str, first: str) -> Non
         assert state(model) == before
         assert feature_names(model) == names
         assert model.n_features_seen == n_seen
-        model._engine.check()
+        model._state.check()
 
 
 @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ def test_error_in_float_of_a_value_propagates() -> None:
                 with pytest.raises(CustomError):
                     call(x)
         assert state(model) == before
-        model._engine.check()
+        model._state.check()
 
 
 def test_extreme_values_are_accepted() -> None:
@@ -476,7 +476,7 @@ def test_extreme_values_are_accepted() -> None:
     for value in (9.99e49, -9.99e49, 10**49, 5e-324, -5e-324, 2**64, -(2**64), True):
         model.learn_one({"a": value}, True)
         assert np.isfinite(model.weights.get("a", 0.0))
-    model._engine.check()
+    model._state.check()
 
 
 def test_zeros_and_none_are_absent() -> None:
@@ -509,7 +509,7 @@ def test_names_equal_as_dict_keys_are_one_feature() -> None:
         margins = {model._margin({name: 1.0}) for name in equal_names}
         assert len(margins) == 1
         assert margins != {model.intercept}
-        model._engine.check()
+        model._state.check()
 
 
 @pytest.mark.parametrize(
@@ -535,7 +535,7 @@ def test_names_different_as_dict_keys_are_two_features(names: tuple[Any, Any]) -
     model.learn_one({names[0]: 1.0, names[1]: -1.0}, True)
     assert model.n_features_seen == 2
     assert model.weights == {names[0]: 0.5, names[1]: -0.5}
-    model._engine.check()
+    model._state.check()
     assert pickle.loads(state(model))._margin({names[1]: 2.0}) == model._margin({names[1]: 2.0})
 
 
@@ -553,7 +553,7 @@ def test_str_subclasses_with_equal_hashes_are_two_features() -> None:
 
     model = new_model()
     model.learn_one({ConstantHash("u"): 1.0, ConstantHash("v"): -1.0}, True)
-    model._engine.check()
+    model._state.check()
     assert model.weights[ConstantHash("u")] > 0.0 > model.weights[ConstantHash("v")]
 
 
@@ -588,7 +588,7 @@ def test_error_in_comparison_of_a_name_propagates() -> None:
             model.predict_one(x)
         with pytest.raises(RuntimeError, match="not comparable"):
             model.learn_many([x, x], [True, True])
-        model._engine.check()
+        model._state.check()
         assert model.weights == before
         model.learn_one({"b": 1.0}, True)
         assert model.predict_one({"b": 1.0}) is True
@@ -598,7 +598,7 @@ def test_prediction_adds_no_names() -> None:
     for first_x in ({"a": 1.0}, {1: 1.0}, {}):
         model = ElasticNetClassifier(lr=0.1)
         model.learn_one(first_x, True)
-        before, size = state(model), model._engine.rule.size
+        before, size = state(model), model._state.rule.size
         for k in range(300):
             x = {f"p{k}-{j}": 1.0 for j in range(20)} | {("t", k): 1.0, 5000 + k: 1.0}
             model.predict_one(x)
@@ -606,8 +606,8 @@ def test_prediction_adds_no_names() -> None:
             model.predict_many([x, x])
         assert state(model) == before
         assert model.n_features_seen == len(first_x)
-        assert model._engine.rule.size == size
-        model._engine.check()
+        assert model._state.rule.size == size
+        model._state.check()
 
 
 @pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="requires sys.getrefcount")
@@ -653,10 +653,10 @@ def test_growth_through_many_doublings(method: str) -> None:
             model.learn_many([x], [k % 1000 == 0])
         else:
             model.learn_one(x if method == "kernel" else Dict(x), k % 1000 == 0)
-        sizes.add(model._engine.rule.size)
+        sizes.add(model._state.rule.size)
     assert len(sizes) >= 7
     assert model.n_features_seen == n + 1
-    model._engine.check()
+    model._state.check()
     weights = model.weights
     assert len(weights) == n + 1
     for j in (0, 1, 499, 500, 1023, 1024, 65_535, 65_536, n - 1):
@@ -669,7 +669,7 @@ def test_growth_by_one_name_at_a_time() -> None:
     for j in range(5000):
         model.learn_one({f"name {j}": 1.0}, True)
         if j % 250 == 0:
-            model._engine.check()
+            model._state.check()
     assert model.n_features_seen == len(model.weights) == 5000
 
 
@@ -686,7 +686,7 @@ def test_dict_of_100_000_features(kind: Any) -> None:
     assert model._margin({"b99999": 1.0}) == int_model._margin({99_999: 1.0})
     assert model.predict_one(big) is True
     assert model.predict_one({"b5": 1.0}) is True
-    model._engine.check()
+    model._state.check()
 
 
 # Dicts that change while they are read
@@ -725,7 +725,7 @@ def test_dict_changed_by_its_own_values(change: str, name_type: str) -> None:
             with contextlib.suppress(BadExample, RuntimeError):
                 model.predict_one(dict(x))
                 model.learn_one(x, True)
-            model._engine.check()
+            model._state.check()
         assert np.isfinite(list(model.weights.values())).all()
         model.learn_one({"fine": 1.0}, True)
         assert model.predict_one({"fine": 1.0}) is True
@@ -743,7 +743,7 @@ def test_value_that_calls_the_model() -> None:
     model.learn_one({"outer": Reentrant(), "b": 1.0}, True)
     model.learn_one({5: Reentrant(), 6: 1.0}, True)
     assert model.n_iterations == 5
-    model._engine.check()
+    model._state.check()
     assert model.predict_one({"outer": 1.0}) is True
 
 
@@ -767,12 +767,12 @@ RESUME = """
 import json, pickle, sys, streaml1
 read = streaml1.load if sys.argv[2] == "file" else lambda path: pickle.load(open(path, "rb"))
 model = read(sys.argv[1])
-model._engine.check()
+model._state.check()
 out = []
 for x, y in json.load(open(sys.argv[3])):
     out.append(model.predict_proba_one(x)[True].hex())
     model.learn_one(x, y)
-model._engine.check()
+model._state.check()
 print(json.dumps([out, model.intercept.hex(), sorted(model.weights.items())]))
 """
 
@@ -819,7 +819,7 @@ for i, (x, y, w) in enumerate(examples(150)):
     out.append(model.predict_proba_one(x)[True].hex())
     model.learn_one(x, y, w)
 model.learn_many([x for x, _, _ in examples(50)], [y for _, y, _ in examples(50)])
-model._engine.check()
+model._state.check()
 weights = sorted((repr(name), w.hex()) for name, w in model.weights.items())
 print(json.dumps([out, model.intercept.hex(), weights]))
 """
@@ -858,8 +858,8 @@ def test_categories_are_bit_identical_by_kernel_and_fallback(l2: float) -> None:
     assert by_kernel.intercept == by_fallback.intercept
     assert set(feature_names(by_kernel)) == set(feature_names(by_fallback))
     assert by_kernel.n_features_seen == by_fallback.n_features_seen
-    by_kernel._engine.check()
-    by_fallback._engine.check()
+    by_kernel._state.check()
+    by_fallback._state.check()
 
 
 @needs_kernel
@@ -871,7 +871,7 @@ def test_packed_categories_are_bit_identical() -> None:
         for x, y in rows:
             predicted.append(model.predict_proba_one(kind(x)))
             model.learn_one(kind(x), y)
-        model._engine.check()
+        model._state.check()
         return state(model), predicted
 
     joined = [*categories(1000)]  # names with an equals sign are not packed next to categories
@@ -913,7 +913,7 @@ def test_kernel_reads_categories(monkeypatch: pytest.MonkeyPatch) -> None:
         model.predict_one({"site": f"s{i % 11}", "ad": "new"})
     assert {"site=s3", "ad=a299", "price"} <= set(feature_names(model))
     assert "ad=new" not in feature_names(model)
-    model._engine.check()
+    model._state.check()
 
 
 @needs_kernel

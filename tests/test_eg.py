@@ -47,7 +47,7 @@ def model_of(loss: str, **params: Any) -> Any:
 
 def dense(model: Any, d: int = D) -> Any:
     """Return all weights, including those of unseen features."""
-    c = model._engine.rule.clock[0]
+    c = model._state.rule.clock[0]
     w = np.full(d, 0.0 if c.two else c.scale * c.one)
     for j, w_j in model.weights.items():
         w[j] = w_j
@@ -84,7 +84,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
             atol = 1e-9 * max(1.0, twin.radius)
             np.testing.assert_allclose(got, expected, rtol=0.0, atol=atol, err_msg=str(params))
             assert_equal_twins(model, twin)
-            model._engine.check()
+            model._state.check()
 
 
 def test_weights_stay_accurate_if_all_thetas_are_negative(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_weights_stay_accurate_if_all_thetas_are_negative(tmp_path: Path) -> Non
             assert model.weights["a"] == pytest.approx(1.0 / (1.0 + odds), abs=1e-9)
             assert model.weights["b"] == pytest.approx(odds / (1.0 + odds), abs=1e-9)
             assert model.predict_one({"a": 1.0}) == pytest.approx(model.weights["a"])
-            model._engine.check()
+            model._state.check()
     model.save(tmp_path / "model")
     assert load(tmp_path / "model").weights == model.weights
 
@@ -122,8 +122,8 @@ def test_theta_in_the_thousands_does_not_overflow(lr: float, nonnegative: bool) 
         expected = twin.progressive(X[part], np.where(y[part], 1.0, -1.0), np.ones(100))
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-8)
         np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=1e-8)
-        model._engine.check()
-    assert np.abs(model._engine.rule.theta[::2]).max() > 10 * lr
+        model._state.check()
+    assert np.abs(model._state.rule.theta[::2]).max() > 10 * lr
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
@@ -206,7 +206,7 @@ def test_feature_above_n_features_is_rejected(
         model.learn_one({name_of(j): 1.0 for j in range(9)}, True)
     with pytest.raises(BadExample, match=message):
         model.learn_one({name_of(40): 1.0}, True)
-    model._engine.check()
+    model._state.check()
 
 
 def test_column_above_n_features_is_rejected() -> None:
@@ -253,7 +253,7 @@ def test_n_features_limits_slots_of_hashed_features() -> None:
             with pytest.raises(BadExample, match="after n_features=3 others") as raised:
                 model.learn_many([{"a": 1.0}, {name: 1.0}], [True, False])
             assert raised.value.row == 1
-    assert np.count_nonzero(model._engine.rule.seen_mask()) == 3
+    assert np.count_nonzero(model._state.rule.seen_mask()) == 3
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
@@ -264,7 +264,7 @@ def test_max_features_keeps_the_largest_weights(nonnegative: bool) -> None:
     for i in range(0, 2_000, 50):
         model.learn_many(csr_matrix(X[i : i + 50]), X[i : i + 50, 0] > 0.0)
         assert model.n_nonzero == len(model.weights) <= 20
-        model._engine.check()
+        model._state.check()
     assert model.n_cut > 0 and model.n_features_seen == D
     assert model.top_weights(1)[0][0] == 0
 
@@ -387,7 +387,7 @@ def test_dropped_weights_return_to_their_initial_value() -> None:
     for nonnegative in (False, True):
         model = EGClassifier(n_features=D, lr=2.0, nonnegative=nonnegative)
         model.learn_many(csr_matrix(X), X @ random.normal(size=D) > 0.0)
-        rule = model._engine.rule
+        rule = model._state.rule
         seen_mask, twin = rule.seen_mask(), reference.EG(D, nonnegative=nonnegative)
         twin.theta = rule.theta[: 2 * D : 2].copy()
         dropped = np.array([0, 3, 5, D - 1])
@@ -397,4 +397,4 @@ def test_dropped_weights_return_to_their_initial_value() -> None:
         np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=1e-12)
         assert not set(model.weights) & set(dropped.tolist())
         np.testing.assert_array_equal(rule.seen_mask(), seen_mask)
-        model._engine.check()
+        model._state.check()

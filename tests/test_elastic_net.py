@@ -71,9 +71,9 @@ def test_both_forms_equal_the_dense_twin(loss: str) -> None:
                 np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9, err_msg=str(params))
                 assert_equal_twins(model, twin)
                 assert model.n_nonzero == len(model.weights)
-                model._engine.check()
+                model._state.check()
             np.testing.assert_allclose(dense(explicit), dense(folded), rtol=1e-9, atol=1e-11)
-        clock = explicit._engine.rule.clock[0]
+        clock = explicit._state.rule.clock[0]
         has_equal_steps = schedule == "constant" or penalty == "none"
         assert budget == 5 or clock.even == has_equal_steps
         assert clock.now <= budget
@@ -123,9 +123,9 @@ def test_sgd_with_eta_l2_above_one_restarts(l2: float, schedule: str) -> None:
             assert model.predict_proba_one(x)[True] == pytest.approx(output, abs=1e-9)
             model.learn_one(x, bool(y[i]))
             assert not is_zero_step or (model.weights == {} and model.n_nonzero == 0)
-            model._engine.check()
+            model._state.check()
             assert_equal_twins(model, twin)
-        assert not is_zero_step or folded._engine.rule.clock[0].P == 1.0
+        assert not is_zero_step or folded._state.rule.clock[0].P == 1.0
     assert n_zero_steps == (600 if schedule == "constant" else min(600, int(l2**2)))
     assert explicit.n_features_seen == np.count_nonzero(X.any(axis=0))
 
@@ -178,8 +178,8 @@ def test_many_renormalizations(update: str, steps: int, eta: float, l1: float, l
         twin = reference.ElasticNet(d)
         twin.w = w
         assert_equal_twins(model, twin)
-        model._engine.check()
-        clock = model._engine.rule.clock[0]
+        model._state.check()
+        clock = model._state.rule.clock[0]
         rebased += bool(clock.P > P or clock.A < A)
         P, A = clock.P, clock.A
     assert rebased > 0

@@ -29,7 +29,7 @@ EXPLICIT: dict[str, Any] = {"stamps": "explicit"}
 
 
 def clock_of(model: Any) -> Any:
-    return model._engine.rule.clock[0]
+    return model._state.rule.clock[0]
 
 
 def empty_rows(n: int) -> tuple[Any, Any]:
@@ -61,7 +61,7 @@ def test_theorem_1_as_printed_and_corrected() -> None:
     assert f"{corrected:.6f}" == f"{dense['sgd']:.6f}" == "0.478086"
     assert f"{theorem_2:.6f}" == f"{dense['fobos']:.6f}" == "0.484628"
     model = ElasticNetRegressor(l1=l1, l2=l2, update="sgd", lr=0.5, intercept_lr=0.0, **EXPLICIT)
-    rule = model._engine.rule
+    rule = model._state.rule
     rule.slots[0] = (1.0, 1)
     model.learn_many(*empty_rows(50))
     assert model.weights[0] == pytest.approx(dense["sgd"], abs=1e-15)
@@ -81,8 +81,8 @@ def test_equal_steps_match_the_closed_form(update: str, gap: int, l1: float, l2:
     model = ElasticNetRegressor(
         l1=l1, l2=l2, update=update, lr=0.5, schedule="constant", budget=2**21, **EXPLICIT
     )
-    model._engine.rule.slots[0] = (2.0, 1)
-    model._engine.rule.slots[1] = (-1e-3, 1)
+    model._state.rule.slots[0] = (2.0, 1)
+    model._state.rule.slots[1] = (-1e-3, 1)
     model.learn_many(*empty_rows(gap))
     now = clock_of(model).now  # all weights are brought up to date at MAX_STEPS at the latest
     assert now == 1 + gap % MAX_STEPS or (now <= MAX_STEPS and l2 >= 1e-3)
@@ -94,12 +94,12 @@ def test_equal_steps_match_the_closed_form(update: str, gap: int, l1: float, l2:
     expected = [
         max(0.0, float(v * factor - loss)) for v in (np.longdouble(2.0), np.longdouble(1e-3))
     ]
-    model._engine.check()
-    w = model._engine.rule.weights()
+    model._state.check()
+    w = model._state.rule.weights()
     assert w[0] == pytest.approx(expected[0], rel=1e-11, abs=1e-16)
     assert w[1] == pytest.approx(-expected[1], rel=1e-9, abs=1e-16)
     for j in (0, 1):
-        assert model._engine.rule.weight(j) == w[j] == model.weights.get(j, 0.0)
+        assert model._state.rule.weight(j) == w[j] == model.weights.get(j, 0.0)
         assert model.predict_one({j: 1.0}) == w[j] + model.intercept
 
 
@@ -111,7 +111,7 @@ def test_zero_weights_stay_zero(update: str, n_blocks: int, l1: float, l2: float
     params: dict[str, Any] = {"l1": l1, "l2": l2, "update": update, "schedule": "constant"}
     model = ElasticNetRegressor(**params, lr=0.5, **EXPLICIT)
     model.learn_many(*empty_rows(n_blocks * BLOCK_STEPS - 2))
-    rule = model._engine.rule
+    rule = model._state.rule
     dying = l1 * clock_of(model).B
     rule.slots["w"][:400] = dying + np.spacing(dying) * (np.arange(400) - 200)
     rule.slots["psi"][:400] = START
@@ -119,7 +119,7 @@ def test_zero_weights_stay_zero(update: str, n_blocks: int, l1: float, l2: float
     assert sizes[0].any() and not sizes[0].all()
     for _ in range(5):
         model.learn_many(*empty_rows(1))
-        sizes.append(np.abs(model._engine.rule.weights()[:400]))
+        sizes.append(np.abs(model._state.rule.weights()[:400]))
     assert (np.diff(sizes, axis=0) <= 0.0).all()
 
 
@@ -137,12 +137,12 @@ def test_equal_steps_match_individually_stamped_steps(update: str, l1: float, l2
         y = random.normal(size=n)
         p, q = (model.progressive_many(X, y) for model in models)
         np.testing.assert_allclose(p, q, rtol=1e-11, atol=1e-13)
-        w, v = (model._engine.rule.weights()[:300] for model in models)
+        w, v = (model._state.rule.weights()[:300] for model in models)
         np.testing.assert_allclose(w, v, rtol=1e-11, atol=1e-13)
         assert clock_of(models[0]).even and not clock_of(models[1]).even
         if k % 2:
             restored = pickle.loads(pickle.dumps(models[0]))
-            restored._engine.check()
+            restored._state.check()
             assert restored.weights == models[0].weights
             models[0] = restored
     assert clock_of(models[0]).now == clock_of(models[1]).now > 3 * BLOCK_STEPS
@@ -172,8 +172,8 @@ def test_alternating_constant_and_changing_rates(
             model.learn_one(as_dict(x), float(t % 4))
             twin.learn(x, float(t % 4))
             t += 1
-        model._engine.check()
-        w = model._engine.rule.weights()
+        model._state.check()
+        w = model._state.rule.weights()
         np.testing.assert_allclose(w[:5], twin.w, rtol=0.0, atol=1e-12)
         assert clock_of(model).now <= budget
 
@@ -204,7 +204,7 @@ def test_weights_are_updated_before_a_limit_is_exceeded(params: dict[str, Any], 
             intervals.append(now)
         now = int(clock_of(model).now)
         if lo % 500 == 0:
-            model._engine.check()
+            model._state.check()
             assert_equal_twins(model, twin)
     assert len(intervals) > (2 if limit != "budget" else 80)
     if limit == "budget":
@@ -219,16 +219,16 @@ def test_tables_are_bounded() -> None:
         constant_rate = ElasticNetRegressor(l1=1e-6, schedule="constant", **EXPLICIT, budget=budget)
         for _ in range(4):
             constant_rate.learn_many(*empty_rows(300_000))
-            assert len(constant_rate._engine.rule.sums) <= BLOCK_STEPS + 1
-        assert len(constant_rate._engine.rule.sums) == BLOCK_STEPS + 1
+            assert len(constant_rate._state.rule.sums) <= BLOCK_STEPS + 1
+        assert len(constant_rate._state.rule.sums) == BLOCK_STEPS + 1
     falling_rate = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=5_000)
     for _ in range(4):
         falling_rate.learn_many(*empty_rows(7_000))
-        assert len(falling_rate._engine.rule.sums) <= 5_002
-    assert len(falling_rate._engine.rule.sums) == 5_002
+        assert len(falling_rate._state.rule.sums) <= 5_002
+    assert len(falling_rate._state.rule.sums) == 5_002
     small_budget = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=100)
     small_budget.learn_many(*empty_rows(7_000))
-    assert len(small_budget._engine.rule.sums) == BLOCK_STEPS + 1
+    assert len(small_budget._state.rule.sums) == BLOCK_STEPS + 1
 
 
 def test_files_hold_no_tables(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_files_hold_no_tables(tmp_path: Path) -> None:
     for m in (model, restored):
         m.learn_many([{j % 70: 1.0} for j in range(500)], np.arange(500.0) % 3)
     assert restored.weights == model.weights
-    restored._engine.check()
+    restored._state.check()
 
 
 def test_invalid_state_is_rejected() -> None:
@@ -271,7 +271,7 @@ def test_ledger_of_equal_steps_is_exact(update: str, n_steps: int) -> None:
     )
     model.learn_many([{j: 1.0} for j in range(20)], np.ones(20))
     model.learn_many(*empty_rows(n_steps - 20))
-    slots, arrays = model._engine.rule.state_dict()
+    slots, arrays = model._state.rule.state_dict()
     assert arrays["clock"]["even"] == 1 and arrays["clock"]["now"] == n_steps + 1
     ElasticNetStamps.from_state_dict(100, slots, arrays).check()
     for field in ("B", "B_low"):
@@ -310,16 +310,16 @@ def test_freeing_slots_changes_nothing() -> None:
         ]
         weights = random.exponential(size=30) * 0.1
         for model in models:
-            model._engine.rule.slots["w"][:30] = weights
-            model._engine.rule.slots["psi"][:30] = 1
+            model._state.rule.slots["w"][:30] = weights
+            model._state.rule.slots["psi"][:30] = 1
         for _ in range(60):
             for model in models:
                 model.learn_many(*empty_rows(seed % 7 + 1))
-            rule = models[1]._engine.rule
+            rule = models[1]._state.rule
             dead = ~rule.live_mask()
-            models[1]._engine._context = None
+            models[1]._state._context = None
             new_slots = np.where(dead, -1, np.arange(rule.size))
-            models[1]._engine.rule = rule.remap(new_slots, rule.size)
+            models[1]._state.rule = rule.remap(new_slots, rule.size)
             assert models[0].weights == models[1].weights
 
 
@@ -329,9 +329,9 @@ def test_table_growth_changes_nothing() -> None:
     results = []
     for size in (BLOCK_STEPS + 1, 9_000):
         model = ElasticNetRegressor(l1=1e-3, l2=1e-3, **EXPLICIT)
-        model._engine.rule = model._engine.rule._replace(sums=np.zeros(size))
+        model._state.rule = model._state.rule._replace(sums=np.zeros(size))
         p = model.progressive_many(csr_matrix(X), X.sum(axis=1))
-        assert (len(model._engine.rule.sums) > size) == (size < 9_000)
+        assert (len(model._state.rule.sums) > size) == (size < 9_000)
         results.append((p.tobytes(), model.weights))
     assert results[0] == results[1]
 
@@ -356,4 +356,4 @@ def test_lowered_budget_is_saved_and_copied(schedule: str, tmp_path: Path) -> No
         for copied in (model, *copies):
             copied.learn_one({"a": 0.5, "c": 1.0}, t % 3 == 0)
             assert copied.weights == model.weights
-            copied._engine.check()
+            copied._state.check()

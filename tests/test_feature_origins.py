@@ -225,7 +225,7 @@ def test_features_that_are_learnt_anew_keep_their_origins(params: dict[str, Any]
     for row, y in zip(X[50:], a[50:], strict=True):
         model.learn_one({j: v for j, v in enumerate(row.tolist()) if v}, y)
         assert model.n_nonzero <= params.get("max_features", kit.D)
-    model._engine.check()
+    model._state.check()
     assert origins(model) == before
     assert model.n_cut > 0 or "l1" in params
 

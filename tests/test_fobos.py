@@ -89,7 +89,7 @@ def test_random_rows_equal_the_twin(
         model.learn_one(as_dict(x), y)
         twin.learn(x, y)
         assert_equal_twins(model, twin)
-        model._engine.check()
+        model._state.check()
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -136,7 +136,7 @@ def test_norms_shape_the_weights() -> None:
     for norm in NORMS:
         model = FOBOSRegressor(norm=norm, strength=2.0, lr=0.02, schedule="constant")
         model.learn_many(csr_matrix(X), y)
-        sizes[norm] = np.sort(np.abs(model._engine.rule.weights()[:12]))[::-1]
+        sizes[norm] = np.sort(np.abs(model._state.rule.weights()[:12]))[::-1]
     assert len(set(sizes["l2"].tolist())) == 12
     assert np.count_nonzero(sizes["linf"] == sizes["linf"][0]) >= 2
     for norm, order in (("l2", 2), ("linf", np.inf)):

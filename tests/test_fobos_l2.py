@@ -37,14 +37,14 @@ def learn_and_count_restarts(model: Any, X: Any, y: Any) -> tuple[int, int]:
     """Learn row by row; return how often s restarted with weights and without weights."""
     restarted, cleared = 0, 0
     for i in range(len(y)):
-        before = model._engine.rule.clock[0].s if model.n_iterations else S_START
+        before = model._state.rule.clock[0].s if model.n_iterations else S_START
         model.learn_many(csr_matrix(X[i : i + 1]), y[i : i + 1])
-        c = model._engine.rule.clock[0]
+        c = model._state.rule.clock[0]
         if c.s > before or (c.n == 0 and before < S_START):
             restarted, cleared = restarted + (c.n > 0), cleared + (c.n == 0)
         if i % 50 == 0:
-            model._engine.check()
-    model._engine.check()
+            model._state.check()
+    model._state.check()
     return restarted, cleared
 
 
@@ -82,14 +82,14 @@ def test_untouched_entries_leave_the_list_after_a_few_passes() -> None:
     listed, passes, last = [], 0, 0.0
     for i in range(4_000):
         model.learn_one({"a": 1.0, "b": float(i % 3)}, 5.0)
-        c = model._engine.rule.clock[0]
+        c = model._state.rule.clock[0]
         passes += c.s > last > 0.0
         last = float(c.s)
         listed.append(int(c.n))
     assert listed[1] == 10_002 and listed[-1] == 2
     assert passes > 4
     assert model.n_nonzero == 2 and model.n_features_seen == 10_002
-    model._engine.check()
+    model._state.check()
 
 
 def test_sum_of_squares_is_recomputed_after_a_large_drop() -> None:
@@ -103,10 +103,10 @@ def test_sum_of_squares_is_recomputed_after_a_large_drop() -> None:
         x[list(row)] = list(row.values())
         model.learn_one(row, y)
         twin.learn(x, y)
-        np.testing.assert_allclose(model._engine.rule.weights()[:3], twin.w, rtol=1e-12, atol=1e-7)
-        model._engine.check()
-        c = model._engine.rule.clock[0]
-        exact = math.fsum((model._engine.rule.weights() ** 2).tolist())
+        np.testing.assert_allclose(model._state.rule.weights()[:3], twin.w, rtol=1e-12, atol=1e-7)
+        model._state.check()
+        c = model._state.rule.clock[0]
+        exact = math.fsum((model._state.rule.weights() ** 2).tolist())
         assert c.N * c.s**2 == pytest.approx(exact, rel=2e-11)
 
 
@@ -132,7 +132,7 @@ def test_million_steps_equal_the_dense_update() -> None:
         norm = math.hypot(*w)
         w = [v * (1.0 - pull / norm) for v in w] if norm > pull else [0.0] * d
     np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
-    np.testing.assert_allclose(model._engine.rule.weights()[:d], w, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(model._state.rule.weights()[:d], w, rtol=0.0, atol=1e-9)
 
 
 def test_feature_with_a_zero_weight_counts_as_seen() -> None:
@@ -142,19 +142,19 @@ def test_feature_with_a_zero_weight_counts_as_seen() -> None:
     model.learn_one({"a": 1.0, "b": 1.0}, 1.0)
     model.learn_one({"a": 1.0}, 0.0)  # back to 0
     assert model.weights == {"b": 1.0} and model.n_features_seen == 2
-    assert model._engine.rule.u[0] == NIL
-    model._engine.check()
+    assert model._state.rule.u[0] == NIL
+    model._state.check()
     model.learn_one({"a": 0.5}, 1.0)
     assert model.weights == {"a": 0.5, "b": 1.0}
-    rule = model._engine.rule
+    rule = model._state.rule
     rule.drop(np.array([1]))
     assert model.weights == {"a": 0.5} and model.n_features_seen == 2
-    model._engine.check()
+    model._state.check()
     model.mutate({"strength": 0.1})
     model.learn_one({}, 1.0)
     assert model.weights == pytest.approx({"a": 0.4}, abs=1e-15)
-    assert model._engine.rule.clock[0].n == 1
-    model._engine.check()
+    assert model._state.rule.clock[0].n == 1
+    model._state.check()
 
 
 def test_crafted_state_is_rejected() -> None:

@@ -25,7 +25,7 @@ STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0
 
 def live_blocks(model: Any) -> list[tuple[float, int]]:
     """Return value and size of each block with a positive value, in ascending order."""
-    blocks = model._engine.rule.blocks
+    blocks = model._state.rule.blocks
     blocks_found, id = [], int(blocks.higher[0])
     while id != 0:
         blocks_found.append((float(blocks.value[id]), int(blocks.n[id])))
@@ -56,13 +56,13 @@ def test_first_steps_by_hand() -> None:
     model.learn_one({}, 0.0)  # z reaches the old block and merges with it
     assert [n for _, n in live_blocks(model)] == [3]
     assert set(np.abs(list(model.weights.values()))) == {model.weights["x"]}
-    model._engine.check()
+    model._state.check()
     model.learn_one({}, 0.0)
     model.learn_one({}, 0.0)
     assert model.weights == {} and model.n_features_seen == 3
     model.learn_one({"z": 2.0}, 2.0)
     assert model.weights == {"z": 3.0}
-    model._engine.check()
+    model._state.check()
 
 
 def test_block_costs_as_much_as_one_weight() -> None:
@@ -70,14 +70,14 @@ def test_block_costs_as_much_as_one_weight() -> None:
     params: dict[str, Any] = {"strength": 1.0, **STEADY}
     model = FOBOSRegressor(**params)
     model.learn_one({f"w {j}": (-1.0) ** j for j in range(10_000)}, 0.5)
-    rule = model._engine.rule
+    rule = model._state.rule
     before = rule.u.tobytes(), rule.places.tobytes()
     for _ in range(2_000):
         model.learn_one({}, 0.0)
-        assert model._engine.rule.clock[0].entries == 0
+        assert model._state.rule.clock[0].entries == 0
     assert live_blocks(model) == [(pytest.approx(0.5 - 2_001 / 10_000, abs=1e-12), 10_000)]
     assert (rule.u.tobytes(), rule.places.tobytes()) == before
-    model._engine.check()
+    model._state.check()
 
 
 SMALL = [1.0, -1.0, 0.5, 2.0, 1e-160, 5e-324]
@@ -99,7 +99,7 @@ operations = st.one_of(
 
 def disturb(model: Any, operation: str, args: Any) -> Any:
     """Return the model after an operation that must not change a float."""
-    state = model._engine
+    state = model._state
     if operation == "grow":
         state._set_rule(state.rule.grow(state.rule.size + args[0]))
     if operation == "reserve":
@@ -126,17 +126,17 @@ def test_random_operations_equal_the_twin(plan: list[tuple[Any, ...]]) -> None:
             twin.learn(x, args[1])
         elif operation == "drop":
             for instance in (plain, model):
-                slot = instance._engine.vocabulary.find_all([args[0]])
-                if slot[0] < instance._engine.rule.size:
-                    instance._engine.rule.drop(slot)
+                slot = instance._state.vocabulary.find_all([args[0]])
+                if slot[0] < instance._state.rule.size:
+                    instance._state.rule.drop(slot)
             twin.w[args[0]] = 0.0
         elif operation == "strength":
             for instance in (plain, model, twin):
                 instance.strength = args[0]
         else:
             model = disturb(model, operation, args)
-        model._engine.check()
-        plain._engine.check()
+        model._state.check()
+        plain._state.check()
         assert_equal_twins(model, twin)
         assert model.weights == plain.weights
 
@@ -171,7 +171,7 @@ def test_hundred_thousand_steps_equal_the_twin(strength: float) -> None:
                 got, twin.progressive(X, y, np.ones(1_000)), rtol=0.0, atol=1e-9
             )
             assert_equal_twins(model, twin)
-            model._engine.check()
+            model._state.check()
             n_with_blocks += max((n for _, n in live_blocks(model)), default=0) > 1
             if t % 7 == 6:
                 model = pickle.loads(pickle.dumps(model))
@@ -184,7 +184,7 @@ def test_many_weights_near_the_level() -> None:
     random, d = np.random.default_rng(6), 600
     params: dict[str, Any] = {"strength": 80.0, **STEADY, "lr": 0.0025}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(d, loss="squared", **params)
-    opened, closed, raised, lowered, last = 0, 0, 0, 0, model._engine.rule.clock[0].copy()
+    opened, closed, raised, lowered, last = 0, 0, 0, 0, model._state.rule.clock[0].copy()
     for t in range(600):
         x = np.zeros(d)
         chosen = random.choice(d, 400 if t % 3 else 80, replace=False)
@@ -194,12 +194,12 @@ def test_many_weights_near_the_level() -> None:
             for instance in (model, twin):
                 instance.strength = 80.0 - instance.strength  # 0, and back
         if t % 5 == 0:
-            model._engine.rule.clock[0].touches += 10**6  # allows raising a low floor
+            model._state.rule.clock[0].touches += 10**6  # allows raising a low floor
         model.learn_one(as_dict(x), target)
         twin.learn(x, target)
         assert_equal_twins(model, twin)
-        model._engine.check()
-        c = model._engine.rule.clock[0]
+        model._state.check()
+        c = model._state.rule.clock[0]
         opened += c.open < last.open and c.floor == last.floor
         closed += c.open > last.open and c.floor == last.floor
         raised += c.floor > last.floor
@@ -215,7 +215,7 @@ def test_floor_rises_if_nonzeros_have_paid_for_it(owed: int) -> None:
     params: dict[str, Any] = {"strength": 1e-3, **STEADY, "hash_bits": 20}
     model = FOBOSRegressor(**params)
     model.learn_many(csr_matrix((np.ones(d), np.arange(d), [0, d]), (1, d)), [0.0], [0.0])
-    model._engine.rule.clock[0].owed = owed
+    model._state.rule.clock[0].owed = owed
     random = np.random.default_rng(3)
     X = csr_matrix(
         (np.ones(4_000), random.integers(0, 100, 4_000), np.arange(0, 4_001, 4)), (1_000, d)
@@ -223,8 +223,8 @@ def test_floor_rises_if_nonzeros_have_paid_for_it(owed: int) -> None:
     X.sum_duplicates()
     for _ in range(30):
         model.learn_many(X, random.normal(size=1_000))
-        model._engine.check()
-    c = model._engine.rule.clock[0]
+        model._state.check()
+    c = model._state.rule.clock[0]
     assert c.held < 200
     assert (c.floor >= 0.3 * c.level) == (owed == 0)
 
@@ -244,7 +244,7 @@ def test_staircase_of_blocks() -> None:
             model.learn_one(as_dict(x), y)
             twin.learn(x, y)
             assert_equal_twins(model, twin)
-            model._engine.check()
+            model._state.check()
             max_blocks = max(max_blocks, len(live_blocks(model)))
         assert max_blocks > 10 and model.weights == {}
 
@@ -257,7 +257,7 @@ def test_restored_rule_resumes_bit_identically() -> None:
     # Blocks are rebuilt when the level reaches the weights.
     assert live_blocks(model) and not live_blocks(unpickled)
     for m in (model, unpickled):
-        m._engine.check()
+        m._state.check()
         m.learn_one({"h": 1.0}, 0.1)
     assert live_blocks(unpickled)[-1] == live_blocks(model)[-1]
     assert unpickled.weights == model.weights
@@ -284,7 +284,7 @@ def test_check_finds_broken_invariants() -> None:
         model = pickle.loads(pickle.dumps(model))
         model.learn_one({}, 0.0)
         assert live_blocks(model) == [(1.5, 2)]
-        rule = model._engine.rule
+        rule = model._state.rule
         assert np.sign(rule.places[:6]).tolist() == [-1, -1, 1, 1, -1, 0]
         return rule
 

@@ -178,7 +178,7 @@ def test_models_learn_the_same_from_frames_and_dicts(options: dict[str, Any]) ->
         assert np.asarray(model.predict_proba_many(X)).tolist() == (
             twin.predict_proba_many(dicts).tolist()
         )
-        model._engine.check()
+        model._state.check()
 
 
 def test_classes_and_invalid_values() -> None:

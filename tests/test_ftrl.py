@@ -53,8 +53,8 @@ def test_small_gradients_leave_exact_zeros() -> None:
     assert model.weights == {"a": pytest.approx((2.0 - 0.5) / ((1.0 + 2.0) / 0.1), abs=1e-16)}
     assert model.n_nonzero == 1 and model.n_features_seen == 2
     assert model.predict_one({"a": 2.0, "b": 5.0}) == 2.0 * model.weights["a"]
-    z = model._engine.rule.slots["z"][:2].tolist()
-    n = model._engine.rule.slots["n"][:2].tolist()
+    z = model._state.rule.slots["z"][:2].tolist()
+    n = model._state.rule.slots["n"][:2].tolist()
     assert z == [-2.0, -0.5] and n == [4.0, 0.25]
 
 
@@ -63,7 +63,7 @@ def test_weight_is_a_function_of_z_and_n(values: list[tuple[int, float]]) -> Non
     model = FTRLRegressor(alpha=0.4, l1=0.7, l2=0.1, loss="absolute")
     for j, v in values:
         model.learn_one({j: v}, 0.3)
-    slots = model._engine.rule.slots
+    slots = model._state.rule.slots
     for j in range(6):
         z, n = float(slots["z"][j]), float(slots["n"][j])
         expected = 0.0
@@ -150,7 +150,7 @@ def test_state_of_a_zero_weight_is_retained() -> None:
     model.learn_one({"x": 1.0}, 2.0)
     model.learn_one({"never": 1.0}, 0.0)  # a zero gradient leaves no state
     assert model.weights == {} and model.n_features_seen == 2
-    rule = model._engine.rule
+    rule = model._state.rule
     assert rule.seen_mask().sum() == 2 and rule.live_mask().sum() == 1
     duplicate = model.clone(include_attributes=True)
     for m in (model, duplicate):

@@ -185,7 +185,7 @@ def test_crosses_equal_explicit_products(path: str) -> None:
     assert model.n_features_seen == pytest.approx(twin.n_features_seen, rel=0.1)
     assert any(name.count(" x ") == 2 for name in model.weights)
     assert dict(model.top_weights(10**6)).keys() == twin.weights.keys()
-    model._engine.check()
+    model._state.check()
 
 
 @pytest.mark.parametrize("path", [name for name in PATHS if name != "dicts"])
@@ -230,7 +230,7 @@ def test_unusual_names_cross_correctly(
     assert path(model, rows, y) == pytest.approx(expected, rel=1e-12)
     if bits is None:
         assert model.weights == pytest.approx(twin.weights, rel=1e-12)
-        model._engine.check()
+        model._state.check()
 
 
 def test_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def test_pairs_in_simd_blocks(path: str) -> None:
     model, twin = make_model(cross), make_model(None)
     assert PATHS[path](model, rows, y) == by_dicts(twin, [with_crosses(x, cross) for x in rows], y)
     assert model.weights == twin.weights
-    model._engine.check()
+    model._state.check()
     for pos in (0, 7, 8, 19):  # reject a product that overflows at any position
         bad: Row = {"site^1": 1e30} | {f"text^{k}": 1e30 if k == pos else 1.0 for k in range(20)}
         with pytest.raises(BadExample, match=f"'site.1 x text.{pos}' is too large"):
@@ -301,15 +301,15 @@ def test_large_batches_are_crossed_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     assert model.progressive_many(rows, y).tolist() == expected
     assert model.weights == twin.weights
     assert model.predict_proba_many(rows).tolist() == twin.predict_proba_many(rows).tolist()
-    before, n_names = model.weights, len(model._engine.vocabulary)
+    before, n_names = model.weights, len(model._state.vocabulary)
     bad = [*rows[:140], {"site": "new", "ad": "a"}, {"site": 1e30, "ad": 1e30, "word^1": 1.0}]
     for X in (bad, parsed_lines(bad)):
         with pytest.raises(BadExample, match="too large") as error:
             model.learn_many(X, [True] * len(bad))
         assert error.value.row == 141
-        assert (model.weights, len(model._engine.vocabulary)) == (before, n_names)
+        assert (model.weights, len(model._state.vocabulary)) == (before, n_names)
         assert model.n_iterations == len(rows)
-        model._engine.check()
+        model._state.check()
     lines = VwParser().read("".join(f"{line}\n" for line in LINES).encode())
     chunked, unchunked = make_model(), make_model()
     chunked.learn_many(lines.x, lines.y > 0)
@@ -511,15 +511,15 @@ def test_non_learning_operations_change_no_float(tmp_path: Path) -> None:
             model.save(tmp_path / "model")
             model = streaml1.load(tmp_path / "model")
         elif operation == 2:
-            with model._engine.exclusive():
-                model._engine._make_room(0)
+            with model._state.exclusive():
+                model._state._make_room(0)
             freed = True
         elif operation == 3:
             model = copy.deepcopy(model)
         elif operation == 4:
-            with model._engine.exclusive():
-                model._engine._set_rule(model._engine.rule.grow(model._engine.rule.size + 5))
-    model._engine.check()
+            with model._state.exclusive():
+                model._state._set_rule(model._state.rule.grow(model._state.rule.size + 5))
+    model._state.check()
     assert freed
     assert model.weights == twin.weights
     assert model.intercept == twin.intercept
@@ -534,9 +534,9 @@ def test_crossed_names_are_resolved_lazily() -> None:
     model, twin = make_model(), make_model()
     model.learn_many(parsed_lines(rows), y)
     twin.learn_many(rows, y)
-    vocabulary = model._engine.vocabulary
+    vocabulary = model._state.vocabulary
     assert (
-        not vocabulary.keys and len(vocabulary.crossed) == len(twin._engine.vocabulary.crossed) > 0
+        not vocabulary.keys and len(vocabulary.crossed) == len(twin._state.vocabulary.crossed) > 0
     )
     assert model.weights == twin.weights
     model.learn_many(parsed_lines(rows), y)
@@ -544,7 +544,7 @@ def test_crossed_names_are_resolved_lazily() -> None:
     model.learn_one(rows[0], True)
     assert vocabulary.keys and not len(vocabulary.pending)
     assert sum(name is None for name in vocabulary.keys) == len(vocabulary.crossed)
-    model._engine.check()
+    model._state.check()
 
 
 HEADS = [f"{head}={k}" for head in "abc" for k in ("0", "1", "é", "\udc80")]
@@ -739,7 +739,7 @@ def test_names_that_look_like_a_cross_are_rejected() -> None:
     model = make_model([("site", "ad")])
     text = io.BytesIO(b"1 |site a\n").getvalue()
     model.learn_many(VwParser().read(text).x, [True])
-    assert isinstance(model._engine.vocabulary, InternedVocabulary)
+    assert isinstance(model._state.vocabulary, InternedVocabulary)
 
 
 def test_river_checks() -> None:

@@ -100,7 +100,7 @@ def count_interrupts(operation, times, crosses):
     work(ElasticNetClassifier(lr=0.1, **crosses), 0)  # compiles this work and the growth
     m = ElasticNetClassifier(lr=0.1, **crosses)
     m.learn_one({"a": 1.0}, True)
-    m._engine._release_zeros(m._engine.rule.live_mask(), 1024)
+    m._state._release_zeros(m._state.rule.live_mask(), 1024)
     took = 1.0
     for k in range(3):
         begin, m = time.perf_counter(), ElasticNetClassifier(lr=0.1, l1=1e-4, **crosses)
@@ -121,7 +121,7 @@ def count_interrupts(operation, times, crosses):
             interrupted += 1
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        m._engine.check()
+        m._state.check()
         t = m.n_iterations
         m.learn_one({"after": 1.0}, True)
         m.learn_one({f"after {j}": 1.0 for j in range(500)}, True)
@@ -129,10 +129,10 @@ def count_interrupts(operation, times, crosses):
         m.learn_one({5: 1.0, ("t",): 1.0}, True)
         assert m.n_iterations == t + 5
         assert m.predict_one({"after": 1.0, "after 7": 1.0}) is True
-        m._engine.check()
+        m._state.check()
         assert pickle.loads(pickle.dumps(m)).weights == m.weights
         m.predict_one({"after": 1.0})
-        assert crosses or is_current(m._engine)  # each context has its own buffers for crosses
+        assert crosses or is_current(m._state)  # each context has its own buffers for crosses
     return interrupted
 
 
@@ -218,7 +218,7 @@ def read(q):
             assert 0.0 <= p <= 1.0
             if k % 40 == 0:
                 copy = pickle.loads(pickle.dumps(m))
-                copy._engine.check()
+                copy._state.check()
                 assert len(copy.weights) <= copy.n_features_seen
                 m.predict_many([x])
     except BaseException:
@@ -234,7 +234,7 @@ for thread in teachers:
 stop.set()
 for thread in readers:
     thread.join()
-m._engine.check()
+m._state.check()
 assert not wrong, wrong[0]
 assert m.n_iterations == 2 + learners * (rows + rows // 50), m.n_iterations
 assert m.predict_one({}) in (True, False)
@@ -286,7 +286,7 @@ def test_concurrent_reader_does_not_store_stale_addresses(
         patch.setattr(ElasticNet, "__new__", read_concurrently)
         with pytest.raises(BadExample):
             model.learn_many(X, [True] * 2000)
-    assert is_current(model._engine)
+    assert is_current(model._state)
 
 
 # Out of memory
@@ -362,20 +362,20 @@ def test_memory_errors_leave_a_consistent_model(
             failed = True
         else:
             failed = False
-    model._engine.check()
+    model._state.check()
     if not failed:
         return
     assert model.weights == twin.weights
     assert model.n_iterations == 900
     for m in (model, twin):
         m.learn_one({"at once": 1.0, "c": 1.0}, False)
-    model._engine.check()
-    assert is_current(model._engine)
+    model._state.check()
+    assert is_current(model._state)
     for m in (model, twin):
         WORK[work](m)
         m.learn_one({"after": 1.0, 7: 1.0}, True)
-    model._engine.check()
+    model._state.check()
     assert model.weights == twin.weights
     assert model.intercept == twin.intercept
     assert model.predict_one({"after": 1.0}) is True
-    assert is_current(model._engine)
+    assert is_current(model._state)

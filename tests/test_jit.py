@@ -470,7 +470,7 @@ for cls in (streaml1.ElasticNetClassifier, streaml1.ElasticNetRegressor):
         pass
     else:
         raise SystemExit("not rejected")
-    m._engine.check()
+    m._state.check()
     m.save(Path(tempfile.gettempdir()) / "interpreted.streaml1")
     r = streaml1.load(Path(tempfile.gettempdir()) / "interpreted.streaml1")
     assert r.weights == m.weights and len(m.weights) > 20

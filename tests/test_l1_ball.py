@@ -76,7 +76,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
             for model in models:
                 assert_equal_twins(model, twin)
                 assert l1_norm(model) <= params["radius"] * (1.0 + 1e-15)
-                model._engine.check()
+                model._state.check()
             assert models[0].weights == models[1].weights
             assert models[0].n_nonzero == len(models[0].weights)
             n_inside += l1_norm(models[0]) < 0.999 * params["radius"]
@@ -118,7 +118,7 @@ def test_radii_and_steps_of_all_sizes(
             dense(model), twin.w, rtol=0.0, atol=min(max_error, radius * 1e-9)
         )
         assert l1_norm(model) <= radius * (1.0 + 1e-14)
-        model._engine.check()
+        model._state.check()
     assert (radius == l1_norm(model)) or l1_norm(model) < radius
 
 
@@ -144,7 +144,7 @@ def test_huge_steps_among_small_ones(index: str, nonnegative: bool) -> None:
         twin.w = dense(model)
         assert l1_norm(model) <= 2.0
         if i % 100 == 0:
-            model._engine.check()
+            model._state.check()
 
 
 @pytest.mark.parametrize("index", INDEXES)
@@ -158,7 +158,7 @@ def test_tied_weights_stay_equal(index: str) -> None:
         assert sum(weights) == pytest.approx(min(1.0, lr * k), rel=1e-13)
         for j in range(k):  # remove them one at a time
             model.learn_one({j: 1.0}, -5.0)
-        model._engine.check()
+        model._state.check()
 
 
 # The radius
@@ -189,7 +189,7 @@ def test_radius_change_applies_from_the_next_step(via: str, index: str) -> None:
             max_error = 1e-9 * radius + 1e-15  # the twin subtracts large floats
             np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=max_error)
             assert l1_norm(model) <= radius * (1.0 + 1e-14)
-            model._engine.check()
+            model._state.check()
 
 
 @pytest.mark.parametrize("index", INDEXES)
@@ -214,11 +214,11 @@ def test_radius_may_shrink_by_any_factor(index: str) -> None:
         model.learn_one({"a": 3.0, "b": -5.0, "c": 0.5}, 9e9)
         model.radius = radius
         model.learn_one({}, 0.0, 0.0)
-        model._engine.check()
+        model._state.check()
         expected = {"a": 3.0, "b": -5.0, "c": 0.5} if radius > 10.0 else {"b": -radius}
         assert model.weights == pytest.approx(expected, rel=1e-14)
         model.learn_one({"c": 1.0}, 9e9)
-        model._engine.check()
+        model._state.check()
         assert l1_norm(model) <= radius
 
 
@@ -266,7 +266,7 @@ def test_steps_inside_the_ball_are_plain_sgd(index: str) -> None:
         w -= 0.2 / np.sqrt(i + 1.0) * g * X[i]
         b -= 0.01 * g
     np.testing.assert_allclose(dense(model), w, rtol=0.0, atol=1e-11)
-    assert model._engine.rule.clock[0].awake == 0  # no weight entered the index
+    assert model._state.rule.clock[0].awake == 0  # no weight entered the index
 
 
 @pytest.mark.parametrize("index", INDEXES)
@@ -317,7 +317,7 @@ def test_hash_bits_and_max_features(index: str) -> None:
     for lo in range(0, 2_000, 100):
         for model in (plain, hashed, capped):
             model.learn_many(csr_matrix(X[lo : lo + 100]), y[lo : lo + 100])
-            model._engine.check()
+            model._state.check()
         assert hashed.weights == plain.weights
         assert capped.n_nonzero <= 8
     assert capped.n_cut > 0 and plain.n_nonzero > 8
@@ -344,15 +344,15 @@ def test_deriving_a_rule_does_not_change_the_old_one() -> None:
     for index in INDEXES:
         derived, plain = (L1BallClassifier(radius=0.4, index=index, lr=0.5) for _ in range(2))
         for lo in range(0, 1_000, 20):
-            rule = derived._engine.rule
+            rule = derived._state.rule
             rule.reserve(3)
             rule.reserve(10_000)
             rule.grow(rule.size + 3)
             rule.remap(np.arange(rule.size)[::-1].copy(), rule.size)
-            assert derived._engine.rule is rule
+            assert derived._state.rule is rule
             for model in (derived, plain):
                 model.learn_many(csr_matrix(X[lo : lo + 20]), y[lo : lo + 20])
-            derived._engine.check()
+            derived._state.check()
             assert derived.weights == plain.weights
 
 
@@ -367,11 +367,11 @@ def test_renormalizing_changes_no_weight(index: str) -> None:
         x = as_dict(X[i])
         for model in (renormalized, plain):
             model.learn_one(x, float(y[i]))
-        renormalized._engine.rule.renormalize()
-        renormalized._engine.check()
-        assert renormalized._engine.rule.clock[0].Theta == 1
+        renormalized._state.rule.renormalize()
+        renormalized._state.check()
+        assert renormalized._state.rule.clock[0].Theta == 1
         assert renormalized.weights == plain.weights
-    assert plain._engine.rule.clock[0].Theta > 1
+    assert plain._state.rule.clock[0].Theta > 1
 
 
 def test_fixed_point_constants_cannot_overflow() -> None:

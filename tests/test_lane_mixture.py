@@ -112,7 +112,7 @@ def test_max_features_bounds_the_weights_on_a_changing_stream() -> None:
         model.learn_one(x, y)
         assert model.n_nonzero <= 20
         if i % 100 == 0:
-            model._engine.check()
+            model._state.check()
     assert model.n_cut > 0
 
 
@@ -200,7 +200,7 @@ def test_columns_scaled_by_powers_of_two_give_the_same_scaled_lanes(loss: str) -
     models = [make(loss), make(loss)]
     for model, Z in zip(models, (X, X * scales), strict=True):
         model.learn_many(csr_matrix(Z), y, w)
-    slots = [model._engine.rule.slots.reshape(-1, 24) for model in models]
+    slots = [model._state.rule.slots.reshape(-1, 24) for model in models]
     columns = [0, 2, *range(4, 8), *range(9, 18), *range(20, 24)]  # all that are not in units of x
     assert np.array_equal(slots[0][:, columns], slots[1][:, columns])
 
@@ -324,7 +324,7 @@ def test_forgets_features_without_support_and_learns_them_anew() -> None:
         model.learn_one({int(j): 1.0 for j in ids}, y)
         twin.learn(x, 1.0 if y else -1.0, 1.0)
     assert 0 < twin.retained < common  # the others came again later
-    assert model._engine.rule.clock[0].retained == twin.retained
+    assert model._state.rule.clock[0].retained == twin.retained
     weights = model.weights
     np.testing.assert_allclose([weights.get(j, 0.0) for j in range(d)], twin.w, atol=1e-9)
     assert model.n_features_seen == pytest.approx(d, rel=0.05)
@@ -377,7 +377,7 @@ def test_values_whose_squares_underflow_keep_the_model_valid(
     for _ in range(4):
         model.learn_one({"a": value}, 1)
     model.learn_one({"a": 1.0, "b": 0.5}, 0)
-    model._engine.check()
+    model._state.check()
     assert all(math.isfinite(w) for w in model.weights.values()) and math.isfinite(model.intercept)
     model.save(tmp_path / "model")
     assert streaml1.load(tmp_path / "model").weights == model.weights
@@ -394,7 +394,7 @@ def test_tiny_values_and_sample_weights_keep_the_model_valid(
     model.learn_one({}, label, 1e-300)
     for value in (1e-155, 1e-155, 1.0):
         model.learn_one({"a": value}, label, 5e-324)
-        model._engine.check()
+        model._state.check()
         assert math.isfinite(model.predict_one({"a": 1.0, "b": 2.0}))
 
 

@@ -95,7 +95,7 @@ def test_a_saved_model_resumes_bit_identically(name: str, tmp_path: Path) -> Non
     later = [m.progressive_many(csr_matrix(X[300:]), y[300:], w[300:]) for m in (model, loaded)]
     assert np.array_equal(*later)
     assert loaded.weights == model.weights
-    loaded._engine.check()
+    loaded._state.check()
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -107,7 +107,7 @@ def test_giving_back_slots_changes_no_float(name: str) -> None:
         part = slice(lo, lo + 100)
         expected = model.progressive_many(rows[part], y[part], w[part])
         assert np.array_equal(reclaimed.progressive_many(rows[part], y[part], w[part]), expected)
-        state = reclaimed._engine
+        state = reclaimed._state
         with state.exclusive():
             state._release_zeros(state.rule.live_mask(), state.rule.size)
     assert reclaimed.weights == model.weights

@@ -53,10 +53,10 @@ def test_capacity_grows_only_if_freeing_zero_weights_is_not_enough(
     for t in range(200):
         model.learn_one(frequent, t % 3 > 0)
     assert model.n_nonzero == 30
-    with model._engine.exclusive():
-        model._engine._make_room(n)
-    assert (len(model._engine.vocabulary), model._engine.rule.size) == (remaining, size)
-    model._engine.check()
+    with model._state.exclusive():
+        model._state._make_room(n)
+    assert (len(model._state.vocabulary), model._state.rule.size) == (remaining, size)
+    model._state.check()
     assert model.n_features_seen == 40
 
 
@@ -68,7 +68,7 @@ def test_int_slots_have_headroom() -> None:
         ids = np.arange(top - 1000, top + 1, 10, dtype=np.uint32)
         rows = IntRows(ids, np.ones(len(ids)), np.array([0, len(ids)]), plain=True)
         model.learn_many(rows, [True])
-        sizes.append(model._engine.rule.size)
+        sizes.append(model._state.rule.size)
     assert sizes == [112_501] * 3
 
 
@@ -97,18 +97,18 @@ def test_memory_is_proportional_to_nonzero_weights(name: Callable[[int], Any]) -
     model = ElasticNetClassifier(l1=0.02, lr=0.5, schedule="constant")
     learn_unbounded_stream(model, 1_000, name)
     model.predict_one({name(0): 1.0})
-    size, nbytes = model._engine.rule.size, model._raw_memory_usage
+    size, nbytes = model._state.rule.size, model._raw_memory_usage
     tracemalloc.start()
     learn_unbounded_stream(model, 6_000, name, start=1_000)
     growth = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert model._engine.rule.size <= 2 * size <= 8192
+    assert model._state.rule.size <= 2 * size <= 8192
     assert model._raw_memory_usage <= 2 * nbytes + 2**18
     assert growth < 2**20
     assert 5 <= model.n_nonzero < 100
     seen = 7_000 * 4 + 10
     assert model.n_features_seen == pytest.approx(seen, rel=4 * 1.04 / 64)
-    model._engine.check()
+    model._state.check()
 
 
 def test_widely_spread_ints_are_interned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,11 +121,11 @@ def test_widely_spread_ints_are_interned(monkeypatch: pytest.MonkeyPatch) -> Non
     X.sum_duplicates()
     y = rng.random(200) < 0.5
     p = model.progressive_many(X, y)
-    assert isinstance(model._engine.vocabulary, InternedVocabulary)
+    assert isinstance(model._state.vocabulary, InternedVocabulary)
     ranks = {j: k for k, j in enumerate(np.unique(X.indices).tolist())}
     compact = csr_matrix((X.data, [ranks[j] for j in X.indices.tolist()], X.indptr))
     assert p.tobytes() == twin.progressive_many(compact, y).tobytes()
-    assert isinstance(twin._engine.vocabulary, IntVocabulary)
+    assert isinstance(twin._state.vocabulary, IntVocabulary)
     assert {ranks[j]: w for j, w in model.weights.items()} == twin.weights
 
 
@@ -149,7 +149,7 @@ def test_large_matrix_chooses_slots_by_distinct_columns(
     X, y = random_csr(columns[rng.integers(0, n_columns, 800_000)])
     model, twin = (ElasticNetClassifier(lr=0.1, l1=1e-5) for _ in range(2))
     p = model.progressive_many(X, y)
-    assert isinstance(model._engine.vocabulary, vocabulary_type)
+    assert isinstance(model._state.vocabulary, vocabulary_type)
     rows = (
         twin.progressive_many(X[lo : lo + 500], y[lo : lo + 500]) for lo in range(0, 40_000, 500)
     )
@@ -165,7 +165,7 @@ def test_interned_ints_become_slots_when_the_table_grows() -> None:
     kinds, p = [], []
     for lo in range(0, 30_000, 1_000):
         p.append(model.progressive_many(X[lo : lo + 1000], y[lo : lo + 1000]))
-        kinds.append(type(model._engine.vocabulary))
+        kinds.append(type(model._state.vocabulary))
     change = kinds.index(IntVocabulary)
     assert 1 <= change < 29
     assert kinds == [InternedVocabulary] * change + [IntVocabulary] * (30 - change)
@@ -209,7 +209,7 @@ def test_max_features_is_never_exceeded(
     assert by_strings.weights == fallback.weights == batch.weights
     assert by_strings.n_cut == fallback.n_cut == batch.n_cut
     for model in (by_ints, by_strings, fallback, batch):
-        model._engine.check()
+        model._state.check()
 
 
 CAPPED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -263,7 +263,7 @@ def test_step_after_pruning_equals_dense_step(case: str) -> None:
         w, expected = np.array([*remaining.values()]), twin.w[[*remaining]]
         assert (np.abs(w - expected) <= np.maximum(1e-9 * np.abs(expected), 1e-12)).all()
     assert n_cut > 500
-    model._engine.check()
+    model._state.check()
 
 
 def test_smallest_weights_are_pruned() -> None:
@@ -282,7 +282,7 @@ def test_smallest_weights_are_pruned() -> None:
     assert set(order[:30].tolist()) <= retained  # these were never among the smallest
     unpickled = pickle.loads(pickle.dumps(model))
     assert unpickled.n_cut == model.n_cut and unpickled.weights == model.weights
-    unpickled._engine.check()
+    unpickled._state.check()
 
 
 def test_ties_do_not_depend_on_slot_order(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_max_features_can_change() -> None:
     model.max_features = None
     model.learn_one({j: 1.0 for j in range(60)}, True)
     assert model.n_nonzero == 100
-    model._engine.check()
+    model._state.check()
 
 
 # Hashes
@@ -371,7 +371,7 @@ def test_hashed_learning_is_bit_identical_on_all_paths(
     assert models[0].weights == models[1].weights == models[2].weights
     assert models[0].intercept == models[1].intercept == models[2].intercept
     for model in models:
-        model._engine.check()
+        model._state.check()
 
 
 def test_hashed_matrix_equals_hashed_dicts() -> None:
@@ -462,7 +462,7 @@ def test_interned_bytes_coexist_with_non_string_names(special: Any) -> None:
     models[0].learn_many(VwParser().read(f"-1 | keep k2:-1 {names}\n".encode()).x, [False])
     models[1].learn_one({"keep": 1.0, "k2": -1.0} | {f"n{k}": 3.0 for k in range(300)}, False)
     assert models[0].weights == models[1].weights and len(models[0].weights) > 300
-    models[0]._engine.check()
+    models[0]._state.check()
 
 
 def test_arena_is_unchanged_after_a_memory_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -598,7 +598,7 @@ def test_changes_list_added_and_dropped_features() -> None:
         model.learn_one({"c": 1.0}, False)
     born, died = watch.changes()
     assert [name for name, _ in born] == ["c"] and [name for name, _ in died] == ["b"]
-    model._engine._reserve_entries(5_000)  # evicts zeros, which moves all slots
+    model._state._reserve_entries(5_000)  # evicts zeros, which moves all slots
     for _ in range(3):
         model.learn_one({}, False)
     assert [name for name, _ in watch.changes().died] == ["a"]
@@ -621,9 +621,9 @@ def test_changes_match_differences_of_weights(plan: list[tuple[int, int]], cross
         elif event == 4:
             text = b"1 | w%d:1 x%d:0.5\n" % (k, k % 3)
             model.learn_many(VwParser().read(text).x, [k % 2 == 0])
-        elif event == 1 and isinstance(model._engine.vocabulary, InternedVocabulary):
-            with model._engine.exclusive():
-                model._engine._make_room(k)
+        elif event == 1 and isinstance(model._state.vocabulary, InternedVocabulary):
+            with model._state.exclusive():
+                model._state._make_room(k)
         elif event == 2:
             with pytest.raises(BadExample):
                 model.learn_many([{f"v{k}": 1.0}, {"bad": math.inf}], [True, False])
@@ -660,8 +660,8 @@ def test_only_reported_names_are_decoded(
         assert born > 100
     model.learn_many(VwParser().read(b"-1 |\n" * 200).x, [False] * 200)
     decoded.clear()
-    with model._engine.exclusive():
-        model._engine._make_room(5_000)
+    with model._state.exclusive():
+        model._state._make_room(5_000)
     assert not decoded
     look = watch.look()
     changes, (born, died) = look.named(limit), look.counts
@@ -689,7 +689,7 @@ def test_nonzero_weights_finds_all_weights(lr: Any, size: int, slots: set[int], 
     """The kernel skips blocks of eight untouched slots."""
     model = ElasticNetClassifier(l1=l1, lr=lr, intercept_lr=0.0)
     model.learn_one({j: 1.0 + j % 3 for j in slots if j < size}, True)
-    rule = type(model._engine.rule).from_state_dict(size, *model._engine.rule.state_dict())
+    rule = type(model._state.rule).from_state_dict(size, *model._state.rule.state_dict())
     weights, live_slots, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
     n = loop.nonzero_weights(rule, live_slots, w)
     assert live_slots[:n].tolist() == np.flatnonzero(weights).tolist()
@@ -723,7 +723,7 @@ def test_rejected_matrix_reports_no_changes() -> None:
         model.learn_many(X, np.zeros(6000, int))
     assert model.weights == before
     assert watch.changes() == ([], [])
-    model._engine.check()
+    model._state.check()
 
 
 # Copies
@@ -790,7 +790,7 @@ def test_custom_key_equal_to_an_int_is_the_same_feature() -> None:
         model.learn_many(X, [1.0])
         assert len(model.weights) == 1
         assert model.predict_one({5: 1.0}) == model.predict_many(X)[0] == model._margin({name: 1.0})
-        model._engine.check()
+        model._state.check()
 
 
 def test_distinct_keys_with_one_name_are_one_feature() -> None:
@@ -806,7 +806,7 @@ def test_distinct_keys_with_one_name_are_one_feature() -> None:
         m.learn_one(x, 1.0)
         m.learn_many([x], [2.0])
     assert list(model.weights.values()) == list(twin.weights.values())
-    model._engine.check()
+    model._state.check()
 
 
 def test_saved_model_distinguishes_surrogates(tmp_path: Path) -> None:
@@ -825,11 +825,11 @@ def test_replaced_kernel_context_is_closed() -> None:
     model = ElasticNetClassifier(lr=0.1)
     model.learn_one({"a": 1.0}, True)
     model.learn_one({"a": 1.0}, True)
-    old_context = model._engine._context
+    old_context = model._state._context
     model.predict_one({f"w{k}": 1.0 for k in range(600)})
-    assert model._engine._context is not old_context
-    assert not old_context.is_open and model._engine._context.is_open
-    assert model._engine._context.learns
+    assert model._state._context is not old_context
+    assert not old_context.is_open and model._state._context.is_open
+    assert model._state._context.learns
     x = {"new": 1.0}
     assert old_context.learn(old_context.address, id(x), 1.0, 1.0, 0.1) == dict_reader.FALLBACK
     assert model.n_features_seen == 1
@@ -850,7 +850,7 @@ def test_long_rows_take_linear_time() -> None:
 def test_interrupted_change_of_max_features_loses_nothing() -> None:
     model = ElasticNetClassifier(lr=0.1, max_features=5)
     model.learn_one({"a": 1.0, "b": 1.0}, True)
-    model._engine.online[0].most = 0  # simulates the interrupt after this assignment
+    model._state.online[0].most = 0  # simulates the interrupt after this assignment
     model.learn_one({"a": 1.0}, True)
     assert len(model.weights) == 2
-    model._engine.check()
+    model._state.check()

@@ -130,7 +130,7 @@ def test_saved_model_resumes_bit_identically(model: str, naming: str, tmp_path: 
     assert type(loaded) is type(saved)
     assert loaded._get_params() == saved._get_params()
     assert_same(loaded, saved)
-    loaded._engine.check()
+    loaded._state.check()
     for x, y in rows(150, lambda j: name_of(j) if j < 45 else ("new", j), seed=1):
         assert loaded.predict_one(x) == saved.predict_one(x)
         assert loaded._margin(x) == saved._margin(x)
@@ -141,7 +141,7 @@ def test_saved_model_resumes_bit_identically(model: str, naming: str, tmp_path: 
         m.mutate({"l1": 0.05} if m.lr == "auto" else {"l1": 0.05, "lr": 0.2})
         m.learn_many(*map(list, zip(*rows(50, name_of, seed=2), strict=True)))
     assert_same(loaded, saved)
-    loaded._engine.check()
+    loaded._state.check()
 
 
 @pytest.mark.parametrize("model", MODEL_NAMES)
@@ -596,7 +596,7 @@ def test_crafted_files_are_rejected(case: str, file_bytes: bytes, tmp_path: Path
     CRAFTED[case](craft)
     path.write_bytes(craft.packed())
     if case in HARMLESS:
-        load(path)._engine.check()
+        load(path)._state.check()
     else:
         load_error(path)
 
@@ -645,7 +645,7 @@ def test_random_bytes_with_a_valid_digest(file_bytes: bytes, tmp_path: Path) -> 
             model = load(path)
         except ModelFileError:
             continue
-        model._engine.check()
+        model._state.check()
         model.learn_one({"word 1": 1.0}, True)
         assert 0.0 <= model.predict_proba_one({"word 1": 1.0})[True] <= 1.0
 

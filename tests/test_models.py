@@ -177,7 +177,7 @@ def test_clone_with_attributes_is_independent(make_model: Callable[[], Any]) -> 
     trained(model, 100, seed=4)
     del model
     assert state(clone) == before
-    clone._engine.check()
+    clone._state.check()
 
 
 def test_clone_with_attributes_and_new_parameters_uses_them() -> None:
@@ -284,7 +284,7 @@ def test_feature_names_of_mixed_types() -> None:
     assert all(w > 0.0 for w in model.weights.values())
     for name in names:
         assert model.predict_one({name: 1.0}) is True
-    model._engine.check()
+    model._state.check()
 
 
 def test_switch_from_int_names_to_mixed_names() -> None:
@@ -358,7 +358,7 @@ def test_pipeline() -> None:
     assert model.clone()["ElasticNetClassifier"].n_iterations == 0
     model.mutate({"ElasticNetClassifier": {"l1": 0.25}})
     assert learner.l1 == 0.25
-    assert learner._engine.rule.clock[0].l1 == 0.25
+    assert learner._state.rule.clock[0].l1 == 0.25
     assert "ElasticNetClassifier" in model.debug_one(next(iter(datasets.Phishing()))[0])
 
 
@@ -610,7 +610,7 @@ def test_valid_parameters_are_accepted(params: dict[str, Any]) -> None:
         model = trained(cls(**params))
         assert all(getattr(model, name) == value for name, value in params.items())
         assert np.isfinite(list(model.weights.values())).all()
-        model._engine.check()
+        model._state.check()
         assert model._get_params() == cls(**params)._get_params()
 
 

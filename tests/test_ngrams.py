@@ -284,7 +284,7 @@ def test_single_dicts(bits: int | None) -> None:
             batch = [{"m": f"w{j} n{k}"} for j in range(9)]
             model.learn_many(batch, [True] * 9)
             twin.learn_many([ngram_spec.expand(row) for row in batch], [True] * 9)
-            model._engine.check()
+            model._state.check()
     assert model.weights == twin.weights
     frozen = model.freeze()
     for x in ({"m": "w1 w2 unknown w3"}, {"t": "Long1 Long2", "m": "\u03a3"}, {"m": 5}, {}):
@@ -298,7 +298,7 @@ def test_ngrams_are_not_decoded_to_strings() -> None:
     for k in range(2000):
         model.learn_one({"m": f"a{k} b{k} c", "site": "x"}, k % 2 == 0)
     model.learn_many([{"m": "d e", "site": "y"}], [1])
-    vocabulary = model._engine.vocabulary
+    vocabulary = model._state.vocabulary
     assert not vocabulary.keys and len(vocabulary) == 4 * 2000 + 6
     assert model.weights.keys() >= {"m=c", "site=x", "site=y", "m=d e"}
 

@@ -931,7 +931,7 @@ def test_file_trains_the_same_model_as_its_dicts(name: str, format: str, tmp_pat
     assert model.weights == reference.weights and model.intercept == reference.intercept
     # n_features_seen is an estimate once names were evicted.
     assert model.n_features_seen == pytest.approx(reference.n_features_seen, rel=0.1)
-    model._engine.check()
+    model._state.check()
     predicted = [prediction.p for prediction in predictions(model, source)]
     dicts = [x for x, _, _ in examples]
     if name == "softmax":
@@ -972,7 +972,7 @@ def test_names_from_text_and_dicts_share_weights(tmp_path: Path) -> None:
         if k % 10 == 9:
             text_model.save(tmp_path / "m")
             text_model = streaml1.load(tmp_path / "m")
-        text_model._engine.check()
+        text_model._state.check()
     assert text_model.weights == dict_model.weights and len(text_model.weights) > 10
 
 
@@ -1014,7 +1014,7 @@ def test_pending_byte_names_behave_like_strings(events: list[tuple[str, int]]) -
             )
         elif event == "evict" and text_model.n_features_seen:
             for model in (text_model, dict_model):
-                model._engine._make_room(50)
+                model._state._make_room(50)
         if event == "one":
             for model in (text_model, dict_model):
                 model.learn_one(dicts[0], bool(y[0]))
@@ -1024,7 +1024,7 @@ def test_pending_byte_names_behave_like_strings(events: list[tuple[str, int]]) -
                 dict_model.progressive_many(dicts, y),
             )
             assert text_p.tolist() == dict_p.tolist()
-        text_model._engine.check()
+        text_model._state.check()
         assert [*text_model.weights.items()] == [*dict_model.weights.items()], "including the order"
         if event != "evict":
             assert text_model.n_features_seen == dict_model.n_features_seen
@@ -1042,7 +1042,7 @@ def test_new_names_are_decoded_lazily() -> None:
     x = line_parser("vw").read(b"1 |a b c=d\n0 | b a^b\n").x
     model.learn_many(x, [True, False])
     model.learn_many(x, [True, False])
-    vocabulary = model._engine.vocabulary
+    vocabulary = model._state.vocabulary
     assert vocabulary.keys == [] and len(vocabulary) == 3 and len(vocabulary.pending) == 3
     assert model.weights.keys() == {"a^b", "a^c=d", "b"} and vocabulary.keys == []
     model.learn_one({"b": 1.0}, True)

@@ -95,7 +95,7 @@ def test_weights_stay_inside_the_ball(rows: list[tuple[dict[int, float], bool]],
             return  # at the kink of the loss, rounding decides the subgradient
         model.learn_one(x, y)
         dense.learn(dense_row(x), 1.0 if y else -1.0)
-        model._engine.check()
+        model._state.check()
         assert sum(w * w for w in model.weights.values()) <= (1.0 + 1e-10) / l2
         assert_equal_twins(model, dense)
 
@@ -129,14 +129,14 @@ def test_norm_does_not_drift() -> None:
     for _ in range(n // 50):
         X = random.normal(size=(50, d)) * (random.random((50, d)) < 0.2) * 30.0
         model.learn_many(csr_matrix(X), random.random(50) < 0.5)
-        c = model._engine.rule.clock[0]
+        c = model._state.rule.clock[0]
         n_restarts += bool(c.drift < drift)
         drift = float(c.drift)
         w = np.array(list(model.weights.values()))
         norm = math.fsum((w * w).tolist())
         assert c.N * c.s * c.s == pytest.approx(norm, abs=1e-5)  # 1e-11 of the squared radius
         assert norm <= 1e6 * (1.0 + 1e-11)
-        model._engine.check()
+        model._state.check()
     assert n_restarts > 5
 
 
@@ -163,7 +163,7 @@ def test_a_million_steps() -> None:
         if norm > radius:
             w *= radius / norm
     np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
-    np.testing.assert_allclose(model._engine.rule.weights()[:d], w, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(model._state.rule.weights()[:d], w, rtol=0.0, atol=1e-9)
 
 
 def test_changed_parameters_act_from_the_next_step() -> None:
@@ -197,13 +197,13 @@ def test_feature_with_zero_weight_counts_as_seen() -> None:
     assert model.weights == {} and model.n_features_seen == 1
     model.learn_one({"a": 1.0, "b": 1.0}, True)
     assert model.n_features_seen == 2 == model.n_nonzero
-    rule = model._engine.rule
+    rule = model._state.rule
     rule.drop(np.array([0]))
     assert list(model.weights) == ["b"] and model.n_features_seen == 2
-    model._engine.check()
+    model._state.check()
     for _ in range(3):
         model.learn_one({"b": 1.0}, False)
-        model._engine.check()
+        model._state.check()
 
 
 def test_parameters_out_of_range_are_rejected() -> None:

@@ -94,7 +94,7 @@ def test_fork_during_learning_gets_a_consistent_model(step_name: str) -> None:
             if child == 0:
                 status = 1
                 try:
-                    model._engine.check()
+                    model._state.check()
                     n_before = model.n_iterations
                     model.learn_one({"a": 1.0, "w1": 2.0}, True)
                     model.predict_proba_one(word_features(5))
@@ -106,7 +106,7 @@ def test_fork_during_learning_gets_a_consistent_model(step_name: str) -> None:
                 assert time.monotonic() < deadline, "the child hangs"
                 time.sleep(0.001)
             assert os.waitstatus_to_exitcode(exited[1]) == 0
-    model._engine.check()
+    model._state.check()
 
 
 def predict_and_learn(model: Any, xs: list[Any]) -> list[float]:
@@ -144,4 +144,4 @@ def test_readers_concurrent_with_a_writer(step_name: str) -> None:
             assert 0 <= model.n_nonzero <= 10**6
             assert model.predict_many([word_features(3), {5: 1.0}]).tolist()
             assert [frozen.margin(word_features(i)) for i in range(5)] == margins
-    model._engine.check()
+    model._state.check()

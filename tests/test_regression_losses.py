@@ -125,13 +125,13 @@ def test_parameters_apply_from_the_next_step() -> None:
         model = ElasticNetRegressor(loss="quantile", **params)
         model.learn_one({"a": 1.0}, 3.0)
         model.quantile = 0.75
-        assert model._engine.online[0].loss_parameter == 0.75
+        assert model._state.online[0].loss_parameter == 0.75
         model.mutate({"quantile": 0.25})
-        assert model._engine.online[0].loss_parameter == 0.25
+        assert model._state.online[0].loss_parameter == 0.25
     model = ElasticNetRegressor(lr=0.1, huber_delta=2.0)
-    assert model._engine.online[0].loss_parameter == 0.0
+    assert model._state.online[0].loss_parameter == 0.0
     model.loss = "huber"
-    assert model._engine.online[0].loss_parameter == 2.0
+    assert model._state.online[0].loss_parameter == 2.0
 
 
 @pytest.mark.parametrize("params", [{}, {"lr": 0.1}], ids=["auto", "fixed rate"])

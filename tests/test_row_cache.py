@@ -237,7 +237,7 @@ def test_interactions_are_the_same_from_rows(
     progressive(from_file, path)
     progressive(from_memory, crossed)
     assert from_file.weights == from_memory.weights
-    assert len(rows) < 12 or "site=s2 x ad=a3" in from_file._engine.vocabulary.names()
+    assert len(rows) < 12 or "site=s2 x ad=a3" in from_file._state.vocabulary.names()
 
 
 @pytest.mark.parametrize("kind", ["csr", "dense", "dicts", "pandas", "polars"])

@@ -71,10 +71,10 @@ def assert_same_as_dicts(X: Any, dicts: list[dict[Any, Any]], trained: Any = Non
     for model in (many, batched):
         assert model.weights == single.weights
         assert model.intercept == single.intercept
-        if single._engine.forgotten is model._engine.forgotten is None:
+        if single._state.forgotten is model._state.forgotten is None:
             assert model.n_features_seen == single.n_features_seen
         assert model.n_features_seen == pytest.approx(single.n_features_seen, rel=8 * 1.04 / 64)
-        model._engine.check()
+        model._state.check()
     proba = np.asarray(many.predict_proba_many(X))
     assert bits(proba[:, 1]) == bits([single.predict_proba_one(x)[True] for x in dicts])
     assert bits(proba[:, 0]) == bits([single.predict_proba_one(x)[False] for x in dicts])
@@ -488,7 +488,7 @@ def assert_rejected(model: Any, X: Any, row: int, y: Any = None, w: Any = None) 
         assert str(rejected.value) == rejected.value.reason
         assert "\n" not in rejected.value.reason
         assert state(model) == state_before and model.n_features_seen == n_seen
-        model._engine.check()
+        model._state.check()
     model.learn_one({0: 1.0, "fine": 1.0}, True)  # later learning is unaffected
     reference = pickle.loads(state_before)
     reference.learn_one({0: 1.0, "fine": 1.0}, True)
@@ -554,7 +554,7 @@ def test_invalid_values_in_dicts_are_rejected(invalid: Any, start: int) -> None:
         with pytest.raises(BadExample):
             model.predict_many([{}, {name: invalid}])
         assert state(model) == state_before
-        model._engine.check()
+        model._state.check()
 
 
 def test_sums_beyond_the_limit_are_rejected() -> None:
@@ -674,7 +674,7 @@ def test_malformed_matrices_are_rejected(name: str, dtype: Any, start: int) -> N
         with pytest.raises(TypeError, match=r"check_format\(\)"):
             call()
     assert state(model) == state_before
-    model._engine.check()
+    model._state.check()
 
 
 INVALID_COLUMNS = {
@@ -794,7 +794,7 @@ def test_equal_names_are_one_feature() -> None:
             model.predict_one({name: 2.0}) != model.predict_one({}) for name in equal_names
         } == {True}
         assert model.n_features_seen == 2 + len(more_names)
-        model._engine.check()
+        model._state.check()
 
 
 mixed_names = st.lists(
@@ -819,11 +819,11 @@ def test_mixed_names_in_any_order(names: list[Hashable], step: int) -> None:
     for i, x in enumerate(xs):
         single.learn_one(x, y[i])
         distinct |= dict.fromkeys(x)
-        single._engine.check()
+        single._state.check()
         assert single.n_features_seen == len(distinct)
         assert set(single.weights) <= set(distinct)
     batched.learn_many(xs, y)
-    batched._engine.check()
+    batched._state.check()
     assert batched.weights == single.weights
     numbered = ElasticNetClassifier(
         **PARAMS
@@ -843,10 +843,10 @@ def test_thousands_of_names_equal_ints() -> None:
         model.learn_one({f"name {j}": 0.1 for j in row}, float(i % 7))
         reference.learn_one({j: 0.1 for j in row}, float(i % 7))
         if i % 60 == 0:
-            model._engine.check()
+            model._state.check()
     assert {int(name.split()[1]): w for name, w in model.weights.items()} == reference.weights
     assert model.n_features_seen == pytest.approx(reference.n_features_seen, rel=4 * 1.04 / 64)
-    model._engine.check()
+    model._state.check()
 
 
 @given(st.lists(st.lists(st.text(max_size=4) | st.integers(), max_size=20, unique=True)))

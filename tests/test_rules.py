@@ -220,7 +220,7 @@ def test_largest_allowed_numbers_stay_finite(name: str) -> None:
             if rule.family == "L1Ball":
                 norm = sum(map(abs, model.weights.values()))
                 assert norm <= params["radius"] * (1.0 + 1e-14)
-        model._engine.check()
+        model._state.check()
         assert np.isfinite(list(model.weights.values())).all()
 
 
@@ -229,7 +229,7 @@ def test_state_of_another_layout_is_rejected(rule: Rule) -> None:
     model = rule.model()
     X, y, _, w = kit.data_of(rule.losses[0], 100)
     model.learn_many(csr_matrix(X), y, w)
-    kind, (slots, arrays) = type(model._engine.rule), model._engine.rule.state_dict()
+    kind, (slots, arrays) = type(model._state.rule), model._state.rule.state_dict()
     kind.from_state_dict(100, slots, arrays).check()
     broken = [{**arrays, "more": arrays[min(arrays)]}]
     for key, array in arrays.items():

@@ -78,9 +78,9 @@ def test_no_rate_to_choose_for_labels_of_any_size() -> None:
 
 
 def test_scaling_belongs_to_the_computed_rate() -> None:
-    assert isinstance(FTRLClassifier()._engine.rule, ScaledFTRL)
-    assert isinstance(FTRLClassifier(alpha=0.1)._engine.rule, FTRL)
-    assert isinstance(FTRLClassifier(alpha=0.1, scaled=True)._engine.rule, ScaledFTRL)
+    assert isinstance(FTRLClassifier()._state.rule, ScaledFTRL)
+    assert isinstance(FTRLClassifier(alpha=0.1)._state.rule, FTRL)
+    assert isinstance(FTRLClassifier(alpha=0.1, scaled=True)._state.rule, ScaledFTRL)
     with pytest.raises(ValueError, match='alpha="auto" requires scaled features; leave scaled out'):
         FTRLClassifier(scaled=False)
     model = FTRLClassifier()
@@ -90,7 +90,7 @@ def test_scaling_belongs_to_the_computed_rate() -> None:
     changing = FTRLClassifier(scaled=True)
     changing.alpha = 0.5
     changing.learn_one({"a": 1.0}, True)
-    assert changing._engine.rule.clock[0].over_alpha == 2.0
+    assert changing._state.rule.clock[0].over_alpha == 2.0
 
 
 def test_crafted_state_is_rejected() -> None:

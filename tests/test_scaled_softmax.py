@@ -73,7 +73,7 @@ def test_features_in_every_row_have_origins(setting: str) -> None:
     )
     run_beside(model, twin, (X, y, w), NAMES[:k], [0, 1, 9, 15, 16, 17, 40, 1_000, 1_030, 3_000])
     has = twin.origin != 0.0
-    assert has[[0, 1, 3]].all() and not has[2] and model._engine.rule.rates[0].with_origin >= 3
+    assert has[[0, 1, 3]].all() and not has[2] and model._state.rule.rates[0].with_origin >= 3
 
 
 def test_origins_survive_files_in_the_first_rows(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_origins_survive_files_in_the_first_rows(tmp_path: Path) -> None:
         assert resumed.predict_proba_one(as_dict(x)) == whole.predict_proba_one(as_dict(x)), i
         for model in (whole, resumed):
             model.learn_one(as_dict(x), NAMES[y[i]])
-    assert whole._engine.rule.rates[0].with_origin >= 3
+    assert whole._state.rule.rates[0].with_origin >= 3
     assert resumed.freeze().intercept == whole.intercept
 
 
@@ -167,14 +167,14 @@ def test_a_huge_l2_makes_rows_zero() -> None:
     for k in range(20):
         model.learn_one({"a": 1.0, "b": 2.0}, "xyz"[k % 3])
     assert model.n_nonzero == 0
-    model._engine.check()
+    model._state.check()
 
 
 def test_scaling_belongs_to_the_automatic_rate() -> None:
-    assert isinstance(SoftmaxClassifier()._engine.rule, ScaledSoftmax)
-    assert isinstance(SoftmaxClassifier(lr=0.1)._engine.rule, Softmax)
+    assert isinstance(SoftmaxClassifier()._state.rule, ScaledSoftmax)
+    assert isinstance(SoftmaxClassifier(lr=0.1)._state.rule, Softmax)
     ball = SoftmaxClassifier(penalty="ball")
-    assert isinstance(ball._engine.rule, SoftmaxBall)
+    assert isinstance(ball._state.rule, SoftmaxBall)
     assert ball.lr == 0.1
     for model, lr in ((SoftmaxClassifier(), 0.1), (SoftmaxClassifier(lr=0.1), "auto")):
         with pytest.raises(ValueError, match=r'lr can(not change to or from "auto"; clone|not )'):
@@ -227,7 +227,7 @@ def test_crafted_state_is_rejected() -> None:
     X, y, w = data_of(3, 200)
     for x, label, weight in zip(X, y.tolist(), w.tolist(), strict=True):
         model.learn_one(as_dict(x), label, weight)
-    slots, arrays = model._engine.rule.state_dict()
+    slots, arrays = model._state.rule.state_dict()
 
     def check_forged_state(**changes: Any) -> None:
         ScaledSoftmax.from_state_dict(100, slots, {**arrays, **changes}).check()

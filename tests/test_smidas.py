@@ -47,7 +47,7 @@ def assert_equal_twins(model: Any, twin: Any) -> None:
     large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9
     np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
     assert model.intercept == pytest.approx(twin.b, abs=1e-9)
-    rule = model._engine.rule
+    rule = model._state.rule
     theta = np.copysign(np.maximum(np.abs(rule.u) - rule.clock[0].A, 0.0), rule.u)
     theta = np.resize(np.append(theta, np.zeros(len(twin.w))), len(twin.w))
     scale = max(np.abs(twin.theta).max(), 1e-300)
@@ -85,7 +85,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
             scale = max(1.0, np.abs(twin.w).max())
             np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-8 * scale, err_msg=params)
             assert_equal_twins(model, twin)
-            model._engine.check()
+            model._state.check()
 
 
 def test_p_of_two_equals_the_elastic_net() -> None:
@@ -99,7 +99,7 @@ def test_p_of_two_equals_the_elastic_net() -> None:
         got, expected = (m.progressive_many(csr_matrix(X), y) for m in (smidas_model, elastic_net))
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-12)
         np.testing.assert_allclose(dense(smidas_model), dense(elastic_net), rtol=0.0, atol=1e-12)
-        smidas_model._engine.check()
+        smidas_model._state.check()
 
 
 def test_result_is_continuous_at_p_of_two() -> None:
@@ -110,7 +110,7 @@ def test_result_is_continuous_at_p_of_two() -> None:
     for p in (2, 2 + 1e-9, 2 + 1e-6):
         model = SMIDASClassifier(p=p, l1=3e-3, lr=0.5)
         model.learn_many(csr_matrix(X), y)
-        model._engine.check()
+        model._state.check()
         weights.append(dense(model))
     np.testing.assert_allclose(weights[1], weights[0], rtol=0.0, atol=1e-7)
     np.testing.assert_allclose(weights[2], weights[0], rtol=0.0, atol=1e-4)
@@ -167,7 +167,7 @@ def test_millions_of_steps(steps: int, eta: float, l1: float, p: float) -> None:
         twin.theta = theta.copy()
         twin.w = twin._penalty(twin.w, 0.0)
         assert_equal_twins(model, twin)
-        model._engine.check()
+        model._state.check()
 
 
 @pytest.mark.parametrize("p", [2.0, 2.2, 3.0, 7.5, 30.0, 100.0])
@@ -185,7 +185,7 @@ def test_steps_near_zero_weights(p: float, l1: float) -> None:
         model.learn_one(x, bool(y[i]))
         twin.learn(X[i], signed[i])
         assert_equal_twins(model, twin)
-        model._engine.check()
+        model._state.check()
 
 
 def test_weights_are_zero_only_if_theta_is() -> None:
@@ -243,7 +243,7 @@ def test_n_features_only_sets_p() -> None:
     assert weights[0] == weights[1]
     assert len(weights[0]) > 3
     for n, p in ((1, 2.0), (2, 2.0), (2**20, 2.0 * np.log(2.0**20))):
-        assert SMIDASClassifier(n_features=n)._engine.rule.norm[0].p == p
+        assert SMIDASClassifier(n_features=n)._state.rule.norm[0].p == p
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
@@ -287,7 +287,7 @@ def test_clone_with_state_may_change_p() -> None:
         twin.p = p
         twin.w = twin._penalty(twin.w, 0.0)
         assert_equal_twins(model, twin)
-        model._engine.check()
+        model._state.check()
         model.learn_many(csr_matrix(X), y)
         twin.progressive(X, signed, np.ones(300))
         assert_equal_twins(model, twin)
@@ -357,7 +357,7 @@ def test_dropped_weights_are_zero_and_seen(p: float) -> None:
     X = rows_of(random, 500)
     model = SMIDASClassifier(p=p, l1=0.01, lr=0.3)
     model.learn_many(csr_matrix(X), X @ random.normal(size=D) > 0.0)
-    rule = model._engine.rule
+    rule = model._state.rule
     seen_mask = rule.seen_mask()
     twin = reference.SMIDAS(rule.size, p=p, l1=0.01)
     twin.theta = np.copysign(np.maximum(np.abs(rule.u) - rule.clock[0].A, 0.0), rule.u)
@@ -368,7 +368,7 @@ def test_dropped_weights_are_zero_and_seen(p: float) -> None:
     np.testing.assert_allclose(rule.weights(), twin.w, rtol=0.0, atol=1e-10)
     assert not rule.weights()[dropped].any()
     np.testing.assert_array_equal(rule.seen_mask(), seen_mask)
-    model._engine.check()
+    model._state.check()
     state_before = [a.tobytes() for a in rule]
     rule.drop(dropped)  # dropping again is a no-op
     assert [a.tobytes() for a in rule] == state_before
@@ -388,10 +388,10 @@ def test_renormalizations_visit_few_entries(monkeypatch: pytest.MonkeyPatch) -> 
         X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(2_001) * 20), (2_000, d))
         X.sum_duplicates()
         y = random.random(2_000) < 0.5
-        rule = model._engine.rule
+        rule = model._state.rule
         for i in range(2_000):
             model.learn_many(X[i], y[i : i + 1])
-            rule = model._engine.rule
+            rule = model._state.rule
             if rule.norm[0].learnt == 0:  # this step renormalized
                 n_visited += rule.norm[0].counted
         assert 0 < n_visited < max_ratio * X.nnz, (d, l1, p, n_visited / X.nnz)

@@ -57,7 +57,7 @@ def data_of(k: int, n: int = CUTS[-1]) -> tuple[Any, Any, Any]:
 
 
 def dense(model: Any, k: int) -> Any:
-    rule = model._engine.rule
+    rule = model._state.rule
     w = np.zeros((D, k))
     rows = rule.rows(np.arange(min(D, rule.size)))
     w[: len(rows), : rows.shape[1]] = rows
@@ -81,7 +81,7 @@ def assert_equal_twins(model: Any, twin: Any, names: list[Any]) -> None:
     np.testing.assert_array_equal(reported, w)
     assert model.n_nonzero == np.count_nonzero(w)
     assert model.n_nonzero_rows == len(model.weights) == np.count_nonzero(w.any(axis=1))
-    sizes = [model._engine.rule.weight(j) for j in range(D)]
+    sizes = [model._state.rule.weight(j) for j in range(D)]
     np.testing.assert_array_equal(sizes, np.abs(w).max(axis=1, initial=0.0))
 
 
@@ -113,7 +113,7 @@ def run_beside(model: Any, twin: Any, data: Any, names: list[Any], cuts: list[in
         np.testing.assert_allclose(
             list(model.predict_proba_one(as_dict(X[lo])).values()), twin.output(X[lo]), atol=1e-9
         )
-        model._engine.check()
+        model._state.check()
 
 
 @pytest.mark.slow
@@ -205,8 +205,8 @@ def test_rule_grows_with_the_number_of_labels() -> None:
         assert grown.predict_proba_one(x) == reserved.predict_proba_one(x)
         grown.learn_one(x, y)
         reserved.learn_one(x, y)
-        widths.add(grown._engine.rule.outputs)
-        grown._engine.check()
+        widths.add(grown._state.rule.outputs)
+        grown._state.check()
     assert len(grown.classes_met) == 100 and len(widths) > 5
     assert grown.weights == reserved.weights and grown.intercept == reserved.intercept
     assert max(grown.predict_proba_one({}).values()) < 0.5
@@ -319,7 +319,7 @@ def test_rejected_examples_add_no_label() -> None:
     assert model.weights == pickle.loads(state_before).weights and model.n_iterations == 1
     model.learn_one({"x": 1.0}, "b")
     assert model.classes_met == ["a", "b"]
-    model._engine.check()
+    model._state.check()
 
 
 # Properties of all models
@@ -395,7 +395,7 @@ def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
                 assert copied.classes_met == model.classes_met == NAMES[: len(model.classes_met)]
                 assert list(map(type, copied.classes_met)) == list(map(type, model.classes_met))
                 assert repr(copied) == repr(model)
-                copied._engine.check()
+                copied._state.check()
 
 
 def test_unserializable_label_is_rejected(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_labels_added_after_a_change_of_radius(radius: float) -> None:
             for model in models:
                 model.learn_one(x, y)
         assert models[0].weights == models[1].weights == models[2].weights
-        models[0]._engine.check()
+        models[0]._state.check()
 
 
 def test_radius_may_change() -> None:
@@ -485,7 +485,7 @@ def test_radius_may_change() -> None:
 def test_forged_ball_state_is_rejected() -> None:
     model = make_model(penalty="ball", radius=0.5)
     model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
-    slots, arrays = model._engine.rule.state_dict()
+    slots, arrays = model._state.rule.state_dict()
 
     def check_forged(**changes: Any) -> None:
         SoftmaxBall.from_state_dict(100, slots, {**arrays, **changes}).check()
@@ -523,11 +523,11 @@ def test_many_renormalizations(penalty: str, strength: float, l2: float) -> None
         for x, label in zip(X, y, strict=True):
             twin.learn(x, model._classes.position(NAMES[label]))
             model.learn_one(as_dict(x), NAMES[label])
-            clock = model._engine.rule.clock[0]
+            clock = model._state.rule.clock[0]
             n_renormalized += bool(last_clock[0] < clock.P or last_clock[1] > clock.A)
             last_clock = float(clock.P), float(clock.A)
         assert_equal_twins(model, twin, model.classes_met)
-        model._engine.check()
+        model._state.check()
     assert n_renormalized > 5
 
 
@@ -550,7 +550,7 @@ def test_any_rows_match_the_dense_twin(
         row[list(x)] = list(x.values())
         twin.learn(row, model._classes.position(NAMES[y]))
         model.learn_one(x, NAMES[y])
-        model._engine.check()
+        model._state.check()
         np.testing.assert_allclose(dense(model, len(twin.b)), twin.w, rtol=0.0, atol=1e-9)
 
 
@@ -585,7 +585,7 @@ def test_largest_allowed_numbers_stay_finite() -> None:
                 model.learn_one(x, int(random.integers(3)), 1e15)
                 p = list(model.predict_proba_one(x).values())
                 assert np.isfinite(p).all() and sum(p) == pytest.approx(1.0)
-            model._engine.check()
+            model._state.check()
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
@@ -624,7 +624,7 @@ def test_max_features_counts_rows() -> None:
         assert model.n_nonzero_rows <= 30
     assert model.n_cut > 300 and {f"signal {y}" for y in range(3)} <= set(model.weights)
     assert model.n_nonzero > 60
-    model._engine.check()
+    model._state.check()
     model.mutate({"max_features": 12})
     model.learn_one({"signal 1": 1.0}, 0)
     assert model.n_nonzero_rows <= 12
@@ -685,7 +685,7 @@ def test_weights_by_label() -> None:
 def test_forged_state_is_rejected() -> None:
     model = make_model(penalty="l1/l2")
     model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
-    slots, arrays = model._engine.rule.state_dict()
+    slots, arrays = model._state.rule.state_dict()
 
     def check_forged(**changes: Any) -> None:
         softmax.Softmax.from_state_dict(100, slots, {**arrays, **changes}).check()
@@ -763,7 +763,7 @@ def test_readers_during_a_writer_that_adds_labels() -> None:
     for reader in readers:
         reader.join()
     assert not inconsistent and len(model.classes_met) == 500
-    model._engine.check()
+    model._state.check()
 
 
 @pytest.fixture

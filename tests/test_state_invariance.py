@@ -244,15 +244,15 @@ def reference_run(learner: str, mutations: dict[int, int]) -> Bits:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predictor, "MIN_SLOTS", 5_000)
         model, s = LEARNERS[learner](), stream_of(learner)
-        with model._engine.exclusive():
-            model._engine._set_rule(model._engine.rule.reserve(5_000))
+        with model._state.exclusive():
+            model._state._set_rule(model._state.rule.reserve(5_000))
         predictions: list[float] = []
         rows = [0, *sorted(mutations), N]
         for lo, hi in zip(rows[:-1], rows[1:], strict=True):
             if lo in mutations:
                 mutate(model, mutations[lo])
             predictions += list(learn_matrix(model, s, lo, hi))
-        assert model._engine.forgotten is None
+        assert model._state.forgotten is None
         return bits_of(model, predictions)
 
 
@@ -289,9 +289,9 @@ def read(model: Any, folder: Path) -> Any:
         model.predict_one(x)
     model.predict_many([{1: 1.0, "other": 1.0}])
     model.predict_many(csr_matrix(np.eye(7)))
-    assert len(model.weights) == model._engine.n_nonzero
+    assert len(model.weights) == model._state.n_nonzero
     assert model.top_weights(3) and model.n_features_seen or not model.weights
-    model._engine.check()
+    model._state.check()
     return model
 
 
@@ -315,7 +315,7 @@ def reject(model: Any, folder: Path) -> Any:
 
 
 def grow(model: Any, folder: Path) -> Any:
-    state = model._engine
+    state = model._state
     if not isinstance(state.vocabulary, HashedVocabulary):
         with state.exclusive():
             state._set_rule(state.rule.grow(state.rule.size + 5))
@@ -324,22 +324,22 @@ def grow(model: Any, folder: Path) -> Any:
 
 def enlarge_context(model: Any, folder: Path) -> Any:
     if dict_reader.AVAILABLE:
-        with model._engine.exclusive():
-            model._engine._new_context(300, learns=True)
+        with model._state.exclusive():
+            model._state._new_context(300, learns=True)
     return model
 
 
 def switch_to_names(model: Any, folder: Path) -> Any:
     """Move ints to the vocabulary of names, which moves every weight."""
-    if isinstance(model._engine.vocabulary, IntVocabulary):
-        with model._engine.exclusive():
-            model._engine._switch_to_names()
+    if isinstance(model._state.vocabulary, IntVocabulary):
+        with model._state.exclusive():
+            model._state._switch_to_names()
     return model
 
 
 def release_zeros(model: Any, folder: Path) -> Any:
     """Release the slots of zeros and compact the others."""
-    state = model._engine
+    state = model._state
     if not isinstance(state.vocabulary, HashedVocabulary):
         with state.exclusive():
             switch_to_names(model, folder)
@@ -350,8 +350,8 @@ def release_zeros(model: Any, folder: Path) -> Any:
 
 
 def reserve_capacity(model: Any, folder: Path) -> Any:
-    with model._engine.exclusive():
-        model._engine._set_rule(model._engine.rule.reserve(3))
+    with model._state.exclusive():
+        model._state._set_rule(model._state.rule.reserve(3))
     return model
 
 
@@ -465,7 +465,7 @@ def run_plan(
             for operation in operations:
                 model = OPERATIONS[operation](model, folder)
             lo, k = hi, k + 1
-        model._engine.check()
+        model._state.check()
         return bits_of(model, predictions)
 
 
@@ -587,7 +587,7 @@ def test_any_plan_with_string_names_equals_one_long_run(
             for operation in operations:
                 model = OPERATIONS[operation](model, tmp_path)
             lo, k = hi, k + 1
-        model._engine.check()
+        model._state.check()
     assert bits_of(model, predictions) == expected
 
 
@@ -610,7 +610,7 @@ def test_rare_events_are_frequent_in_the_streams(learner: str) -> None:
         model = LEARNERS[learner]()
         for i in range(N):
             learn_one(model, s, i, i + 1)
-            rule = model._engine.rule
+            rule = model._state.rule
             # Of the mixture's lanes, take A of the one with the highest rate.
             clock = {"A": rule.table[11]} if learner in MIXTURES else rule.clock[0]
             value = float(clock[LEDGER.get(learner, "A")])
@@ -618,7 +618,7 @@ def test_rare_events_are_frequent_in_the_streams(learner: str) -> None:
             projected += learner in BALLS and value > last
             last = value
             alive.append(len(model.weights))
-    state = model._engine
+    state = model._state
     assert state.rule.size > 512 or learner == "crowded"  # has grown from one slot
     assert np.mean(alive) > 3.0 and min(alive[20:]) < D
     assert learner in (*CAPPED, *BALLS) or (renormalized > 0) == (learner not in NEVER_RENORMALIZED)
@@ -650,12 +650,12 @@ def test_feature_names_do_not_affect_learning(learner: str) -> None:
         assert np.asarray(p).tobytes() == expected.predictions
         assert model.weights == {new_name(j): w for j, w in expected.weights.items()}
         assert model.intercept == expected.intercept
-        model._engine.check()
+        model._state.check()
 
 
 def arrays_of(model: Any) -> dict[str, bytes]:
     """Return all arrays of the rule except the scratch that `margin` passes to `apply_gradient`."""
-    fields = model._engine.rule._asdict()
+    fields = model._state.rule._asdict()
     return {name: array.tobytes() for name, array in fields.items() if name != "scratch"}
 
 
@@ -676,8 +676,8 @@ def test_live_weights_equal_weights(learner: str) -> None:
     model, s = LEARNERS[learner](), stream_of(learner)
     for lo in range(0, N, 50):
         learn_matrix(model, s, lo, lo + 50)
-        slots, w = model._engine.live_weights()
-        weights = model._engine.rule.weights()
+        slots, w = model._state.live_weights()
+        weights = model._state.rule.weights()
         assert slots.tolist() == np.flatnonzero(weights).tolist()
         assert w.tobytes() == weights[slots].tobytes()
 

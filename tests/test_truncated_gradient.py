@@ -136,9 +136,9 @@ def test_many_renormalizations(threshold: float) -> None:
         got = model.progressive_many(csr_matrix(X), y)
         np.testing.assert_allclose(got, dense.progressive(X, y, np.ones(10_000)), atol=1e-9, rtol=0)
         assert_equal_twins(model, dense)
-        model._engine.check()
-        n_restarts += bool(model._engine.rule.clock[0].A < A)
-        A = model._engine.rule.clock[0].A
+        model._state.check()
+        n_restarts += bool(model._state.rule.clock[0].A < A)
+        A = model._state.rule.clock[0].A
     assert n_restarts >= 2
 
 
@@ -168,5 +168,5 @@ def test_crafted_state_is_rejected() -> None:
             *({"a": np.full(len(arrays["a"]), a)} for a in (1.0, np.inf)),
         ],
     )
-    a = model._engine.rule.slots["a"]
+    a = model._state.rule.slots["a"]
     assert np.isposinf(a).any() and not np.isposinf(a).all()

@@ -37,7 +37,7 @@ from streaml1.models.hyperparameters import (
     SharedParameters,
 )
 from streaml1.models.inspection import InspectableModel
-from streaml1.models.parameters import EngineSlot, constructor, documented, parameters_of
+from streaml1.models.parameters import constructor, documented, parameters_of
 from streaml1.models.schedules import rate_of_step, rates_of_steps
 from streaml1.models.state import ModelState
 from streaml1.models.state.dict_predictions import margins_of
@@ -95,7 +95,6 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
     `_rule`, `_parameter_changed` and `_comparator`.
     """
 
-    _engine = EngineSlot()
     _other_loss: ClassVar[str]
     """A loss that is not the default, for river's checks."""
 
@@ -115,7 +114,7 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         if offset is not None and offset in (self.text or ()):
             raise ValueError(f"offset must not be a text feature, got {shown(offset)}")
         # Bypass the descriptor, which would push the parameters into the state a second time.
-        engine = self.__dict__["_engine"] = ModelState(
+        self.__dict__["_state"] = ModelState(
             self._rule(),
             CODES[self.loss],
             loss_parameter(self, self.loss),
@@ -129,7 +128,7 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
             offset,
         )
         if self.max_features:
-            engine.set_max_nonzero(int(self.max_features))
+            self._state.set_max_nonzero(int(self.max_features))
         self._y_name: str | None = None
 
     @property
@@ -209,20 +208,19 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         if w.__class__ is not float or not 0.0 <= w <= WEIGHT_LIMIT:
             w = to_weight(w)
         attributes = self.__dict__  # bypasses the descriptors, which are slower
-        engine: ModelState = attributes["_engine"]
+        state: ModelState = attributes["_state"]
         try:
-            clock = engine.clock
+            clock = state.clock
             step = clock[0] - clock[RATES_FROM]  # the property `rate_step` is slower
             eta = rate_of_step(attributes["lr"], attributes["schedule"], step)
-            engine.learn(x, label, w, eta)
+            state.learn(x, label, w, eta)
         except (AttributeError, TypeError):
             require_mapping(x)
             raise
 
     def _margin(self, x: Mapping[Hashable, Any], proba: bool = False) -> float:
-        engine: ModelState = self.__dict__["_engine"]
         try:
-            return engine.margin(x, proba)
+            return self._state.margin(x, proba)
         except (AttributeError, TypeError):
             require_mapping(x)
             raise
@@ -319,9 +317,9 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         batch = self._state.batch(X, learns=True)
         n = batch.n
         labels = self._labels(y, n)
-        engine = self._state
-        eta = rates_of_steps(self.lr, self.schedule, engine.rate_step, n)
-        return engine.progressive(batch, labels, to_weights(w, n), eta)
+        state = self._state
+        eta = rates_of_steps(self.lr, self.schedule, state.rate_step, n)
+        return state.progressive(batch, labels, to_weights(w, n), eta)
 
     def reset_rates(self) -> None:
         """Start the learning rates anew, as at the first example; weights stay.
@@ -345,12 +343,12 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         >>> model.weights["c"] > 50 * model.weights["b"] > 0
         True
         """
-        engine = self._state
-        with engine.exclusive():
-            if hasattr(engine.rule, "reset_rates"):
-                engine.rule.reset_rates()
+        state = self._state
+        with state.exclusive():
+            if hasattr(state.rule, "reset_rates"):
+                state.rule.reset_rates()
             elif self.has_decaying_rates:
-                engine.online[0].rates_from = engine.t
+                state.online[0].rates_from = state.t
             else:
                 raise ValueError(f"{self!r} has no learning rate that decays, so none to reset")
 
@@ -411,10 +409,10 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
     @classmethod
     def _from_file(cls, params: dict[str, Any], state: dict[str, Any]) -> Self:
         model = cls(**params)
-        engine = model._state
-        engine.restore({"rule": type(engine.rule), **state}, getattr(model, "hash_bits", None))
+        begun = model._state
+        begun.restore({"rule": type(begun.rule), **state}, getattr(model, "hash_bits", None))
         model._parameter_changed()
-        engine.check_restored()
+        begun.check_restored()
         return model
 
     def __repr__(self) -> str:
@@ -488,7 +486,7 @@ class OnlineClassifier(
     ) -> dict[bool, float]:
         """Return the probabilities of False and True: the sigmoid of the margin, for every loss."""
         try:
-            p = self.__dict__["_engine"].margin(x, True)
+            p = self._state.margin(x, True)
         except (AttributeError, TypeError):
             require_mapping(x)
             raise

@@ -10,6 +10,7 @@ from streaml1.core.types import RowsLike
 from streaml1.features.vocabulary import HashedVocabulary
 from streaml1.features.vocabulary.crossed_name import cross_hash
 from streaml1.models.explain import debug_text, explain_row, explain_rows
+from streaml1.models.parameters import StateSlot
 from streaml1.models.state import ModelState
 from streaml1.models.state.change_tracking import ChangeTracker
 
@@ -19,10 +20,7 @@ __all__ = ["InspectableModel", "require_count"]
 class InspectableModel:
     """The methods of all models that read weights and counts, and change nothing."""
 
-    @property
-    def _state(self) -> ModelState:
-        engine: ModelState = self.__dict__["_engine"]
-        return engine
+    _state: ModelState = StateSlot()  # type: ignore[assignment]
 
     # Explanations
 

@@ -27,10 +27,10 @@ from streaml1.models.parameter_checks import INSTEAD_OF_OPTIMIZER, Check
 __all__ = [
     "SCHEDULES",
     "SHARED_ORDER",
-    "EngineSlot",
     "Parameter",
     "Parameterized",
     "Scheduler",
+    "StateSlot",
     "constructor",
     "documented",
     "fixed_parameters_of",
@@ -136,7 +136,7 @@ class Parameter:
     def __set__(self, model: Any, value: object) -> None:
         value = self.check(self.name, value)
         attributes, name = model.__dict__, self.name
-        if attributes.get("_engine") is None:
+        if "_state" not in attributes:  # not yet constructed
             attributes[name] = value
             return
         if self.fixed:
@@ -171,17 +171,14 @@ class Parameterized:
     """Base of classes that declare hyperparameters."""
 
 
-class EngineSlot:
-    """Descriptor of a model's state: state that is assigned adopts the model's parameters.
+class StateSlot:
+    """Descriptor of a model's state: assigning it, as river's `clone` does, keeps the parameters.
 
-    Learners read it as `_state`, which has a type.
+    It has no `__get__`, so that reading needs no call: Python finds the value in the instance.
     """
 
-    def __get__(self, model: Any, owner: type | None = None) -> Any:
-        return self if model is None else model.__dict__.get("_engine")
-
-    def __set__(self, model: Any, engine: Any) -> None:
-        model.__dict__["_engine"] = engine
+    def __set__(self, model: Any, state: Any) -> None:
+        model.__dict__["_state"] = state
         model._parameter_changed()
 
 

@@ -225,9 +225,9 @@ class SoftmaxClassifier(
         n = batch.n
         with self._adding_labels():
             labels, sample_weights = self._labels(y, n), to_weights(w, n)
-            engine, k = self._state, len(self._classes) if predict else 1
-            eta = rates_of_steps(self.lr, self.schedule, engine.rate_step, n)
-            return engine.progressive(batch, labels, sample_weights, eta, k).reshape(n, k)
+            state, k = self._state, len(self._classes) if predict else 1
+            eta = rates_of_steps(self.lr, self.schedule, state.rate_step, n)
+            return state.progressive(batch, labels, sample_weights, eta, k).reshape(n, k)
 
     # Predicting
 
@@ -244,7 +244,7 @@ class SoftmaxClassifier(
 
     def _outputs(self, x: Mapping[Hashable, Any]) -> tuple[int, Any]:
         try:
-            return predict_outputs(self.__dict__["_engine"], x)
+            return predict_outputs(self._state, x)
         except (AttributeError, TypeError):
             require_mapping(x)
             raise
@@ -342,10 +342,10 @@ class SoftmaxClassifier(
 
     def _weight_rows(self) -> tuple[list[Hashable], NDArray[np.float64]]:
         """Return the names of the features with weights, and these, shape (n_features, k)."""
-        engine = self._state
-        with engine.exclusive():
+        state = self._state
+        with state.exclusive():
             slots, weight_rows = self._weight_rows_by_slot()
-            return engine.vocabulary.names_at(slots), weight_rows
+            return state.vocabulary.names_at(slots), weight_rows
 
     def _weight_rows_by_slot(self) -> tuple[Ints, NDArray[np.float64]]:
         """Return the slots of the features with weights, and these, shape (n_features, k).

@@ -109,9 +109,9 @@ class RegretObserver(Observer):
                 f"{part.block.place(part.lo)} on; drop the weights"
             )
         # The best weights include those of interactions and n-grams.
-        engine = self.model._state
-        batch = engine.batch(slice_rows(part.block.x, part.lo, part.hi))
-        self._rows.add(batch, engine.interactions)
+        state = self.model._state
+        batch = state.batch(slice_rows(part.block.x, part.lo, part.hi))
+        self._rows.add(batch, state.interactions)
         y = part.y
         targets = class_indices(self.model, y) if self.loss == "softmax" else np.asarray(y)
         rate = getattr(self.model, "negative_rate", 1.0)
@@ -136,9 +136,9 @@ class RegretObserver(Observer):
         cost = self.comparator.cost
         if cost is None:
             return 0.0
-        engine = self.model._state
-        with engine.exclusive():
-            rule = engine.rule
+        state = self.model._state
+        with state.exclusive():
+            rule = state.rule
             if self.loss == "softmax":
                 return cost(rule.rows(np.arange(rule.size)))
             return cost(rule.weights())
