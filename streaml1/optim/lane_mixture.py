@@ -1,23 +1,32 @@
 r"""A mixture of eight learners without a rate to choose: `lr="auto"`.
 
-| lanes | learner | values |
+| lanes | learner | learns from |
 |---|---|---|
-| 0 | lazy elastic net, rate 10 over the mean squared norm of a row | as they are |
-| 1 to 3 | the same, rates 0.5, 3 and 30 | scaled |
-| 4 to 7 | coin betting for each coordinate, initial wealth 0.04, 0.16, 0.64, 2.56 | scaled |
+| 0 | lazy elastic net, rate 10 over the mean squared norm of a row | values x |
+| 1 to 3 | the same, rates 0.5, 3 and 30 | scaled values z |
+| 4 to 7 | coin betting for each coordinate, initial wealth 0.04, 0.16, 0.64, 2.56 | scaled values z |
+
+`docs/elastic-net.md` explains the method and measures it ("No learning rate to tune"). This file holds the update
+rule, one learner per SIMD lane; its parts are in `structures/`:
+
+| part | file |
+|---|---|
+| x - m for a feature in each of the first 16 rows (m: its usual value), written x from there on | `feature_origins` |
+| z: x over the mean size of its feature, bounded | `feature_scales` |
+| the floats of a slot, and the weight of each lane | `lane_slots` |
+| the numbers of each lane; two mixtures of their clipped margins, whose mean predicts | `lane_table` |
+| the scalars that lanes share; means that resist outliers; units of rates | `lane_clock` |
+| intercepts, rates and penalties of a step | `lane_steps` |
+| the published model | `lane_margins` |
+| joining models that have learnt parts of a stream | `joined_lanes`, `lane_momentum` |
+| older model files | `lane_states` |
 
 The lanes are independent learners, except that they share the step count and the *support*: while lane 6 holds a
 feature at zero, it weighs nothing in any lane.
 
-**Values.** A feature that is in each of the first 16 rows has an origin m: from then on, x stands for x - m below
-(see `feature_origins`). A scaled value z is x over the mean size of its feature, the current row included. Beyond 1
-it is saturated (see `feature_scales`), with the ceiling 3, or 12 for regression. So z does not depend on the scale of
-the column, and outliers are bounded. With the Poisson loss z is clipped at 3 instead, and features have no origins: the
-mean is the exponential of the margin, and saturated values would give another mean.
-
 **Elastic nets.** Lipton & Elkan (2015), Duchi & Singer (2009); folded into two scalars per lane, as in
-`elastic_net.py`. Let $q_t$ be the square of the mean of $\|x\|_2$ so far (of $\|z\|_2$ for lanes 2 and 3). A step
-has the rate
+`elastic_net.py`. With the square $q_t$ of the mean of $\|x\|_2$ so far ($\|z\|_2$ for lanes 1 to 3), a step has
+the rate
 
 $$\eta_{t,k} = \frac{r_k}{(t + 1)^{1/4}}\;\min\Bigl(\frac1{q_t}, \frac{16}{\|x_t\|_2^2}\Bigr)$$
 
@@ -31,52 +40,14 @@ $$u = -g z / s, \qquad R \leftarrow \max(R + \hat w u, 0), \qquad Z \leftarrow Z
 $$\hat w = \frac{\mathrm{sgn}(Z)\,[\,|Z| - \lambda_1 t]_+}{L + G + \lambda_2 t}\Bigl(c + \frac RL\Bigr), \qquad
 \text{margin} = \sum_j \hat w_j z_j / s_j$$
 
-The penalty of t examples is one threshold on a sum of gradients, as in dual averaging, and needs no work
-for features that are absent.
+The penalty of t examples is one threshold on a sum of gradients, as in dual averaging. It needs no work for features
+that are absent.
 
-**Mixture.** Margins are clipped: for regression to the range of the targets and half of it beyond, for
-classification to ±5. For the logistic loss the range is wider if labels are rare or easy to predict: it reaches at least
-2 beyond the log-odds of the labels, and at least 3 beyond log(1 / mean loss) on both sides. The prediction is the mean of two
-mixtures of the clipped margins (see `lane_table`): fixed share, and a regression on the margins.
+**Margins** of lanes and mixtures are relative to a centre: the mean target, for the Poisson loss its logarithm. They
+are without the offset of the row, which losses and derivatives add. Where the loss is a function of a - y, the
+target is y less the offset instead.
 
-**Targets.** The first target becomes the centre of all margins, and nothing is learnt from it: targets may lie far
-from 0 compared with their spread. Then the centre is their mean.
-
-**Units.** Rates are multiplied by the unit of margins over that of derivatives. For the absolute, Huber and
-quantile losses the unit of margins is the mean deviation s of the targets, and the factor s, max(1, s / delta) and
-s / max(tau, 1 - tau): all three take the same steps at small residuals if tau = 1/2, and Huber's are those of the
-squared loss if delta > s. The shares of the first mixture have the temperature 2 times the mean loss, twice the
-variance or dispersion of the noise.
-
-**Poisson loss.** Margins are logarithms, with 1 as their unit. The centre is the logarithm of the mean target m, and
-the range from log m - 5 to 2 beyond the largest logarithm of a target. Rates are divided by max(m, 1), and
-derivatives at a by max(1, e^a / max(m, 1)): the curvature e^a has no bound, with this factor the step has. In
-expectation it is still 0 at the true mean. The temperature counts the loss above the smallest one of each target,
-half the deviance.
-
-**Offsets.** Lanes and mixtures are margins without the offset of the row, which losses and derivatives add. Where
-the loss is a function of a - y, the target is y less the offset instead. For the Poisson loss the centre is the
-logarithm of the sum of targets over that of exp(offset).
-
-**Published model.** The mixture predicts the next example. `weights`, and a rule after `publish`, predict examples of
-the next day. They are one of three models:
-
-- the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps, which removes the noise of
-  the last ones;
-- the mixture as it is, where it is still improving and averages lag, unless the intercept is a constant other than 0;
-- lane 1, which has the smallest rate, where the stream drifts and the others follow the last examples.
-
-The loss of the next example cannot tell the last two apart, since drift favours what follows it. So the mixture and
-lane 1 are judged by their weights at a snapshot, which is renewed when a quarter more examples have been learnt: what
-they would have predicted, had they been published then. Averages are judged by their weights now, and their loss is
-multiplied by that of lane 1 as of the snapshot over that of lane 1 now, if that is more. The smallest sum of losses decides; a loss counts in
-proportion to the number of its example. A snapshot copies nothing: a weight is noted when it is changed for the first time after it.
-
-**Robustness.** Means of norms, sample weights, sizes of features and deviations of targets count an outlier
-for at most ten times the mean before it. A sample weight counts relative to their mean. A target counts for at
-most ten mean deviations beyond the mean and the prediction, whichever is nearer to it; with the Poisson loss, for at most
-ten times the largest of the mean, the prediction and 1. If a column is multiplied by a power of two, all lanes but lane 0 give
-the same bits.
+**Invariance.** If a column is multiplied by a power of two, all lanes but lane 0 give the same bits.
 
 **Forgetting.** With l1 > 0, a slot outside of the support is cleared once the features that are new since
 the last time outnumber those that were left then. So memory follows the number of non-zero weights. A feature
@@ -653,6 +624,8 @@ class LaneMixture(RuleState, LaneMixtureState):
         c.unit = 1.0
         regression = loss >= losses.SQUARED  # to call `is_regression` here would import numba
         c.smallest = c.largest = b
+        # For the Poisson loss z is clipped at 3 instead, and features have no origins: means are
+        # exponentials of margins, and saturated values would give others.
         if loss != losses.POISSON:
             c.ceiling = REGRESSION_CEILING if regression else LABEL_CEILING
             c.origin_rows = ORIGIN_ROWS

@@ -201,7 +201,9 @@ def rate_unit(c: Any, parameter: float) -> float:
     """Return the unit of margins over that of derivatives: rates are multiplied by it.
 
     Margins have the unit of the targets, measured by their mean deviation. Those of the Poisson
-    loss are logarithms, and its derivatives have the unit of the targets.
+    loss are logarithms, and its derivatives have the unit of the targets. So the absolute, Huber
+    and quantile losses take the same steps at small residuals if tau = 1/2, and Huber's are those
+    of the squared loss if delta is more than the deviation.
     """
     deviation = c.deviations / max(c.targets, 1)
     if c.loss == losses.ABSOLUTE:

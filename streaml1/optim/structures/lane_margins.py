@@ -1,6 +1,24 @@
 """Margins of the eight lanes of `lane_mixture.py`, of the published model, and as of the snapshot.
 
 `c` is the clock (see `lane_clock`) and `table` the table of the lanes (see `lane_table`).
+
+The mixture predicts the next example. The published model, which `weights` describes, predicts
+those of the next day. It is one of three:
+
+- the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps, which removes
+  the noise of the last ones;
+- the mixture as it is, where it still improves and averages lag, unless the intercept is a constant
+  other than 0;
+- lane 1, which has the smallest rate, where the stream drifts and the others follow the last
+  examples.
+
+The loss of the next example cannot tell the last two apart, since drift favours what follows it. So
+the mixture and lane 1 are judged by their weights at a snapshot: what they would have predicted,
+had they been published then. It is renewed when a quarter more examples have been learnt, and
+copies nothing: a weight is noted when it first changes afterwards. Averages are judged by their
+weights now, and their loss is multiplied by that of lane 1 as of the snapshot over that of lane 1
+now, if that is more. A loss counts in proportion to the number of its example; the smallest sum
+decides.
 """
 
 from __future__ import annotations
