@@ -30,7 +30,7 @@ Unsigned literals
 numba adds a uint64 and an int64 to a float64, so integer literals in kernels must be unsigned.
 Write a number without a meaning of its own as ``u64(4)``. Give a constant with a meaning a name::
 
-    _EQUALS, _LOW_HALF = u64(ord("=")), u64(2**32 - 1)
+    _CARET, _LOW_HALF = u64(ord("^")), u64(2**32 - 1)
 
 Both compile to identical machine code (compared for the kernels of `.vw` text and of the elastic
 net). A ``u64(4)`` costs numba a call to type: its front end makes 2.3 %, 5.3 % and
@@ -43,57 +43,8 @@ Functions that are called by kernels may return named tuples. A kernel that Pyth
 plain tuple, and its caller makes the named one: numba builds named tuples by Python code whose
 result it does not check, so that a signal in between ends the process.
 
-Raising the upper bound of numba
---------------------------------
-``pyproject.toml`` allows the minor versions of numba that were tested, since this package, `simd`
-and nothing else use internals of numba. To allow the next minor version:
-
-1. Install it with the llvmlite it requires.
-2. Compare these internals with the previous version:
-
-   =============================  ==================================================================
-   `numba_cache`                  ``config.CACHE_LOCATOR_CLASSES``, the ``caching.*CacheLocator``
-                                  classes and their ``get_disambiguator``, ``get_cache_path``,
-                                  ``ensure_cache_path``; ``FunctionCache._load_overload``,
-                                  ``._guard_against_spurious_io_errors``, ``._impl.locator``,
-                                  ``._impl.filename_base``, ``._cache_file``;
-                                  ``IndexDataCacheFile._load_data``, ``._save_data``,
-                                  ``._load_index``, ``._save_index``, ``._dump``,
-                                  ``._open_for_write``, ``._index_path``, ``._data_path``,
-                                  ``._version``, ``._source_stamp``; ``rtsys.initialize``;
-                                  ``global_compiler_lock``; ``CPUDispatcher.compile``, ``._cache``
-   `inline_functions`             ``JITCodeLibrary._finalize_final_module``,
-                                  ``._finalize_dynamic_globals``, ``._finalized``,
-                                  ``._optimize_final_module``, ``._codegen``;
-                                  ``codegen._module_pass_manager``, ``._loopvect``,
-                                  ``._opt_level``;
-                                  ``DefaultPassBuilder.define_nopython_pipeline``;
-                                  ``NativeLowering.run_pass``; ``state.targetctx``, ``.library``,
-                                  ``.flags.no_compile``, ``["cr"]``; ``insert_user_function``
-   `compiler`                     ``CPUDispatcher.__call__``, ``.py_func``; ``ExternalFunction``;
-                                  ``codegen().magic_tuple()``: triple, processor, features
-   `decorators`                   ``CPUDispatcher._cache._cache_path``
-   `lazy_import`                  ``_numba_type_``; ``typing_context.resolve_value_type``
-   `object_file`                  ``JITCodeLibrary._final_module``, ``._optimize_final_module``,
-                                  ``.create_ir_module``, ``.add_linking_library``;
-                                  ``codegen._tm.emit_object``; of ``overloads``:
-                                  ``.environment.consts``, ``.fndesc``, ``.library``, its
-                                  ``get_pointer_to_function``, ``fndesc.llvm_cfunc_wrapper_name``;
-                                  ``call_conv.get_function_type``,
-                                  ``.call_function``
-   `prebuilt`                     ``codegen().magic_tuple()``; ``_CacheLocator``'s
-                                  ``get_suitable_cache_subpath``; ``FunctionCache._index_key``,
-                                  ``._impl.rebuild``
-   `raw_array`, `simd`            ``numba.extending.intrinsic``, ``overload``, ``register_model``;
-                                  ``cgutils``; ``context.make_array``, ``.make_tuple``,
-                                  ``.get_data_type``; ``array.meminfo``, ``.parent``; names of LLVM
-                                  intrinsics, which follow llvmlite
-   =============================  ==================================================================
-
-3. Run ``tests/test_jit.py``, ``test_object_files.py``, ``test_prebuilt.py``,
-   ``test_processors.py`` and ``test_imports.py``, then the whole suite, each also with
-   ``NUMBA_DISABLE_JIT=1``.
-4. Raise the bound in ``pyproject.toml``.
+This package and `simd` use internals of numba; `docs/internals/compilation.md` lists them, and
+says how to allow a new version.
 """
 
 from __future__ import annotations
