@@ -76,7 +76,7 @@ def flatten(value: Any, roles: JsonRoles | None = None) -> dict[Hashable, Any]:
         raise RequestError(400, str(error)) from None
 
 
-def _of_json(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | None = None) -> Body:
+def _of_json(body: bytes, texts: Sequence[str], roles: JsonRoles | None) -> Body:
     try:
         value = json_of(body, roles)
     except RequestError:
@@ -99,7 +99,7 @@ def _of_json(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | None = N
     return Body(examples, form)
 
 
-def _of_json_lines(body: bytes, texts: Sequence[str] = (), roles: JsonRoles | None = None) -> Body:
+def _of_json_lines(body: bytes, texts: Sequence[str], roles: JsonRoles | None) -> Body:
     examples = []
     for number, line in enumerate(body.splitlines(), start=1):
         if not line.strip():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from streaml1.core.exit_codes import os_reason
@@ -35,8 +35,6 @@ class ModelStore:
     ----------
     sources
         The sources by name.
-    on_load
-        Called with each version once it is current.
 
     Raises
     ------
@@ -44,13 +42,8 @@ class ModelStore:
         If a model cannot be read.
     """
 
-    def __init__(
-        self,
-        sources: Mapping[str, ModelSource],
-        on_load: Callable[[ServedModel], None] = lambda model: None,
-    ) -> None:
+    def __init__(self, sources: Mapping[str, ModelSource]) -> None:
         self._sources = dict(sources)
-        self._on_load = on_load
         self._stamps: dict[str, object] = {}
         self._failures: dict[str, str] = {}  # by name: why the newest version cannot be read
         self._stop = threading.Event()
@@ -123,7 +116,6 @@ class ModelStore:
         self.models[name] = model
         self._stamps[name] = stamp
         self._failures.pop(name, None)
-        self._on_load(model)
 
     def _watch(self, name: str, seconds: float) -> None:
         while not self._stop.wait(seconds):

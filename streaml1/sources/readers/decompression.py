@@ -98,17 +98,17 @@ class Head(NamedTuple):
     codec: str | None
 
 
-def head_of(path: str, size: int = HEAD_SIZE) -> Head:
+def head_of(path: str) -> Head:
     """Return the first bytes of a file; none of a pipe, or if it cannot be read."""
     if not os.path.isfile(path):  # reading from a pipe would take its bytes away
         return Head(b"", None)
     with suppress(*_ERRORS, ImportError), open(path, "rb") as file:
         _, codec, _ = identify(file)
         source: Any = file if codec is None else decompress(file, codec)
-        space = bytearray(size)
+        space = bytearray(HEAD_SIZE)
         n = 0
         with suppress(*_ERRORS):  # the bytes before the damage are enough
-            while n < size and (new := source.readinto1(memoryview(space)[n:])):
+            while n < HEAD_SIZE and (new := source.readinto1(memoryview(space)[n:])):
                 n += new
         return Head(bytes(space[:n]), codec)
     return Head(b"", None)
