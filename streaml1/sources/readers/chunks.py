@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from streaml1.core.named_options import named_option
 from streaml1.core.types import Bytes
-from streaml1.sources.readers.parsed_lines import Chunk, text_buffer
+from streaml1.sources.readers.parsed_lines import NEWLINE, Chunk, text_buffer
 from streaml1.sources.readers.signatures import HEAD_SIZE, codec_of, foreign_type
 from streaml1.sources.row_cache.layout import MARK
 from streaml1.sources.source import Lost, SourceError
@@ -26,7 +26,6 @@ Wait = Callable[[Callable[[int], Any], int], Any]
 """``wait(read, size)`` returns ``read(size)``, or None if a stop was requested while waiting."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-NEWLINE = 10
 
 
 class ReadingStopped(Exception):

@@ -14,6 +14,7 @@ from streaml1.core.types import Bytes, Floats, Ints
 from streaml1.text.structural_index import PAD, count_newlines
 
 __all__ = [
+    "NEWLINE",
     "BytesLineParser",
     "Chunk",
     "LineExample",

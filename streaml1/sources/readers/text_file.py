@@ -24,7 +24,7 @@ from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.encodings import utf8_file
 from streaml1.sources.readers.opening import decompressed, input_poll, open_file
-from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, Parser
+from streaml1.sources.readers.parsed_lines import NEWLINE, Chunk, ParsedChunk, Parser
 from streaml1.sources.readers.remote import is_remote, remote_size
 from streaml1.sources.source import Block, Reject, SourceError, check_block_size, require_count
 from streaml1.text.parsed_rows import IntRows, NamedRows
@@ -43,8 +43,6 @@ MIN_BACKGROUND_SIZE = 2**22
 
 PATIENCE = 0.5
 """Seconds that an example from a stream without pauses waits for its block to fill."""
-
-NEWLINE = 10
 
 
 class _Parsing(NamedTuple):

@@ -30,6 +30,7 @@ from streaml1.core.types import Ints
 __all__ = [
     "HEADER",
     "MARK",
+    "MAX_NAME_BYTES",
     "VERSION",
     "BlockHead",
     "Index",
@@ -47,6 +48,9 @@ HEADER = struct.Struct("<8sIIQQ32s")
 SMALL, LARGE, NAMED = range(3)
 """Kinds of ids in a block: integers below 2**32, other integers (stored as int64), or indices of
 names."""
+
+MAX_NAME_BYTES = 2**32
+"""Offsets of names have 32 bits."""
 
 if sys.byteorder != "little":  # pragma: no cover
     raise ImportError(".rows files can be read on little-endian machines only")

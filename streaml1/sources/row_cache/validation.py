@@ -17,7 +17,7 @@ from streaml1.core.hashing import utf8_hashes
 from streaml1.core.rows import are_valid_values, max_id
 from streaml1.core.types import Bytes, Hashes, Indptr, Ints, Values
 from streaml1.features.dedup import repeats
-from streaml1.sources.row_cache.layout import HEADER, LARGE, NAMED, BlockHead, Index
+from streaml1.sources.row_cache.layout import HEADER, LARGE, MAX_NAME_BYTES, NAMED, BlockHead, Index
 
 __all__ = [
     "Invalid",
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 N_NAME_PARTS = 3
-MAX_NAME_BYTES = 2**32
 _CONTINUATION, _CONTINUATION_MASK = 0x80, 0xC0  # of bytes that continue a character in UTF-8
 
 

@@ -21,6 +21,7 @@ from streaml1.sources.row_cache.block import PendingRows, RowSlice, encode_rows
 from streaml1.sources.row_cache.layout import (
     HEADER,
     LARGE,
+    MAX_NAME_BYTES,
     NAMED,
     SMALL,
     Index,
@@ -32,9 +33,6 @@ from streaml1.sources.source import Block, Reject, SourceError
 from streaml1.text.parsed_rows import IntRows, NamedRows
 
 __all__ = ["RowsWriter"]
-
-MAX_NAME_BYTES = 2**32
-"""Offsets of names have 32 bits."""
 
 
 class RowsWriter:
