@@ -263,7 +263,7 @@ def _inserts(name: str, rows: Sequence[str]) -> Iterator[str]:
 
 
 def _float(number: float) -> str:
-    """Return a float as a literal with an exponent, which no database reads as a decimal."""
+    """Return a float as a literal with an exponent: without one databases read a decimal."""
     text = repr(number)
     return text if "e" in text else f"{text}e0"
 

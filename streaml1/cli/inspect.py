@@ -82,7 +82,7 @@ def inspect(source: str, **options: Any) -> None:
 
 
 def _first_file(source: str) -> str:
-    """Return the source; of a directory or a pattern, its first file that is not empty."""
+    """Return the source, or the first file with content of a directory or a pattern."""
     from streaml1.sources import is_many, list_files
     from streaml1.sources.readers.file_lists import first_with_bytes
 

@@ -112,7 +112,7 @@ def require_decaying_rates(on_drift: str, learner: Any, late: bool = False) -> N
 def require_sinks(
     examples: Any, bad: str, options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Topic]]:
-    """Return the values of the options, which are checked, and the topics to write by option."""
+    """Check the options; return their values, and the topics to write by option."""
     given = {name: options.get(name) for name in SINK_OPTION_NAMES}
     _require_consistent(bad, given)
     return given, _topics(examples, bad, given, options)

@@ -282,7 +282,7 @@ def _table(X: Any) -> Any:
 
 
 def _without_wide_ints(X: Any) -> Any:
-    """Return a polars frame with decimals in place of ints of 128 bits, which Arrow has not."""
+    """Return a polars frame with decimals in place of 128-bit ints, which Arrow lacks."""
     import polars
 
     for name, kind in X.schema.items():

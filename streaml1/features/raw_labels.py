@@ -183,7 +183,7 @@ def number_label(y: Any) -> float:
 
 
 def nonnegative_label(y: Any) -> float:
-    """Convert a label like `number_label`, and reject a negative one, which the Poisson loss lacks.
+    """Convert a label as `number_label` does; reject negative ones, for the Poisson loss.
 
     Raises
     ------

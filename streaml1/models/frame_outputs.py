@@ -22,7 +22,7 @@ def series_like(X: RowsLike, predictions: Floats | Bools, name: str | None) -> A
 
 
 def frame_like(X: RowsLike, columns: Mapping[Hashable, Floats]) -> Any:
-    """Return columns as a frame of the library of X, which is a frame."""
+    """Return columns as a frame of the same library as the frame X."""
     from river.utils import dataframe
 
     native: Any = X

@@ -102,7 +102,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def encode(content: ModelFile, packed: bool = True) -> bytes:
-    """Return the bytes of a model file; uncompressed unless `packed`, which is faster.
+    """Return the bytes of a model file, compressed if `packed`; uncompressed is faster.
 
     Raises
     ------

@@ -38,7 +38,7 @@ class RequestError(Exception):
 
 @contextmanager
 def located(place: str) -> Iterator[None]:
-    """Name the place in a body, such as a line, that a request is refused for."""
+    """Name the place of a fault in a body, such as a line."""
     try:
         yield
     except RequestError as error:

@@ -53,7 +53,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def _value(self, w: Weights) -> float:
-        """Return h(w), which is 0 in a set."""
+        """Return h(w); for a set 0."""
 
     @abstractmethod
     def _dual(self, v: Weights) -> float:

@@ -231,7 +231,7 @@ def _has_columns(kind: str, options: SourceOptions) -> bool:
 
 
 def _columns_of(name: str, kind: str, options: SourceOptions) -> set[str]:
-    """Return the names of the columns of a file; of JSON, the members of the first example."""
+    """Return the columns of a file by name; for JSON, the members of the first example."""
     if not is_remote(name) and Path(name).is_fifo():  # it can be read only once
         return set()
     if kind in (PARQUET, ARROW):

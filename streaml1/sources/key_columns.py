@@ -116,7 +116,7 @@ class KeyColumns:
         )  # fmt: skip
 
     def options_of_files(self, options: SourceOptions) -> SourceOptions:
-        """Return the options for the files, which do not have these columns."""
+        """Return the options for the files, without those of these columns."""
         keys = next(iter(self._values.values()))
 
         def rest(names: Any) -> Any:

@@ -267,7 +267,7 @@ class DataChecks(Observer):
 
 
 def _name_in(x: Any, lo: int, hi: int, key: int, sizes: FeatureSizes) -> Hashable:
-    """Return the name of a key, which of hashed names only rows of the source know."""
+    """Return the name of a key; if names are hashed, only rows of the source know it."""
     name = sizes.name_of(key)
     if name is None and hasattr(x, "feature_names"):
         part = x[lo:hi]

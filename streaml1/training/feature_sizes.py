@@ -129,7 +129,7 @@ class FeatureSizes:
         return distinct, counts, np.bincount(group, weights=sizes) / counts
 
     def name_of(self, key: int) -> Hashable | None:
-        """Return the name of a key, if names are kept; of hashes only the source knows it."""
+        """Return the name of a key, if names are kept; otherwise only the source knows it."""
         if self._is_coded:
             return next((name for name, code in self._codes.items() if code == key), None)
         return key if self._pieces and self._pieces[0].keys.dtype != np.uint64 else None

@@ -141,7 +141,7 @@ class PartitionSource:
         self._member.start_partition(self.partition, self._reader.position[self.partition][0])
 
     def require_same(self) -> None:
-        """Raise `Lost` if what was read may be of a recreated topic of the same name."""
+        """Raise `Lost` if records may come from a recreated topic of the same name."""
         self._member.require_same()
 
     def position(self) -> Any:

@@ -57,7 +57,7 @@ class PredictionRecords(Observer):
         self._writer.stop_deadline.set_stop(stopped)
 
     def on_start(self, start: RunStart) -> None:
-        """Handle the start of a run, whose model learns."""
+        """Handle the start of a run that learns."""
         self.on_predict_start(start.learner)
         self._learns, self._epoch = True, start.epoch
 

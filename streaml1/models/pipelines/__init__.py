@@ -188,7 +188,7 @@ def _without_state(coded: Any) -> Any:
 
 
 def adopt_state(model: Any, saved: Any) -> None:
-    """Give a model or pipeline the state of another with the same steps, which is used up.
+    """Give a model or pipeline the state of another with the same steps; the other is used up.
 
     Callers may hold references to the steps, so each keeps its identity.
     """

@@ -233,7 +233,7 @@ class Predictor(RowSlots):
         return math.nan
 
     def _margin_by_items(self, x: Mapping[Hashable, Any], out: int) -> float:
-        """Return the margin of a mapping that is read in Python; NaN if it cannot be read so."""
+        """Return the margin of a mapping that is read in Python; NaN if that is impossible."""
         items = self._read_items(x)
         if items is None:
             return math.nan

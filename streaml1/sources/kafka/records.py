@@ -381,7 +381,7 @@ class RecordReader:
             yield self._block(lines, parsed, numbers, slice(lo, hi))
 
     def _parse(self, lines: RecordLines) -> ParsedChunk:
-        """Parse records, first as if each was one line, which it usually is."""
+        """Parse records: first as one line each, the usual case."""
         parser = self._parser
         must_split = parser.has_headers(record.value for record in lines.records)
         if not must_split:

@@ -268,7 +268,7 @@ class Topic(BrokerConnection):
         self.require_same(client)
 
     def note_records(self) -> None:
-        """Note that records were read, which older metadata say nothing about."""
+        """Note that records were read; older metadata do not cover them."""
         self._is_verified = False
 
     # Offsets

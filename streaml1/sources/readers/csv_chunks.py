@@ -241,7 +241,7 @@ class KernelReading:
         )  # fmt: skip
 
     def _ids(self, begins: Ints, ends: Ints) -> list[int | str | None] | None:
-        """Return the ids of the records between pairs of offsets, which the kernel skips."""
+        """Return the ids of the records between pairs of offsets; the kernel skips ids."""
         if self._columns.id is None:
             return None
         raw = self._text.tobytes() if self._raw is None else self._raw

@@ -213,7 +213,7 @@ def _similar(unknown: Iterable[str], header: Sequence[str]) -> list[str]:
 
 
 def listing(names: Sequence[str]) -> str:
-    """Return names in quotes; of many, the first ones and the number of the others."""
+    """Return names in quotes; if there are many, the first ones and how many follow."""
     shown = ", ".join(map(repr, names[:MAX_LISTED]))
     return shown + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 

@@ -48,7 +48,7 @@ BETWEEN = b" \t\r\n,\x1e\xef\xbb\xbf"
 
 
 def json_lines(file: BinaryIO, at: str | None = None) -> BinaryIO:
-    r"""Return a file with one object per line, which is `file` itself if it has.
+    r"""Return a file with one object per line, however `file` is laid out.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def _scratch(n: int) -> Scratch:
 
 
 class _FeatureMemory(NamedTuple):
-    """The memory of `NamedLineParser.read_features`, which it uses for all texts."""
+    """Memory that `NamedLineParser.read_features` uses again for each text."""
 
     n_bytes: int
     """The bytes of text that it suffices for."""

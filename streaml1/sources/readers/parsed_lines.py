@@ -165,7 +165,7 @@ def pad_text(text: bytes, buffer: Bytes | None = None) -> Chunk:
 
 
 def decode_line(line: bytes, what: str = "file") -> str:
-    """Decode a line of a file or of a record, which `what` names in errors, as UTF-8.
+    """Decode a line as UTF-8; `what` names the file or the record in errors.
 
     Raises
     ------

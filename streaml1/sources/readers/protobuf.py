@@ -102,7 +102,7 @@ class ProtobufSchema:
         self._readers: dict[str, _MessageReader] = {}
 
     def decode(self, record: bytes) -> bytes:
-        """Return a record as JSON: a list of indexes, which selects the message, and its bytes.
+        """Return as JSON a record that begins with the indexes of its message.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class ProtobufSchema:
         return json_line(self._plain(self._parse(indexes, record[start:])))
 
     def decode_plain(self, record: bytes) -> bytes:
-        """Return a record as JSON: the bytes of a message, whose fields are all known.
+        """Return as JSON a record that is a message alone, all of whose fields are known.
 
         It is the only message of the file that is not a field of another one. A record with
         unknown fields is more likely no such message at all.

@@ -32,7 +32,7 @@ class _Row(NamedTuple):
 
 
 class BatchCollector:
-    """Collects rows, which are handled one at a time, to batches for the observers.
+    """Collects rows that are handled one at a time into batches for the observers.
 
     A batch has consecutive rows of one kind. It also ends where the model has learnt something in
     between: `Batch.learnt` gives the number of learnt examples for its first row only.

@@ -44,7 +44,7 @@ class Tally:
         self._w.append(w)
 
     def correct(self, number: int, p: float, old_weight: float, w: float) -> None:
-        """Correct example `number` of the report, which was counted as False, to True."""
+        """Count example `number` of the report as True; it was counted as False."""
         self.flush()
         self._report.correct(number, p, old_weight, w)
 

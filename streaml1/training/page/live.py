@@ -122,7 +122,7 @@ class LivePage(Observer):
         self._keep_weights()
 
     def _mark_publications(self) -> None:
-        """Mark the publications since the last call, which the observer that publishes counts."""
+        """Mark the publications since the last call; their observer counts them."""
         assert self._start is not None
         published = dict(self._start.metrics()).get("publications_total", 0.0)
         mark = Mark("publication", self._start.report.examples)
