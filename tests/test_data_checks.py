@@ -17,7 +17,7 @@ from river import preprocessing
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.cli.text_tables import extreme_weights_table, weight_text
+from streaml1.cli.weight_tables import extreme_weights_table, weight_text
 from streaml1.text.parsed_rows import IntRows
 from streaml1.training import feature_sizes
 from streaml1.training.checkpoint import Checkpoints

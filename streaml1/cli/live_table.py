@@ -15,7 +15,7 @@ import click
 from streaml1.cli.messages import abandon_output, above_progress, is_json
 from streaml1.cli.progress_line import ProgressLine
 from streaml1.cli.signals import Signals
-from streaml1.cli.text_tables import weight_text
+from streaml1.cli.weight_tables import weight_text
 from streaml1.core import exit_codes as exits
 from streaml1.core.text_table import printable
 

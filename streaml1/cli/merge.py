@@ -15,7 +15,7 @@ from streaml1.cli.options import NonEmptyPath, model_path, output, reading_of, s
 from streaml1.cli.output_files import require_outputs
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.sink_options import share_observers
-from streaml1.cli.text_tables import text_table
+from streaml1.cli.weight_tables import text_table
 
 if TYPE_CHECKING:
     from streaml1.training.merge import Merged

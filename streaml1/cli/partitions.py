@@ -249,7 +249,7 @@ def partitions(directory: Path) -> None:
     offset and last owner process. The directory of each partition can be used like that of
     --checkpoint.
     """
-    from streaml1.cli.text_tables import text_table
+    from streaml1.cli.weight_tables import text_table
     from streaml1.training.checkpoint import load_latest
     from streaml1.training.checkpoint.ownership import read_owner
 

@@ -25,7 +25,7 @@ from streaml1.cli.options import (
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.sink_options import sink_observers, sink_options
-from streaml1.cli.text_tables import weight_text
+from streaml1.cli.weight_tables import weight_text
 from streaml1.core.text_table import printable
 from streaml1.optim.tasks import REGRESSION
 

@@ -18,7 +18,7 @@ from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.program import CommandError
 from streaml1.cli.starting_model import ModelChoice, resumed
 from streaml1.cli.termination import Terminated, watchdog
-from streaml1.cli.text_tables import extreme_weights_table
+from streaml1.cli.weight_tables import extreme_weights_table
 from streaml1.cli.worker_options import cluster_options, new_executor, require_one_engine
 
 if TYPE_CHECKING:

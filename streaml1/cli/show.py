@@ -10,7 +10,7 @@ import click
 
 from streaml1.cli.options import model_path
 from streaml1.cli.program import cli
-from streaml1.cli.text_tables import text_table, top_weights_table, weight_text
+from streaml1.cli.weight_tables import text_table, top_weights_table, weight_text
 from streaml1.core.text_table import printable
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from streaml1.cli.run_options import PagePlaces, page_places, signal_before_brok
 from streaml1.cli.signals import Interruptible, Signals, end_early
 from streaml1.cli.sink_options import require_decaying_rates, require_sinks, sink_observers
 from streaml1.cli.starting_model import ModelChoice, Resumed, resumed
-from streaml1.cli.text_tables import extreme_weights_table
+from streaml1.cli.weight_tables import extreme_weights_table
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel

@@ -24,7 +24,7 @@ from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.parameter_options import list_of_learners, options_of, parameter_options
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.sink_options import share_observers
-from streaml1.cli.text_tables import text_table
+from streaml1.cli.weight_tables import text_table
 from streaml1.cli.worker_options import new_executor, require_one_engine, worker_options
 from streaml1.models.registry import LEARNERS
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streaml1.core.text_table import TableColumn, render_table
 from streaml1.sources import SourceError
 from streaml1.training.report import require_plotting
-from streaml1.training.report.text_table import format_four
+from streaml1.training.report.number_formats import format_four
 
 __all__ = ["Point", "Regret", "RegretError"]
 

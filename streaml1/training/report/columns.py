@@ -9,7 +9,7 @@ from streaml1.core.text_table import TableColumn, render_table
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report.line import Line
 from streaml1.training.report.losses import NAMES
-from streaml1.training.report.text_table import (
+from streaml1.training.report.number_formats import (
     format_count,
     format_four,
     format_number,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, overload
 from streaml1.core.atomic_write import open_atomic
 from streaml1.training.report.columns import default_names, fit, render_lines, report_columns
 from streaml1.training.report.line import Line
+from streaml1.training.report.number_formats import format_four
 from streaml1.training.report.plot import figure, ignoring_missing_glyphs, require_plotting
 from streaml1.training.report.resumable_figures import ResumableFigures
 from streaml1.training.report.summary import describe_line, render_summary, summary_rows
-from streaml1.training.report.text_table import format_four
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
