@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streaml1.datasets  # noqa: F401  (registers `stdlib` and `data:...`)
 from streaml1.sources import SOURCES, Block, SourceError, binary_label, number_label, open_source
 from streaml1.sources.readers import opening
 from streaml1.sources.readers import text_file as text
