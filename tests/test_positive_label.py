@@ -35,7 +35,8 @@ pytestmark = pytest.mark.usefixtures("cwd")
         (2.0, "2", True),
         (2, "2.0", True),
         (2.0, "two", False),
-        ("2", "2.0", False),
+        ("2", "2.0", True),
+        ("two", "2.0", False),
     ],
 )
 def test_spellings(label: Any, positive: str, expected: bool) -> None:
