@@ -177,6 +177,12 @@ def test_single_items_in_place_of_lists_are_rejected(tmp_path: Path) -> None:
         distributed.convert(Path(name), tmp_path / "rows")  # type: ignore[arg-type]
 
 
+def test_lists_may_be_any_iterable() -> None:
+    models = {l1: streaml1.FTRLClassifier(l1=l1) for l1 in (0.1, 1.0)}
+    swept: Any = distributed.sweep(models.values(), [({1: 1.0}, True)] * 5)  # type: ignore[arg-type]
+    assert [one.model.l1 for one in swept] == [0.1, 1.0]
+
+
 def test_runs_do_not_share_an_iterator() -> None:
     """The first run would leave no example to the second."""
     models = [streaml1.FTRLClassifier(l1=l1) for l1 in (0.1, 1.0)]

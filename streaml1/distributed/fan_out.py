@@ -6,7 +6,7 @@ run alone, whatever the executor, the number of workers and the order in which t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from streaml1 import training
 from streaml1.core.rows import shown
 from streaml1.core.types import Model
 from streaml1.distributed.executors import Executor, executor_of
+from streaml1.features.batch import is_frame, is_matrix
 from streaml1.sources import SourceError
 from streaml1.training.conversion import Converted
 from streaml1.training.predict import Prediction
@@ -222,7 +223,7 @@ def convert(
 
 
 def _listed(name: str, given: object) -> list[Any]:
-    """Return the items of a list, a tuple or an iterator.
+    """Return the items of an iterable.
 
     Raises
     ------
@@ -230,7 +231,8 @@ def _listed(name: str, given: object) -> list[Any]:
         If it is a single item. Each letter of a file name would be a source, and each column of a
         frame.
     """
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence | Iterator):
+    is_single = isinstance(given, str | bytes | Mapping) or is_frame(given) or is_matrix(given)
+    if is_single or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a list, got {shown(given)}; give a list of one")
     return list(given)
 
