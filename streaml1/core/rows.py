@@ -29,6 +29,7 @@ from streaml1.core.types import Floats, Ids, Ints, UInts, Values
 __all__ = [
     "MAX_IDS",
     "NUMBER_TYPES",
+    "PLAIN_TYPES",
     "VALUE_LIMIT",
     "BadExample",
     "Rows",
@@ -58,6 +59,9 @@ MAX_IDS = 2**32
 
 NUMBER_TYPES = frozenset({float, int, bool, np.float64})
 """Exact types whose values are read without calling code of the user's."""
+
+PLAIN_TYPES = NUMBER_TYPES | {str, type(None)}
+"""Those, and the types of categories and of absent values."""
 
 _LIMIT_BITS = np.int64(np.float64(VALUE_LIMIT).view(np.int64))
 _MAGNITUDE_MASK = np.int64(0x7FFFFFFFFFFFFFFF)

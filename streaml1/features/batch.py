@@ -13,6 +13,7 @@ import numpy as np
 from streaml1.core.rows import (
     MAX_IDS,
     NUMBER_TYPES,
+    PLAIN_TYPES,
     BadExample,
     Rows,
     are_valid_values,
@@ -44,8 +45,6 @@ __all__ = [
 
 BLOCK_ROWS = 4096
 """Dicts that are converted at once: the names of their categories are in memory together."""
-
-PLAIN_TYPES = NUMBER_TYPES | {str, type(None)}
 
 
 class Batch(NamedTuple):

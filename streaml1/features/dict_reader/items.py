@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.rows import NUMBER_TYPES, VALUE_LIMIT
+from streaml1.core.rows import NUMBER_TYPES, PLAIN_TYPES, VALUE_LIMIT
 from streaml1.core.simd import array_at
 from streaml1.core.types import Hashes, Values
 from streaml1.features.dict_reader.context_fields import (
@@ -41,7 +41,6 @@ _ONE = np.uint64(1)
 _NO_TEXT = np.uint64(2**64 - 1)  # no object has the hash -1
 _NOTHING = np.empty(0, np.uint64)
 _DICTS = (dict, OrderedDict)  # `iter` and `values` of these agree with `items`
-_READABLE = NUMBER_TYPES | {str, type(None)}
 
 
 class Items(NamedTuple):
@@ -90,7 +89,7 @@ def read_items(x: Mapping[Hashable, Any]) -> Items | None:
         return None
     kinds = set(map(type, given))
     if kinds != {str} and not (kinds <= NUMBER_TYPES and all(given)):
-        if not kinds <= _READABLE:
+        if not kinds <= PLAIN_TYPES:
             return None
         names, given = without_zeros(names, given)
         kinds = set(map(type, given))

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined, typed_kernel
-from streaml1.core.rows import NUMBER_TYPES
+from streaml1.core.rows import PLAIN_TYPES
 from streaml1.core.simd import array_at
 from streaml1.features.dict_reader.context_fields import ENTRIES, IDS, MAX_FIELDS, N_ENTRIES, VALUES
 from streaml1.features.dict_reader.cpython_objects import FALLBACK, MAX_COMPARED
@@ -41,7 +41,6 @@ from streaml1.features.vocabulary.probing import MISSING, NO_SLOT, ONE, lookup
 __all__ = ["PackedNames", "intern_missing", "pack", "read_all", "read_known"]
 
 _DICTS = frozenset({dict, OrderedDict})  # `iter` and `values` of these agree with `items`
-_READABLE = NUMBER_TYPES | {str, type(None)}
 _MAX_PACKED = int(MAX_COMPARED)
 
 
@@ -71,7 +70,7 @@ def pack(buffer: Any, x: Any) -> PackedNames | None:
     if kinds.count(str) == len(given):
         values, texts = repeat(1.0, len(given)), [*map(hash, given)]
     elif kinds.count(float) != len(given) or not all(given):
-        if not _READABLE.issuperset(kinds):
+        if not PLAIN_TYPES.issuperset(kinds):
             return None
         names, given = without_zeros(tuple(names), tuple(given))
         values = given
