@@ -33,8 +33,8 @@ def ftrl(base: Sums, parts: Sequence[Sums]) -> dict[str, Sums]:
     return joined
 
 
-def ftrl_carried_on(joined: dict[str, Sums], base: Sums, before: Sums) -> dict[str, Sums]:
-    """Return the candidates of `ftrl`, then those that carry on the last move of the base."""
+def ftrl_with_momentum(joined: dict[str, Sums], base: Sums, before: Sums) -> dict[str, Sums]:
+    """Return the candidates of `ftrl`, then those that repeat the last move of the base."""
     carried = dict(joined)
     for kind in ("half", "mean"):
         carried[f"{kind}-momentum"] = {}

@@ -137,7 +137,7 @@ def test_scaled_ftrl_equals_its_twin(examples: list[Part]) -> None:
 
 @pytest.mark.parametrize("model", [FTRLClassifier(alpha=0.5, l1=0.3), FTRLClassifier(l1=0.3)])
 @given(examples=ALL_PARTS)
-def test_ftrl_carries_on_the_last_move(model: Any, examples: list[Part]) -> None:
+def test_ftrl_repeats_the_last_move(model: Any, examples: list[Part]) -> None:
     before = learnt(model, examples[0])
     base = learnt(before, examples[1])
     parts = [learnt(base, part) for part in examples]
@@ -155,7 +155,7 @@ def test_ftrl_carries_on_the_last_move(model: Any, examples: list[Part]) -> None
         return {**columns(one, "theta", "n"), "intercept": (float(c.theta), float(c.n))}
 
     joined = {name: sums(one) for name, one in plain.items()}
-    expected = reference_merge.ftrl_carried_on(joined, sums(base), sums(before))
+    expected = reference_merge.ftrl_with_momentum(joined, sums(base), sums(before))
     for name, one in carried.items():
         got = sums(one)
         assert got.keys() == expected[name].keys()
@@ -186,7 +186,7 @@ def test_joined_sums_equal_their_twin(base: Any, parts: list[Any], before: Any) 
     for name in names:  # a part that has learnt nothing is in none of the dictionaries
         for one in expected.values():
             one.setdefault(name, (0.0, 0.0))
-    expected = reference_merge.ftrl_carried_on(expected, base, before)
+    expected = reference_merge.ftrl_with_momentum(expected, base, before)
     moves = last_moves(arrays(base), arrays(before))
     carried = list(joined_sums(*arrays(base), list(map(arrays, parts)), moves))
     assert [candidate.name for candidate in carried] == list(expected)

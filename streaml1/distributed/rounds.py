@@ -66,7 +66,7 @@ learnt. The probe judges how models predict the next example: the published aver
 """
 
 MOMENTUM_SLACK = 0.1
-"""The same if all candidates carry on the last move: it may take a few rounds to pay off."""
+"""The same if all candidates repeat the last move: it may take a few rounds to pay off."""
 
 
 class _Stretch(NamedTuple):

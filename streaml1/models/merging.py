@@ -111,12 +111,12 @@ def set_clock(model: OnlineModel, n: int, step: int) -> None:
 
 def can_have_momentum(model: OnlineModel) -> bool:
     """Return whether a merge of such models can repeat the move of the merge before."""
-    return hasattr(model._state.rule, "carried_on")
+    return hasattr(model._state.rule, "candidates_with_momentum")
 
 
 def always_has_momentum(model: OnlineModel) -> bool:
-    """Return whether each candidate of such a merge does."""
-    return getattr(model._state.rule, "always_carries_on", False)
+    """Return whether each candidate of such a merge repeats that move."""
+    return getattr(model._state.rule, "always_has_momentum", False)
 
 
 def start_shards(model: OnlineModel, shards: int, n_rows: int) -> None:
@@ -173,7 +173,7 @@ def merge_candidates(
     forgotten = _joined_sketches([state["forgotten"] for state in states])
     rates_of_parts = [_rates(model, base) for model in models]
     if earlier:
-        candidates = rule.carried_on(parts[:-1], rates_of_parts, parts[-1])
+        candidates = rule.candidates_with_momentum(parts[:-1], rates_of_parts, parts[-1])
     else:
         candidates = rule.candidates(parts, rates_of_parts)
     for name, joined in candidates:

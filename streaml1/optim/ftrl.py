@@ -152,7 +152,7 @@ class FTRL(ScratchRule, FTRLState):
         """Yield the candidates of `structures.joined_sums` without momentum."""
         return self._joined(parts, None)
 
-    def carried_on(
+    def candidates_with_momentum(
         self, parts: Sequence[FTRL], rates: Sequence[Iterable[Floats]], before: FTRL
     ) -> Iterator[tuple[str, FTRL]]:
         """Yield the candidates of `structures.joined_sums`."""

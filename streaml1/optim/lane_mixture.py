@@ -560,9 +560,9 @@ class LaneMixture(RuleState, LaneMixtureState):
         """The ceiling of scaled values; models with different ones cannot be joined."""
         return float(self.clock[0].ceiling)
 
-    always_carries_on = True
+    always_has_momentum = True
 
-    def carried_on(
+    def candidates_with_momentum(
         self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]], before: LaneMixture
     ) -> Iterator[tuple[str, LaneMixture]]:
         """Yield the candidates of `structures.lane_momentum`, of parts after `start_shards`."""

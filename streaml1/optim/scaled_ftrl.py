@@ -277,7 +277,7 @@ class ScaledFTRL(CentredRule, ScaledFTRLState):
         base, *others = with_common_origins([self, *parts])
         return base._joined(others, None)
 
-    def carried_on(
+    def candidates_with_momentum(
         self, parts: Sequence[ScaledFTRL], rates: Sequence[Iterable[Floats]], before: ScaledFTRL
     ) -> Iterator[tuple[str, ScaledFTRL]]:
         """Yield the candidates of `structures.joined_sums`."""

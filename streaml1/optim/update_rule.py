@@ -68,9 +68,10 @@ class UpdateRule(Protocol):
       to join what the parts have learnt since they were copied from the base. All have the same
       slots. For each part, `rates` are those of its steps since then, in blocks that can be read
       once. It raises ValueError if no rule can have what the parts have learnt together.
-    - `carried_on(parts, rates, before)`: the same, where some of the rules also repeat the move
-      from `before`, the base of the previous merge, to this base. `always_carries_on` is true if
-      all do. `start_shards(shards, n_rows)` prepares the copy for a shard of the next rows.
+    - `candidates_with_momentum(parts, rates, before)`: the same, where some of the rules also
+      repeat the move from `before`, the base of the previous merge, to this base.
+      `always_has_momentum` is true if all do. `start_shards(shards, n_rows)` prepares the copy for
+      a shard of the next rows.
     """
 
     # Compiled, called once for each row or step.

@@ -38,7 +38,7 @@ __all__ = [
     "N_KNOWN",
     "LEARN_ROW",
     "LENGTH",
-    "LETTERS",
+    "CROSSED_NAME_BYTES",
     "MARKS",
     "MASK",
     "SEED",
@@ -115,7 +115,7 @@ __all__ = [
     SEED,  # of an interned vocabulary: see `hash_keys.SEED`
     KEY,  # of `keyed_position`
     NEEDED,  # features of the last example, crossed ones included; may exceed LENGTH
-    LETTERS,  # bytes of the names of its factors
+    CROSSED_NAME_BYTES,  # bytes of the names of its factors
     PLAN,  # selection of crossed features, see `features.interactions`
     N_PLAN,
     CROSSED,

@@ -13,6 +13,7 @@ from streaml1.features.dict_reader.context_fields import (
     ARENA,
     ARENA_COUNT,
     CROSSED,
+    CROSSED_NAME_BYTES,
     CROSSED_USED,
     ENDS,
     HASHES,
@@ -22,7 +23,6 @@ from streaml1.features.dict_reader.context_fields import (
     KNOWN_KEYS,
     KNOWN_TEXTS,
     LENGTH,
-    LETTERS,
     N_ARENA,
     N_ARENA_HASHES,
     N_CROSSED,
@@ -205,7 +205,7 @@ def _is_full(context: Any, n: Any, total: Any) -> bool:
     arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)[
         np.uint64(n_factors)
     ]
-    full |= arena_end + context[LETTERS] > context[N_ARENA]
+    full |= arena_end + context[CROSSED_NAME_BYTES] > context[N_ARENA]
     return bool(full)
 
 

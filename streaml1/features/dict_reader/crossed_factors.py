@@ -14,13 +14,13 @@ from streaml1.features.dict_reader.context_fields import (
     ARENA_COUNT,
     ARENA_HASHES,
     BYTES,
+    CROSSED_NAME_BYTES,
     ENDS,
     ENTRIES,
     FACTOR_CACHE,
     INDEX_COUNT,
     INDEX_USED,
     LENGTH,
-    LETTERS,
     MEMBERS,
     N_ARENA_HASHES,
     N_MEMBERS,
@@ -128,7 +128,7 @@ def _factors(context: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any
     positions = array_at(context[PART_POSITIONS], length, np.uint64)
     cache = array_at(context[FACTOR_CACHE], CACHE_SIZE, np.uint64)
     names_hashed = context[ENTRIES] != _ZERO  # Python has hashed the names of a vocabulary
-    m, joined, letters = _ZERO, _ZERO, _ZERO
+    m, joined, n_bytes = _ZERO, _ZERO, _ZERO
     # Invariant: m <= k, and the buffers of factors hold m factors.
     for k in range(n):
         if type_of(keys[k]) != context[STR]:
@@ -150,13 +150,13 @@ def _factors(context: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any
                 return np.int64(FALLBACK)
             cache[pos], cache[pos + _ONE], cache[pos + _TWO] = h, stable, size
         hashes[m] = cache[pos + _ONE]
-        letters += cache[pos + _TWO]
+        n_bytes += cache[pos + _TWO]
         joined += np.uint64(texts[k] != _ZERO)
         masks[m] = np.uint64(mask)
         part_values[m] = values[k]
         positions[m] = k
         m += _ONE
-    context[LETTERS] = letters
+    context[CROSSED_NAME_BYTES] = n_bytes
     if joined and _repeats_category(hashes, positions, texts, m):
         return np.int64(FALLBACK)
     return np.int64(m)

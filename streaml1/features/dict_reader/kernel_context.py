@@ -127,9 +127,9 @@ class KernelContext:
         return int(self._valid[fields.NEEDED])
 
     @property
-    def letters(self) -> int:
+    def crossed_name_bytes(self) -> int:
         """Number of bytes of the names of the factors of the last example."""
-        return int(self._valid[fields.LETTERS])
+        return int(self._valid[fields.CROSSED_NAME_BYTES])
 
     def close(self) -> bool:
         """Disable the context for kernels; return whether it was open."""

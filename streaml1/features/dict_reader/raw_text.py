@@ -195,8 +195,8 @@ def _read(context: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
             return np.int64(FALLBACK), out_pos
         end, n_tokens, plain = cleaned(text, text + size, clean, begins, _ZERO, context[CHARACTERS])
         max_n = min(context[MAX_NGRAM], n_tokens)
-        letters = max_n * (n_tokens * sizes[z] + (end - clean))
-        used = (out_pos - names) + letters + _SLACK
+        n_bytes = max_n * (n_tokens * sizes[z] + (end - clean))
+        used = (out_pos - names) + n_bytes + _SLACK
         context[NEEDED] = max(k + max_n * n_tokens, used // np.uint64(NAME_BYTES) + _ONE)
         if not plain or k + max_n * n_tokens > length or used > context[N_NAMES]:
             return np.int64(FALLBACK), out_pos

@@ -84,12 +84,12 @@ class _Lines(NamedTuple):
 
 
 class _CleanTexts(NamedTuple):
-    """The output of `tokenizer.clean_texts`; `letters` is the memory that `begins` points to."""
+    """The output of `tokenizer.clean_texts`; `memory` is what `begins` points to."""
 
     begins: UInts
     firsts: UInts
     is_irregular: Bools
-    letters: Bytes
+    memory: Bytes
 
 
 def ngram_batch(ngrams: NGrams, X: object) -> Batch:
@@ -161,10 +161,10 @@ def _rows_with_ngram_names(ngrams: NGrams, X: NamedRows) -> Ints:
     if X.header or not len(X):  # the names of the columns have been checked
         return np.empty(0, np.int64)
     lo, hi = int(X.begins[0]), int(X.ends[-1])
-    letters = X.text[lo:hi]
-    if not any((letters == letter).any() for letter in (_QUOTE, _ESCAPE[0])):
+    text = X.text[lo:hi]
+    if not any((text == byte).any() for byte in (_QUOTE, _ESCAPE[0])):
         return np.empty(0, np.int64)
-    raw = letters.tobytes()
+    raw = text.tobytes()
     quoted_prefixes = [bytes([_QUOTE]) + prefix for prefix in ngrams.prefixes]
     patterns = [pattern for pattern in quoted_prefixes if pattern in raw]
     if _ESCAPE in raw:
@@ -360,16 +360,16 @@ def _clean(texts: _Texts) -> _CleanTexts:
     """Clean all texts, row by row."""
     addresses, sizes = texts.addresses.reshape(-1), texts.sizes.reshape(-1)
     total, n = int(sizes.sum()), len(addresses)
-    letters = np.empty(total + n + BLOCK, np.uint8)
+    memory = np.empty(total + n + BLOCK, np.uint8)
     # A token and its separator have at least two bytes; each text adds its end, and an unfinished
     # token; `cleaned` may write seven more.
     begins, firsts = np.empty(total // 2 + 2 * n + 10, np.uint64), np.empty(n + 1, np.uint64)
     irregular = np.empty(n, np.uint8)
     clean_texts(
-        addresses, sizes, np.uint64(characters().ctypes.data), np.uint64(letters.ctypes.data),
+        addresses, sizes, np.uint64(characters().ctypes.data), np.uint64(memory.ctypes.data),
         begins, firsts, irregular,
     )  # fmt: skip
-    return _CleanTexts(begins, firsts, irregular.astype(bool), letters)
+    return _CleanTexts(begins, firsts, irregular.astype(bool), memory)
 
 
 def _expand_row(

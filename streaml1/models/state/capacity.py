@@ -133,10 +133,10 @@ class GrowableState(LockedState):
         if len(self._interned) + n > self.rule.size:
             self._make_room(n)
 
-    def _reserve_entries(self, n: int, crossed: int = 0, letters: int = 0) -> None:
+    def _reserve_entries(self, n: int, crossed: int = 0, n_bytes: int = 0) -> None:
         """Ensure slots and hash table capacity for `n` names and `crossed` crossed features.
 
-        `letters` is the number of bytes of the crossed names.
+        `n_bytes` is the number of bytes of the crossed names.
         """
         self._reserve_slots(n + crossed)
         if isinstance(self.vocabulary, InternedVocabulary):
@@ -144,7 +144,7 @@ class GrowableState(LockedState):
             self.vocabulary.reserve(n)
             if self.vocabulary.entries is not entries:
                 self._context = None
-            if crossed and self.vocabulary.crossed.reserve_ahead(crossed, n, letters):
+            if crossed and self.vocabulary.crossed.reserve_ahead(crossed, n, n_bytes):
                 self._context = None
 
     def _fits_ints(self, needed: int, n: int) -> bool:

@@ -121,9 +121,9 @@ class ChangeTracker:
     Changes(born=[], died=[('cheap', 0.4)])
     """
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-        slots, w = engine.live_weights()
+    def __init__(self, model_state: Any) -> None:
+        self._model_state = model_state
+        slots, w = model_state.live_weights()
         self.state = TrackedWeights(slots, w)
 
     @property
@@ -137,24 +137,24 @@ class ChangeTracker:
 
     def look(self) -> ChangeSet:
         """Return the changes like `changes`, but look names up on demand."""
-        engine = self._engine
-        with engine.exclusive():
-            slots, w = engine.live_weights()
+        model_state = self._model_state
+        with model_state.exclusive():
+            slots, w = model_state.live_weights()
             last, now = self.state, TrackedWeights(slots, w)
             self.state = now
             entered, left = _symmetric_difference(now, last)
             born, died = (
-                WeightSlice(*entered, engine.vocabulary),
-                [WeightSlice(*left, engine.vocabulary)],
+                WeightSlice(*entered, model_state.vocabulary),
+                [WeightSlice(*left, model_state.vocabulary)],
             )
             if last.gone:  # a feature may have returned in another slot
                 born, gone = _without_returned(born, last.gone)
                 died += gone
-        return ChangeSet(born, tuple(died), engine.exclusive)
+        return ChangeSet(born, tuple(died), model_state.exclusive)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._engine.trackers.add(self)
+        self._model_state.trackers.add(self)
 
     def remapped(self, vocabulary: NamesBySlot, new_slots: Ints) -> TrackedWeights:
         """Return the tracked weights after slots move to `new_slots`, -1 for released ones."""

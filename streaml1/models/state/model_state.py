@@ -158,9 +158,9 @@ class ModelState(BatchLearner):
                     if self._reads_text:  # the context indexes names by bytes
                         self._reserve_slots(n)
                     else:
-                        letters = 0 if self._context is None else self._context.letters
+                        n_bytes = self._context.crossed_name_bytes if self._context else 0
                         self._reserve_entries(
-                            len(x), 0 if self.interactions is None else n, letters
+                            len(x), 0 if self.interactions is None else n, n_bytes
                         )
                 self._new_context(len(x), learns=True)
             return self.learn(x, y, w, eta)
