@@ -254,7 +254,7 @@ def test_lines_that_are_quoted_as_a_whole() -> None:
 
 
 def test_ids_and_times_among_numbers_alone_are_reported() -> None:
-    """Row numbers that pandas wrote with a name, and seconds, are no measurements."""
+    """They would be learnt as measurements: the row numbers of pandas, and times in seconds."""
     for values in (range(60), range(1_764_000_000, 1_764_003_600, 60)):
         rows = [f"{value},{k % 7}.5,{k % 2}\n" for k, value in enumerate(values)]
         Path("a.csv").write_text("Unnamed: 0,n,click\n" + "".join(rows))

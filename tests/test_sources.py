@@ -555,7 +555,7 @@ def test_repeated_headers_are_skipped(write, target, caplog):
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "svm", "vw"])
 def test_files_that_were_joined_with_their_marks(write, suffix):
-    """A byte order mark before a line is no part of its first cell, quoted or not, or its name."""
+    """A byte order mark at the start of a line is dropped, and the rest of the line is read."""
     lines = {
         "csv": ["news,1", "news,0", '"new\ns",1'],
         "jsonl": ['{"x": {"a": 1}, "y": 1}', '{"x": {"a": 2}, "y": 0}', '{"x": {}, "y": 1}'],

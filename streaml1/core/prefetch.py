@@ -26,7 +26,7 @@ __all__ = [
 # In entries of CSR rows. Ids are read to find the weights, so rows are prefetched further ahead.
 _ROWS_DISTANCE = u64(512)
 PREFETCH_DISTANCE = u64(256)
-_WIDE_DISTANCE = u64(32)  # of weights that take several lines: the hints of a distance fit into L1
+_WIDE_DISTANCE = u64(32)  # of slots of several lines: that many slots fit into L1
 
 _LANES = u64(LANES)
 

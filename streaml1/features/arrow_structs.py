@@ -176,7 +176,8 @@ class OpenedColumns:
         return {column for column in inside if types.is_boolean(self.kinds[column])}
 
     def _lists_of_categories(self, numbers: Set[str]) -> set[str]:
-        """Return the lists of categories: Parquet reads those that are numbers as numbers."""
+        """Return the columns of lists whose items are dictionary-encoded, as categories are."""
+        # Parquet would read categories that are numbers as numbers.
         return {
             column
             for column, kind in self.kinds.items()

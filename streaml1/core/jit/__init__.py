@@ -30,7 +30,7 @@ Unsigned literals
 numba adds a uint64 and an int64 to a float64, so integer literals in kernels must be unsigned.
 Write a number without a meaning of its own as ``u64(4)``. Give a constant with a meaning a name::
 
-    _CARET, _LOW_HALF = u64(ord("^")), u64(2**32 - 1)
+    _MAX_FACTORS, _LOW_HALF = u64(3), u64(2**32 - 1)
 
 Both compile to identical machine code (compared for the kernels of `.vw` text and of the elastic
 net). A ``u64(4)`` costs numba a call to type: its front end makes 2.3 %, 5.3 % and

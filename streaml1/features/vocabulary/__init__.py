@@ -64,6 +64,5 @@ AnyVocabulary = IntVocabulary | InternedVocabulary | HashedVocabulary
 
 `InternedVocabulary` and `HashedVocabulary` also have ``find_ints(ids)``, the slots of an array of
 ints: for `IntVocabulary` these are the ints themselves. Only `InternedVocabulary` adds names
-(``intern_*``) and releases slots (``retain``). The union serves code that tells them apart by
-`isinstance`.
+(``intern_*``) and releases slots (``retain``). Code tells them apart by `isinstance`.
 """

@@ -136,7 +136,7 @@ def count_risks(
 ) -> None:
     """Count the losses at the margin `a` of the mixture and at those of `candidate_margins`.
 
-    With the Poisson loss they count by how much they exceed the smallest one for the target y.
+    Of a Poisson loss, what exceeds the smallest possible one for the target y counts.
     """
     lanes = stack_buffer()
     address = np.uint64(lanes.ctypes.data)
@@ -145,7 +145,7 @@ def count_risks(
     lanes[5] = lanes[6] = lanes[7] = a
     margins = add(load_f64x8(address), splat(offset))
     minimum = losses.poisson_minimum(y) if c.loss == losses.POISSON else 0.0
-    # Eight at once: the functions of the C library would take longer for one than this for all.
+    # The logistic loss takes less time for eight margins than the C library needs for one.
     store_f64x8(address, sub(losses_of(margins, y, c.loss, parameter), splat(minimum)))
     later = w * c.n
     c.risk += lanes[0] * w

@@ -33,7 +33,7 @@ _INDIAN = re.compile(r"[+-]?[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 _TYPED = str.maketrans("\u00a0\u2009\u202f’", "   '")
-"""Blanks and the apostrophe between digits, and what keyboards have for them: they are alike."""
+"""Typographic spaces and apostrophes between digits, and the characters of keyboards for them."""
 
 _QUOTING = re.compile('["\r\n]')
 
@@ -52,7 +52,8 @@ class CellRules:
     decimal
         The decimal mark of numbers.
     thousands
-        The character between groups of digits, or None. A blank is any blank.
+        The character between groups of digits, or None. A space also stands for no-break and
+        thin spaces.
 
     Raises
     ------
