@@ -711,6 +711,19 @@ def test_tables_with_columns_that_the_model_knows_as_another_kind(suffix: str) -
     assert run(*predict, "--numeric", "price").stderr == ""
 
 
+def test_tables_that_lack_columns_of_the_model() -> None:
+    frame = FRAME.assign(user=[{"age": k % 9} for k in range(N)])
+    frame.to_parquet("a.parquet")
+    learn = ["learn", "a.parquet", "--target", "click"]
+    run(*learn, "--save", "m")
+    assert "lacks" not in run("evaluate", "m", *learn[1:]).stderr
+    frame.rename(columns={"site": "Site"}).to_parquet("a.parquet")
+    assert run("evaluate", "m", *learn[1:]).stderr == (
+        "streaml1: a.parquet: the model has learnt from columns that this file lacks: site; rename "
+        "columns that are the same (new to the model: Site)\n"
+    )
+
+
 def test_inspect_of_columns_that_cannot_be_read() -> None:
     columns = [FRAME.site, FRAME.n, FRAME.n, FRAME.click]
     names = ["site", "n", "n", "click"]

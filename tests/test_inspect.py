@@ -182,6 +182,36 @@ def test_columns_that_the_model_has_learnt_as_another_kind() -> None:
         assert "learnt numbers" not in stderr and "use --categorical site,hour\n" in stderr
 
 
+def test_columns_that_the_model_has_learnt_and_the_file_lacks() -> None:
+    """A column with another name is noticed although the others are known."""
+    rows = [f"{20 + k},{k % 3}.5,{'ab'[k % 2]},{k},{k % 2}" for k in range(40)]
+    Path("a.csv").write_text("\n".join(["age,price,site,user.id,y", *rows]) + "\n")
+    learn = ["--target", "y", "--lr", "0.1"]
+    assert "lacks" not in run("learn", "a.csv", *learn, "--save", "a.model").stderr
+    commands = [["evaluate", "a.model"], ["predict", "a.model"], ["learn", "--load", "a.model"]]
+    for header, old, new in (
+        ("Age,price,site,user.id,y", "age", "Age"),
+        ("age,price,Site,user,y", "site, user.id", "Site, user"),
+        ("a b,price,c,user.id,y", "age, site", "'a b', c"),
+        ("age,price,site,user.id,y", "", ""),
+        ("a,b,c,d,y", "", ""),  # the run reports names that are all unknown
+    ):
+        Path("b.csv").write_text("\n".join([header, *rows]) + "\n")
+        sentence = (
+            f"streaml1: b.csv: the model has learnt from columns that this file lacks: {old}; "
+            f"rename columns that are the same (new to the model: {new})\n"
+        )
+        for command in commands:
+            stderr = run(*command, "b.csv", *learn[:2]).stderr
+            assert (sentence in stderr) if old else ("lacks" not in stderr)
+    rows_without_age = [row[3:-2] for row in rows]
+    Path("b.csv").write_text("\n".join(["price,site,user.id", *rows_without_age]) + "\n")
+    stderr = run("predict", "a.model", "b.csv").stderr
+    assert "that this file lacks: age; examples are read without them\n" in stderr
+    ignored = ["predict", "a.model", "a.csv", "--ignore", "age,y"]
+    assert "lacks" not in run(*ignored).stderr  # on purpose
+
+
 @pytest.mark.parametrize(
     ("cells", "is_code"),
     [
