@@ -16,16 +16,17 @@ from streaml1.features.dedup import _are_plain, masked_rows, plain_rows, repeats
 HASH_SIZE = 4096  # hash table slots for short rows
 
 
-def hash_slot(id_: int) -> int:
-    """Return the first slot of the hash table that is probed for an id."""
-    return (id_ * int(PROCESS_KEY) % 2**64) * HASH_SIZE >> 64
+def hash_slots(ids: Any) -> Any:
+    """Return the first slot of the hash table that is probed for each id."""
+    return (np.asarray(ids, np.uint64) * PROCESS_KEY) // np.uint64(2**64 // HASH_SIZE)
 
+
+MANY_IDS = np.arange(2**18)
+DISTANCES = hash_slots(MANY_IDS) - hash_slots(9)
 
 small_ids = st.integers(0, 60)
 any_ids = st.integers(0, 2**32 - 1)
-colliding_ids = st.sampled_from(
-    [id_ for id_ in range(2**18) if hash_slot(id_) - hash_slot(9) in (0, 1)]
-)
+colliding_ids = st.sampled_from(MANY_IDS[DISTANCES <= 1].tolist())
 ids_with_equal_low_bits = st.sampled_from([HASH_SIZE * k + j for k in range(4) for j in range(8)])
 ID_KINDS = (small_ids, any_ids, colliding_ids, ids_with_equal_low_bits)
 rows_of_ids = st.lists(st.one_of(*(st.lists(kind, max_size=40) for kind in ID_KINDS)), max_size=6)

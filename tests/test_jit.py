@@ -417,7 +417,7 @@ def test_waiting_for_a_suspended_process_times_out(small_cache: Any, tmp_path: P
 FORKED = """
 import fcntl, os, signal
 from streaml1.core import rows
-cache = rows.max_id._cache
+cache = rows.max_id.target._cache
 assert cache._acquire()
 with open(cache._lock._path, "wb") as waiting:
     child = os.fork()

@@ -27,6 +27,7 @@ USE = """
 import sys
 from pathlib import Path
 import numpy as np
+from streaml1.core import jit
 from streaml1.core.jit import prebuilt
 prebuilt._DIRECTORY = Path(sys.argv[1])
 if "nowhere" in sys.argv:
@@ -35,7 +36,7 @@ if "nowhere" in sys.argv:
 from streaml1.core import rows
 from streaml1.features.vocabulary.probing import empty_entries
 print(rows.max_id(np.array([3, 9, 4], np.uint32)), empty_entries(4)[:8].tolist())
-print(sum(rows.max_id.stats.cache_hits.values()), bool(rows.max_id._cache._cache_path))
+print(sum(rows.max_id.stats.cache_hits.values()), jit.is_cached(rows.max_id))
 if "pack" in sys.argv:
     prebuilt.pack(Path(sys.argv[1]) / "native")
 """

@@ -177,4 +177,5 @@ def bound_kernel(
 
 def is_cached(compiled: Any) -> bool:
     """Return whether the machine code of a kernel is kept on disk."""
-    return bool(getattr(getattr(compiled, "_cache", None), "_cache_path", ""))
+    dispatcher = getattr(compiled, "target", compiled)
+    return bool(getattr(getattr(dispatcher, "_cache", None), "_cache_path", ""))

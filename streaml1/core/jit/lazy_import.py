@@ -119,6 +119,6 @@ class LazyFunction:
         return cpu_target.typing_context.resolve_value_type(self.target)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):  # of those who look for what others mark, such as `__wrapped__`
             raise AttributeError(name)
         return getattr(self.target, name)
