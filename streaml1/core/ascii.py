@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from streaml1.core.jit import u64
 
 __all__ = [
     "BACKSLASH",
@@ -21,6 +21,6 @@ __all__ = [
     "TAB",
 ]
 
-NEWLINE, CR, TAB, SPACE = map(np.uint64, b"\n\r\t ")
-COLON, COMMA, POINT, EQUALS, CARET, PIPE = map(np.uint64, b":,.=^|")
-QUOTE, BACKSLASH, OPENING_BRACE, CLOSING_BRACE = map(np.uint64, b'"\\{}')
+NEWLINE, CR, TAB, SPACE = map(u64, b"\n\r\t ")
+COLON, COMMA, POINT, EQUALS, CARET, PIPE = map(u64, b":,.=^|")
+QUOTE, BACKSLASH, OPENING_BRACE, CLOSING_BRACE = map(u64, b'"\\{}')

@@ -46,7 +46,7 @@ _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1
 _OTHER_SEED = 1  # for names that are neither strings nor ints
 
-PROCESS_KEY = np.uint64(int.from_bytes(os.urandom(8), "little") | 1)
+PROCESS_KEY = u64(int.from_bytes(os.urandom(8), "little") | 1)
 """The key of `keyed_position`: odd, and random for each process.
 
 Pass it to kernels as an argument or in an array. A kernel that refers to it as a global constant

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from streaml1.core.jit import u64
 from streaml1.core.types import Hashes, UInts
 
 __all__ = ["LENGTH_MASK", "OFFSET_BITS", "spans_of_sizes"]
 
-OFFSET_BITS, LENGTH_MASK = np.uint64(32), np.uint64(2**32 - 1)
+OFFSET_BITS, LENGTH_MASK = u64(32), u64(2**32 - 1)
 
 
 def spans_of_sizes(sizes: UInts) -> Hashes:

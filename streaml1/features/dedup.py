@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.hashing import PROCESS_KEY, keyed_position
-from streaml1.core.jit import gil_kernel, inlined, kernel
+from streaml1.core.jit import gil_kernel, inlined, kernel, u64
 from streaml1.core.rows import (
     MAX_IDS,
     VALUE_LIMIT,
@@ -27,9 +27,9 @@ from streaml1.core.rows import (
 
 __all__ = ["masked_rows", "plain_rows", "repeats"]
 
-_ONE, _HALF_BITS = np.uint64(1), np.uint64(32)
-_LOW, _ROW = np.uint64(2**32 - 1), np.uint64(2**64 - 2**32)  # of a mark
-_MAX_EXAMINED = np.uint64(32)  # repeated slots of a row for which the cause is determined
+_HALF_BITS = u64(32)
+_LOW, _ROW = u64(2**32 - 1), u64(2**64 - 2**32)  # of a mark
+_MAX_EXAMINED = u64(32)  # repeated slots of a row for which the cause is determined
 
 
 @kernel
@@ -37,7 +37,7 @@ def _are_plain(ids: Any, values: Any, indptr: Any, d: Any) -> bool:
     """Return whether all rows are canonical, see `is_canonical_row`."""
     d = np.uint64(d)
     for i in range(np.uint64(len(indptr) - 1)):
-        if not is_canonical_row(ids, values, indptr[i], indptr[i + _ONE], d):
+        if not is_canonical_row(ids, values, indptr[i], indptr[i + u64(1)], d):
             return False
     return True
 
@@ -95,8 +95,8 @@ def _probe(id_: Any, pos: Any, ids: Any, begin: Any, probes: Any) -> Any:
     yet: contents written by earlier rows count as empty.
     """
     content = probes[pos]
-    while content > begin and ids[content - _ONE] != id_:
-        pos = (pos + _ONE) & np.uint64(len(probes) - 1)
+    while content > begin and ids[content - u64(1)] != id_:
+        pos = (pos + u64(1)) & np.uint64(len(probes) - 1)
         content = probes[pos]
     return pos, content
 
@@ -107,13 +107,13 @@ def _first_repeat(ids: Any, indptr: Any, key: Any, probes: Any) -> Any:
     n = np.uint64(len(indptr) - 1)
     for i in range(n):
         lo = indptr[i]
-        for k in range(lo, indptr[i + _ONE]):
+        for k in range(lo, indptr[i + u64(1)]):
             pos = _home(ids[k], key, probes)
             if probes[pos] > lo:
                 pos, content = _probe(ids[k], pos, ids, lo, probes)
                 if content > lo:
                     return i
-            probes[pos] = k + _ONE
+            probes[pos] = k + u64(1)
     return n
 
 
@@ -127,17 +127,17 @@ def _sum_by_name(
     A mark packs the row (high half) and a position in `names` and `sums` (low half).
     """
     bad = np.int64(0)
-    m = np.uint64(0)
-    row = (i + _ONE) << _HALF_BITS
+    m = u64(0)
+    row = (i + u64(1)) << _HALF_BITS
     for k in range(lo, hi):
         pos = _home(hashes[k], key, marks)
         while marks[pos] & _ROW == row and names[marks[pos] & _LOW] != hashes[k]:
-            pos = (pos + _ONE) & np.uint64(len(marks) - 1)
+            pos = (pos + u64(1)) & np.uint64(len(marks) - 1)
         if marks[pos] & _ROW != row:
             marks[pos] = row | m
             names[m] = hashes[k]
             sums[m] = values[k]
-            m += _ONE
+            m += u64(1)
         else:
             sums[marks[pos] & _LOW] += values[k]
             bad |= validity(sums[marks[pos] & _LOW])
@@ -146,8 +146,8 @@ def _sum_by_name(
     for k in range(m):
         slot = np.uint32(names[k] & mask)
         _, content = _probe(slot, _home(slot, key, probes), slots, begin, probes)
-        kept[content - _ONE] += sums[k]
-        bad |= validity(kept[content - _ONE])
+        kept[content - u64(1)] += sums[k]
+        bad |= validity(kept[content - u64(1)])
     return bad
 
 
@@ -157,14 +157,14 @@ def _masked(
     probes: Any, marks: Any, names: Any, sums: Any,
 ) -> bool:  # fmt: skip
     """Write the result of `masked_rows`; return whether all sums are valid and non-zero."""
-    n = np.uint64(0)
+    n = u64(0)
     bad = np.int64(0)
     ends[0] = 0
     for i in range(np.uint64(len(indptr) - 1)):
         begin = n
         several = False  # whether different names share a slot
-        n_repeats = np.uint64(0)
-        lo, hi = indptr[i], indptr[i + _ONE]
+        n_repeats = u64(0)
+        lo, hi = indptr[i], indptr[i + u64(1)]
         for k in range(lo, hi):
             slot = np.uint32(hashes[k] & mask)
             slots[n] = slot  # overwritten if the slot is a repeat
@@ -173,27 +173,27 @@ def _masked(
             if probes[pos] > begin:
                 pos, content = _probe(slot, pos, slots, begin, probes)
                 if content > begin:
-                    v = kept[content - _ONE] + values[k]
-                    kept[content - _ONE] = v
+                    v = kept[content - u64(1)] + values[k]
+                    kept[content - u64(1)] = v
                     bad |= validity(v)
                     if n_repeats < _MAX_EXAMINED:
                         # The first feature of the slot is at this position or after it.
-                        first = lo + (content - _ONE - begin)
+                        first = lo + (content - u64(1) - begin)
                         while np.uint32(hashes[first] & mask) != slot:
-                            first += _ONE
+                            first += u64(1)
                         several |= hashes[first] != hashes[k]
                     else:
                         several = True
-                    n_repeats += _ONE
+                    n_repeats += u64(1)
                     continue
-            n += _ONE
+            n += u64(1)
             probes[pos] = n
         if several:
             bad |= _sum_by_name(
                 hashes, values, i, lo, hi, mask, slots, kept, begin, n, key, probes, marks,
                 names, sums,
             )  # fmt: skip
-        ends[i + _ONE] = n
+        ends[i + u64(1)] = n
     return bool(bad >= 0)
 
 
@@ -202,27 +202,27 @@ def _merge(ids: Any, values: Any, indptr: Any, first: Any, key: Any, probes: Any
     """Merge duplicates in place from row `first` on; return the number of features that remain."""
     hi = n = indptr[first]
     for i in range(first, np.uint64(len(indptr) - 1)):
-        lo, hi = hi, indptr[i + _ONE]
+        lo, hi = hi, indptr[i + u64(1)]
         begin = n
         for k in range(lo, hi):
             pos, content = _probe(ids[k], _home(ids[k], key, probes), ids, begin, probes)
             if content > begin:
-                values[content - _ONE] += values[k]
+                values[content - u64(1)] += values[k]
             else:
                 ids[n] = ids[k]
                 values[n] = values[k]
-                n += _ONE
+                n += u64(1)
                 probes[pos] = n
-        indptr[i + _ONE] = n
+        indptr[i + u64(1)] = n
     return n
 
 
 @kernel
 def _longest(indptr: Any) -> Any:
     """Return the length of the longest row."""
-    longest = np.uint64(0)
+    longest = u64(0)
     for i in range(np.uint64(len(indptr) - 1)):
-        longest = max(longest, indptr[i + _ONE] - indptr[i])
+        longest = max(longest, indptr[i + u64(1)] - indptr[i])
     return longest
 
 

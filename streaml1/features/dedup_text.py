@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.hashing import PROCESS_KEY, keyed_position
-from streaml1.core.jit import kernel
+from streaml1.core.jit import kernel, u64
 from streaml1.core.rows import Rows, are_valid_values
 from streaml1.features.batch import Batch, batch_of
 from streaml1.features.dedup import repeats
 
 __all__ = ["without_repeats"]
 
-_ZERO, _ONE = map(np.uint64, (0, 1))
-_HALF_BITS, _LOW_HALF = map(np.uint64, (32, 2**32 - 1))
+_HALF_BITS, _LOW_HALF = map(u64, (32, 2**32 - 1))
 
 
 @kernel
@@ -29,13 +28,13 @@ def _merge(hashes: Any, values: Any, indptr: Any, key: Any, marks: Any, firsts: 
     within the row (low half), so that marks of earlier rows count as empty.
     """
     size = np.uint64(len(marks))
-    n = _ZERO
-    ends[0] = _ZERO
+    n = u64(0)
+    ends[0] = u64(0)
     for i in range(np.uint64(len(indptr) - 1)):
-        row = (i + _ONE) << _HALF_BITS
+        row = (i + u64(1)) << _HALF_BITS
         begin = n
         # Invariant: firsts[begin:n] and sums[begin:n] hold the distinct hashes of the row so far.
-        for k in range(indptr[i], indptr[i + _ONE]):
+        for k in range(indptr[i], indptr[i + u64(1)]):
             h = hashes[k]
             place = keyed_position(h, key, size)
             while True:
@@ -44,14 +43,14 @@ def _merge(hashes: Any, values: Any, indptr: Any, key: Any, marks: Any, firsts: 
                     marks[place] = row | (n - begin)
                     firsts[n] = k
                     sums[n] = values[k]
-                    n += _ONE
+                    n += u64(1)
                     break
                 first = begin + (mark & _LOW_HALF)
                 if hashes[firsts[first]] == h:
                     sums[first] += values[k]
                     break
-                place = (place + _ONE) & (size - _ONE)
-        ends[i + _ONE] = n
+                place = (place + u64(1)) & (size - u64(1))
+        ends[i + u64(1)] = n
     return n
 
 

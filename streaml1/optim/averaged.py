@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import generic, inlined
+from streaml1.core.jit import generic, inlined, u64
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
@@ -65,8 +65,6 @@ from streaml1.optim.update_rule import (
 )
 
 __all__ = ["Averaged", "AveragedL1"]
-
-ONE = np.uint64(1)
 
 
 @generic
@@ -294,21 +292,21 @@ class AveragedL1(Averaged):
         A, first, m = scalars(self)[0], self.prefix_sums[0].A, self.mean[0]
         P_sum, PA_sum = m.P_sum, m.PA_sum
         distance = prefetch_distance(ids, hi)
-        n_dead = np.uint64(0)
+        n_dead = u64(0)
         for k in range(lo, hi):
             prefetch_slot(self, np.uint64(ids[k + distance]))
             prefetch_early(self.sums, np.uint64(ids[k + distance]))
             X, size, a = contribution(self, ids[k], P_sum, PA_sum)
             alive = size > A - a
-            self.row_sums[k - lo + ONE] = self.sums[ids[k]] + (X if alive else 0.0)
+            self.row_sums[k - lo + u64(1)] = self.sums[ids[k]] + (X if alive else 0.0)
             self.row_slots[n_dead] = k - lo
             n_dead += np.uint64((size > first - a) & (size <= A - a))
         for i in range(n_dead):
             pos = np.uint64(self.row_slots[i])
-            self.row_sums[pos + ONE] = total(self, ids[lo + pos])
+            self.row_sums[pos + u64(1)] = total(self, ids[lo + pos])
         S = 0.0
         for k in range(lo, hi):
-            S += self.row_sums[k - lo + ONE] * values[k]
+            S += self.row_sums[k - lo + u64(1)] * values[k]
         return S
 
     def store_row(self: Any, ids: Any, lo: Any, hi: Any) -> None:
@@ -316,7 +314,7 @@ class AveragedL1(Averaged):
         P_sum, PA_sum = m.P_sum, m.PA_sum
         smallest = math.inf
         for k in range(lo, hi):
-            S = self.row_sums[k - lo + ONE]
+            S = self.row_sums[k - lo + u64(1)]
             X, size, a = contribution(self, ids[k], P_sum, PA_sum)
             smallest = min(smallest, size + a)
             if size > A - a:
@@ -327,14 +325,14 @@ class AveragedL1(Averaged):
         self.row_sums[0] = smallest
         self.row_slots[0] = hi - lo
         for k in range(lo, hi):
-            self.row_slots[k - lo + ONE] = ids[k]
+            self.row_slots[k - lo + u64(1)] = ids[k]
 
     def extend_sums(self: Any) -> None:
         A, P = scalars(self)
         alive_intervals.extend(self, A, P)
         if self.row_sums[0] * (1.0 - 1e-15) > A:  # the factor covers the rounding of size + a
             return
-        for k in range(ONE, np.uint64(self.row_slots[0]) + ONE):
+        for k in range(u64(1), np.uint64(self.row_slots[0]) + u64(1)):
             j = self.row_slots[k]
             _, size, a = contribution(self, j, 0.0, 0.0)
             if size <= A - a:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.jit import u64
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
@@ -31,7 +32,6 @@ from streaml1.optim.structures.running_averages import MAX_RATIO, MIN_ROOM
 __all__ = ["AveragedPegasos"]
 
 MEAN = np.dtype([*running_averages.MEAN, ("s_sum", "f8")], align=True)
-ONE = np.uint64(1)
 
 
 class AveragedPegasosState(NamedTuple):
@@ -66,14 +66,14 @@ class AveragedPegasos(Averaged, AveragedPegasosState):
         for k in range(lo, hi):
             prefetch_early(self.sums, np.uint64(ids[k + distance]))
             S_j = total(self, ids[k])
-            self.row_sums[k - lo + ONE] = S_j
+            self.row_sums[k - lo + u64(1)] = S_j
             S += S_j * values[k]
         return S
 
     def store_row(self, ids: Any, lo: Any, hi: Any) -> None:
         s_sum = self.mean[0].s_sum
         for k in range(lo, hi):
-            self.sums[ids[k]] = self.row_sums[k - lo + ONE] - self.u[ids[k]] * s_sum
+            self.sums[ids[k]] = self.row_sums[k - lo + u64(1)] - self.u[ids[k]] * s_sum
 
     def extend_sums(self) -> None:
         m = self.mean[0]

@@ -40,7 +40,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early, stack_buffer
@@ -76,8 +76,7 @@ MAX_THETA = 1e150
 MIN_Z, MAX_Z = 1e-140, 1e140
 MAX_NOISE = 1e-22 / (16 * 2e-32)  # four standard deviations of the rounding error are 1e-11
 
-CHUNK = np.uint64(128)  # non-zeros that are processed together; the length of a `stack_buffer`
-ZERO, ONE = np.uint64(0), np.uint64(1)
+CHUNK = u64(128)  # non-zeros that are processed together; the length of a `stack_buffer`
 
 
 @inlined
@@ -110,15 +109,15 @@ class EG(RuleState, EGState):
         distance = prefetch_distance(ids, hi)
         a = 0.0
         for k in range(lo, hi):
-            prefetch_early(self.theta, np.uint64(ids[k + distance]) << ONE)
-            a += (self.theta[(np.uint64(ids[k]) << ONE) + ONE] + start) * values[k]
+            prefetch_early(self.theta, np.uint64(ids[k + distance]) << u64(1))
+            a += (self.theta[(np.uint64(ids[k]) << u64(1)) + u64(1)] + start) * values[k]
         return a * c.scale
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         if step == 0.0:
             for k in range(lo, hi):
-                j = np.uint64(ids[k]) << ONE
+                j = np.uint64(ids[k]) << u64(1)
                 if self.theta[j] == 0.0:
                     self.theta[j] = TOUCHED
                     c.touched += 1
@@ -128,9 +127,9 @@ class EG(RuleState, EGState):
         for base in range(lo, hi, CHUNK):
             n = min(CHUNK, hi - base)
             for k in range(n):
-                j = np.uint64(ids[base + k]) << ONE
+                j = np.uint64(ids[base + k]) << u64(1)
                 theta[k] = self.theta[j]
-                difference[k] = self.theta[j + ONE] + start
+                difference[k] = self.theta[j + u64(1)] + start
                 if theta[k] == 0.0:
                     c.touched += 1
             for k in range(n):
@@ -141,9 +140,9 @@ class EG(RuleState, EGState):
                 difference[k] = new - start
                 share[k] = new_share - share[k]
             for k in range(n):
-                j = np.uint64(ids[base + k]) << ONE
+                j = np.uint64(ids[base + k]) << u64(1)
                 self.theta[j] = theta[k] if theta[k] != 0.0 else TOUCHED
-                self.theta[j + ONE] = difference[k]
+                self.theta[j + u64(1)] = difference[k]
             c.Z += sum_in_place(share, n)
 
     def apply_penalty(self, eta: float) -> None:
@@ -176,15 +175,15 @@ class EG(RuleState, EGState):
         if np.int64(hi - lo) <= n_left:
             return True
         for k in range(lo, hi):
-            n_left -= np.int64(self.theta[np.uint64(ids[k]) << ONE] == 0.0)
+            n_left -= np.int64(self.theta[np.uint64(ids[k]) << u64(1)] == 0.0)
         return bool(n_left >= 0)
 
     def weight(self, j: Any) -> float:
         c = self.clock[0]
-        theta = self.theta[np.uint64(j) << ONE]
+        theta = self.theta[np.uint64(j) << u64(1)]
         if theta == 0.0 or theta == DROPPED or (c.two == 1.0 and theta == TOUCHED):
             return 0.0
-        difference = self.theta[(np.uint64(j) << ONE) + ONE] + c.one * (1.0 - c.two)
+        difference = self.theta[(np.uint64(j) << u64(1)) + u64(1)] + c.one * (1.0 - c.two)
         w = max(abs(difference) * c.scale, MIN_WEIGHT)
         return math.copysign(w, theta) if c.two == 1.0 else w
 
@@ -307,7 +306,7 @@ class EG(RuleState, EGState):
 def _largest(rule: Any, two: float) -> tuple[float, float]:
     """Return the number of non-zero theta and the largest theta; for EG+- the largest |theta|."""
     n_nonzero, largest = 0.0, -math.inf
-    for j in range(ZERO, np.uint64(len(rule.theta)), np.uint64(2)):
+    for j in range(u64(0), np.uint64(len(rule.theta)), u64(2)):
         theta = rule.theta[j]
         if abs(theta) > TOUCHED:
             n_nonzero += 1.0
@@ -330,15 +329,15 @@ def _sum_of_shares(rule: Any, n_nonzero: float) -> float:
         coarse *= 2.0
     fine = 1.5 * coarse * coarse * 2.0**-52
     high, low = 0.0, 0.0
-    for j in range(ZERO, np.uint64(len(rule.theta)), np.uint64(2)):
+    for j in range(u64(0), np.uint64(len(rule.theta)), u64(2)):
         if abs(rule.theta[j]) > TOUCHED:
             difference, share = _difference_and_share(rule.theta[j], c)
-            rule.theta[j + ONE] = difference - start
+            rule.theta[j + u64(1)] = difference - start
             on_grid = (share + coarse) - coarse
             high += on_grid
             low += ((share - on_grid) + fine) - fine
         else:
-            rule.theta[j + ONE] = 0.0
+            rule.theta[j + u64(1)] = 0.0
     return high + low
 
 

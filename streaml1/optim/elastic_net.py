@@ -38,7 +38,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import LANES, inlined
+from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.prefetch import (
     PREFETCH_DISTANCE,
     can_prefetch,
@@ -94,7 +94,7 @@ MIN_STEPS = 256.0
 
 CACHED = 2**17  # number of weights that stay in the second-level cache: no prefetch below it
 
-LANE, ONE, EIGHT_BYTES = np.uint64(LANES), np.uint64(1), np.uint64(8)
+LANE, EIGHT_BYTES = u64(LANES), u64(8)
 
 
 @inlined
@@ -143,7 +143,7 @@ def _step_eight(
 ) -> None:
     """Take the gradient step on the eight non-zeros from the k-th, of a row from `lo`."""
     if prefetch_ok:  # `margin` prefetched the other half: the line fill buffers hold few requests
-        prefetch_every_other(rule.u, ids, k + PREFETCH_DISTANCE + ONE)
+        prefetch_every_other(rule.u, ids, k + PREFETCH_DISTANCE + u64(1))
     w = load_f64x8(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo))
     scatter(rule.u, ids, k, stepped(w, As, steps, load(values, k)))
 

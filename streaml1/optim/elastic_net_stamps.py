@@ -43,7 +43,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import LANES, inlined
+from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.prefetch import prefetch_distance, prefetch_rows
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
@@ -105,11 +105,11 @@ CLOCK = np.dtype(
     align=True,
 )
 
-START = np.uint64(1)
+START = u64(1)
 # Equal steps are split into blocks of 4,096: n steps are n >> 12 blocks and n & 4095 single steps.
-BLOCK_BITS = np.uint64(12)
+BLOCK_BITS = u64(12)
 BLOCK = START << BLOCK_BITS
-MAX_EQUAL_STEPS = START << np.uint64(20)
+MAX_EQUAL_STEPS = START << u64(20)
 N_BLOCKS = int(MAX_EQUAL_STEPS >> BLOCK_BITS) + 2
 MAX_BUDGET = 2**30
 # With |v| < 1e150 (see core.rows.VALUE_LIMIT), |v| / P stays finite.
@@ -120,8 +120,8 @@ MIN_P = 1e-150
 # passes.
 MAX_SHRINKAGE = 64.0
 MIN_STEPS = 256.0
-LANE = np.uint64(LANES)
-NO_OFFSET = np.uint64(0)
+LANE = u64(LANES)
+NO_OFFSET = u64(0)
 
 
 @inlined
@@ -159,7 +159,7 @@ def _sum_eights(rule: Any, ids: Any, values: Any, lo: Any, end: Any, even: Any, 
         w, psi = gather_pairs(rule.slots, ids, k)
         w = _weights_f64x8(rule, w, to_bits(psi), even, ledger)
         if fits:
-            store_f64x8(scratch + np.uint64(8) * (k - lo), w)
+            store_f64x8(scratch + u64(8) * (k - lo), w)
         sums = add(sums, mul(w, load(values, k)))
     return sums
 
@@ -205,7 +205,7 @@ def _add_equal_step(rule: Any, n: Any, eta: float, a: float) -> None:
     if n <= BLOCK:
         _add_step(rule, eta, a)
         rule.sums[n] = c.B
-    if n & (BLOCK - START) == np.uint64(0):
+    if n & (BLOCK - START) == u64(0):
         block = rule.blocks[n >> BLOCK_BITS]
         rule.blocks[(n >> BLOCK_BITS) + START] = block + (1.0 + c.B_l2 * block) * rule.sums[BLOCK]
     if n > BLOCK:
@@ -282,7 +282,7 @@ class ElasticNetStamps(RuleState, ElasticNetStampsState):
         scratch = np.uint64(self.scratch.ctypes.data)
         tail = hi - (hi - lo) % LANE
         for k in range(lo, tail, LANE):
-            w = mul(load_f64x8(scratch + np.uint64(8) * (k - lo)), Ps)
+            w = mul(load_f64x8(scratch + u64(8) * (k - lo)), Ps)
             scatter_pairs(self.slots, ids, k, sub(w, mul(steps, load(values, k))), nows)
         for k in range(tail, hi):
             slot = self.slots[ids[k]]

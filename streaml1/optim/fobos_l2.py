@@ -29,7 +29,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
@@ -136,7 +136,7 @@ class FobosL2(RuleState, FobosL2State):
                     u = MARK
                 else:
                     self.listed[n] = j
-                    n += np.uint64(1)
+                    n += u64(1)
             elif u == 0.0:
                 u = NIL
             self.u[j] = u
@@ -171,7 +171,7 @@ class FobosL2(RuleState, FobosL2State):
     def renormalize(self) -> None:
         c = self.clock[0]
         largest = 0.0
-        n_retained = np.uint64(0)
+        n_retained = u64(0)
         for k in range(np.uint64(c.n)):
             j = self.listed[k]
             w = self.u[j] * c.s
@@ -182,7 +182,7 @@ class FobosL2(RuleState, FobosL2State):
                 self.u[j] = u
                 largest = max(largest, abs(u))
                 self.listed[n_retained] = j
-                n_retained += np.uint64(1)
+                n_retained += u64(1)
         c.n = np.int64(n_retained)
         c.s = S_START
         c.N = _sum_of_squares(self.u, self.listed, c.n, largest)

@@ -42,6 +42,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.aligned import aligned_zeros
+from streaml1.core.jit import u64
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch, prefetch_early
@@ -105,7 +106,6 @@ SCRATCH = np.dtype(
 MAX_WEIGHT = 1e150
 MIN_ROOM = 256
 
-ZERO = np.uint64(0)
 POOL = 1 + int(WIDE)  # elements of the pool beyond one for each slot
 
 
@@ -151,7 +151,7 @@ class FobosLinf(RuleState, FobosLinfState):
                 if self.u[ids[k]] == 0.0:
                     self.u[ids[k]] = MARK
             return
-        floor, n = c.floor, ZERO
+        floor, n = c.floor, u64(0)
         for k in range(lo, hi):
             j = np.uint64(ids[k])
             u = self.u[j]

@@ -38,7 +38,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import kernel
+from streaml1.core.jit import kernel, u64
 from streaml1.core.types import Ints, Records
 from streaml1.optim.fixed_point_rule import FixedPointRule
 from streaml1.optim.rule_state import Ledger, PerSlot, Scratch
@@ -216,7 +216,7 @@ class L1BallTree(FixedPointRule, L1BallTreeState):
     def drop(self, slots: Ints) -> None:
         if self.clock[0].awake:
             ids, end = np.asarray(slots, np.uint32), np.uint64(len(slots))
-            _delete_row(self.slots, self.leaves, self.nodes, self.clock, ids, np.uint64(0), end)
+            _delete_row(self.slots, self.leaves, self.nodes, self.clock, ids, u64(0), end)
         super().drop(slots)
 
     def reserve(self, nnz: int) -> L1BallTree:

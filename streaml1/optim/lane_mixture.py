@@ -64,7 +64,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import LANES, inlined, kernel
+from streaml1.core.jit import LANES, inlined, kernel, u64
 from streaml1.core.prefetch import prefetch_rows, wide_prefetch_distance
 from streaml1.core.simd import (
     add,
@@ -186,9 +186,9 @@ __all__ = ["COIN_WEALTH", "LaneMixture"]
 COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
 REGRESSION_CEILING, LABEL_CEILING = 12.0, 3.0  # of scaled values
 
-ONE, TWO, THREE, FOUR, LANE = (np.uint64(n) for n in (1, 2, 3, 4, LANES))
+LANE = u64(LANES)
 SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
-SAVED_BYTES = np.uint64(8 * SCRATCH_WIDTH)
+SAVED_BYTES = u64(8 * SCRATCH_WIDTH)
 
 MIN_LARGEST = 1e-100  # instead of 0, which must not divide
 MIN_SIZE = 1e-300  # sum of sizes, whose reciprocal must be finite
@@ -235,11 +235,11 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         prefetch(slots, ahead + LANE)
         prefetch(slots, ahead + LANE + LANE)
         i, x = np.uint64(ids[k]) * STRIDE, values[k]
-        n, total = slots[i], slots[i + ONE]
+        n, total = slots[i], slots[i + u64(1)]
         if with_origins:
             x = from_origin(rule.origins, ids[k], x)
         total = add_size(n, total, abs(x))
-        mean, z, s, bet = _scaled(x, n, total, slots[i + TWO], ceiling)
+        mean, z, s, bet = _scaled(x, n, total, slots[i + u64(2)], ceiling)
         w = slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
         lanes = stack_buffer()
         store_f64x8(np.uint64(lanes.ctypes.data), w)
@@ -251,9 +251,9 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         net_margin += net * z * supported
         coin_margin += coin * bet * supported
         if saves:
-            if slots[i + THREE] < snapshot and n > 0.0:  # not touched since
-                unit = n / max(slots[i + ONE], MIN_SIZE)
-                slots[i + STALE_MIXTURE] = stale_weight(table, w, unit, unit / slots[i + TWO])
+            if slots[i + u64(3)] < snapshot and n > 0.0:  # not touched since
+                unit = n / max(slots[i + u64(1)], MIN_SIZE)
+                slots[i + STALE_MIXTURE] = stale_weight(table, w, unit, unit / slots[i + u64(2)])
                 slots[i + STALE_SLOW] = lanes[SLOW_NET] * table[P + SLOW_NET] * unit
             bounded_x = z * mean * supported
             stale_margin += slots[i + STALE_MIXTURE] * bounded_x
@@ -263,12 +263,12 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
             store_f64x8(out, w)
             saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
             rule.scratch[saved] = z
-            rule.scratch[saved + ONE] = bet
-            rule.scratch[saved + TWO] = total
-            rule.scratch[saved + THREE] = s
-            rule.scratch[saved + FOUR] = net
-            rule.scratch[saved + FOUR + ONE] = coin
-            rule.scratch[saved + FOUR + TWO] = x
+            rule.scratch[saved + u64(1)] = bet
+            rule.scratch[saved + u64(2)] = total
+            rule.scratch[saved + u64(3)] = s
+            rule.scratch[saved + u64(4)] = net
+            rule.scratch[saved + u64(4) + u64(1)] = coin
+            rule.scratch[saved + u64(4) + u64(2)] = x
             out += SAVED_BYTES
     if saves:
         c.square = square
@@ -290,7 +290,7 @@ def _forget(rule: Any) -> None:
     c, slots = rule.clock[0], rule.slots
     threshold = rule.table[A + SUPPORT_LANE]
     retained = 0
-    for i in range(np.uint64(0), np.uint64(len(slots)), STRIDE):
+    for i in range(u64(0), np.uint64(len(slots)), STRIDE):
         if slots[i] > 0.0:
             if abs(slots[i + SUPPORT]) > threshold:
                 retained += 1
@@ -398,7 +398,7 @@ class LaneMixture(RuleState, LaneMixtureState):
             saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
             w = load_f64x8(saved_at)
             saved_at += SAVED_BYTES
-            x, z, bet = scratch[saved + FOUR + TWO], scratch[saved], scratch[saved + ONE]
+            x, z, bet = scratch[saved + u64(4) + u64(2)], scratch[saved], scratch[saved + u64(1)]
             if x == 0.0:  # at the origin, which is as good as absent
                 continue
             move = mul(steps, lane_values(table, x, z, bet))
@@ -406,18 +406,18 @@ class LaneMixture(RuleState, LaneMixtureState):
             elastic = add(elastic, copysign(threshold, elastic))
             outcome = sub(load_f64x8(address + LINE), move)
             store_f64x8(address + LINE, concat_upper_lower(outcome, elastic))
-            line = load_f64x8(address + TWO * LINE)
+            line = load_f64x8(address + u64(2) * LINE)
             wealth = lane_max(sub(line, mul(w, move)), splat(0.0))
-            store_f64x8(address + TWO * LINE, concat_upper_lower(wealth, line))
+            store_f64x8(address + u64(2) * LINE, concat_upper_lower(wealth, line))
             n, line = slots[i], load_f64x8(address)
             store_f64x8(address, concat_upper_lower(add(line, abs_f64x8(move)), line))
             slots[i] = n + 1.0
-            slots[i + ONE] = scratch[saved + TWO]
-            slots[i + TWO] = scratch[saved + THREE]
-            slots[i + THREE] = t
+            slots[i + u64(1)] = scratch[saved + u64(2)]
+            slots[i + u64(2)] = scratch[saved + u64(3)]
+            slots[i + u64(3)] = t
             known = 1.0 if n > 0.0 else 0.0
-            slots[i + AVERAGE_NET] = known * scratch[saved + FOUR]
-            slots[i + AVERAGE_COIN] = known * scratch[saved + FOUR + ONE]
+            slots[i + AVERAGE_NET] = known * scratch[saved + u64(4)]
+            slots[i + AVERAGE_COIN] = known * scratch[saved + u64(4) + u64(1)]
             c.fresh += n == 0.0
             if t < c.origin_rows and count_value(self.origins, ids[k], n, t, values[k]):
                 _clear_slot(slots, i)
@@ -435,13 +435,13 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def renormalize(self) -> None:
         slots, table = self.slots, self.table
-        for i in range(np.uint64(0), np.uint64(len(slots)), STRIDE):
-            for k in range(np.uint64(4)):
+        for i in range(u64(0), np.uint64(len(slots)), STRIDE):
+            for k in range(u64(4)):
                 u = slots[i + LANE + k]
                 if u != 0.0:
                     w = math.copysign(max(abs(u) - table[A + k], 0.0) * table[P + k], u)
                     slots[i + LANE + k] = w
-        for k in range(np.uint64(4)):
+        for k in range(u64(4)):
             table[P + k] = 1.0
             table[A + k] = 0.0
             table[A_LOW + k] = 0.0
@@ -466,15 +466,15 @@ class LaneMixture(RuleState, LaneMixtureState):
         i = np.uint64(j) * STRIDE
         if not abs(slots[i + SUPPORT]) > table[A + SUPPORT_LANE]:
             return 0.0
-        unit = slots[i] / max(slots[i + ONE], MIN_SIZE)
-        bet = unit / slots[i + TWO]
+        unit = slots[i] / max(slots[i + u64(1)], MIN_SIZE)
+        bet = unit / slots[i + u64(2)]
         net = lane_weight(table, slots, i, AVERAGED_NET)
         if c.published == SLOW_LANE:
             w = lane_weight(table, slots, i, SLOW_NET) * unit
         elif c.published == MIXTURE:
             w = 0.0
-            for k in range(np.uint64(0), LANE):
-                of_z = unit if k < FOUR else bet
+            for k in range(u64(0), LANE):
+                of_z = unit if k < u64(4) else bet
                 share = 0.5 * (table[SHARE + k] + table[COEFFICIENT + k])
                 w += share * lane_weight(table, slots, i, k) * (of_z if k > 0 else 1.0)
         else:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import gil_kernel, inlined, kernel
+from streaml1.core.jit import gil_kernel, inlined, kernel, u64
 from streaml1.core.rows import is_canonical_row
 from streaml1.core.simd import borrowed
 from streaml1.optim import losses
@@ -48,7 +48,6 @@ NO_CAPACITY = -2  # the rule must `reserve` room before the next row
 TOO_MANY_FEATURES = -4  # the next row exceeds the number of distinct features the rule may see
 OVER_CAP = -16  # the last row was learnt, and the model may have more weights than its cap
 
-_EIGHT = np.uint64(8)
 
 # The state of every online learner in addition to its rule.
 ONLINE = np.dtype(
@@ -171,19 +170,20 @@ def learn(
     ids, values, indptr = borrowed(ids), borrowed(values), borrowed(indptr)
     n = np.uint64(len(y))
     start, d = np.uint64(start), np.uint64(d)
-    k_out = np.uint64(len(p)) // max(n, np.uint64(1))
+    k_out = np.uint64(len(p)) // max(n, u64(1))
     outputs = np.uint64(p.ctypes.data)
     has_cap = online[0].most != 0
     # Strides: 1 if there is an element for each row, else 0.
     w_stride, eta_stride = np.uint64(len(w) == n), np.uint64(len(eta) == n)
     offset_stride = np.uint64(len(offset) == n)
-    one = np.uint64(1)
     plain = (
-        not d or start >= n or is_canonical_row(ids, values, indptr[start], indptr[start + one], d)
+        not d
+        or start >= n
+        or is_canonical_row(ids, values, indptr[start], indptr[start + u64(1)], d)
     )
     for i in range(start, n):
         lo = indptr[i]
-        hi = indptr[i + one]
+        hi = indptr[i + u64(1)]
         if not plain:
             return IRREGULAR, np.int64(i)
         if not has_capacity(rule, hi - lo):
@@ -192,15 +192,15 @@ def learn(
             return TOO_MANY_FEATURES, np.int64(i)
         prefetch_next(rule, ids, values, lo, hi)
         first = k_out * i
-        out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
+        out = outputs + u64(8) * first if k_out > u64(1) else u64(0)
         a = margin(rule, ids, values, lo, hi)
-        if d and i + one < n:  # validating the next row fills the latency of this margin
-            plain = is_canonical_row(ids, values, hi, indptr[i + one + one], d)
+        if d and i + u64(1) < n:  # validating the next row fills the latency of this margin
+            plain = is_canonical_row(ids, values, hi, indptr[i + u64(2)], d)
         w_i, eta_i = w[i * w_stride], eta[i * eta_stride]
         online[0].offset = offset[i * offset_stride]
         p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w_i, eta_i, out)
         if has_cap and online[0].held > online[0].most:
-            return OVER_CAP, np.int64(i + one)
+            return OVER_CAP, np.int64(i + u64(1))
     return DONE, np.int64(n)
 
 
@@ -211,11 +211,11 @@ def nonzero_weights(rule: Any, slots: Any, weights: Any) -> int:
     `slots` and `weights` are as long as the rule has slots.
     """
     rule = borrowed(rule)
-    n, size = np.uint64(0), np.uint64(len(slots))
-    for first in range(np.uint64(0), size, _EIGHT):
-        end = min(first + _EIGHT, size)
+    n, size = u64(0), np.uint64(len(slots))
+    for first in range(u64(0), size, u64(8)):
+        end = min(first + u64(8), size)
         # Most blocks are zero if features are hashed.
-        if end - first == _EIGHT and is_zero_block(rule, first):
+        if end - first == u64(8) and is_zero_block(rule, first):
             continue
         for j in range(first, end):
             w = weight(rule, j)
@@ -236,7 +236,7 @@ def weights_at(rule: Any, slots: Any, weights: Any) -> None:
 @inlined
 def predict_row(rule: Any, online: Any, ids: Any, values: Any, n: Any, out: Any) -> float:
     """Return `update_rule.predict` of the first `n` elements of `ids` and `values`."""
-    return predict(rule, online, ids, values, np.uint64(0), np.uint64(n), np.uint64(out))
+    return predict(rule, online, ids, values, u64(0), np.uint64(n), np.uint64(out))
 
 
 @inlined
@@ -255,11 +255,11 @@ def learn_row(
     """
     if not has_capacity(rule, np.uint64(n)):
         return NO_CAPACITY
-    if not accepts(rule, ids, np.uint64(0), np.uint64(n)):
+    if not accepts(rule, ids, u64(0), np.uint64(n)):
         return TOO_MANY_FEATURES
-    lo, hi = np.uint64(0), np.uint64(n)
+    lo, hi = u64(0), np.uint64(n)
     a = margin(rule, ids, values, lo, hi)
-    step(rule, online, ids, values, lo, hi, a, y, w, eta, np.uint64(0))
+    step(rule, online, ids, values, lo, hi, a, y, w, eta, u64(0))
     o = online[0]
     return int(OVER_CAP - o.t if o.held > o.most else o.t)
 
@@ -273,7 +273,7 @@ def predict_rows(
     ids, values, indptr = borrowed(ids), borrowed(values), borrowed(indptr)
     out, stride = np.uint64(out), np.uint64(stride)
     for i in range(np.uint64(len(a))):
-        lo, hi = indptr[i], indptr[i + np.uint64(1)]
+        lo, hi = indptr[i], indptr[i + u64(1)]
         a[i] = predict(rule, online, ids, values, lo, hi, out + stride * i)
 
 

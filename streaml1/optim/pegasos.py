@@ -33,7 +33,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import LANES, inlined
+from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.prefetch import (
     PREFETCH_DISTANCE,
     can_prefetch,
@@ -96,7 +96,7 @@ DIGITS = 2.0**30
 
 SQUARED_RADIUS = 2.0 * math.log(2.0)  # of LOGISTIC_BALL, times l2
 
-LANE, ONE = np.uint64(LANES), np.uint64(1)
+LANE = u64(LANES)
 
 
 @inlined
@@ -188,7 +188,7 @@ class Pegasos(RuleState, PegasosState):
         tail = hi - (hi - lo) % LANE
         for k in range(lo, tail, LANE):
             if prefetch_ok:  # `margin` prefetched the other half
-                prefetch_every_other(self.u, ids, k + PREFETCH_DISTANCE + ONE)
+                prefetch_every_other(self.u, ids, k + PREFETCH_DISTANCE + u64(1))
             before = gather(self.u, ids, k)
             u = sub(before, mul(ss, load(values, k)))
             scatter(self.u, ids, k, neg(sub(zero, u)))  # turns either zero into MARK

@@ -42,7 +42,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records, Slots
@@ -119,7 +119,6 @@ MIN_MEAN = 1e-150  # which a weight per unit of x is divided by
 MIN_DECAY = 1e-100  # below it, the time of a flow times l2 counts as 0
 MAX_DECAY = 700.0  # beyond it, the exponential overflows, and in Python raises
 MAX_NUMBER = 1e250
-ONE = np.uint64(1)
 
 
 @inlined
@@ -161,7 +160,7 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
 
     def shrinkage(self, j: Any, base: Any) -> tuple[float, float, float]:
         o, c = self.clock[0], self.rates[0]
-        stamp = base + np.uint64(o.width) - ONE
+        stamp = base + np.uint64(o.width) - u64(1)
         time = self.sizes[j].rate * (o.A - self.u[stamp])
         threshold, decay = c.strength * time, c.l2 * time
         kept = 1.0
@@ -263,7 +262,7 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
         o, c = self.clock[0], self.rates[0]
         width = np.uint64(o.width)
         for j in range(np.uint64(len(self.sizes))):
-            stamp = np.uint64(j) * width + width - ONE
+            stamp = np.uint64(j) * width + width - u64(1)
             if self.u[stamp] != 0.0:
                 bring_current(self, j)
                 self.u[stamp] = A_START
@@ -278,7 +277,7 @@ class ScaledSoftmax(SoftmaxRows, ScaledSoftmaxState):
         only_margins = wants_margins(out)
         if not begin_outputs(out, k):
             return -1.0
-        a = array_at(out + np.uint64(8), k, np.float64)
+        a = array_at(out + u64(8), k, np.float64)
         for i in range(lo, hi):
             z = _scaled_value(self, ids[i], values[i])
             add_product(self, ids[i], z, a)

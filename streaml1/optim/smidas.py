@@ -32,7 +32,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import kernel
+from streaml1.core.jit import kernel, u64
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early, stack_buffer
 from streaml1.core.types import Bools, Floats, Ids, Ints, Records
@@ -64,8 +64,6 @@ MAX_WEIGHT = 1e150
 MIN_WEIGHT = 5e-324  # the weight of a non-zero theta where it underflows
 MAX_A_OVER_THETA = 16.0  # p = 2: A may reach this multiple of the largest theta
 
-ZERO, ONE = np.uint64(0), np.uint64(1)
-
 
 class SMIDASState(NamedTuple):
     """u of each slot, the list of slots that may be alive, the norm, and the ledger."""
@@ -84,7 +82,7 @@ class SMIDAS(RuleState, SMIDASState):
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         A, scale, q = self.clock[0].A, self.norm[0].scale, self.norm[0].p - 2.0
         part, x = stack_buffer(), stack_buffer()
-        distance = CHUNK if hi + CHUNK <= np.uint64(len(ids)) else ZERO
+        distance = CHUNK if hi + CHUNK <= np.uint64(len(ids)) else u64(0)
         a = 0.0
         for base in range(lo, hi, CHUNK):
             n = min(CHUNK, hi - base)
@@ -148,7 +146,7 @@ class SMIDAS(RuleState, SMIDASState):
     def renormalize(self) -> None:
         c = self.clock[0]
         A = c.A
-        n = ZERO
+        n = u64(0)
         ref = 0.0
         for k in range(np.uint64(c.n)):
             j = self.listed[k]
@@ -157,7 +155,7 @@ class SMIDAS(RuleState, SMIDASState):
             if r > TINY:
                 self.u[j] = math.copysign(r + A_START, u)
                 self.listed[n] = j
-                n += ONE
+                n += u64(1)
                 ref = max(ref, r)
             else:
                 self.u[j] = TOUCHED

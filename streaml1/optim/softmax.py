@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 import numpy as np
 
 from streaml1.core.aligned import aligned_zeros
-from streaml1.core.jit import generic, inlined, kernel
+from streaml1.core.jit import generic, inlined, kernel, u64
 from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
@@ -106,10 +106,10 @@ MAX_SHRINKAGE = 64.0
 MIN_STEPS = 256.0
 
 LANES = 8
-ONE, FOUR, LINE = np.uint64(1), np.uint64(4), np.uint64(8)
+LINE = u64(8)
 # By how many non-zeros the prefetch is ahead. Rows are whole cache lines: fewer than in
 # core.prefetch.
-AHEAD = np.uint64(64)
+AHEAD = u64(64)
 
 
 def _width(k: int) -> int:
@@ -126,12 +126,12 @@ def _rows(d: int, width: int) -> Floats:
 def _sum_of_squares(u: Any, base: Any, k: Any) -> float:
     """Return the sum of u^2 of a row. Four accumulators hide the latency of the additions."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    end4 = k - k % FOUR
-    for c in range(base, base + end4, FOUR):
+    end4 = k - k % u64(4)
+    for c in range(base, base + end4, u64(4)):
         s0 += u[c] * u[c]
-        s1 += u[c + ONE] * u[c + ONE]
-        s2 += u[c + np.uint64(2)] * u[c + np.uint64(2)]
-        s3 += u[c + np.uint64(3)] * u[c + np.uint64(3)]
+        s1 += u[c + u64(1)] * u[c + u64(1)]
+        s2 += u[c + u64(2)] * u[c + u64(2)]
+        s3 += u[c + u64(3)] * u[c + u64(3)]
     for c in range(base + end4, base + k):
         s0 += u[c] * u[c]
     return (s0 + s1) + (s2 + s3)
@@ -141,10 +141,10 @@ def _sum_of_squares(u: Any, base: Any, k: Any) -> float:
 def _max_abs(u: Any, base: Any, k: Any) -> float:
     """Return the largest |u| of a row."""
     m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0
-    end4 = k - k % FOUR
-    for c in range(base, base + end4, FOUR):
-        v0, v1 = abs(u[c]), abs(u[c + ONE])
-        v2, v3 = abs(u[c + np.uint64(2)]), abs(u[c + np.uint64(3)])
+    end4 = k - k % u64(4)
+    for c in range(base, base + end4, u64(4)):
+        v0, v1 = abs(u[c]), abs(u[c + u64(1)])
+        v2, v3 = abs(u[c + u64(2)]), abs(u[c + u64(3)])
         m0 = v0 if v0 > m0 else m0
         m1 = v1 if v1 > m1 else m1
         m2 = v2 if v2 > m2 else m2
@@ -162,10 +162,10 @@ def _excess(u: Any, base: Any, k: Any, threshold: float) -> tuple[float, float]:
     """Return the sum of [|u| - threshold]_+ over a row, and the number of positive terms."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
     n = np.int64(0)
-    end4 = k - k % FOUR
-    for c in range(base, base + end4, FOUR):
-        v0, v1 = abs(u[c]) - threshold, abs(u[c + ONE]) - threshold
-        v2, v3 = abs(u[c + np.uint64(2)]) - threshold, abs(u[c + np.uint64(3)]) - threshold
+    end4 = k - k % u64(4)
+    for c in range(base, base + end4, u64(4)):
+        v0, v1 = abs(u[c]) - threshold, abs(u[c + u64(1)]) - threshold
+        v2, v3 = abs(u[c + u64(2)]) - threshold, abs(u[c + u64(3)]) - threshold
         s0 += v0 if v0 > 0.0 else 0.0
         s1 += v1 if v1 > 0.0 else 0.0
         s2 += v2 if v2 > 0.0 else 0.0
@@ -229,7 +229,7 @@ def shrinkage(rule: Any, j: Any, base: Any) -> tuple[float, float, float]:
 @inlined
 def ahead(ids: Any, hi: Any) -> Any:
     """Return by how many non-zeros `prefetch_row` is ahead in an example that ends at `hi`."""
-    return AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+    return AHEAD if hi + AHEAD <= np.uint64(len(ids)) else u64(0)
 
 
 @inlined
@@ -254,7 +254,7 @@ def bring_current(rule: Any, j: Any) -> bool:
         v = s * v + t * clamped(v, theta)
         u[base + c] = v
         n_nonzero += np.int64(v != 0.0)
-    u[base + width - ONE] = o.A
+    u[base + width - u64(1)] = o.A
     return bool(n_nonzero > 0)
 
 
@@ -425,7 +425,7 @@ class Softmax(SoftmaxRows, SoftmaxState):
 
     def shrinkage(self, j: Any, base: Any) -> tuple[float, float, float]:
         o = self.clock[0]
-        stamp = base + np.uint64(o.width) - ONE
+        stamp = base + np.uint64(o.width) - u64(1)
         s, t, theta = prox(self.u, base, np.uint64(o.k), o.A - self.u[stamp], o.penalty)
         return s, t, theta
 
@@ -440,7 +440,7 @@ class Softmax(SoftmaxRows, SoftmaxState):
         for i in range(lo, hi):
             prefetch_row(self, ids[i + distance])
             base = np.uint64(ids[i]) * width
-            stamp = base + width - ONE
+            stamp = base + width - u64(1)
             s, t, theta = prox(u, base, k, A - u[stamp], penalty)
             x = values[i]
             # As `bring_current`, which would need a second loop: a learning step takes 15 % longer.
@@ -487,8 +487,8 @@ class Softmax(SoftmaxRows, SoftmaxState):
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
         u = self.u
-        for base in range(np.uint64(0), np.uint64(len(u)), width):
-            stamp = base + width - ONE
+        for base in range(u64(0), np.uint64(len(u)), width):
+            stamp = base + width - u64(1)
             if u[stamp] != 0.0:
                 s, t, theta = prox(u, np.uint64(base), k, o.A - u[stamp], o.penalty)
                 for c in range(base, base + k):
@@ -508,7 +508,7 @@ class Softmax(SoftmaxRows, SoftmaxState):
         only_margins = wants_margins(out)
         if not begin_outputs(out, k):
             return -1.0
-        a = array_at(out + np.uint64(8), k, np.float64)
+        a = array_at(out + u64(8), k, np.float64)
         for i in range(lo, hi):
             add_product(self, ids[i], values[i], a)
         return finish_outputs(a, self.b, self.clock[0].P, k, only_margins)

@@ -24,7 +24,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at
 from streaml1.core.types import Bools, Floats, Ids, Ints, Records
@@ -127,7 +127,7 @@ class SoftmaxBall(RuleState, SoftmaxBallState):
         only_margins = wants_margins(out)
         if not begin_outputs(out, k):
             return -1.0
-        a = array_at(out + np.uint64(8), k, np.float64)
+        a = array_at(out + u64(8), k, np.float64)
         for c in range(k):
             a[c] = margin(_ball(self, np.int64(c)), ids, values, lo, hi)
         return finish_outputs(a, self.b, 1.0, k, only_margins)

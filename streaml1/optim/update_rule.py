@@ -27,9 +27,7 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol, Self, cast
 
-import numpy as np
-
-from streaml1.core.jit import generic, optional
+from streaml1.core.jit import generic, optional, u64
 from streaml1.core.prefetch import prefetch_rows
 from streaml1.core.types import Bools, Floats, Ids, Ints, Values
 from streaml1.optim import losses
@@ -264,7 +262,7 @@ def is_zero_block(rule: Any, j: Any) -> bool:
 @optional
 def prefetch_next(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> None:
     """Prefetch the rows that follow; a rule whose `margin` does so defines a no-op."""
-    for k in range(lo, hi, np.uint64(8)):
+    for k in range(lo, hi, u64(8)):
         prefetch_rows(ids, values, k)
 
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streaml1.core.jit import kernel
+from streaml1.core.jit import kernel, u64
 from streaml1.core.types import Hashes
 from streaml1.models.parameter_checks import Integer
 from streaml1.optim.losses import CODES
@@ -53,7 +53,6 @@ from streaml1.solvers.objective import (
 )
 from streaml1.solvers.parameter_docs import share_parameter_docs
 from streaml1.solvers.sampling import (
-    ONE,
     PERMUTATION,
     fill_order,
     prefetch_next_row,
@@ -66,7 +65,7 @@ __all__ = ["accelerated_sdca"]
 
 LOSSES = ("logistic", "smoothed_hinge", "squared")
 MIN_S = 1e-60  # z is rescaled below it, so that 1/s does not overflow
-ALPHA, Z = np.uint64(0), np.uint64(1)  # columns of `pair`
+ALPHA, Z = u64(0), u64(1)  # columns of `pair`
 
 
 @kernel
@@ -116,7 +115,7 @@ def _epoch(
     n: Any = np.uint64(len(order))
     m: Any = np.uint64(len(a))
     gap = 0.0
-    for number in range(np.uint64((n + m - ONE) // m)):
+    for number in range(np.uint64((n + m - u64(1)) // m)):
         first = np.uint64(number) * m
         size = min(m, n - first)
         next_s = (1.0 - theta) * s
@@ -124,7 +123,7 @@ def _epoch(
             i = np.uint64(order[first + t])
             prefetch_next_row(ids, values, indptr, order, first + t, n)
             on_alpha, on_z = 0.0, 0.0
-            for k in range(indptr[i], indptr[i + ONE]):
+            for k in range(indptr[i], indptr[i + u64(1)]):
                 j = np.uint64(ids[k])
                 on_alpha += pair[j, ALPHA] * values[k]
                 on_z += pair[j, Z] * values[k]
@@ -137,7 +136,7 @@ def _epoch(
             alpha[i] += change
             change *= scale
             z_change = change / s
-            for k in range(indptr[i], indptr[i + ONE]):
+            for k in range(indptr[i], indptr[i + u64(1)]):
                 j = np.uint64(ids[k])
                 pair[j, ALPHA] += change * values[k]
                 pair[j, Z] -= z_change * values[k]

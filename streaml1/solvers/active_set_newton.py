@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import kernel
+from streaml1.core.jit import kernel, u64
 from streaml1.core.types import Bools, Floats, Ids
 from streaml1.solvers.objective import derivatives, mean_loss, second_derivatives
-from streaml1.solvers.sampling import ONE, axpy, dot
+from streaml1.solvers.sampling import axpy, dot
 
 __all__ = [
     "MAX_GAP_RATIO",
@@ -141,7 +141,7 @@ def _margins(f: Any, w: Any, a: Any) -> None:
     for t in range(np.uint64(len(w))):
         if w[t] != 0.0:
             j = np.uint64(f.columns[t])
-            axpy(f.ids, f.values, f.indptr[j], f.indptr[j + ONE], w[t], a)
+            axpy(f.ids, f.values, f.indptr[j], f.indptr[j + u64(1)], w[t], a)
 
 
 @kernel
@@ -149,20 +149,20 @@ def _gradient(f: Any, theta: Any, out: Any) -> None:
     """Write A^T theta / n to `out`."""
     for t in range(np.uint64(len(out))):
         j = np.uint64(f.columns[t])
-        out[t] = dot(f.ids, f.values, f.indptr[j], f.indptr[j + ONE], theta) / len(theta)
+        out[t] = dot(f.ids, f.values, f.indptr[j], f.indptr[j + u64(1)], theta) / len(theta)
 
 
 @kernel
 def _diagonal(f: Any, h: Any, out: Any) -> Any:
     """Write sum_i h_i a_ij^2 / n to `out`; return the number of entries of the columns."""
-    n_read = np.uint64(0)
+    n_read = u64(0)
     for t in range(np.uint64(len(out))):
         j = np.uint64(f.columns[t])
         total = 0.0
-        for k in range(f.indptr[j], f.indptr[j + ONE]):
+        for k in range(f.indptr[j], f.indptr[j + u64(1)]):
             total += h[f.ids[k]] * f.values[k] * f.values[k]
         out[t] = total / len(h)
-        n_read += f.indptr[j + ONE] - f.indptr[j]
+        n_read += f.indptr[j + u64(1)] - f.indptr[j]
     return n_read
 
 

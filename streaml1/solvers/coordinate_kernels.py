@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.simd import prefetch, stack_buffer
 from streaml1.core.types import Floats, Ids
 from streaml1.core.vecmath import exp_pair
 from streaml1.optim.losses import SQUARED
-from streaml1.solvers.sampling import ONE, axpy, dot
+from streaml1.solvers.sampling import axpy, dot
 
 __all__ = [
     "EpochResult",
@@ -39,9 +39,9 @@ __all__ = [
     "transpose",
 ]
 
-BUFFER = np.uint64(128)  # floats in a `stack_buffer`
+BUFFER = u64(128)  # floats in a `stack_buffer`
 ONE_SIDED = np.int64(4000)  # argument of `exp_pair` if only its first result is used
-PREFETCH_DISTANCE = np.uint64(24)  # entries
+PREFETCH_DISTANCE = u64(24)  # entries
 
 
 class Problem(NamedTuple):
@@ -155,23 +155,25 @@ def transpose(
     """
     nnz = np.uint64(len(ids))
     for k in range(nnz):
-        ends[ids[k] + ONE] += ONE
-    d = np.uint64(len(ends)) - ONE
+        ends[ids[k] + u64(1)] += u64(1)
+    d = np.uint64(len(ends)) - u64(1)
     for j in range(d):
-        ends[j + ONE] += ends[j]
+        ends[j + u64(1)] += ends[j]
     # Invariant: ends[j] is the next free entry of column j.
     for i in range(np.uint64(len(signs))):
-        for k in range(indptr[i], indptr[i + ONE]):
-            ahead = ends[ids[min(k + PREFETCH_DISTANCE, nnz - ONE)]]  # entries go to distant pages
+        for k in range(indptr[i], indptr[i + u64(1)]):
+            ahead = ends[
+                ids[min(k + PREFETCH_DISTANCE, nnz - u64(1))]
+            ]  # entries go to distant pages
             prefetch(signed_values, ahead)
             prefetch(rows, ahead)
             pos = ends[ids[k]]
             rows[pos] = i
             signed_values[pos] = values[k] * signs[i]
-            ends[ids[k]] = pos + ONE
+            ends[ids[k]] = pos + u64(1)
     for back in range(d):  # each entry is now the begin of the next column
-        ends[d - back] = ends[d - back - ONE]
-    ends[0] = np.uint64(0)
+        ends[d - back] = ends[d - back - u64(1)]
+    ends[0] = u64(0)
 
 
 @kernel
@@ -230,12 +232,12 @@ def loss_derivatives(loss: int, z: Any, y: Any, r: Any) -> None:
 @kernel
 def matvec(p: Any, w: Any, z: Any) -> Any:
     """Write A w to `z`; return the number of entries read."""
-    n_read = np.uint64(0)
+    n_read = u64(0)
     for i in range(np.uint64(len(z))):
         z[i] = 0.0
     for j in range(np.uint64(len(w))):
         if w[j] != 0.0:
-            lo, hi = p.indptr[j], p.indptr[j + ONE]
+            lo, hi = p.indptr[j], p.indptr[j + u64(1)]
             axpy(p.ids, p.values, lo, hi, w[j], z)
             n_read += hi - lo
     return n_read
@@ -245,16 +247,16 @@ def matvec(p: Any, w: Any, z: Any) -> Any:
 def gradient(p: Any, r: Any, v: Any) -> None:
     """Write A^T r / n to `v`."""
     for j in range(np.uint64(len(v))):
-        v[j] = dot(p.ids, p.values, p.indptr[j], p.indptr[j + ONE], r) / len(r)
+        v[j] = dot(p.ids, p.values, p.indptr[j], p.indptr[j + u64(1)], r) / len(r)
 
 
 @kernel
 def curvatures(p: Any, active: Any, h: Any, H: Any) -> Any:
     """Write sum_i h_i a_ij^2 / n to H_j for each active j; return the number of entries read."""
-    n_read = np.uint64(0)
+    n_read = u64(0)
     for t in range(np.uint64(len(active))):
         j = np.uint64(active[t])
-        lo, hi = p.indptr[j], p.indptr[j + ONE]
+        lo, hi = p.indptr[j], p.indptr[j + u64(1)]
         total = 0.0
         for k in range(lo, hi):
             total += h[p.ids[k]] * p.values[k] * p.values[k]
@@ -292,18 +294,18 @@ def model_epoch(
     -------
     EpochResult
     """
-    n_active, m, n_read = np.uint64(0), np.uint64(m), np.uint64(0)
+    n_active, m, n_read = u64(0), np.uint64(m), u64(0)
     max_slope, gap, max_excess = 0.0, 0.0, 0.0
     for s in range(m):
         j = np.uint64(order[s])
-        lo, hi = p.indptr[j], p.indptr[j + ONE]
+        lo, hi = p.indptr[j], p.indptr[j + u64(1)]
         before = w[j]
         v = dot(p.ids, p.values, lo, hi, t) / len(t) + p.c[j]
         n_read += hi - lo
         if _is_resting(p, j, before, v, threshold):
             continue
         active[n_active] = j
-        n_active += ONE
+        n_active += u64(1)
         share, excess = _coordinate_gap(p, j, before, v)
         gap += share
         max_excess = max(max_excess, excess)
@@ -347,19 +349,19 @@ def bound_epoch(
     z holds the margins and r the derivatives of the losses; both are kept up to date. The other
     parameters and the result are those of `model_epoch`.
     """
-    n_active, m, n_read = np.uint64(0), np.uint64(m), np.uint64(0)
+    n_active, m, n_read = u64(0), np.uint64(m), u64(0)
     max_slope, gap, max_excess = 0.0, 0.0, 0.0
     buffer = stack_buffer()
     for s in range(m):
         j = np.uint64(order[s])
-        lo, hi = p.indptr[j], p.indptr[j + ONE]
+        lo, hi = p.indptr[j], p.indptr[j + u64(1)]
         before = w[j]
         v = dot(p.ids, p.values, lo, hi, r) / len(r) + p.c[j]
         n_read += hi - lo
         if _is_resting(p, j, before, v, threshold):
             continue
         active[n_active] = j
-        n_active += ONE
+        n_active += u64(1)
         share, excess = _coordinate_gap(p, j, before, v)
         gap += share
         max_excess = max(max_excess, excess)
@@ -408,7 +410,7 @@ def greedy_steps(
     tuple
         Steps taken, fewer if no step decreases the objective; and entries read.
     """
-    n_read: Any = np.uint64(0)
+    n_read: Any = u64(0)
     d: Any = np.uint64(len(w))
     for step in range(np.uint64(steps)):
         chosen = d
@@ -425,15 +427,15 @@ def greedy_steps(
             return step, n_read
         eta = target - w[chosen]
         w[chosen] = target
-        for k in range(p.indptr[chosen], p.indptr[chosen + ONE]):
+        for k in range(p.indptr[chosen], p.indptr[chosen + u64(1)]):
             i = np.uint64(p.ids[k])
             before = z[i]
             z[i] = before + eta * p.values[k]
             change = eta * p.values[k]
             if loss != SQUARED:
                 change = _sigmoid(-before) - _sigmoid(-z[i])
-            axpy(ids, values, indptr[i], indptr[i + ONE], change / len(z), v)
-            n_read += indptr[i + ONE] - indptr[i]
+            axpy(ids, values, indptr[i], indptr[i + u64(1)], change / len(z), v)
+            n_read += indptr[i + u64(1)] - indptr[i]
     return np.uint64(steps), n_read
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streaml1.core.jit import u64
 from streaml1.core.rows import Rows
 from streaml1.core.types import Floats, Ids
 from streaml1.optim.losses import CODES, LOGISTIC, SQUARED
@@ -150,7 +151,7 @@ class CoordinateState:
             ends = indptr[1:].astype(np.int64)
             ids = np.insert(ids, ends, np.uint32(self.d))
             values, counts = np.insert(values, ends, 1.0), counts + 1
-            indptr = np.append(np.uint64(0), np.cumsum(counts).astype(np.uint64))
+            indptr = np.append(u64(0), np.cumsum(counts).astype(np.uint64))
         return Rows(ids, values * np.repeat(self.signs, counts), indptr)
 
     def pull_back(self, theta: Floats, v: Floats) -> None:

@@ -21,15 +21,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.optim.losses import ABSOLUTE, LOGISTIC, SMOOTHED_HINGE, SQUARED, sigmoid
 from streaml1.solvers.objective import conjugate, value
 
 __all__ = ["dual_step", "example_gap", "is_at_bound", "label_logit", "optimal_alpha"]
 
-MAX_STEPS = np.uint64(60)
+MAX_STEPS = u64(60)
 # Accuracy of the logistic step: it leaves less than a tenth of the possible rise of the dual.
 ACCURACY = 0.2
 ROUNDING = 1e-15

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.solvers.active_examples import ActiveSet, ascend
 from streaml1.solvers.data import Data, floats, unsupported
-from streaml1.solvers.sampling import ONE, row_squared_norms
+from streaml1.solvers.sampling import row_squared_norms
 from streaml1.solvers.solution import Solution, Trace
 
 __all__ = ["multiclass_sdca"]
@@ -54,7 +54,7 @@ def _margins(ids: Any, values: Any, lo: Any, hi: Any, W: Any, v: Any) -> None:
 
 @inlined
 def _argmax(u: Any) -> Any:
-    best: Any = np.uint64(0)
+    best: Any = u64(0)
     for j in range(np.uint64(len(u))):
         if u[j] > u[best]:
             best = j
@@ -107,13 +107,13 @@ def _epoch(
 
     `v` is a buffer for the margins.
     """
-    n_active: Any = np.uint64(0)
-    n_read: Any = np.uint64(0)
+    n_active: Any = u64(0)
+    n_read: Any = u64(0)
     m, k = np.uint64(m), np.uint64(len(v))
     max_move, gap = 0.0, 0.0
     for t in range(m):
         i = np.uint64(order[t])
-        lo, hi = indptr[i], indptr[i + ONE]
+        lo, hi = indptr[i], indptr[i + u64(1)]
         _margins(ids, values, lo, hi, W, v)
         n_read += hi - lo
         mean = 0.0
@@ -130,7 +130,7 @@ def _epoch(
             if second < v[top] - threshold:
                 continue
         still_active[n_active] = i
-        n_active += ONE
+        n_active += u64(1)
         if q[i] > TINY:
             for j in range(k):
                 v[j] = p[i, j] + (v[j] - mean) / q[i]
@@ -167,13 +167,13 @@ def _objective_sums(
     for i in range(n):
         for j in range(k):
             v[j] = ((1.0 if j == np.uint64(y[i]) else 0.0) - p[i, j]) * scale
-        for pos in range(indptr[i], indptr[i + ONE]):
+        for pos in range(indptr[i], indptr[i + u64(1)]):
             feature, x = np.uint64(ids[pos]), values[pos]
             for j in range(k):
                 W[feature, j] += v[j] * x
     primal, dual = 0.0, 0.0
     for i in range(n):
-        _margins(ids, values, indptr[i], indptr[i + ONE], W, v)
+        _margins(ids, values, indptr[i], indptr[i + u64(1)], W, v)
         of_label = v[np.uint64(y[i])]
         for j in range(k):
             v[j] += cost[y[i], j]

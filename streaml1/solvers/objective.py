@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.types import Floats
 from streaml1.optim import losses
 from streaml1.optim.losses import ABSOLUTE, HINGE, LOGISTIC, SMOOTHED_HINGE, SQUARED
@@ -104,7 +104,7 @@ def margins(ids: Any, values: Any, indptr: Any, w: Any, b: float, a: Any) -> Non
     """Write the margins <w, x_i> + b to `a`."""
     for i in range(np.uint64(len(a))):
         total = 0.0
-        for k in range(indptr[i], indptr[i + np.uint64(1)]):
+        for k in range(indptr[i], indptr[i + u64(1)]):
             total += w[ids[k]] * values[k]
         a[i] = total + b
 
@@ -117,7 +117,7 @@ def weighted_row_sum(ids: Any, values: Any, indptr: Any, theta: Any, scale: floa
     for i in range(np.uint64(len(theta))):
         t = scale * theta[i]
         if t != 0.0:
-            for k in range(indptr[i], indptr[i + np.uint64(1)]):
+            for k in range(indptr[i], indptr[i + u64(1)]):
                 v[ids[k]] += t * values[k]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 
 __all__ = [
     "BLOCK",
@@ -25,8 +25,7 @@ SAMPLE = 4096
 SPREAD = 4.0  # standard deviations between a sample's theta and the lower pivot
 FEW = 0.01  # a support of at most this share is kept whole
 WINDOW = 0.2  # distance of the upper pivot from the tangent's root, relative to its step
-BLOCK = np.uint64(64)
-ONE = np.uint64(1)
+BLOCK = u64(64)
 
 
 def rng_state(seed: int) -> np.uint64:
@@ -62,9 +61,9 @@ def soft_threshold(v: Any, ball: bool, r: float, theta: float, scale: float, w: 
 @inlined
 def _next_state(state: Any) -> Any:
     """Return the next state of xorshift64 (Marsaglia 2003)."""
-    state ^= state << np.uint64(13)
-    state ^= state >> np.uint64(7)
-    return state ^ (state << np.uint64(17))
+    state ^= state << u64(13)
+    state ^= state >> u64(7)
+    return state ^ (state << u64(17))
 
 
 @kernel
@@ -76,10 +75,10 @@ def _figure_2(U: Any, n: Any, z: float, s: float, rho: float, state: Any) -> tup
     Invariant: s and rho are the sum and the number of entries known to be in the support. Those of
     U[first:last] are undecided, and all others are outside.
     """
-    first, last = np.uint64(0), np.uint64(n)
+    first, last = u64(0), np.uint64(n)
     while first < last:
         state = _next_state(state)
-        pivot = U[first + (state >> np.uint64(11)) % (last - first)]
+        pivot = U[first + (state >> u64(11)) % (last - first)]
         # Partition into U[first:above] > pivot, U[above:pos] == pivot and U[low:last] < pivot.
         above, pos, low = first, first, last
         ds = 0.0
@@ -89,12 +88,12 @@ def _figure_2(U: Any, n: Any, z: float, s: float, rho: float, state: Any) -> tup
                 ds += x
                 U[pos] = U[above]
                 U[above] = x
-                above += ONE
-                pos += ONE
+                above += u64(1)
+                pos += u64(1)
             elif x == pivot:
-                pos += ONE
+                pos += u64(1)
             else:
-                low -= ONE
+                low -= u64(1)
                 U[pos] = U[low]
                 U[low] = x
         equal = float(low - above)
@@ -122,10 +121,10 @@ def _sums(
     tuple
         Number of entries kept; sum over the others of (entry - high) * scale; their number.
     """
-    n, k, rho = np.uint64(len(v)), np.uint64(0), np.int64(0)
+    n, k, rho = np.uint64(len(v)), u64(0), np.int64(0)
     for j in range(BLOCK):
         sums[j] = 0.0
-    for first in range(np.uint64(0), n - n % BLOCK, BLOCK):
+    for first in range(u64(0), n - n % BLOCK, BLOCK):
         inside = np.int64(0)
         for j in range(BLOCK):
             x = abs(v[first + j]) if ball else v[first + j]
@@ -160,7 +159,7 @@ def _guess(
     r = -math.inf
     for k in range(m):
         state = _next_state(state)
-        x = v[(state >> np.uint64(11)) % n]
+        x = v[(state >> u64(11)) % n]
         U[k] = abs(x) if ball else x
         r = max(r, U[k])
     for k in range(m):
@@ -268,11 +267,11 @@ def weighted_theta_by_pivots(U: Any, z: float, state: Any) -> float:
 
     The invariants are those of `_figure_2`.
     """
-    first, last = np.uint64(0), np.uint64(len(U))
+    first, last = u64(0), np.uint64(len(U))
     s, rho = 0.0, 0.0
     while first < last:
         state = _next_state(state)
-        pivot = U[first + (state >> np.uint64(11)) % (last - first), 0]
+        pivot = U[first + (state >> u64(11)) % (last - first), 0]
         above, pos, low = first, first, last
         ds, drho, equal_s, equal_rho = 0.0, 0.0, 0.0, 0.0
         while pos < low:
@@ -280,14 +279,14 @@ def weighted_theta_by_pivots(U: Any, z: float, state: Any) -> float:
                 ds += U[pos, 1]
                 drho += U[pos, 2]
                 _swap(U, pos, above)
-                above += ONE
-                pos += ONE
+                above += u64(1)
+                pos += u64(1)
             elif U[pos, 0] == pivot:
                 equal_s += U[pos, 1]
                 equal_rho += U[pos, 2]
-                pos += ONE
+                pos += u64(1)
             else:
-                low -= ONE
+                low -= u64(1)
                 _swap(U, pos, low)
         if (s + ds) - (rho + drho) * pivot < z:
             s += ds + equal_s

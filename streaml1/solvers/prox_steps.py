@@ -7,20 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.rows import Rows
 from streaml1.core.types import Floats, Ints
 from streaml1.core.vecmath import power
 from streaml1.solvers.dual_steps import dual_step
-from streaml1.solvers.sampling import (
-    FOUR,
-    ONE,
-    THREE,
-    TWO,
-    axpy,
-    prefetch_next_row,
-    row_squared_norms,
-)
+from streaml1.solvers.sampling import axpy, prefetch_next_row, row_squared_norms
 
 __all__ = ["SquaredNorm", "prox_epoch", "restrict_columns"]
 
@@ -88,9 +80,9 @@ def _row_norms(values: Any, indptr: Any, p: float, out: Any) -> None:
     """Write |x_i|_p to `out`, scaled by the largest entry of each row against overflow."""
     for i in range(np.uint64(len(out))):
         largest, total = 0.0, 0.0
-        for k in range(indptr[i], indptr[i + ONE]):
+        for k in range(indptr[i], indptr[i + u64(1)]):
             largest = max(largest, abs(values[k]))
-        for k in range(indptr[i], indptr[i + ONE]):
+        for k in range(indptr[i], indptr[i + u64(1)]):
             total += (abs(values[k]) / largest) ** p
         out[i] = largest * total ** (1.0 / p)
 
@@ -105,12 +97,12 @@ def _soft(v: float, t: float) -> float:
 def _margin(ids: Any, values: Any, lo: Any, hi: Any, theta: Any, t: float) -> float:
     """Return the sum of soft(theta, t) x over a row, in four parallel sums as in `dot`."""
     a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
-    end = lo + ((hi - lo) & ~THREE)
-    for k in range(lo, end, FOUR):
+    end = lo + ((hi - lo) & ~u64(3))
+    for k in range(lo, end, u64(4)):
         a0 += _soft(theta[ids[k]], t) * values[k]
-        a1 += _soft(theta[ids[k + ONE]], t) * values[k + ONE]
-        a2 += _soft(theta[ids[k + TWO]], t) * values[k + TWO]
-        a3 += _soft(theta[ids[k + THREE]], t) * values[k + THREE]
+        a1 += _soft(theta[ids[k + u64(1)]], t) * values[k + u64(1)]
+        a2 += _soft(theta[ids[k + u64(2)]], t) * values[k + u64(2)]
+        a3 += _soft(theta[ids[k + u64(3)]], t) * values[k + u64(3)]
     for k in range(end, hi):
         a0 += _soft(theta[ids[k]], t) * values[k]
     return (a0 + a1) + (a2 + a3)
@@ -195,11 +187,11 @@ def prox_epoch(
     tuple
         As `_epoch` of `sdca`.
     """
-    n_active, m = np.uint64(0), np.uint64(m)
-    max_move, gap, n_read = 0.0, 0.0, np.uint64(0)
+    n_active, m = u64(0), np.uint64(m)
+    max_move, gap, n_read = 0.0, 0.0, u64(0)
     for s in range(m):
         i = np.uint64(order[s])
-        lo, hi = indptr[i], indptr[i + ONE]
+        lo, hi = indptr[i], indptr[i + u64(1)]
         prefetch_next_row(ids, values, indptr, order, s, m)
         if p == 2.0:
             a = _margin(ids, values, lo, hi, theta, t)
@@ -214,7 +206,7 @@ def prox_epoch(
         if is_resting:
             continue
         still_active[n_active] = i
-        n_active += ONE
+        n_active += u64(1)
         gap += share
         if after != before:
             max_move = max(max_move, abs(after - before) * q[i])
@@ -229,15 +221,15 @@ def prox_epoch(
 
 @kernel
 def _restrict_columns(rows: Any, new_column: Any, ids: Any, values: Any, indptr: Any) -> None:
-    out_pos = np.uint64(0)
-    for i in range(np.uint64(len(indptr)) - ONE):
-        for k in range(rows.indptr[i], rows.indptr[i + ONE]):
+    out_pos = u64(0)
+    for i in range(np.uint64(len(indptr)) - u64(1)):
+        for k in range(rows.indptr[i], rows.indptr[i + u64(1)]):
             # Branch-free: always write, and advance only past entries that are kept.
             j = new_column[rows.ids[k]]
             ids[out_pos] = j
             values[out_pos] = rows.values[k]
             out_pos += np.uint64(j != DROPPED)
-        indptr[i + ONE] = out_pos
+        indptr[i + u64(1)] = out_pos
 
 
 def restrict_columns(rows: Rows, d: int, columns: Ints, buffer: Rows) -> Rows:

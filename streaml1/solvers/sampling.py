@@ -11,18 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.simd import prefetch
 from streaml1.core.types import Hashes
 
 __all__ = [
-    "FOUR",
-    "ONE",
     "ORDERS",
     "PERMUTATION",
     "RANDOM",
-    "THREE",
-    "TWO",
     "axpy",
     "dot",
     "fill_order",
@@ -34,15 +30,14 @@ __all__ = [
 RANDOM, PERMUTATION, CYCLIC = range(3)
 ORDERS = {"random": RANDOM, "permutation": PERMUTATION, "cyclic": CYCLIC}
 
-_32 = np.uint64(32)
-_A, _B, _C = np.uint64(13), np.uint64(7), np.uint64(17)
-ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-EIGHT, SIXTEEN = np.uint64(8), np.uint64(16)  # float64 values and uint32 ids in a 64-byte line
+_32 = u64(32)
+_A, _B, _C = u64(13), u64(7), u64(17)
+_VALUES_OF_LINE, _IDS_OF_LINE = u64(8), u64(16)  # float64 and uint32
 
 
 def rng_state(seed: int) -> Hashes:
     """Return the state of the generator for a seed; it is never zero."""
-    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | u64(1)
 
 
 @inlined
@@ -77,9 +72,9 @@ def fill_order(kind: int, candidates: Any, n: Any, state: Any, order: Any) -> No
 
 @inlined
 def _prefetch_row(ids: Any, values: Any, lo: Any, hi: Any) -> None:
-    for k in range(lo, hi, EIGHT):
+    for k in range(lo, hi, _VALUES_OF_LINE):
         prefetch(values, k)
-    for k in range(lo, hi, SIXTEEN):
+    for k in range(lo, hi, _IDS_OF_LINE):
         prefetch(ids, k)
 
 
@@ -89,9 +84,9 @@ def prefetch_next_row(ids: Any, values: Any, indptr: Any, order: Any, t: Any, m:
 
     Steps visit rows at random, which the hardware prefetcher cannot predict.
     """
-    if t + ONE < m:
-        i = np.uint64(order[t + ONE])
-        _prefetch_row(ids, values, indptr[i], indptr[i + ONE])
+    if t + u64(1) < m:
+        i = np.uint64(order[t + u64(1)])
+        _prefetch_row(ids, values, indptr[i], indptr[i + u64(1)])
 
 
 @inlined
@@ -101,12 +96,12 @@ def dot(ids: Any, values: Any, lo: Any, hi: Any, w: Any) -> float:
     Four sums run in parallel: with one, each addition would wait for the one before it.
     """
     a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
-    end = lo + ((hi - lo) & ~THREE)
-    for k in range(lo, end, FOUR):
+    end = lo + ((hi - lo) & ~u64(3))
+    for k in range(lo, end, u64(4)):
         a0 += w[ids[k]] * values[k]
-        a1 += w[ids[k + ONE]] * values[k + ONE]
-        a2 += w[ids[k + TWO]] * values[k + TWO]
-        a3 += w[ids[k + THREE]] * values[k + THREE]
+        a1 += w[ids[k + u64(1)]] * values[k + u64(1)]
+        a2 += w[ids[k + u64(2)]] * values[k + u64(2)]
+        a3 += w[ids[k + u64(3)]] * values[k + u64(3)]
     for k in range(end, hi):
         a0 += w[ids[k]] * values[k]
     return (a0 + a1) + (a2 + a3)
@@ -124,6 +119,6 @@ def row_squared_norms(values: Any, indptr: Any, out: Any) -> None:
     """Write the squared l2 norm of each row to `out`."""
     for i in range(np.uint64(len(out))):
         total = 0.0
-        for k in range(indptr[i], indptr[i + ONE]):
+        for k in range(indptr[i], indptr[i + u64(1)]):
             total += values[k] * values[k]
         out[i] = total

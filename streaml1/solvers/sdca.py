@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streaml1.core.jit import kernel
+from streaml1.core.jit import kernel, u64
 from streaml1.optim.losses import CODES
 from streaml1.solvers.active_examples import ActiveSet, ascend
 from streaml1.solvers.data import (
@@ -60,7 +60,6 @@ from streaml1.solvers.multiclass_sdca import multiclass_sdca
 from streaml1.solvers.objective import conjugate, value, weighted_row_sum
 from streaml1.solvers.parameter_docs import share_parameter_docs
 from streaml1.solvers.sampling import (
-    ONE,
     ORDERS,
     axpy,
     dot,
@@ -121,11 +120,11 @@ def _epoch(
         Examples that remain active; the largest change of a margin by its own step; the sum of the
         examples' shares of the gap; entries read.
     """
-    n_active, m = np.uint64(0), np.uint64(m)
-    max_move, gap, n_read = 0.0, 0.0, np.uint64(0)
+    n_active, m = u64(0), np.uint64(m)
+    max_move, gap, n_read = 0.0, 0.0, u64(0)
     for t in range(m):
         i = np.uint64(order[t])
-        lo, hi = indptr[i], indptr[i + ONE]
+        lo, hi = indptr[i], indptr[i + u64(1)]
         prefetch_next_row(ids, values, indptr, order, t, m)
         a = dot(ids, values, lo, hi, w)
         before = alpha[i]
@@ -134,7 +133,7 @@ def _epoch(
         if is_resting:
             continue
         still_active[n_active] = i
-        n_active += ONE
+        n_active += u64(1)
         gap += share
         if after != before:
             max_move = max(max_move, abs(after - before) * q[i])
@@ -151,7 +150,7 @@ def _objective_sums(
     """Return the sums of phi(w' x_i) and of phi*(-alpha_i)."""
     primal, dual = 0.0, 0.0
     for i in range(np.uint64(len(y))):
-        a = dot(ids, values, indptr[i], indptr[i + ONE], w)
+        a = dot(ids, values, indptr[i], indptr[i + u64(1)], w)
         primal += value(loss, a, y[i], gamma)
         dual += conjugate(loss, -alpha[i], y[i], gamma)
     return primal, dual

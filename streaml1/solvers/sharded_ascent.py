@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from streaml1.core.jit import u64
 from streaml1.core.rows import Rows
 from streaml1.core.types import Floats
 from streaml1.solvers.data import Data, unsupported
@@ -137,7 +138,7 @@ def local_ascent(
     row_squared_norms(shard.rows.values, shard.rows.indptr, q)
     q *= settings.scale
     seed = np.random.SeedSequence((*settings.seed, number))
-    state = seed.generate_state(1, np.uint64) | np.uint64(1)
+    state = seed.generate_state(1, np.uint64) | u64(1)
     examples, order, unused = (np.arange(n, dtype=np.uint32) for _ in range(3))
     n_read = 0
     for _ in range(settings.epochs):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import load_f64, load_u8, load_u64, loadu_u64, prefetch_at, store_u64
 from streaml1.core.spans import OFFSET_BITS
@@ -23,22 +23,21 @@ __all__ = [
     "read_columns", "read_nested_columns",
 ]  # fmt: skip
 
-NUMBERS, CODES, TEXTS_32, TEXTS_64, VIEWS, FEATURES = map(np.uint64, range(6))
+NUMBERS, CODES, TEXTS_32, TEXTS_64, VIEWS, FEATURES = map(u64, range(6))
 """Kinds of columns: floats; indices into a dictionary; strings with offsets of 32 and 64 bits;
 strings as views, which contain up to 12 characters and point to longer texts; lists of features,
 whose names are in a dictionary."""
 
-KIND, PREFIX, SIZE, HASH, DATA, OFFSETS, END, VALIDITY, BIT = map(np.uint64, range(9))
+KIND, PREFIX, SIZE, HASH, DATA, OFFSETS, END, VALIDITY, BIT = map(u64, range(9))
 N_FIELDS = 9
 
 SLACK = 32
 """Bytes that copies may write after a name."""
 
-_ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 3, 4, 7, 8, 16))
-_INLINE = np.uint64(12)  # characters of a view that points to no buffer
-_HALF_BITS, _LOW_HALF = np.uint64(32), np.uint64(2**32 - 1)
-_AHEAD = np.uint64(512)  # bytes between a text and what is prefetched
-_NO_CODE = np.uint64(2**64 - 1)
+_INLINE = u64(12)  # characters of a view that points to no buffer
+_HALF_BITS, _LOW_HALF = u64(32), u64(2**32 - 1)
+_AHEAD = u64(512)  # bytes between a text and what is prefetched
+_NO_CODE = u64(2**64 - 1)
 
 
 @kernel
@@ -95,7 +94,7 @@ def _read(
     indptr: Any,
 ) -> Any:  # fmt: skip
     """Write the features of `n` rows; `nested` is a constant for the compiler."""
-    k, has_large = _ZERO, False
+    k, has_large = u64(0), False
     width = np.uint64(columns.shape[1])
     indptr[0] = 0
     # Invariant: the rows before `row` are written, their features are those up to k.
@@ -104,22 +103,22 @@ def _read(
         for column in range(width):
             kind = columns[KIND, column]
             if kind == NUMBERS:
-                v = load_f64(columns[DATA, column] + _EIGHT * row)
+                v = load_f64(columns[DATA, column] + u64(8) * row)
                 if v == v and v != 0.0:
                     has_large |= not abs(v) < VALUE_LIMIT
                     hashes[k] = columns[HASH, column]
                     values[k] = v
                     prefix = columns[PREFIX, column] - start
                     spans[k] = (prefix << OFFSET_BITS) | columns[SIZE, column]
-                    k += _ONE
+                    k += u64(1)
             elif kind == CODES:
-                code = load_u64(columns[DATA, column] + _EIGHT * row)
+                code = load_u64(columns[DATA, column] + u64(8) * row)
                 if code != _NO_CODE:
-                    span = load_u64(columns[OFFSETS, column] + _EIGHT * code)
-                    hashes[k] = load_u64(columns[END, column] + _EIGHT * code)
+                    span = load_u64(columns[OFFSETS, column] + u64(8) * code)
+                    hashes[k] = load_u64(columns[END, column] + u64(8) * code)
                     values[k] = 1.0
                     spans[k] = span
-                    k += np.uint64(span != _ZERO)
+                    k += np.uint64(span != u64(0))
             elif nested and kind == FEATURES:
                 k, is_large = _add_features(columns, column, row, hashes, values, spans, k)
                 has_large |= is_large
@@ -133,9 +132,9 @@ def _read(
                 hashes[k] = UNHASHED
                 values[k] = 1.0
                 spans[k] = ((name - start) << OFFSET_BITS) | (names - name)
-                k += _ONE
+                k += u64(1)
         hash_pending_names(hashes, spans, start, first, k)
-        indptr[row + _ONE] = k
+        indptr[row + u64(1)] = k
     return k, names, has_large
 
 
@@ -144,20 +143,20 @@ def _add_features(
     columns: Any, column: Any, row: Any, hashes: Any, values: Any, spans: Any, k: Any
 ) -> Any:
     """Write the features of a list; return the position after them, and if a value is large."""
-    bounds = columns[BIT, column] + _EIGHT * row
-    at, end = load_u64(bounds), load_u64(bounds + _EIGHT)
+    bounds = columns[BIT, column] + u64(8) * row
+    at, end = load_u64(bounds), load_u64(bounds + u64(8))
     has_large = False
     while at < end:
-        code = load_u64(columns[DATA, column] + _EIGHT * at)
-        v = load_f64(columns[VALIDITY, column] + _EIGHT * at)
+        code = load_u64(columns[DATA, column] + u64(8) * at)
+        v = load_f64(columns[VALIDITY, column] + u64(8) * at)
         if code != _NO_CODE and v == v and v != 0.0:
             has_large |= not abs(v) < VALUE_LIMIT
-            span = load_u64(columns[OFFSETS, column] + _EIGHT * code)
-            hashes[k] = load_u64(columns[END, column] + _EIGHT * code)
+            span = load_u64(columns[OFFSETS, column] + u64(8) * code)
+            hashes[k] = load_u64(columns[END, column] + u64(8) * code)
             values[k] = v
             spans[k] = span
-            k += np.uint64(span != _ZERO)
-        at += _ONE
+            k += np.uint64(span != u64(0))
+        at += u64(1)
     return k, has_large
 
 
@@ -167,7 +166,7 @@ def _is_valid(columns: Any, column: Any, row: Any) -> bool:
     if not bitmap:
         return True
     bit = columns[BIT, column] + row
-    return bool((load_u8(bitmap + (bit >> _THREE)) >> (bit & _SEVEN)) & _ONE)
+    return bool((load_u8(bitmap + (bit >> u64(3))) >> (bit & u64(7))) & u64(1))
 
 
 @inlined
@@ -175,19 +174,19 @@ def _text(columns: Any, column: Any, row: Any) -> Any:
     """Return where a string begins and ends, and where its readable memory ends."""
     data, offsets, readable = columns[DATA, column], columns[OFFSETS, column], columns[END, column]
     if columns[KIND, column] == TEXTS_32:
-        both = loadu_u64(offsets + (row << np.uint64(2)))
+        both = loadu_u64(offsets + (row << u64(2)))
         return data + (both & _LOW_HALF), data + (both >> _HALF_BITS), readable
     if columns[KIND, column] == TEXTS_64:
-        at = offsets + _EIGHT * row
-        return data + loadu_u64(at), data + loadu_u64(at + _EIGHT), readable
-    view = data + _SIXTEEN * row
+        at = offsets + u64(8) * row
+        return data + loadu_u64(at), data + loadu_u64(at + u64(8)), readable
+    view = data + u64(16) * row
     size = loadu_u64(view) & _LOW_HALF
     if size <= _INLINE:
-        return view + _FOUR, view + _FOUR + size, readable
-    place = loadu_u64(view + _EIGHT)  # the number of the buffer, and the offset in it
-    buffer = offsets + _SIXTEEN * (place & _LOW_HALF)
+        return view + u64(4), view + u64(4) + size, readable
+    place = loadu_u64(view + u64(8))  # the number of the buffer, and the offset in it
+    buffer = offsets + u64(16) * (place & _LOW_HALF)
     begin = loadu_u64(buffer) + (place >> _HALF_BITS)
-    return begin, begin + size, loadu_u64(buffer + _EIGHT)
+    return begin, begin + size, loadu_u64(buffer + u64(8))
 
 
 @inlined
@@ -197,14 +196,14 @@ def _copy_text(begin: Any, end: Any, readable: Any, destination: Any) -> Any:
     Copies of whole words read up to 16 bytes too many, so the last texts of a buffer are copied
     byte by byte.
     """
-    if end + _SIXTEEN <= readable and begin + _SIXTEEN <= readable:
+    if end + u64(16) <= readable and begin + u64(16) <= readable:
         return copy_short_bytes(begin, end, destination)
-    while begin + _EIGHT <= end:
+    while begin + u64(8) <= end:
         store_u64(destination, loadu_u64(begin))
-        begin += _EIGHT
-        destination += _EIGHT
+        begin += u64(8)
+        destination += u64(8)
     while begin < end:
         store_u64(destination, load_u8(begin))
-        begin += _ONE
-        destination += _ONE
+        begin += u64(1)
+        destination += u64(1)
     return destination

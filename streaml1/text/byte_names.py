@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.hashing import MURMUR_MULTIPLIER
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.simd import (
     exclusive_scan,
     gather_u64,
@@ -52,21 +52,20 @@ __all__ = [
     "write_names_x8",
 ]
 
-UTF8_UNKNOWN, UTF8_VALID, UTF8_INVALID = map(np.uint64, range(3))
+UTF8_UNKNOWN, UTF8_VALID, UTF8_INVALID = map(u64, range(3))
 """Whether a text is valid UTF-8. Kernels accept non-ASCII bytes only if it is."""
 
-UNHASHED = np.uint64(0)
+UNHASHED = u64(0)
 """Placeholder for the hash of a name that is computed later, together with seven others."""
 
-NAMES_X8_BYTES = np.uint64(160)
+NAMES_X8_BYTES = u64(160)
 """Upper bound on the bytes that `write_names_x8` writes."""
 
-_ZERO, _ONE, _SEVEN, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 7, 8, 16))
-_SHIFT_MASK = np.uint64(63)
-_LAST_ASCII = np.uint64(127)
-_MURMUR_SHIFT = np.uint64(47)
-_ALL_ONES = np.uint64(2**64 - 1)
-_EMPTY_HASH = np.uint64(0)  # the hash of the empty name
+_SHIFT_MASK = u64(63)
+_LAST_ASCII = u64(127)
+_MURMUR_SHIFT = u64(47)
+_ALL_ONES = u64(2**64 - 1)
+_EMPTY_HASH = u64(0)  # the hash of the empty name
 
 
 @inlined
@@ -78,8 +77,8 @@ def copy_bytes(start: Any, end: Any, destination: Any) -> Any:
     out_pos = destination
     while start < end:
         store_u64(out_pos, loadu_u64(start))
-        start += _EIGHT
-        out_pos += _EIGHT
+        start += u64(8)
+        out_pos += u64(8)
     return out_pos - (start - end)
 
 
@@ -91,9 +90,9 @@ def copy_short_bytes(start: Any, end: Any, destination: Any) -> Any:
     branch miss costs more than a wasted store.
     """
     store_u64(destination, loadu_u64(start))
-    store_u64(destination + _EIGHT, loadu_u64(start + _EIGHT))
-    if end - start > _SIXTEEN:
-        return copy_bytes(start + _SIXTEEN, end, destination + _SIXTEEN)
+    store_u64(destination + u64(8), loadu_u64(start + u64(8)))
+    if end - start > u64(16):
+        return copy_bytes(start + u64(16), end, destination + u64(16))
     return destination + (end - start)
 
 
@@ -119,7 +118,7 @@ def murmur_reading_back(start: Any, end: Any) -> Any:
     size = end - last_word
     if not size:
         return _EMPTY_HASH
-    return _murmur_last(h, loadu_u64(end - _EIGHT) >> (_EIGHT * (_EIGHT - size)), size)
+    return _murmur_last(h, loadu_u64(end - u64(8)) >> (u64(8) * (u64(8) - size)), size)
 
 
 @inlined
@@ -127,9 +126,9 @@ def _murmur_prefix(start: Any, end: Any) -> Any:
     """Hash all words but the last, which has 1 to 8 bytes; return the state and its address."""
     m = np.uint64(MURMUR_MULTIPLIER)
     h = (end - start) * m
-    while end - start > _EIGHT:
+    while end - start > u64(8):
         h = (h ^ _mix_word(loadu_u64(start), m)) * m
-        start += _EIGHT
+        start += u64(8)
     return h, start
 
 
@@ -139,8 +138,8 @@ def _murmur_last(h: Any, word: Any, size: Any) -> Any:
     m = np.uint64(MURMUR_MULTIPLIER)
     # Compute both branches: name length is unpredictable and a branch miss costs more.
     full = _mix_word(word, m)
-    partial = word & (_ALL_ONES >> ((_EIGHT * (_EIGHT - size)) & _SHIFT_MASK))
-    return _finish((h ^ (full if size == _EIGHT else partial)) * m, m)
+    partial = word & (_ALL_ONES >> ((u64(8) * (u64(8) - size)) & _SHIFT_MASK))
+    return _finish((h ^ (full if size == u64(8) else partial)) * m, m)
 
 
 @inlined
@@ -172,15 +171,15 @@ def murmur_x8_from_heads(head: Any, start: Any, size: Any) -> Any:
     h, last = size * m, head
     # Invariant: `h` covers all bytes before `start`, `last` holds the word at `start`, and `size`
     # counts the bytes from `start` on. Lanes with at most one word left keep their values.
-    while movemask(size > _EIGHT):
-        unfinished = size > _EIGHT
+    while movemask(size > u64(8)):
+        unfinished = size > u64(8)
         k = ((h ^ _mix_word(last, m)) * m) & unfinished
         h = k | (h & (unfinished ^ _ALL_ONES))
-        start = start + (unfinished & _EIGHT)
-        size = size - (unfinished & _EIGHT)
+        start = start + (unfinished & u64(8))
+        size = size - (unfinished & u64(8))
         last = gather_u64(start)
-    full_mask, nonempty_mask = size == _EIGHT, size != _ZERO
-    partial = last & (_ALL_ONES >> (((_EIGHT - size) * _EIGHT) & _SHIFT_MASK))
+    full_mask, nonempty_mask = size == u64(8), size != u64(0)
+    partial = last & (_ALL_ONES >> (((u64(8) - size) * u64(8)) & _SHIFT_MASK))
     k = (h ^ ((_mix_word(last, m) & full_mask) | (partial & (full_mask ^ _ALL_ONES)))) * m
     return _finish((k & nonempty_mask) | (h & (nonempty_mask ^ _ALL_ONES)), m)
 
@@ -195,15 +194,15 @@ def murmur_x8_of_short(word: Any, size: Any) -> Any:
 @inlined
 def murmur_x8_of_joined(low: Any, high: Any, size: Any) -> Any:
     """Return the hashes of eight names of 1 to 16 bytes, given as `join_names_x8` returns them."""
-    if not movemask(size > _SEVEN):  # multiplications dominate, and short names need fewer
+    if not movemask(size > u64(7)):  # multiplications dominate, and short names need fewer
         return murmur_x8_of_short(low, size)
     m = np.uint64(MURMUR_MULTIPLIER)
-    long_mask = size > _EIGHT
+    long_mask = size > u64(8)
     short_mask = long_mask ^ _ALL_ONES
     h = size * m
     h = (((h ^ _mix_word(low, m)) * m) & long_mask) | (h & short_mask)
-    last, last_size = (high & long_mask) | (low & short_mask), size - (long_mask & _EIGHT)
-    full_mask = last_size == _EIGHT
+    last, last_size = (high & long_mask) | (low & short_mask), size - (long_mask & u64(8))
+    full_mask = last_size == u64(8)
     h = (h ^ ((_mix_word(last, m) & full_mask) | (last & (full_mask ^ _ALL_ONES)))) * m
     return _finish(h, m)
 
@@ -232,11 +231,11 @@ def join_names_x8(
     -------
     Two words for each name, low and high, padded with zeros.
     """
-    suffix_bytes = suffix & (_ALL_ONES >> (((_EIGHT - suffix_size) * _EIGHT) & _SHIFT_MASK))
-    bits = prefix_size * _EIGHT
+    suffix_bytes = suffix & (_ALL_ONES >> (((u64(8) - suffix_size) * u64(8)) & _SHIFT_MASK))
+    bits = prefix_size * u64(8)
     prefix_bytes = prefix & ((_ALL_ONES << bits) ^ _ALL_ONES)
-    low = prefix_bytes | (splat_u64(separator) << bits) | ((suffix_bytes << bits) << _EIGHT)
-    return low, suffix_bytes >> (_SHIFT_MASK - _SEVEN - bits)
+    low = prefix_bytes | (splat_u64(separator) << bits) | ((suffix_bytes << bits) << u64(8))
+    return low, suffix_bytes >> (_SHIFT_MASK - u64(7) - bits)
 
 
 @inlined
@@ -267,8 +266,8 @@ def write_names_x8(
     sizes = size & write_mask
     addresses = exclusive_scan(sizes) + out_pos
     # A scatter stores its lanes in order, so each name overwrites the padding of the one before it.
-    if movemask(size > _EIGHT):
-        scatter_u64(addresses + _EIGHT, high)
+    if movemask(size > u64(8)):
+        scatter_u64(addresses + u64(8), high)
     scatter_u64(addresses, low)
     new_spans = ((addresses - start) << OFFSET_BITS) | size
     store_u64x8(spans, (new_spans & write_mask) | (loadu_u64x8(spans) & (write_mask ^ _ALL_ONES)))
@@ -291,22 +290,22 @@ def shares_hash(hashes: Any, lo: Any, hi: Any, end: Any, n: Any) -> bool:
 @inlined
 def is_ascii(start: Any, end: Any) -> bool:
     """Return whether all bytes between two addresses are ASCII."""
-    largest = np.uint64(0)
+    largest = u64(0)
     while start < end:
         largest = max(largest, load_u8(start))
-        start += _ONE
+        start += u64(1)
     return bool(largest <= _LAST_ASCII)
 
 
 @inlined
 def bytes_equal(a: Any, b: Any, size: Any) -> bool:
     """Return whether `size` bytes at two addresses are equal; reads up to seven more of both."""
-    difference = np.uint64(0)
-    while size >= _EIGHT:
+    difference = u64(0)
+    while size >= u64(8):
         difference |= loadu_u64(a) ^ loadu_u64(b)
-        a += _EIGHT
-        b += _EIGHT
-        size -= _EIGHT
+        a += u64(8)
+        b += u64(8)
+        size -= u64(8)
     if size:
-        difference |= (loadu_u64(a) ^ loadu_u64(b)) & (_ALL_ONES >> (_EIGHT * (_EIGHT - size)))
-    return bool(difference == np.uint64(0))
+        difference |= (loadu_u64(a) ^ loadu_u64(b)) & (_ALL_ONES >> (u64(8) * (u64(8) - size)))
+    return bool(difference == u64(0))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.ascii import CR, EQUALS, NEWLINE, QUOTE, SPACE
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import (
     borrowed,
@@ -88,20 +88,19 @@ N_STATE = 9
 one; how many bytes, lines, rows, features and bytes of names are done; whether a value exceeds what
 models accept. Python advances offset, line and row when it has read a record."""
 
-CATEGORY, LABEL, WEIGHT, IGNORED = map(np.uint64, (1, 2, 3, 4))
+CATEGORY, LABEL, WEIGHT, IGNORED = map(u64, (1, 2, 3, 4))
 """Kinds of columns; 0 is a column of numbers."""
 
 DONE, IRREGULAR, OPEN, UTF8_NEEDED = range(4)
 """Why `parse_records` returns: all records are read; the next record is irregular; the next record
 may continue after the chunk; the caller must tell whether the text is valid UTF-8."""
 
-_KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))  # rows of `columns`
+_KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(u64, range(6))  # rows of `columns`
 
-_ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 3, 4, 7, 8))
-_BYTE_ONES = np.uint64(0x0101010101010101)
-_BYTE = np.uint64(2**8 - 1)
-_FIRST_VISIBLE, _N_VISIBLE = map(np.uint64, (0x21, 0x7F - 0x21))
-_MAX_CELL = np.uint64(131_000)  # Python's csv module rejects longer cells
+_BYTE_ONES = u64(0x0101010101010101)
+_BYTE = u64(2**8 - 1)
+_FIRST_VISIBLE, _N_VISIBLE = map(u64, (0x21, 0x7F - 0x21))
+_MAX_CELL = u64(131_000)  # Python's csv module rejects longer cells
 
 
 class Table(NamedTuple):
@@ -185,7 +184,7 @@ def parse_records(table: Any, arrays: Any, state: Any) -> Any:
     arrays.indptr[row] = k
     # Skip the delimiters of a record that Python has read.
     while i < n and delimiter_at(text, i) < pos:
-        i += _ONE
+        i += u64(1)
     # Invariant: the records before `pos` are in rows 0 to `row`, their features in 0 to `k`. The
     # i-th delimiter is the first one at or after `pos`.
     while pos < table.end:
@@ -195,9 +194,9 @@ def parse_records(table: Any, arrays: Any, state: Any) -> Any:
             if load_u8(pos + returns) != NEWLINE:
                 status = IRREGULAR
                 break
-            i += returns + _ONE
-            pos += returns + _ONE
-            line += _ONE
+            i += returns + u64(1)
+            pos += returns + u64(1)
+            line += u64(1)
             continue
         record = _read_record(text, table, arrays, i, n, pos, k, name_pos)
         status = record.status
@@ -209,15 +208,15 @@ def parse_records(table: Any, arrays: Any, state: Any) -> Any:
         if record.has_large:
             state[STATE_HAS_LARGE] = 1
         begin = pos
-        i, pos, k, name_pos = record.i + _ONE, record.end + _ONE, record.k, record.name_pos
+        i, pos, k, name_pos = record.i + u64(1), record.end + u64(1), record.k, record.name_pos
         arrays.w[row] = record.weight
-        arrays.labels[row, _ZERO] = record.label_begin - table.start
-        arrays.labels[row, _ONE] = record.label_end - table.start
+        arrays.labels[row, u64(0)] = record.label_begin - table.start
+        arrays.labels[row, u64(1)] = record.label_end - table.start
         arrays.begins[row], arrays.ends[row] = begin - table.start, pos - table.start
         arrays.lines[row] = line
-        line += record.inner_lines + _ONE
+        line += record.inner_lines + u64(1)
         arrays.lines_after[row] = line
-        row += _ONE
+        row += u64(1)
         arrays.indptr[row] = k
     state[STATE_NEXT], state[STATE_OFFSET], state[STATE_LINE] = i, pos - table.start, line
     state[STATE_ROW], state[STATE_FEATURE] = row, k
@@ -256,9 +255,9 @@ def _read_record(
     width = np.uint64(columns.shape[1])
     words = np.uint64(table.words.ctypes.data)
     label_begin = label_end = table.start
-    weight, inner_lines = 1.0, _ZERO
+    weight, inner_lines = 1.0, u64(0)
     has_large: Any = False
-    column = in_run = _ZERO
+    column = in_run = u64(0)
     d = pos
     status = DONE if not _may_repeat_header(table, pos) else IRREGULAR
     # Invariant: the cells before `column` are read, the last `in_run` of them eight at a time. The
@@ -267,7 +266,7 @@ def _read_record(
         status = IRREGULAR
         if column == width:
             break
-        if columns[_RUN, column] + in_run >= _EIGHT and i > _ZERO:
+        if columns[_RUN, column] + in_run >= u64(8) and i > u64(0):
             count, n_matched, name_pos = _read_categories_x8(
                 text, table, arrays, words, i, column, in_run, k, name_pos
             )
@@ -277,17 +276,17 @@ def _read_record(
                 k += count
                 i += n_matched
                 d = delimiter_at(text, i)
-                if n_matched == _EIGHT:
-                    pos = delimiter_at(text, i - _ONE) + _ONE
+                if n_matched == u64(8):
+                    pos = delimiter_at(text, i - u64(1)) + u64(1)
                     status = DONE
                     continue
-                returns = np.uint64(load_u8(d) == CR and load_u8(d + _ONE) == NEWLINE)
+                returns = np.uint64(load_u8(d) == CR and load_u8(d + u64(1)) == NEWLINE)
                 i += returns
                 d += returns
                 if load_u8(d) == NEWLINE:
                     status = DONE
                 break
-        in_run = _ZERO
+        in_run = u64(0)
         cell = _find_cell(text, table, i, n, pos)
         i, d = cell.i, cell.delimiter
         inner_lines += cell.lines
@@ -311,17 +310,17 @@ def _read_record(
             has_large |= is_large
         if not valid:
             break
-        column += _ONE
+        column += u64(1)
         c = load_u8(d)
         if c != table.delimiter:
-            returns = np.uint64(c == CR and load_u8(d + _ONE) == NEWLINE)
+            returns = np.uint64(c == CR and load_u8(d + u64(1)) == NEWLINE)
             i += returns
             d += returns
             if load_u8(d) == NEWLINE and column == width:
                 status = DONE
             break
-        i += _ONE
-        pos = d + _ONE
+        i += u64(1)
+        pos = d + u64(1)
         status = DONE
     return _Record(
         i, d, k, name_pos, inner_lines, label_begin, label_end, weight, has_large, status
@@ -333,7 +332,7 @@ def _may_repeat_header(table: Any, pos: Any) -> Any:
     """Return whether the record at `pos` may be the header again; Python decides."""
     columns = table.columns
     size = columns[_SIZE, 0] - np.uint64(columns[_KIND, 0] == CATEGORY)  # no equals sign
-    if not (table.words[WORDS_HEADER] >> (load_u8(pos) & SIX_BITS)) & _ONE:
+    if not (table.words[WORDS_HEADER] >> (load_u8(pos) & SIX_BITS)) & u64(1):
         return False
     return may_be_header(pos, table.start + columns[_BEGIN, 0], size, table.delimiter)
 
@@ -361,13 +360,13 @@ def _find_cell(text: Any, table: Any, i: Any, n: Any, pos: Any) -> Any:
     if load_u8(pos) != QUOTE:
         end = delimiter_at(text, i)
         status = DONE if end - pos <= _MAX_CELL else IRREGULAR
-        return _Cell(i, end, pos, end, _ZERO, False, status)
+        return _Cell(i, end, pos, end, u64(0), False, status)
     quoted = quoted_cell(text, table.delimiter, i, n, table.end)
-    begin, end = pos + _ONE, quoted.stop
+    begin, end = pos + u64(1), quoted.stop
     if end == table.end:
         return _Cell(quoted.i, end, begin, end, quoted.lines, quoted.doubled, OPEN)
     after = delimiter_at(text, quoted.i)
-    regular = load_u8(end) == QUOTE and after == end + _ONE and end - begin <= _MAX_CELL
+    regular = load_u8(end) == QUOTE and after == end + u64(1) and end - begin <= _MAX_CELL
     status = DONE if regular else IRREGULAR
     return _Cell(quoted.i, after, begin, end, quoted.lines, quoted.doubled, status)
 
@@ -376,7 +375,7 @@ def _find_cell(text: Any, table: Any, i: Any, n: Any, pos: Any) -> Any:
 def _is_label(table: Any, words: Any, cell: Any) -> Any:
     """Return whether a cell is certainly a label, or an empty one that is not required."""
     first, stop = cell.begin, cell.end
-    last = load_u8(stop - _ONE)
+    last = load_u8(stop - u64(1))
     is_text = begins_visibly(first, stop) and last > SPACE and last <= LAST_ASCII
     is_empty = first == stop and not table.require_label
     if cell.doubled or not (is_empty or is_text):
@@ -408,7 +407,7 @@ def _read_value(
         arrays.hashes[k] = columns[_HASH, column]
         arrays.values[k] = v
         arrays.spans[k] = (columns[_BEGIN, column] << OFFSET_BITS) | columns[_SIZE, column]
-        k += _ONE
+        k += u64(1)
     return k, not abs(v) < VALUE_LIMIT, True
 
 
@@ -436,36 +435,36 @@ def _read_categories_x8(
     run = columns[_RUN, column]
     n = matching_kinds(text.kinds, i, (table.delimiter * _BYTE_ONES,))
     c = load_u8(text.kinds + i + n)
-    ended = n < _EIGHT and c in (NEWLINE, CR)
+    ended = n < u64(8) and c in (NEWLINE, CR)
     count = n + np.uint64(ended)
-    ended &= run == count and column + count == width and in_run + count >= _EIGHT
-    if not (ended or (n == _EIGHT and run >= _EIGHT)):
-        return _ZERO, _ZERO, name_pos
-    overlap = _EIGHT - count
+    ended &= run == count and column + count == width and in_run + count >= u64(8)
+    if not (ended or (n == u64(8) and run >= u64(8))):
+        return u64(0), u64(0), name_pos
+    overlap = u64(8) - count
     j, f, first = k - overlap, i - overlap, column - overlap
-    begins = load_u32x8(positions + _FOUR * f - _FOUR) + _ONE
-    size = load_u32x8(positions + _FOUR * f) - begins
+    begins = load_u32x8(positions + u64(4) * f - u64(4)) + u64(1)
+    size = load_u32x8(positions + u64(4) * f) - begins
     cells = gather_u64(begins + start)
     # Sizes must be 1 to 8. The first byte must be visible ASCII: cells of white space are empty.
     first_byte = cells & _BYTE
-    irregular_mask = ((size - _ONE) > _SEVEN) | ((first_byte - _FIRST_VISIBLE) > _N_VISIBLE)
+    irregular_mask = ((size - u64(1)) > u64(7)) | ((first_byte - _FIRST_VISIBLE) > _N_VISIBLE)
     # Cells that may be missing words are read one by one.
-    own = cells & (ALL_ONES >> (((_EIGHT - size) * _EIGHT) & SIX_BITS))
-    second = ((own >> _EIGHT) ^ cells ^ (size << _THREE)) & SIX_BITS
+    own = cells & (ALL_ONES >> (((u64(8) - size) * u64(8)) & SIX_BITS))
+    second = ((own >> u64(8)) ^ cells ^ (size << u64(3))) & SIX_BITS
     word_mask = splat_u64(word_at(words, WORDS_FIRST)) >> (cells & SIX_BITS)
-    word_mask &= (splat_u64(word_at(words, WORDS_SECOND)) >> second) & _ONE
+    word_mask &= (splat_u64(word_at(words, WORDS_SECOND)) >> second) & u64(1)
     if movemask(irregular_mask | word_mask) or name_pos + NAMES_X8_BYTES > table.names_end:
-        return _ZERO, _ZERO, name_pos
-    columns_at = np.uint64(columns.ctypes.data) + _EIGHT * first
-    heads = loadu_u64x8(columns_at + _EIGHT * width * _HEAD)
-    head_sizes = loadu_u64x8(columns_at + _EIGHT * width * _SIZE) - _ONE
+        return u64(0), u64(0), name_pos
+    columns_at = np.uint64(columns.ctypes.data) + u64(8) * first
+    heads = loadu_u64x8(columns_at + u64(8) * width * _HEAD)
+    head_sizes = loadu_u64x8(columns_at + u64(8) * width * _SIZE) - u64(1)
     low, high = join_names_x8(heads, head_sizes, EQUALS, cells, size)
-    size = size + head_sizes + _ONE
+    size = size + head_sizes + u64(1)
     hashes_at = np.uint64(arrays.hashes.ctypes.data)
     values_at, spans_at = np.uint64(arrays.values.ctypes.data), np.uint64(arrays.spans.ctypes.data)
-    store_u64x8(hashes_at + _EIGHT * j, murmur_x8_of_joined(low, high, size))
-    store_f64x8(values_at + _EIGHT * j, splat(1.0))
-    name_pos = write_names_x8(low, high, size, overlap, name_pos, start, spans_at + _EIGHT * j)
+    store_u64x8(hashes_at + u64(8) * j, murmur_x8_of_joined(low, high, size))
+    store_f64x8(values_at + u64(8) * j, splat(1.0))
+    name_pos = write_names_x8(low, high, size, overlap, name_pos, start, spans_at + u64(8) * j)
     return count, n, name_pos
 
 
@@ -499,7 +498,7 @@ def _read_category(
     arrays.hashes[k] = UNHASHED
     arrays.values[k] = 1.0
     arrays.spans[k] = ((name - table.start) << OFFSET_BITS) | (name_pos - name)
-    return k + _ONE, name_pos, True
+    return k + u64(1), name_pos, True
 
 
 @kernel
@@ -519,25 +518,25 @@ def encode_short_texts(start: Any, bounds: Any, distinct: Any, codes: Any) -> An
     -------
     The number of distinct texts; ``len(distinct) + 1`` if there are more, or if a text is longer.
     """
-    max_distinct, found = np.uint64(len(distinct)), _ZERO
+    max_distinct, found = np.uint64(len(distinct)), u64(0)
     # Invariant: the texts before `row` have codes below `found`.
     for row in range(np.uint64(len(bounds))):
         begin = np.uint64(bounds[row, 0])
         size = np.uint64(bounds[row, 1]) - begin
-        if size > _EIGHT:
-            return max_distinct + _ONE
-        word = _ZERO
+        if size > u64(8):
+            return max_distinct + u64(1)
+        word = u64(0)
         if size:
-            word = loadu_u64(start + begin) & (ALL_ONES >> (_EIGHT * (_EIGHT - size)))
-            if not word >> (_EIGHT * (size - _ONE)):  # padding would hide a zero byte at the end
-                return max_distinct + _ONE
-        k = _ZERO
+            word = loadu_u64(start + begin) & (ALL_ONES >> (u64(8) * (u64(8) - size)))
+            if not word >> (u64(8) * (size - u64(1))):  # padding would hide a zero byte at the end
+                return max_distinct + u64(1)
+        k = u64(0)
         while k < found and distinct[k] != word:
-            k += _ONE
+            k += u64(1)
         if k == found:
             if found == max_distinct:
-                return max_distinct + _ONE
+                return max_distinct + u64(1)
             distinct[k] = word
-            found += _ONE
+            found += u64(1)
         codes[row] = k
     return found

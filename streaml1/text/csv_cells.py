@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.ascii import CR, NEWLINE, POINT, QUOTE, SPACE
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.simd import load_u8, loadu_u64, loadu_u64x8, movemask, splat_u64, store_u64
 from streaml1.text.feature_spans import read_value
 from streaml1.text.structural_index import delimiter_at
@@ -33,20 +33,19 @@ sixteen missing words of up to eight bytes, padded with zeros."""
 PRESENT, MISSING, UNSURE = range(3)
 """What `missing_state` finds: no missing word, a missing word, or a text for Python to decide."""
 
-ALL_ONES = np.uint64(2**64 - 1)
-SIX_BITS, LAST_ASCII = np.uint64(63), np.uint64(127)
-SLACK = np.uint64(32)
+ALL_ONES = u64(2**64 - 1)
+SIX_BITS, LAST_ASCII = u64(63), u64(127)
+SLACK = u64(32)
 """Bytes that copies may write after a name."""
 
-_ZERO, _ONE, _THREE, _EIGHT = map(np.uint64, (0, 1, 3, 8))
-_BYTE_ORDER_MARK = np.uint64(0xEF)  # its first byte
+_BYTE_ORDER_MARK = u64(0xEF)  # its first byte
 _TRUE, _FALSE = (
     tuple(np.uint64(int.from_bytes(word, "little")) for word in texts)
     for texts in ((b"true", b"True", b"TRUE"), (b"false", b"False", b"FALSE"))
 )
-_MAX_REWRITTEN = np.uint64(64)  # bytes of a number with another decimal mark
+_MAX_REWRITTEN = u64(64)  # bytes of a number with another decimal mark
 # The UTF-8 of white space in other scripts begins with C2, E1, E2 or E3.
-_LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))
+_LEADS = tuple(map(u64, (0xC3, 0xE1, 0xE3)))
 
 
 def word_filter(words: Iterable[bytes]) -> tuple[np.uint64, np.uint64]:
@@ -83,20 +82,20 @@ def quoted_cell(text: Any, delimiter: Any, i: Any, n: Any, end: Any) -> Any:
 
     A control character inside the cell is taken for its end, so that the record is irregular.
     """
-    lines, doubled = _ZERO, False
-    i += _ONE
+    lines, doubled = u64(0), False
+    i += u64(1)
     # Invariant: the delimiters up to i are inside the cell.
     while i < n:
         stop = delimiter_at(text, i)
         c = load_u8(stop)
-        i += _ONE
+        i += u64(1)
         if c == QUOTE:
-            if load_u8(stop + _ONE) != QUOTE:
+            if load_u8(stop + u64(1)) != QUOTE:
                 return Quoted(i, stop, lines, doubled)
             doubled = True
-            i += _ONE
+            i += u64(1)
         elif c == NEWLINE:
-            lines += _ONE
+            lines += u64(1)
         elif c != delimiter and c != CR:
             return Quoted(i, stop, lines, doubled)
     return Quoted(i, end, lines, doubled)
@@ -108,8 +107,8 @@ def copy_undoubled(start: Any, end: Any, destination: Any) -> Any:
     while start < end:
         c = load_u8(start)
         store_u64(destination, c)
-        destination += _ONE
-        start += _ONE
+        destination += u64(1)
+        start += u64(1)
         start += np.uint64(c == QUOTE)
     return destination
 
@@ -128,11 +127,11 @@ def read_number(
         What to return for a missing word, which may be a number such as -999.
     """
     while pos < end and load_u8(pos) == SPACE:
-        pos += _ONE
-    while pos < end and load_u8(end - _ONE) == SPACE:
-        end -= _ONE
+        pos += u64(1)
+    while pos < end and load_u8(end - u64(1)) == SPACE:
+        end -= u64(1)
     # Few numbers begin as a missing word does, so this branch is predictable.
-    if (word_at(words, WORDS_FIRST) >> (load_u8(pos) & SIX_BITS)) & _ONE:
+    if (word_at(words, WORDS_FIRST) >> (load_u8(pos) & SIX_BITS)) & u64(1):
         state = missing_state(pos, end, words)
         if state != PRESENT:
             return missing if state == MISSING else np.nan
@@ -156,7 +155,7 @@ def word_at(words: Any, k: Any) -> Any:
 
     Functions take the address of `words`: an array would be counted as a reference in each call.
     """
-    return loadu_u64(words + _EIGHT * np.uint64(k))
+    return loadu_u64(words + u64(8) * np.uint64(k))
 
 
 @inlined
@@ -168,13 +167,13 @@ def may_be_header(pos: Any, name: Any, size: Any, delimiter: Any) -> bool:
     if load_u8(pos) == _BYTE_ORDER_MARK:
         return True
     if load_u8(pos) == QUOTE:
-        pos += _ONE
-    j = _ZERO
+        pos += u64(1)
+    j = u64(0)
     # A quote inside of a name is doubled in the text: it ends the comparison.
     while j < size and load_u8(name + j) != QUOTE:
         if load_u8(pos + j) != load_u8(name + j):
             return False
-        j += _ONE
+        j += u64(1)
     c = load_u8(pos + j)
     return bool(c in (delimiter, QUOTE, NEWLINE, CR))
 
@@ -184,18 +183,18 @@ def missing_state(first: Any, stop: Any, words: Any) -> Any:
     """Return MISSING if a text is a missing word, UNSURE if Python must decide, else PRESENT."""
     size = stop - first
     text = loadu_u64(first)
-    second = ((text >> _EIGHT) ^ text ^ (size << _THREE)) & SIX_BITS
+    second = ((text >> u64(8)) ^ text ^ (size << u64(3))) & SIX_BITS
     # The byte after a word of one byte is not zero here.
-    found = (word_at(words, WORDS_SECOND) >> second) | np.uint64(size == _ONE)
+    found = (word_at(words, WORDS_SECOND) >> second) | np.uint64(size == u64(1))
     found &= word_at(words, WORDS_FIRST) >> (text & SIX_BITS)
-    if found & _ONE == _ZERO or size == _ZERO:
+    if found & u64(1) == u64(0) or size == u64(0):
         return PRESENT
-    if size <= _EIGHT:
-        text &= ALL_ONES >> (_EIGHT * (_EIGHT - size))
-        listed = words + _EIGHT * np.uint64(WORDS_LIST)
+    if size <= u64(8):
+        text &= ALL_ONES >> (u64(8) * (u64(8) - size))
+        listed = words + u64(8) * np.uint64(WORDS_LIST)
         wanted = splat_u64(text)
         equal_mask = wanted == loadu_u64x8(listed)
-        equal_mask |= wanted == loadu_u64x8(listed + _EIGHT * _EIGHT)
+        equal_mask |= wanted == loadu_u64x8(listed + u64(8) * u64(8))
         if movemask(equal_mask):
             return MISSING
     return PRESENT if word_at(words, WORDS_COMPLETE) else UNSURE
@@ -205,9 +204,9 @@ def missing_state(first: Any, stop: Any, words: Any) -> Any:
 def read_boolean(first: Any, stop: Any) -> Any:
     """Return 1 or 0 if a text is true or false in one of three spellings, else NaN."""
     size = stop - first
-    if size == _ZERO or size > _EIGHT:
+    if size == u64(0) or size > u64(8):
         return np.nan
-    text = loadu_u64(first) & (ALL_ONES >> (_EIGHT * (_EIGHT - size)))
+    text = loadu_u64(first) & (ALL_ONES >> (u64(8) * (u64(8) - size)))
     lower, title, upper = _TRUE
     if text in (lower, title, upper):
         return 1.0
@@ -228,5 +227,5 @@ def begins_visibly(pos: Any, end: Any) -> bool:
 def is_blank(pos: Any, end: Any) -> bool:
     """Return whether a text is empty or of spaces only."""
     while pos < end and load_u8(pos) == SPACE:
-        pos += _ONE
+        pos += u64(1)
     return bool(pos == end)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import (
     as_f64x8,
@@ -54,11 +54,10 @@ __all__ = [
     "read_value",
 ]
 
-_ZERO, _ONE, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 4, 8, 16))
-_HALF_BITS, _LOW_HALF = map(np.uint64, (32, 2**32 - 1))
-_ALL_ONES, _MAGNITUDE = map(np.uint64, (2**64 - 1, 2**63 - 1))
-_MIN_PROBES = np.uint64(64)
-_MAX_UNSURE = np.uint64(4)  # of eight values; with more of them the scalar loop is faster
+_HALF_BITS, _LOW_HALF = map(u64, (32, 2**32 - 1))
+_ALL_ONES, _MAGNITUDE = map(u64, (2**64 - 1, 2**63 - 1))
+_MIN_PROBES = u64(64)
+_MAX_UNSURE = u64(4)  # of eight values; with more of them the scalar loop is faster
 
 MAX_VALUE = 1e280
 """Values are smaller than this, so a sum of as many as fit in memory is finite."""
@@ -88,7 +87,7 @@ def read_value(start: Any, end: Any, powers: Any, strict: Any) -> Any:
 def _scaled_value(start: Any, powers: Any, span: Any, scale: Any, strict: Any) -> Any:
     """Return the value at a span times `scale`; NaN if it is not a number or too large."""
     v = scale
-    if span != _ZERO:
+    if span != u64(0):
         first = start + (span >> OFFSET_BITS)
         number = read_value(first, first + (span & LENGTH_MASK), powers, strict)
         v = number * scale if abs(number) < MAX_VALUE else np.nan
@@ -121,45 +120,45 @@ def read_pending_values(
     has_zero: Any = False
     has_large: Any = False
     k = lo
-    if unscaled and hi - lo >= _EIGHT:
+    if unscaled and hi - lo >= u64(8):
         out, spans_at = np.uint64(values.ctypes.data), np.uint64(value_spans.ctypes.data)
         # Invariant: the values before `k` are read. The last block overlaps the one before it, so
         # that no scalar loop is needed for the rest.
         while True:
-            spans = loadu_u64x8(spans_at + _EIGHT * k)
-            v, unsure = splat(1.0), _ZERO
+            spans = loadu_u64x8(spans_at + u64(8) * k)
+            v, unsure = splat(1.0), u64(0)
             if movemask(spans):
-                absent_mask = spans == _ZERO
+                absent_mask = spans == u64(0)
                 first = (spans >> OFFSET_BITS) + start
                 read, wrong_mask = parse_numbers_x8(first, first + (spans & LENGTH_MASK), powers)
                 unsure = movemask(wrong_mask & (absent_mask ^ _ALL_ONES))
                 v = as_f64x8(
                     (to_bits(v) & absent_mask) | (to_bits(read) & (absent_mask ^ _ALL_ONES))
                 )
-            store_f64x8(out + _EIGHT * k, v)
-            has_zero |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
+            store_f64x8(out + u64(8) * k, v)
+            has_zero |= movemask((to_bits(v) & _MAGNITUDE) == u64(0)) != u64(0)
             n_unsure = popcount(unsure)
             while unsure:
                 j = k + ctz(unsure)
-                unsure &= unsure - _ONE
+                unsure &= unsure - u64(1)
                 x = _scaled_value(start, powers, value_spans[j], 1.0, strict)
                 values[j] = x
                 valid &= x == x
                 has_zero |= x == 0.0
                 has_large |= not abs(x) < VALUE_LIMIT
-            k += _EIGHT
+            k += u64(8)
             if k >= hi:
                 return ValueFlags(valid, has_zero, has_large)
             if n_unsure > _MAX_UNSURE:
                 break
-            k = min(k, hi - _EIGHT)
+            k = min(k, hi - u64(8))
     while k < hi:
         x = _scaled_value(start, powers, value_spans[k], 1.0 if unscaled else values[k], strict)
         values[k] = x
         valid &= x == x
         has_zero |= x == 0.0
         has_large |= not abs(x) < VALUE_LIMIT
-        k += _ONE
+        k += u64(1)
     return ValueFlags(valid, has_zero, has_large)
 
 
@@ -167,24 +166,24 @@ def read_pending_values(
 def hash_pending_names(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
     """Hash the names from lo to hi whose hash is `UNHASHED`."""
     k = lo
-    if hi - lo >= _EIGHT:
+    if hi - lo >= u64(8):
         out, spans_at = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
         # Invariant: the names before `k` are hashed. The last block overlaps the one before it.
         while True:
-            known = loadu_u64x8(out + _EIGHT * k)
+            known = loadu_u64x8(out + u64(8) * k)
             pending_mask = known == UNHASHED
             if movemask(pending_mask):
-                names = loadu_u64x8(spans_at + _EIGHT * k)
+                names = loadu_u64x8(spans_at + u64(8) * k)
                 h = murmur_x8((names >> OFFSET_BITS) + start, names & LENGTH_MASK)
-                store_u64x8(out + _EIGHT * k, known | (h & pending_mask))
-            if k + _EIGHT >= hi:
+                store_u64x8(out + u64(8) * k, known | (h & pending_mask))
+            if k + u64(8) >= hi:
                 return
-            k = min(k + _EIGHT, hi - _EIGHT)
+            k = min(k + u64(8), hi - u64(8))
     while k < hi:
         if hashes[k] == UNHASHED:
             name = start + (spans[k] >> OFFSET_BITS)
             hashes[k] = murmur_at(name, name + (spans[k] & LENGTH_MASK))
-        k += _ONE
+        k += u64(1)
 
 
 @inlined
@@ -205,34 +204,34 @@ def hash_pending_keys(
         it is pending.
     """
     n = hi - lo
-    names_at = np.uint64(hashes.ctypes.data) + _EIGHT * lo
-    value_spans_at = np.uint64(value_spans.ctypes.data) + _EIGHT * lo
-    j = _ZERO
+    names_at = np.uint64(hashes.ctypes.data) + u64(8) * lo
+    value_spans_at = np.uint64(value_spans.ctypes.data) + u64(8) * lo
+    j = u64(0)
     # Invariant: the keys before `j` are hashed. The last block overlaps the one before it; its
     # first keys are not pending any more.
-    while n >= _EIGHT:
-        key_spans = loadu_u64x8(names_at + _EIGHT * j)
-        known = loadu_u64x8(key_hashes + _EIGHT * j)
+    while n >= u64(8):
+        key_spans = loadu_u64x8(names_at + u64(8) * j)
+        known = loadu_u64x8(key_hashes + u64(8) * j)
         pending_mask = known == UNHASHED
         if movemask(pending_mask):
             span = key_spans & pending_mask
             h = murmur_x8((span >> OFFSET_BITS) + start, span & LENGTH_MASK) & pending_mask
-            store_u64x8(key_hashes + _EIGHT * j, known | h)
-            number_mask = loadu_u64x8(value_spans_at + _EIGHT * j) != _ZERO
+            store_u64x8(key_hashes + u64(8) * j, known | h)
+            number_mask = loadu_u64x8(value_spans_at + u64(8) * j) != u64(0)
             # Names of string values become UNHASHED; `hash_pending_names` completes them.
             store_u64x8(
-                names_at + _EIGHT * j, (h & number_mask) | (key_spans & (pending_mask ^ _ALL_ONES))
+                names_at + u64(8) * j, (h & number_mask) | (key_spans & (pending_mask ^ _ALL_ONES))
             )
-        if j + _EIGHT >= n:
+        if j + u64(8) >= n:
             break
-        j = min(j + _EIGHT, n - _EIGHT)
-    if n < _EIGHT:
+        j = min(j + u64(8), n - u64(8))
+    if n < u64(8):
         for k in range(n):
-            if loadu_u64(key_hashes + _EIGHT * k) == UNHASHED:
+            if loadu_u64(key_hashes + u64(8) * k) == UNHASHED:
                 first = start + (hashes[lo + k] >> OFFSET_BITS)
                 h = murmur_at(first, first + (hashes[lo + k] & LENGTH_MASK))
-                store_u64(key_hashes + _EIGHT * k, h)
-                hashes[lo + k] = UNHASHED if value_spans[lo + k] == _ZERO else h
+                store_u64(key_hashes + u64(8) * k, h)
+                hashes[lo + k] = UNHASHED if value_spans[lo + k] == u64(0) else h
     hash_pending_names(hashes, spans, start, lo, hi)
 
 
@@ -253,17 +252,17 @@ def has_duplicate(hashes_at: Any, n: Any, stamp: Any, seen: Any) -> bool:
         never cleared.
     """
     duplicate = False
-    n_probes, max_probes = _ZERO, _FOUR * n + _MIN_PROBES
-    mask = min(np.uint64(len(seen) - 1), _ALL_ONES >> clz(_SIXTEEN * n | _ONE))
+    n_probes, max_probes = u64(0), u64(4) * n + _MIN_PROBES
+    mask = min(np.uint64(len(seen) - 1), _ALL_ONES >> clz(u64(16) * n | u64(1)))
     for j in range(n):
-        h = loadu_u64(hashes_at + _EIGHT * j)
+        h = loadu_u64(hashes_at + u64(8) * j)
         slot = h & mask
         entry = seen[slot]
         while (entry >> _HALF_BITS) == stamp:
-            duplicate |= loadu_u64(hashes_at + _EIGHT * (entry & _LOW_HALF)) == h
-            slot = (slot + _ONE) & mask
+            duplicate |= loadu_u64(hashes_at + u64(8) * (entry & _LOW_HALF)) == h
+            slot = (slot + u64(1)) & mask
             entry = seen[slot]
-            n_probes += _ONE
+            n_probes += u64(1)
         if n_probes > max_probes:  # random hashes need less than n
             return True
         seen[slot] = stamp << _HALF_BITS | j
@@ -273,14 +272,14 @@ def has_duplicate(hashes_at: Any, n: Any, stamp: Any, seen: Any) -> bool:
 @inlined
 def equal_hashes(a: Any, b: Any, n: Any) -> bool:
     """Return whether n hashes at two addresses are equal; reads up to seven more of both."""
-    difference = splat_u64(_ZERO)
-    j = _ZERO
+    difference = splat_u64(u64(0))
+    j = u64(0)
     while j < n:
-        lane_mask = lane_mask_from(min(n - j, _EIGHT)) ^ _ALL_ONES
-        offset = _EIGHT * j
+        lane_mask = lane_mask_from(min(n - j, u64(8))) ^ _ALL_ONES
+        offset = u64(8) * j
         difference = difference | ((loadu_u64x8(a + offset) ^ loadu_u64x8(b + offset)) & lane_mask)
-        j += _EIGHT
-    return bool(movemask(difference) == _ZERO)
+        j += u64(8)
+    return bool(movemask(difference) == u64(0))
 
 
 @inlined
@@ -294,15 +293,15 @@ def drop_zeros(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, set_aside
     The new end of the features, and how many were removed.
     """
     last = np.uint64(len(hashes))
-    k, n_zeros = lo, _ZERO
+    k, n_zeros = lo, u64(0)
     # Invariant: the features from lo to k are the non-zero ones of those before j.
     for j in range(lo, hi):
         h, v, span = hashes[j], values[j], spans[j]
         if v == 0.0:
-            n_zeros += _ONE
+            n_zeros += u64(1)
             if set_aside:
                 hashes[last - n_zeros] = h
         else:
             hashes[k], values[k], spans[k] = h, v, span
-            k += _ONE
+            k += u64(1)
     return k, n_zeros

@@ -29,7 +29,7 @@ from streaml1.core.ascii import (
     QUOTE,
     SPACE,
 )
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.simd import load_u8, loadu_u64, store_u64
 from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.text.byte_names import UNHASHED, copy_short_bytes, murmur_at
@@ -43,23 +43,22 @@ __all__ = ["MAX_LEVELS", "closing_quote", "find_members", "write_one"]
 MAX_LEVELS = 32
 """How deep objects and arrays may be nested; Python reads deeper ones."""
 
-_ZERO, _ONE, _FOUR, _EIGHT, _TEN = map(np.uint64, (0, 1, 4, 8, 10))
-_LOW_HALF = np.uint64(2**32 - 1)
-_DIGIT_ZERO, _X = map(np.uint64, b"0x")
-_OPENING_BRACKET, _CLOSING_BRACKET = map(np.uint64, b"[]")
-_NULL = np.uint64(int.from_bytes(b"null", "little"))
-_DIGIT_ONE = np.uint64(ord("1"))
-_OBJECT = np.uint64(2**64 - 1)
+_LOW_HALF = u64(2**32 - 1)
+_DIGIT_ZERO, _X = map(u64, b"0x")
+_OPENING_BRACKET, _CLOSING_BRACKET = map(u64, b"[]")
+_NULL = u64(int.from_bytes(b"null", "little"))
+_DIGIT_ONE = u64(ord("1"))
+_OBJECT = u64(2**64 - 1)
 """The index of a member of an object, which has none."""
-_MAX_LEVELS, _IGNORED = np.uint64(MAX_LEVELS), np.uint64(IGNORED)
-_SLACK = np.uint64(64)  # bytes that copies may write after a name, and digits of an index
+_MAX_LEVELS, _IGNORED = u64(MAX_LEVELS), u64(IGNORED)
+_SLACK = u64(64)  # bytes that copies may write after a name, and digits of an index
 
 
 @inlined
 def write_one(out_pos: Any) -> Any:
     """Write the value of categories of arrays, and return the address after it."""
     store_u64(out_pos, _DIGIT_ONE)
-    return out_pos + _ONE
+    return out_pos + u64(1)
 
 
 class _Found(NamedTuple):
@@ -120,23 +119,23 @@ def find_members(
         Scratch array, shape (3, MAX_LEVELS), uint64: address and size of the prefix around each
         object or array, and its index there.
     """
-    last, n_paths = first_feature + MAX_KEYS, _ZERO
+    last, n_paths = first_feature + MAX_KEYS, u64(0)
     k = n_read = retry_at = first_feature
     all_hashed: Any = True
-    place = _Place(_ZERO, text.start, _ZERO, _OBJECT)
-    ignored_depth, first_ignored = _ZERO, k
+    place = _Place(u64(0), text.start, u64(0), _OBJECT)
+    ignored_depth, first_ignored = u64(0), k
     ended: Any = False
     valid: Any = True  # whether ignored members are valid
     pos = skip_spaces(pos)
     if load_u8(pos) == CLOSING_BRACE:
-        return _Found(i + _ONE, pos + _ONE, k, n_paths, name_pos, n_read, all_hashed, True)
+        return _Found(i + u64(1), pos + u64(1), k, n_paths, name_pos, n_read, all_hashed, True)
     # Invariant: features up to k are found, and the next member or element, of `place`, begins at
     # `pos`. If `ignored_depth` is not 0, the features from `first_ignored` on are inside an ignored
     # member.
     while k + n_paths < last:
         key, key_end = pos, pos  # an element has none
         if place.index == _OBJECT:
-            if place.depth == _ZERO and k >= retry_at and may_start_x8(text.kinds, i):
+            if place.depth == u64(0) and k >= retry_at and may_start_x8(text.kinds, i):
                 if delimiter_at(text, i) != pos:
                     break
                 i, pos, k, name_pos, n_read, ended = find_members_x8(
@@ -144,11 +143,11 @@ def find_members(
                 )
                 if ended or k + n_paths >= last:
                     break
-                retry_at = k + _EIGHT  # the next eight have been tried
+                retry_at = k + u64(8)  # the next eight have been tried
             i, pos, key, key_end, found = _find_key(text, i, pos)
             if not found:
                 break
-        c, key_at = load_u8(pos), keys + _EIGHT * (k - first_feature)
+        c, key_at = load_u8(pos), keys + u64(8) * (k - first_feature)
         if c == QUOTE:
             i, pos, name_pos, found = _find_string(
                 text, lines, features, place, i, pos, key, key_end, k, name_pos, key_at
@@ -156,19 +155,19 @@ def find_members(
             if not found:
                 break
             all_hashed = False
-            k += _ONE
+            k += u64(1)
         elif c in (OPENING_BRACE, _OPENING_BRACKET):
             if not nested or (x_is_example and c == OPENING_BRACE and _is_x(place, key, key_end)):
                 break
             pos, place, name_pos, h, found = _open(
                 text, lines, levels, place, pos, key, key_end, name_pos
             )
-            role = role_of(h, roles.table) if found else _ZERO
-            if not found or (role != _ZERO and role != _IGNORED):
+            role = role_of(h, roles.table) if found else u64(0)
+            if not found or (role != u64(0) and role != _IGNORED):
                 break
-            store_u64(paths + _EIGHT * n_paths, h)
-            n_paths += _ONE
-            if role == _IGNORED and ignored_depth == _ZERO:
+            store_u64(paths + u64(8) * n_paths, h)
+            n_paths += u64(1)
+            if role == _IGNORED and ignored_depth == u64(0):
                 ignored_depth, first_ignored = place.depth, k
             if load_u8(pos) != _closing(place):
                 continue
@@ -183,25 +182,25 @@ def find_members(
         # Close objects and arrays up to one that has another member. The index has no brackets.
         while load_u8(pos) == _closing(place):
             i += np.uint64(place.index == _OBJECT)
-            pos += _ONE
-            ended = place.depth == _ZERO
+            pos += u64(1)
+            ended = place.depth == u64(0)
             if ignored_depth == place.depth and not ended:
                 valid = _are_scalars(text, lines.powers, features.value_spans, first_ignored, k)
-                ignored_depth, k = _ZERO, first_ignored
+                ignored_depth, k = u64(0), first_ignored
             if ended or not valid:
                 break
             place = _outer_place(levels, place)
             pos = skip_spaces(pos)
         if ended or not valid or load_u8(pos) != COMMA:
             break
-        i += _ONE
-        pos = skip_spaces(pos + _ONE)
-        next_index = place.index if place.index == _OBJECT else place.index + _ONE
+        i += u64(1)
+        pos = skip_spaces(pos + u64(1))
+        next_index = place.index if place.index == _OBJECT else place.index + u64(1)
         place = _Place(place.depth, place.prefix, place.prefix_size, next_index)
     ended &= k + n_paths <= last
     if ended:
         for j in range(n_paths):
-            store_u64(keys + _EIGHT * (k - first_feature + j), loadu_u64(paths + _EIGHT * j))
+            store_u64(keys + u64(8) * (k - first_feature + j), loadu_u64(paths + u64(8) * j))
     return _Found(i, pos, k, n_paths, name_pos, n_read, all_hashed, ended)
 
 
@@ -221,19 +220,19 @@ def _find_key(text: Any, i: Any, pos: Any) -> Any:
     opening = delimiter_at(text, i)
     if opening != pos or load_u8(opening) != QUOTE:
         return _Key(i, pos, pos, pos, False)
-    i = closing_quote(text, i + _ONE)
+    i = closing_quote(text, i + u64(1))
     end = delimiter_at(text, i)
     if load_u8(end) != QUOTE:
         return _Key(i, pos, pos, pos, False)
-    colon = skip_spaces(end + _ONE)
+    colon = skip_spaces(end + u64(1))
     valid = load_u8(colon) == COLON
-    return _Key(i + _ONE, skip_spaces(colon + _ONE), opening + _ONE, end, valid)
+    return _Key(i + u64(1), skip_spaces(colon + u64(1)), opening + u64(1), end, valid)
 
 
 @inlined
 def _is_x(place: Any, key: Any, key_end: Any) -> Any:
     """Return whether a member is the ``x`` of the line."""
-    return place.depth == _ZERO and key_end - key == _ONE and load_u8(key) == _X
+    return place.depth == u64(0) and key_end - key == u64(1) and load_u8(key) == _X
 
 
 class _Member(NamedTuple):
@@ -251,7 +250,7 @@ def _find_string(
     k: Any, name_pos: Any, key_at: Any,
 ) -> Any:  # fmt: skip
     """Write feature k for the string at `pos`. Returns a `_Member`."""
-    i = closing_quote(text, i + _ONE)
+    i = closing_quote(text, i + u64(1))
     stop = delimiter_at(text, i)
     fits = name_pos + place.prefix_size + (stop - key) + _SLACK <= lines.names_end
     if load_u8(stop) != QUOTE or not fits:
@@ -263,19 +262,19 @@ def _find_string(
     name_pos = copy_short_bytes(place.prefix, place.prefix + path_size, name_pos)
     name_pos = copy_short_bytes(key, key_end, name_pos)
     # Bytes that were just written are slow to gather: hash a key in the text if possible.
-    if place.depth != _ZERO:
+    if place.depth != u64(0):
         key, key_end = name, name_pos
     store_u64(name_pos, EQUALS)
-    name_pos = copy_short_bytes(pos + _ONE, stop, name_pos + _ONE)
-    value_span = _ZERO
+    name_pos = copy_short_bytes(pos + u64(1), stop, name_pos + u64(1))
+    value_span = u64(0)
     if is_element:
         key_end = name_pos
-        value_span = span_of(text, lines.names, lines.names + _ONE)  # see `write_one`
+        value_span = span_of(text, lines.names, lines.names + u64(1))  # see `write_one`
     features.hashes[k] = span_of(text, key, key_end)
     features.spans[k] = span_of(text, name, name_pos)
     features.value_spans[k] = value_span
     store_u64(key_at, UNHASHED)
-    return _Member(i + _ONE, skip_spaces(stop + _ONE), name_pos, True)
+    return _Member(i + u64(1), skip_spaces(stop + u64(1)), name_pos, True)
 
 
 class _FoundScalar(NamedTuple):
@@ -295,26 +294,26 @@ def _find_scalar(
     """Write feature k for the scalar at `pos`; a null element is none. Returns a `_FoundScalar`."""
     if place.index == _OBJECT:
         after = stop = delimiter_at(text, i)
-        while load_u8(stop - _ONE) == SPACE:
-            stop -= _ONE
+        while load_u8(stop - u64(1)) == SPACE:
+            stop -= u64(1)
     else:
         stop = _element_end(pos)
         after = skip_spaces(stop)
     if stop <= pos:
-        return _FoundScalar(pos, name_pos, _ZERO, False)
-    is_null = stop - pos == _FOUR and (loadu_u64(pos) & _LOW_HALF) == _NULL
+        return _FoundScalar(pos, name_pos, u64(0), False)
+    is_null = stop - pos == u64(4) and (loadu_u64(pos) & _LOW_HALF) == _NULL
     if is_null and place.index != _OBJECT:
-        return _FoundScalar(after, name_pos, _ZERO, True)
+        return _FoundScalar(after, name_pos, u64(0), True)
     name, name_end = key, key_end
-    if place.depth != _ZERO:
+    if place.depth != u64(0):
         if not _path_fits(lines, place, key, key_end, name_pos):
-            return _FoundScalar(pos, name_pos, _ZERO, False)
+            return _FoundScalar(pos, name_pos, u64(0), False)
         name = name_pos
         name_pos = name_end = _write_path(place, key, key_end, name_pos)
     features.spans[k] = features.hashes[k] = span_of(text, name, name_end)
     features.value_spans[k] = span_of(text, pos, stop)
     store_u64(key_at, UNHASHED)
-    return _FoundScalar(after, name_pos, _ONE, True)
+    return _FoundScalar(after, name_pos, u64(1), True)
 
 
 class _Opened(NamedTuple):
@@ -339,15 +338,15 @@ def _open(
     levels[2, place.depth] = place.index
     end = _write_path(place, key, key_end, name_pos)
     store_u64(end, POINT)
-    index = _OBJECT if load_u8(pos) == OPENING_BRACE else _ZERO
-    inside = _Place(place.depth + _ONE, name_pos, end + _ONE - name_pos, index)
-    return _Opened(skip_spaces(pos + _ONE), inside, end + _ONE, murmur_at(name_pos, end), True)
+    index = _OBJECT if load_u8(pos) == OPENING_BRACE else u64(0)
+    inside = _Place(place.depth + u64(1), name_pos, end + u64(1) - name_pos, index)
+    return _Opened(skip_spaces(pos + u64(1)), inside, end + u64(1), murmur_at(name_pos, end), True)
 
 
 @inlined
 def _outer_place(levels: Any, place: Any) -> Any:
     """Return the place of the object or array around a place."""
-    depth = place.depth - _ONE
+    depth = place.depth - u64(1)
     return _Place(depth, levels[0, depth], levels[1, depth], levels[2, depth])
 
 
@@ -366,7 +365,7 @@ def closing_quote(text: Any, i: Any) -> Any:
     """
     c = load_u8(delimiter_at(text, i))
     while c in (COMMA, CLOSING_BRACE):
-        i += _ONE
+        i += u64(1)
         c = load_u8(delimiter_at(text, i))
     return i
 
@@ -378,7 +377,7 @@ def _element_end(pos: Any) -> Any:
         c = load_u8(pos)
         if c in (COMMA, _CLOSING_BRACKET, CLOSING_BRACE, QUOTE) or c <= SPACE:
             return pos
-        pos += _ONE
+        pos += u64(1)
 
 
 @inlined
@@ -394,16 +393,16 @@ def _write_path(place: Any, key: Any, key_end: Any, out_pos: Any) -> Any:
     index = place.index
     if index == _OBJECT:
         return copy_short_bytes(key, key_end, out_pos)
-    if index < _TEN:
+    if index < u64(10):
         store_u64(out_pos, _DIGIT_ZERO + index)
-        return out_pos + _ONE
-    power = _ONE
-    while index // power >= _TEN:
-        power *= _TEN
-    while power > _ZERO:
-        store_u64(out_pos, _DIGIT_ZERO + index // power % _TEN)
-        out_pos += _ONE
-        power //= _TEN
+        return out_pos + u64(1)
+    power = u64(1)
+    while index // power >= u64(10):
+        power *= u64(10)
+    while power > u64(0):
+        store_u64(out_pos, _DIGIT_ZERO + index // power % u64(10))
+        out_pos += u64(1)
+        power //= u64(10)
     return out_pos
 
 
@@ -414,5 +413,5 @@ def _are_scalars(text: Any, powers: Any, value_spans: Any, lo: Any, hi: Any) -> 
     for k in range(lo, hi):
         first = text.start + (value_spans[k] >> OFFSET_BITS)
         v = read_value(first, first + (value_spans[k] & LENGTH_MASK), powers, True)
-        valid &= value_spans[k] == _ZERO or v == v
+        valid &= value_spans[k] == u64(0) or v == v
     return valid

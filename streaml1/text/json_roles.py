@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streaml1.core.ascii import EQUALS
 from streaml1.core.hashing import name_hash
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import load_u8, loadu_u64, loadu_u64x8, store_u64, store_u64x8
 from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
@@ -45,12 +45,11 @@ LABEL, WEIGHT, ID, IGNORED, CATEGORY, NUMERIC = range(1, 7)
 N_ROLES = 7
 """How many roles there are, with 0 for none."""
 
-_ZERO, _ONE, _TWO, _EIGHT, _SIXTY_FOUR = map(np.uint64, (0, 1, 2, 8, 64))
-_LABEL, _WEIGHT, _ID, _IGNORED = map(np.uint64, (LABEL, WEIGHT, ID, IGNORED))
-_CATEGORY = np.uint64(CATEGORY)
-_ROLE_BITS, _ROLE_MASK = map(np.uint64, (8, 2**8 - 1))
-_SMALL_N, _SMALL_T, _SMALL_F = map(np.uint64, b"ntf")
-_SLACK = np.uint64(32)  # bytes that copies may write after a name
+_LABEL, _WEIGHT, _ID, _IGNORED = map(u64, (LABEL, WEIGHT, ID, IGNORED))
+_CATEGORY = u64(CATEGORY)
+_ROLE_BITS, _ROLE_MASK = map(u64, (8, 2**8 - 1))
+_SMALL_N, _SMALL_T, _SMALL_F = map(u64, b"ntf")
+_SLACK = u64(32)  # bytes that copies may write after a name
 
 
 class Roles(NamedTuple):
@@ -110,11 +109,11 @@ def role_table(roles: Mapping[str, int]) -> NDArray[np.uint64]:
 def role_of(h: Any, table: Any) -> Any:
     """Return the role of the member whose name has the hash h, 0 if it has none."""
     mask = np.uint64(table.shape[1] - 1)
-    slot, role = h & mask, _ZERO
-    while table[0, slot] != _ZERO and role == _ZERO:
+    slot, role = h & mask, u64(0)
+    while table[0, slot] != u64(0) and role == u64(0):
         if table[0, slot] == h:
             role = table[1, slot]
-        slot = (slot + _ONE) & mask
+        slot = (slot + u64(1)) & mask
     return role
 
 
@@ -137,25 +136,25 @@ def find_roles(keys: Any, count: Any, roles: Any) -> Any:
     -------
     How many entries were written to each row.
     """
-    n_removed, n_kept = _ZERO, _ZERO
+    n_removed, n_kept = u64(0), u64(0)
     for j in range(count):
-        role = role_of(loadu_u64(keys + _EIGHT * j), roles.table)
+        role = role_of(loadu_u64(keys + u64(8) * j), roles.table)
         if role > _IGNORED:
             roles.found[1, n_kept] = j << _ROLE_BITS | role
-            n_kept += _ONE
-        elif role != _ZERO:
+            n_kept += u64(1)
+        elif role != u64(0):
             roles.found[0, n_removed] = j << _ROLE_BITS | role
-            n_removed += _ONE
+            n_removed += u64(1)
     return n_removed, n_kept
 
 
 @inlined
 def _move_down(out_pos: Any, n: Any) -> None:
     """Move the n entries after the one at an address by one; overwrites up to seven after them."""
-    end = out_pos + _EIGHT * n
+    end = out_pos + u64(8) * n
     while out_pos < end:
-        store_u64x8(out_pos, loadu_u64x8(out_pos + _EIGHT))
-        out_pos += _SIXTY_FOUR
+        store_u64x8(out_pos, loadu_u64x8(out_pos + u64(8)))
+        out_pos += u64(64)
 
 
 class _Joined(NamedTuple):
@@ -178,7 +177,7 @@ def _join_category(text: Any, lines: Any, features: Any, j: Any, name_pos: Any) 
         joined = name_pos
         name_pos = copy_bytes(name, name_end, name_pos)
         store_u64(name_pos, EQUALS)
-        name_pos = copy_short_bytes(begin, begin + size, name_pos + _ONE)
+        name_pos = copy_short_bytes(begin, begin + size, name_pos + u64(1))
         features.spans[j] = span_of(text, joined, name_pos)
         features.hashes[j] = murmur_at(joined, name_pos)
         features.values[j] = 1.0
@@ -195,8 +194,8 @@ def _split_number(text: Any, lines: Any, features: Any, j: Any) -> Any:
     end = name + (features.spans[j] & LENGTH_MASK)
     equals = name
     while load_u8(equals) != EQUALS:  # no key with a role contains one
-        equals += _ONE
-    scalar = parse_json_scalar(equals + _ONE, end, lines.powers)
+        equals += u64(1)
+    scalar = parse_json_scalar(equals + u64(1), end, lines.powers)
     is_number = scalar.kind == NUMBER and abs(scalar.value) < MAX_VALUE
     if is_number:
         features.spans[j] = span_of(text, name, equals)
@@ -227,7 +226,7 @@ def _convert(
     has_large: Any = False
     for r in range(n_kept):
         j = first + (roles.found[1, r] >> _ROLE_BITS)
-        is_text = features.value_spans[j] == _ZERO
+        is_text = features.value_spans[j] == u64(0)
         if (roles.found[1, r] & _ROLE_MASK) == _CATEGORY:
             if not is_text:
                 joined = _join_category(text, lines, features, j, name_pos)
@@ -244,9 +243,9 @@ def _convert(
 def _scalar_of(text: Any, features: Any, j: Any, key_size: Any) -> Any:
     """Return the j-th feature, whose key has a known size, as a `Scalar`."""
     v, span, name = features.values[j], features.value_spans[j], features.spans[j]
-    if span == _ZERO:  # a string, at the end of the name `key=text`
+    if span == u64(0):  # a string, at the end of the name `key=text`
         begin = text.start + (name >> OFFSET_BITS)
-        return Scalar(STRING, 0.0, begin + key_size + _ONE, begin + (name & LENGTH_MASK))
+        return Scalar(STRING, 0.0, begin + key_size + u64(1), begin + (name & LENGTH_MASK))
     begin, size = text.start + (span >> OFFSET_BITS), span & LENGTH_MASK
     c = load_u8(begin)
     kind = (
@@ -255,7 +254,7 @@ def _scalar_of(text: Any, features: Any, j: Any, key_size: Any) -> Any:
         else FALSE if c == _SMALL_F
         else NUMBER
     )  # fmt: skip
-    if v == 0.0 and size == _TWO:
+    if v == 0.0 and size == u64(2):
         v = 0.0  # Python reads -0 as an int, which has no sign
     return Scalar(kind, v, begin, begin + size)
 
@@ -264,14 +263,18 @@ def _scalar_of(text: Any, features: Any, j: Any, key_size: Any) -> Any:
 def _remove(features: Any, j: Any, k: Any) -> None:
     """Remove the j-th of the features up to k."""
     hashes, values, spans = features.hashes, features.values, features.spans
-    if k + _EIGHT <= np.uint64(len(hashes)):
-        n_behind = k - (j + _ONE)
-        _move_down(np.uint64(hashes.ctypes.data) + _EIGHT * j, n_behind)
-        _move_down(np.uint64(values.ctypes.data) + _EIGHT * j, n_behind)
-        _move_down(np.uint64(spans.ctypes.data) + _EIGHT * j, n_behind)
+    if k + u64(8) <= np.uint64(len(hashes)):
+        n_behind = k - (j + u64(1))
+        _move_down(np.uint64(hashes.ctypes.data) + u64(8) * j, n_behind)
+        _move_down(np.uint64(values.ctypes.data) + u64(8) * j, n_behind)
+        _move_down(np.uint64(spans.ctypes.data) + u64(8) * j, n_behind)
     else:
-        for t in range(j, k - _ONE):
-            hashes[t], values[t], spans[t] = hashes[t + _ONE], values[t + _ONE], spans[t + _ONE]
+        for t in range(j, k - u64(1)):
+            hashes[t], values[t], spans[t] = (
+                hashes[t + u64(1)],
+                values[t + u64(1)],
+                spans[t + u64(1)],
+            )
 
 
 class _Applied(NamedTuple):
@@ -305,12 +308,12 @@ def apply_roles(
     label = id_ = absent_scalar(text)
     weight = 1.0
     valid: Any = converted.valid
-    has_weight: Any = roles.sizes[WEIGHT] == _ZERO
+    has_weight: Any = roles.sizes[WEIGHT] == u64(0)
     # Invariant: the features behind the r-th removed one have moved to their places; those before
     # it are unchanged.
     r = n_removed
-    while r > _ZERO:
-        r -= _ONE
+    while r > u64(0):
+        r -= u64(1)
         j, role = first + (roles.found[0, r] >> _ROLE_BITS), roles.found[0, r] & _ROLE_MASK
         scalar = _scalar_of(text, features, j, roles.sizes[role])
         if role == _LABEL:
@@ -322,7 +325,7 @@ def apply_roles(
         elif role == _ID:
             id_ = scalar
         _remove(features, j, k)
-        k -= _ONE
+        k -= u64(1)
     return _Applied(
         k, converted.name_pos, valid and has_weight, converted.has_zero, converted.has_large,
         label, weight, id_,

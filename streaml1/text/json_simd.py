@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.ascii import CLOSING_BRACE, COMMA, EQUALS, QUOTE, SPACE
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.simd import (
     ctz,
     gather_u64,
@@ -39,12 +39,10 @@ from streaml1.text.structural_index import AFTER_SPACE, BEFORE_COLON, delimiter_
 
 __all__ = ["MAX_KEYS", "find_members_x8", "may_start_x8", "skip_spaces"]
 
-MAX_KEYS = np.uint64(2048)
+MAX_KEYS = u64(2048)
 """Upper bound on the features of a line; lines with more of them are irregular."""
 
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT = map(np.uint64, range(9))
-_TWELVE, _SIXTEEN, _TWENTY, _TWENTY_TWO = map(np.uint64, (12, 16, 20, 22))
-_ALL_ONES = np.uint64(2**64 - 1)
+_ALL_ONES = u64(2**64 - 1)
 
 
 def _member_pattern() -> tuple[tuple[Any, Any], ...]:
@@ -91,7 +89,7 @@ class _FoundX8(NamedTuple):
 def skip_spaces(pos: Any) -> Any:
     """Return the first address from `pos` on that holds no space."""
     while load_u8(pos) == SPACE:
-        pos += _ONE
+        pos += u64(1)
     return pos
 
 
@@ -134,27 +132,27 @@ def find_members_x8(
     )  # fmt: skip
     kinds = text.kinds
     ended: Any = False
-    in_run, spaces_mask = _ZERO, _ZERO
+    in_run, spaces_mask = u64(0), u64(0)
     # Invariant: features up to k are found, the last `in_run` of them here. The i-th delimiter
     # opens the key at `pos`.
-    while k - first_feature + _EIGHT <= MAX_KEYS:
-        if in_run == _ZERO:
+    while k - first_feature + u64(8) <= MAX_KEYS:
+        if in_run == u64(0):
             spaces_mask = _spaces_mask(_first_word(kinds, i))
         n = _matching_members(kinds, i, spaces_mask)
-        count = (n * np.uint64(205)) >> np.uint64(10)  # n // 5
-        if count < _EIGHT:
+        count = (n * u64(205)) >> u64(10)  # n // 5
+        if count < u64(8):
             # Fewer than eight follow: they must end the object, and be eight with those before.
-            count += _ONE
-            ended = load_u8(kinds + i + n) == CLOSING_BRACE and n + _ONE == _FIVE * count
-            ended &= in_run + count >= _EIGHT
+            count += u64(1)
+            ended = load_u8(kinds + i + n) == CLOSING_BRACE and n + u64(1) == u64(5) * count
+            ended &= in_run + count >= u64(8)
             if not ended:
                 break
         # The first lanes repeat features that were found before.
-        overlap = _EIGHT - count
-        f, j, gap = i - _FIVE * overlap, _EIGHT * (k - overlap), _TWO if spaces_mask else _ONE
+        overlap = u64(8) - count
+        f, j, gap = i - u64(5) * overlap, u64(8) * (k - overlap), u64(2) if spaces_mask else u64(1)
         found: Any = name_pos + NAMES_X8_BYTES <= lines.names_end
         if found:
-            first_key = key_hashes + j - _EIGHT * first_feature
+            first_key = key_hashes + j - u64(8) * first_feature
             found, name_pos = _read_members_x8(
                 text, f, gap, overlap, name_pos, columns, j, first_key
             )
@@ -165,8 +163,8 @@ def find_members_x8(
             n_read = k + count
         k += count
         in_run += count
-        i += _FIVE * count
-        pos = delimiter_at(text, i - _ONE) + _ONE
+        i += u64(5) * count
+        pos = delimiter_at(text, i - u64(1)) + u64(1)
         if ended:
             break
         pos = skip_spaces(pos)
@@ -196,33 +194,35 @@ def _read_members_x8(
     -------
     Whether the members are regular, and where the next name goes.
     """
-    first = text.positions + _FOUR * f
-    key_open, key_close = load_every_fifth(first), load_every_fifth(first + _FOUR)
-    value_open = load_every_fifth(first + _EIGHT)
-    value_close = load_every_fifth(first + _TWELVE)
-    commas = load_every_fifth(first + _SIXTEEN)
-    next_open = load_every_fifth(first + _TWENTY)
-    key_begins, value_begins = key_open + _ONE, value_open + _ONE
+    first = text.positions + u64(4) * f
+    key_open, key_close = load_every_fifth(first), load_every_fifth(first + u64(4))
+    value_open = load_every_fifth(first + u64(8))
+    value_close = load_every_fifth(first + u64(12))
+    commas = load_every_fifth(first + u64(16))
+    next_open = load_every_fifth(first + u64(20))
+    key_begins, value_begins = key_open + u64(1), value_open + u64(1)
     key_size, value_size = key_close - key_begins, value_close - value_begins
     # All lanes are 0 if nothing is between the delimiters but a colon and spaces, and if the sizes
     # fit. What follows the last member is checked later.
-    irregular_mask = ((next_open - commas) ^ gap) & (lane_mask_from(_SEVEN) ^ _ALL_ONES)
-    irregular_mask = irregular_mask | ((value_begins - key_close) ^ (gap + _TWO))
-    irregular_mask = irregular_mask | (commas ^ (value_close + _ONE))
-    irregular_mask = irregular_mask | ((key_size - _ONE) > _SIX) | ((value_size - _ONE) > _SEVEN)
+    irregular_mask = ((next_open - commas) ^ gap) & (lane_mask_from(u64(7)) ^ _ALL_ONES)
+    irregular_mask = irregular_mask | ((value_begins - key_close) ^ (gap + u64(2)))
+    irregular_mask = irregular_mask | (commas ^ (value_close + u64(1)))
+    irregular_mask = (
+        irregular_mask | ((key_size - u64(1)) > u64(6)) | ((value_size - u64(1)) > u64(7))
+    )
     if movemask(irregular_mask):
         return False, name_pos
     key, value = gather_u64(key_begins + text.start), gather_u64(value_begins + text.start)
     low, high = join_names_x8(key, key_size, EQUALS, value, value_size)
-    key = key & ((splat_u64(_ALL_ONES) << (key_size * _EIGHT)) ^ _ALL_ONES)
+    key = key & ((splat_u64(_ALL_ONES) << (key_size * u64(8))) ^ _ALL_ONES)
     h = murmur_x8_of_short(key, key_size)
     if movemask(h == UNHASHED):
         return False, name_pos
     store_u64x8(key_hashes, h)
-    size = key_size + value_size + _ONE
+    size = key_size + value_size + u64(1)
     store_u64x8(columns.hashes + j, murmur_x8_of_joined(low, high, size))
     store_f64x8(columns.values + j, splat(1.0))
-    store_u64x8(columns.value_spans + j, splat_u64(_ZERO))
+    store_u64x8(columns.value_spans + j, splat_u64(u64(0)))
     spans = columns.spans + j
     return True, write_names_x8(low, high, size, overlap, name_pos, text.start, spans)
 
@@ -236,16 +236,16 @@ def _first_word(kinds: Any, i: Any) -> Any:
 @inlined
 def _spaces_mask(word: Any) -> Any:
     """Return all ones if the third delimiter, the opening quote of a value, follows a space."""
-    return _ZERO - ((word >> _TWENTY_TWO) & _ONE)
+    return u64(0) - ((word >> u64(22)) & u64(1))
 
 
 @inlined
 def _matching_members(kinds: Any, i: Any, spaces_mask: Any) -> Any:
     """Return how many delimiters from the i-th on are those of members, as in `matching_kinds`."""
-    n, expected, word = _ZERO, _ZERO, _first_word(kinds, i)
+    n, expected, word = u64(0), u64(0), _first_word(kinds, i)
     for compact, spaced in _MEMBERS:
         if n == expected:
-            n += ctz(word ^ (compact | (spaced & spaces_mask))) >> _THREE
+            n += ctz(word ^ (compact | (spaced & spaces_mask))) >> u64(3)
             word = loadu_u64(kinds + i + n)
-        expected += _EIGHT
+        expected += u64(8)
     return n

@@ -35,7 +35,7 @@ from streaml1.core.ascii import (
     QUOTE,
     SPACE,
 )
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.simd import borrowed, load_u8, loadu_u64
 from streaml1.text.byte_names import (
     UTF8_UNKNOWN,
@@ -71,14 +71,13 @@ __all__ = [
     "parse_nested_lines",
 ]
 
-MAX_OTHER_MEMBERS = np.uint64(16)
+MAX_OTHER_MEMBERS = u64(16)
 """Upper bound on members of a line other than x, y, w and id."""
 
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _EIGHT = map(np.uint64, (0, 1, 2, 3, 4, 5, 8))
-_BYTE, _TWO_BYTES = map(np.uint64, (2**8 - 1, 2**16 - 1))
-_NAME_X, _NAME_Y, _NAME_W = map(np.uint64, b"xyw")
-_NAME_ID = np.uint64(int.from_bytes(b"id", "little"))
-_X, _Y, _W, _ID = map(np.uint64, (1, 2, 4, 8))  # bits of members
+_BYTE, _TWO_BYTES = map(u64, (2**8 - 1, 2**16 - 1))
+_NAME_X, _NAME_Y, _NAME_W = map(u64, b"xyw")
+_NAME_ID = u64(int.from_bytes(b"id", "little"))
+_X, _Y, _W, _ID = map(u64, (1, 2, 4, 8))  # bits of members
 
 
 class JsonArrays(NamedTuple):
@@ -139,24 +138,24 @@ def _parse(
     arrays, roles = borrowed(arrays), borrowed(roles)
     features = Features(rows.hashes, rows.values, rows.spans, scratch.value_spans)
     text = indexed_text(lines.start, scratch.positions, scratch.kinds)
-    arrays.seen_keys[:] = _ZERO
+    arrays.seen_keys[:] = u64(0)
     keys_at = np.uint64(arrays.key_hashes.ctypes.data)
-    keys = _Keys(keys_at, keys_at + _EIGHT * MAX_KEYS, _ZERO, _ZERO, _ZERO, _ZERO)
-    row, k, n_irregular, number = _ZERO, _ZERO, _ZERO, _ZERO
+    keys = _Keys(keys_at, keys_at + u64(8) * MAX_KEYS, u64(0), u64(0), u64(0), u64(0))
+    row, k, n_irregular, number = u64(0), u64(0), u64(0), u64(0)
     values_checked: Any = True
     distinct_names: Any = True
-    i, n, pos, name_pos = _ZERO, _ZERO, lines.start, write_one(lines.names)
+    i, n, pos, name_pos = u64(0), u64(0), lines.start, write_one(lines.names)
     rows.indptr[0] = 0
     # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
     # of the n delimiters of this batch is the first one at or after `pos`.
     while pos < lines.end:
         if i == n:
-            i = _ZERO
+            i = u64(0)
             stop = batch_end(pos, lines.end)
             n, all_ascii, no_equals = index_jsonl(text.start, pos, stop, text.positions, text.kinds)
             distinct_names &= no_equals
             if lines.utf8 == UTF8_UNKNOWN and not all_ascii:
-                return _ZERO, _ZERO, _ZERO, False, False
+                return u64(0), u64(0), u64(0), False, False
         begin = pos
         found = _find_line(
             nested, text, lines, features, arrays, roles, flat, i, pos, k, name_pos, keys.at
@@ -164,10 +163,10 @@ def _parse(
         line, keys = _complete(text, lines, features, arrays, roles, flat, found, k, row, keys)
         i = found.i
         while load_u8(delimiter_at(text, i)) != NEWLINE:
-            i += _ONE
+            i += u64(1)
         newline = delimiter_at(text, i)
-        pos = newline + _ONE
-        i += _ONE
+        pos = newline + u64(1)
+        i += u64(1)
         valid = line.valid and (line.label.kind != NULL or not lines.require_label)
         if valid and lines.utf8 != UTF8_VALID and lines.utf8 != UTF8_UNKNOWN:
             valid = is_ascii(begin, newline)
@@ -175,18 +174,18 @@ def _parse(
             k, name_pos = line.k, line.name_pos
             values_checked &= not line.has_large
         elif load_u8(begin + np.uint64(load_u8(begin) == CR)) == NEWLINE:  # an empty line
-            number += _ONE
+            number += u64(1)
             continue
         else:
             scratch.irregular[n_irregular] = row
-            n_irregular += _ONE
+            n_irregular += u64(1)
         _write_label_and_id(text, arrays.label_id_spans, row, line, valid)
         rows.y[row] = line.label.value
         rows.w[row] = line.weight if valid else 1.0
         rows.lines[row] = number
         rows.begins[row], rows.ends[row] = begin - text.start, pos - text.start
-        row += _ONE
-        number += _ONE
+        row += u64(1)
+        number += u64(1)
         rows.indptr[row] = k
     return row, n_irregular, number, values_checked, distinct_names
 
@@ -194,10 +193,13 @@ def _parse(
 @inlined
 def _write_label_and_id(text: Any, spans: Any, row: Any, line: Any, valid: Any) -> None:
     """Write the kinds of label and id of a row, and where they are in the text."""
-    spans[row, _ZERO] = line.label.kind if valid else NUMBER
-    spans[row, _ONE], spans[row, _TWO] = line.label.begin - text.start, line.label.end - text.start
-    spans[row, _THREE] = line.id.kind if valid else NULL
-    spans[row, _FOUR], spans[row, _FIVE] = line.id.begin - text.start, line.id.end - text.start
+    spans[row, u64(0)] = line.label.kind if valid else NUMBER
+    spans[row, u64(1)], spans[row, u64(2)] = (
+        line.label.begin - text.start,
+        line.label.end - text.start,
+    )
+    spans[row, u64(3)] = line.id.kind if valid else NULL
+    spans[row, u64(4)], spans[row, u64(5)] = line.id.begin - text.start, line.id.end - text.start
 
 
 class _FoundLine(NamedTuple):
@@ -229,15 +231,15 @@ def _find_line(
     """Find the members of the line at `pos`. Returns a `_FoundLine`."""
     k = n_read = first_feature
     paths = np.uint64(arrays.key_hashes.ctypes.data)
-    paths += _EIGHT * (_TWO * MAX_KEYS + MAX_OTHER_MEMBERS)
-    n_paths, all_hashed = _ZERO, True
+    paths += u64(8) * (u64(2) * MAX_KEYS + MAX_OTHER_MEMBERS)
+    n_paths, all_hashed = u64(0), True
     label = id_ = absent_scalar(text)
     weight = 1.0
-    seen, n_others = _ZERO, _ZERO
+    seen, n_others = u64(0), u64(0)
     valid: Any = False
     begin = pos
     more = load_u8(pos) == OPENING_BRACE
-    pos = skip_spaces(pos + _ONE)
+    pos = skip_spaces(pos + u64(1))
     # Invariant: the members before `pos` are read; `more` tells that another one must follow.
     while more:
         more = False
@@ -254,8 +256,8 @@ def _find_line(
             if load_u8(pos) != OPENING_BRACE:
                 break
             found = find_members(
-                text, lines, features, i, pos + _ONE, first_feature, name_pos, keys, paths,
-                nested, flat and roles.sizes[LABEL] == _ZERO, roles, arrays.levels,
+                text, lines, features, i, pos + u64(1), first_feature, name_pos, keys, paths,
+                nested, flat and roles.sizes[LABEL] == u64(0), roles, arrays.levels,
             )  # fmt: skip
             i, pos, k, n_paths, name_pos = (
                 found.i,
@@ -286,12 +288,12 @@ def _find_line(
             c = load_u8(d)
             if d != pos or (c != COMMA and c != CLOSING_BRACE):
                 break
-            i += _ONE
-            pos = skip_spaces(d + _ONE)
+            i += u64(1)
+            pos = skip_spaces(d + u64(1))
             more = c == COMMA
         if not more:
             valid = load_u8(pos + np.uint64(load_u8(pos) == CR)) == NEWLINE
-            valid &= (seen & _X) != _ZERO
+            valid &= (seen & _X) != u64(0)
     return _FoundLine(i, k, n_paths, name_pos, n_read, all_hashed, label, weight, id_, valid)
 
 
@@ -314,32 +316,32 @@ def _find_member(text: Any, key_hashes: Any, i: Any, pos: Any, seen: Any, n_othe
     """Find the key at `pos`, which must not be among those seen. Returns a `_FoundMember`."""
     opening = delimiter_at(text, i)
     if opening != pos or load_u8(opening) != QUOTE:
-        return _FoundMember(i, pos, _ZERO, n_others, False)
-    i = closing_quote(text, i + _ONE)
+        return _FoundMember(i, pos, u64(0), n_others, False)
+    i = closing_quote(text, i + u64(1))
     end = delimiter_at(text, i)
     if load_u8(end) != QUOTE:
-        return _FoundMember(i, pos, _ZERO, n_others, False)
-    colon = skip_spaces(end + _ONE)
-    member = _member_bit(end - opening - _ONE, loadu_u64(opening + _ONE))
-    valid = load_u8(colon) == COLON and (seen & member) == _ZERO
-    if valid and member == _ZERO:
-        h = murmur_at(opening + _ONE, end)
+        return _FoundMember(i, pos, u64(0), n_others, False)
+    colon = skip_spaces(end + u64(1))
+    member = _member_bit(end - opening - u64(1), loadu_u64(opening + u64(1)))
+    valid = load_u8(colon) == COLON and (seen & member) == u64(0)
+    if valid and member == u64(0):
+        h = murmur_at(opening + u64(1), end)
         valid = n_others < MAX_OTHER_MEMBERS
         for j in range(n_others):
-            valid &= key_hashes[_TWO * MAX_KEYS + j] != h
+            valid &= key_hashes[u64(2) * MAX_KEYS + j] != h
         if valid:
-            key_hashes[_TWO * MAX_KEYS + n_others] = h
-            n_others += _ONE
-    return _FoundMember(i + _ONE, skip_spaces(colon + _ONE), member, n_others, valid)
+            key_hashes[u64(2) * MAX_KEYS + n_others] = h
+            n_others += u64(1)
+    return _FoundMember(i + u64(1), skip_spaces(colon + u64(1)), member, n_others, valid)
 
 
 @inlined
 def _member_bit(size: Any, word: Any) -> Any:
     """Return the bit of a member given its size and first bytes; 0 if it is not x, y, w or id."""
-    if size == _ONE:
+    if size == u64(1):
         c = word & _BYTE
-        return _X if c == _NAME_X else _Y if c == _NAME_Y else _W if c == _NAME_W else _ZERO
-    return _ID if size == _TWO and (word & _TWO_BYTES) == _NAME_ID else _ZERO
+        return _X if c == _NAME_X else _Y if c == _NAME_Y else _W if c == _NAME_W else u64(0)
+    return _ID if size == u64(2) and (word & _TWO_BYTES) == _NAME_ID else u64(0)
 
 
 @inlined
@@ -349,16 +351,16 @@ def _read_scalar(text: Any, powers: Any, i: Any, pos: Any) -> Any:
     Returns the next delimiter after it, the byte after it, and the `Scalar`.
     """
     if load_u8(pos) == QUOTE:
-        i = closing_quote(text, i + _ONE)
+        i = closing_quote(text, i + u64(1))
         stop = delimiter_at(text, i)
         if load_u8(stop) != QUOTE:
             return i, stop, Scalar(STRING, np.nan, pos, stop)
-        return i + _ONE, stop + _ONE, Scalar(STRING, 0.0, pos + _ONE, stop)
+        return i + u64(1), stop + u64(1), Scalar(STRING, 0.0, pos + u64(1), stop)
     after = stop = delimiter_at(text, i)
-    while load_u8(stop - _ONE) == SPACE:
-        stop -= _ONE
+    while load_u8(stop - u64(1)) == SPACE:
+        stop -= u64(1)
     kind, v = parse_json_scalar(pos, stop, powers)
-    if v == 0.0 and stop - pos == _TWO:
+    if v == 0.0 and stop - pos == u64(2):
         v = 0.0  # Python reads -0 as an int, which has no sign
     return i, after, Scalar(kind, v, pos, stop)
 
@@ -422,7 +424,7 @@ def _complete(
         same_keys = count == keys.n_previous and n_paths == keys.n_previous_paths
         same_keys = same_keys and equal_hashes(keys.at, keys.previous, count + n_paths)
         if not same_keys:
-            valid = not has_duplicate(keys.at, count + n_paths, row + _ONE, arrays.seen_keys)
+            valid = not has_duplicate(keys.at, count + n_paths, row + u64(1), arrays.seen_keys)
             if valid and flat:
                 n_removed, n_kept = find_roles(keys.at, count, roles)
         if valid:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.hashing import utf8_hashes
-from streaml1.core.jit import COMPILED, inlined, kernel, typed_kernel
+from streaml1.core.jit import COMPILED, inlined, kernel, typed_kernel, u64
 from streaml1.core.simd import (
     gather_u64,
     loadu_u64,
@@ -37,11 +37,11 @@ from streaml1.core.types import Bytes, Hashes
 
 __all__ = ["NAME_KEYS", "fingerprint_at", "keyed_hashes", "keyed_hashes_between", "keyed_hashes_of"]
 
-NAME_KEYS: Hashes = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
+NAME_KEYS: Hashes = np.frombuffer(os.urandom(24), np.uint64) | u64(1)
 """Start and keys of fingerprints, random for each process."""
 
-_ZERO, _EIGHT, _HALF_BITS = map(np.uint64, (0, 8, 32))
-_SHIFT_MASK, _ALL_ONES = map(np.uint64, (63, 2**64 - 1))
+_HALF_BITS = u64(32)
+_SHIFT_MASK, _ALL_ONES = map(u64, (63, 2**64 - 1))
 
 
 @inlined
@@ -55,11 +55,11 @@ def _fingerprint_bytewise(text: Any, begin: Any, end: Any, keys: Any) -> Any:
     """Return the fingerprint of `text[begin:end]`; reads nothing else, and runs interpreted."""
     f = keys[0]
     while begin < end:
-        word = _ZERO
-        for i in range(begin, min(end, begin + _EIGHT)):
-            word |= np.uint64(text[i]) << (_EIGHT * (i - begin))
+        word = u64(0)
+        for i in range(begin, min(end, begin + u64(8))):
+            word |= np.uint64(text[i]) << (u64(8) * (i - begin))
         f = _mixed(f, word, keys)
-        begin += _EIGHT
+        begin += u64(8)
     return f
 
 
@@ -67,11 +67,11 @@ def _fingerprint_bytewise(text: Any, begin: Any, end: Any, keys: Any) -> Any:
 def fingerprint_at(start: Any, end: Any, keys: Any) -> Any:
     """Return the fingerprint of the bytes between two addresses; reads up to seven more."""
     f = keys[0]
-    while end - start > _EIGHT:
+    while end - start > u64(8):
         f = _mixed(f, loadu_u64(start), keys)
-        start += _EIGHT
+        start += u64(8)
     if start < end:
-        f = _mixed(f, loadu_u64(start) & (_ALL_ONES >> (_EIGHT * (_EIGHT - (end - start)))), keys)
+        f = _mixed(f, loadu_u64(start) & (_ALL_ONES >> (u64(8) * (u64(8) - (end - start)))), keys)
     return f
 
 
@@ -80,38 +80,38 @@ def _fingerprint_x8(start: Any, size: Any, keys: Any) -> Any:
     """Return the fingerprints of eight names, given addresses and sizes."""
     f = splat_u64(keys[0])
     # Invariant: `f` covers all bytes before `start`, and `size` counts those from there on.
-    while movemask(size > _EIGHT):
-        unfinished = size > _EIGHT
+    while movemask(size > u64(8)):
+        unfinished = size > u64(8)
         step = _mixed(f, gather_u64(start), keys)
         f = (step & unfinished) | (f & (unfinished ^ _ALL_ONES))
-        start = start + (unfinished & _EIGHT)
-        size = size - (unfinished & _EIGHT)
-    word = gather_u64(start) & (_ALL_ONES >> (((_EIGHT - size) * _EIGHT) & _SHIFT_MASK))
-    nonempty = size != _ZERO
+        start = start + (unfinished & u64(8))
+        size = size - (unfinished & u64(8))
+    word = gather_u64(start) & (_ALL_ONES >> (((u64(8) - size) * u64(8)) & _SHIFT_MASK))
+    nonempty = size != u64(0)
     return (_mixed(f, word, keys) & nonempty) | (f & (nonempty ^ _ALL_ONES))
 
 
 @kernel
 def _keyed(hashes: Any, text: Any, spans: Any, keys: Any, out: Any) -> None:
     start, n = np.uint64(text.ctypes.data), np.uint64(len(hashes))
-    last_end = max(np.uint64(len(text)), _EIGHT) - _EIGHT
+    last_end = max(np.uint64(len(text)), u64(8)) - u64(8)
     hashes_at, spans_at = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
     out_at = np.uint64(out.ctypes.data)
-    k = _ZERO
+    k = u64(0)
     # Invariant: out[:k] is complete. The last block overlaps the one before it.
-    while k < n and n >= _EIGHT:
-        k = min(k, n - _EIGHT)
-        span = loadu_u64x8(spans_at + _EIGHT * k)
+    while k < n and n >= u64(8):
+        k = min(k, n - u64(8))
+        span = loadu_u64x8(spans_at + u64(8) * k)
         begin, size = span >> OFFSET_BITS, span & LENGTH_MASK
         if movemask(begin + size > last_end):  # a load would leave `text`
-            for j in range(k, k + _EIGHT):
+            for j in range(k, k + u64(8)):
                 lo = spans[j] >> OFFSET_BITS
                 hi = lo + (spans[j] & LENGTH_MASK)
                 out[j] = hashes[j] ^ _fingerprint_bytewise(text, lo, hi, keys)
         else:
             f = _fingerprint_x8(begin + start, size, keys)
-            store_u64x8(out_at + _EIGHT * k, f ^ loadu_u64x8(hashes_at + _EIGHT * k))
-        k += _EIGHT
+            store_u64x8(out_at + u64(8) * k, f ^ loadu_u64x8(hashes_at + u64(8) * k))
+        k += u64(8)
     for j in range(k, n):
         lo = spans[j] >> OFFSET_BITS
         hi = lo + (spans[j] & LENGTH_MASK)
@@ -121,7 +121,7 @@ def _keyed(hashes: Any, text: Any, spans: Any, keys: Any, out: Any) -> None:
 @typed_kernel("uint64[]", "uint8[]", "uint64[]", "uint64[]", "uint64[]", nogil=True)
 def _keyed_between(hashes: Any, text: Any, ends: Any, keys: Any, out: Any) -> None:
     for k in range(np.uint64(len(hashes))):
-        f = _fingerprint_bytewise(text, ends[k], ends[k + np.uint64(1)], keys)
+        f = _fingerprint_bytewise(text, ends[k], ends[k + u64(1)], keys)
         out[k] = hashes[k] ^ f
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.ascii import POINT
-from streaml1.core.jit import gil_kernel, inlined
+from streaml1.core.jit import gil_kernel, inlined, u64
 from streaml1.core.simd import (
     add,
     as_f64x8,
@@ -61,27 +61,26 @@ __all__ = [
     "parse_uint32",
 ]
 
-NULL, NUMBER, FALSE, TRUE, STRING = map(np.uint64, range(5))
+NULL, NUMBER, FALSE, TRUE, STRING = map(u64, range(5))
 """Kinds of scalars in JSON."""
 
 MIN_POWER, MAX_POWER = -290, 270  # powers of ten with 128 bits
 MAX_EXACT = 22  # powers of ten that are exact floats
 INTEGERS = MAX_EXACT + 1 + 2 * (MAX_POWER - MIN_POWER + 1)  # entry of 10**0 as an integer
 
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT, _NINE = map(np.uint64, range(10))
-_FIFTEEN, _SIXTEEN, _WORD_BITS = map(np.uint64, (15, 16, 64))
-_BYTE, _LOW_HALF, _ALL_ONES = map(np.uint64, (2**8 - 1, 2**32 - 1, 2**64 - 1))
-_SHIFT_MASK, _SIGN_BIT = map(np.uint64, (63, 2**63))
-_PLUS, _MINUS, _SMALL_E, _DIGIT_ZERO = map(np.uint64, b"+-e0")
-_LOWERCASE = np.uint64(0x20)
-_POINTS, _BYTE_ONES = np.uint64(0x2E2E2E2E2E2E2E2E), np.uint64(0x0101010101010101)
-_DIGIT_ZEROS = np.uint64(0x3030303030303030)
-_OVER_NINE = np.uint64(0x7676767676767676)
-_HIGH_BITS = np.uint64(0x8080808080808080)
-_FLOAT_DIGITS = np.uint64(2**53)
-_TRUE, _FALS, _NULL = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"fals", b"null"))
+_WORD_BITS = u64(64)
+_BYTE, _LOW_HALF, _ALL_ONES = map(u64, (2**8 - 1, 2**32 - 1, 2**64 - 1))
+_SHIFT_MASK, _SIGN_BIT = map(u64, (63, 2**63))
+_PLUS, _MINUS, _SMALL_E, _DIGIT_ZERO = map(u64, b"+-e0")
+_LOWERCASE = u64(0x20)
+_POINTS, _BYTE_ONES = u64(0x2E2E2E2E2E2E2E2E), u64(0x0101010101010101)
+_DIGIT_ZEROS = u64(0x3030303030303030)
+_OVER_NINE = u64(0x7676767676767676)
+_HIGH_BITS = u64(0x8080808080808080)
+_FLOAT_DIGITS = u64(2**53)
+_TRUE, _FALS, _NULL = (u64(int.from_bytes(w, "little")) for w in (b"true", b"fals", b"null"))
 _TWO_TO_52 = 2.0**52
-_BITS_OF_TWO_TO_52 = np.uint64(np.float64(_TWO_TO_52).view(np.uint64))
+_BITS_OF_TWO_TO_52 = u64(np.float64(_TWO_TO_52).view(np.uint64))
 
 
 def _power_of_five(q: int) -> tuple[int, int]:
@@ -104,7 +103,7 @@ def _powers_of_ten() -> Any:
 
 
 _POWERS_OF_TEN = _powers_of_ten()
-POWERS = np.uint64(_POWERS_OF_TEN.ctypes.data)
+POWERS = u64(_POWERS_OF_TEN.ctypes.data)
 """Address of the powers of ten, 8-byte words: 10**0 to 10**22 as floats; two words each from
 10**MIN_POWER to 10**MAX_POWER, the first 128 bits of the power; 10**0 to 10**19 as integers."""
 
@@ -112,7 +111,7 @@ POWERS = np.uint64(_POWERS_OF_TEN.ctypes.data)
 @inlined
 def _exact_power(powers: Any, k: Any) -> Any:
     """Return 10**k as a float, k up to 22."""
-    return load_f64(powers + _EIGHT * k)
+    return load_f64(powers + u64(8) * k)
 
 
 # Integers
@@ -127,28 +126,28 @@ def parse_digits(word: Any, n: Any) -> Any:
     First neighbouring digits are joined to four pairs. Then each of two multiplications scales and
     adds two of these.
     """
-    shift = ((_EIGHT - n) * _EIGHT) & _SHIFT_MASK
+    shift = ((u64(8) - n) * u64(8)) & _SHIFT_MASK
     t = ((word ^ _DIGIT_ZEROS) >> shift) << shift
     error_mask = ((t + _OVER_NINE) | t) & _HIGH_BITS
-    t = t * np.uint64(10) + (t >> _EIGHT)
-    pairs = np.uint64(0x000000FF000000FF)
-    low = (t & pairs) * np.uint64(0x000F424000000064)
-    high = ((t >> np.uint64(16)) & pairs) * np.uint64(0x0000271000000001)
-    return (low + high) >> np.uint64(32), error_mask
+    t = t * u64(10) + (t >> u64(8))
+    pairs = u64(0x000000FF000000FF)
+    low = (t & pairs) * u64(0x000F424000000064)
+    high = ((t >> u64(16)) & pairs) * u64(0x0000271000000001)
+    return (low + high) >> u64(32), error_mask
 
 
 @inlined
 def parse_uint32(start: Any, end: Any) -> Any:
     """Return the number below 2**32 that 1 to 16 digits spell, and an error word: 0 if valid."""
     n = end - start
-    if n - _ONE < _EIGHT:
-        return parse_digits(loadu_u64(end - _EIGHT), n)
-    if n - _ONE >= _SIXTEEN:
-        return _ZERO, _ONE
-    high, high_error = parse_digits(loadu_u64(end - _SIXTEEN), n - _EIGHT)
-    low, low_error = parse_digits(loadu_u64(end - _EIGHT), _EIGHT)
+    if n - u64(1) < u64(8):
+        return parse_digits(loadu_u64(end - u64(8)), n)
+    if n - u64(1) >= u64(16):
+        return u64(0), u64(1)
+    high, high_error = parse_digits(loadu_u64(end - u64(16)), n - u64(8))
+    low, low_error = parse_digits(loadu_u64(end - u64(8)), u64(8))
     j = high * np.uint64(10**8) + low
-    return j, high_error | low_error | (j >> np.uint64(32))
+    return j, high_error | low_error | (j >> u64(32))
 
 
 # One float
@@ -165,20 +164,20 @@ def _nearest_float(m: Any, q: Any, powers: Any) -> Any:
         return np.nan
     lz = clz(m)
     w = m << lz
-    entry = powers + _EIGHT * np.uint64(MAX_EXACT + 1 + 2 * (q - MIN_POWER))
+    entry = powers + u64(8) * np.uint64(MAX_EXACT + 1 + 2 * (q - MIN_POWER))
     power = load_u64(entry)
     low = w * power
     high = mul_high(w, power)
     # Nine ones in front of the cut: the lower half of the power may carry into the mantissa.
-    if (high & np.uint64(0x1FF)) == np.uint64(0x1FF):
-        carry = mul_high(w, load_u64(entry + _EIGHT))
+    if (high & u64(0x1FF)) == u64(0x1FF):
+        carry = mul_high(w, load_u64(entry + u64(8)))
         low += carry
         if low < carry:
-            high += _ONE
+            high += u64(1)
         if low == np.uint64(2**64 - 1):
             return np.nan
-    upper = high >> np.uint64(63)
-    cut = upper + np.uint64(9)
+    upper = high >> u64(63)
+    cut = upper + u64(9)
     mantissa = high >> cut
     # 217706 / 2**16 approximates log2(10) closely enough for all q in the table.
     exponent = ((np.int64(217706) * q) >> np.int64(16)) + np.int64(63 + 1023)
@@ -186,15 +185,15 @@ def _nearest_float(m: Any, q: Any, powers: Any) -> Any:
     if exponent <= 0 or exponent >= 2046:
         return np.nan
     # Exactly half-way between two floats, which only small powers allow: round to even.
-    is_tie = low <= _ONE and -4 <= q <= 23 and (mantissa & np.uint64(3)) == _ONE
+    is_tie = low <= u64(1) and -4 <= q <= 23 and (mantissa & u64(3)) == u64(1)
     if is_tie and (mantissa << cut) == high:
-        mantissa &= ~_ONE
-    mantissa += mantissa & _ONE
-    mantissa >>= _ONE
+        mantissa &= ~u64(1)
+    mantissa += mantissa & u64(1)
+    mantissa >>= u64(1)
     if mantissa >= _FLOAT_DIGITS:
         mantissa = np.uint64(2**52)
         exponent += np.int64(1)
-    bits = (mantissa & np.uint64(2**52 - 1)) | (np.uint64(exponent) << np.uint64(52))
+    bits = (mantissa & np.uint64(2**52 - 1)) | (np.uint64(exponent) << u64(52))
     return f64_from_bits(bits)
 
 
@@ -205,7 +204,7 @@ def _scaled_float(m: Any, q: Any, powers: Any) -> Any:
         if q < 0:
             return np.float64(m) / _exact_power(powers, np.uint64(-q))
         return np.float64(m) * _exact_power(powers, np.uint64(q))
-    if m == _ZERO:
+    if m == u64(0):
         return 0.0
     return _nearest_float(m, q, powers)
 
@@ -216,41 +215,41 @@ def parse_number(start: Any, end: Any, powers: Any) -> Any:
     pos = start
     negative = pos < end and load_u8(pos) == _MINUS
     if negative or (pos < end and load_u8(pos) == _PLUS):
-        pos += _ONE
-    m, has_digit, n, scale = _ZERO, _ZERO, _ZERO, np.int64(0)
+        pos += u64(1)
+    m, has_digit, n, scale = u64(0), u64(0), u64(0), np.int64(0)
     after_point = np.int64(0)
     # Invariant: the text before `pos` spells m 10**scale, and m has n significant digits.
     while pos < end:
         c = load_u8(pos)
         digit = c - _DIGIT_ZERO
-        if digit <= np.uint64(9):
-            has_digit = _ONE
-            m = m * np.uint64(10) + digit
+        if digit <= u64(9):
+            has_digit = u64(1)
+            m = m * u64(10) + digit
             n += np.uint64(m != 0)
             scale -= after_point
         elif c == POINT and after_point == 0:
             after_point = np.int64(1)
         else:
             break
-        pos += _ONE
-    if has_digit == 0 or n > np.uint64(19):
+        pos += u64(1)
+    if has_digit == 0 or n > u64(19):
         return np.nan
     if pos < end:
         if (load_u8(pos) | _LOWERCASE) != _SMALL_E:
             return np.nan
-        pos += _ONE
+        pos += u64(1)
         negative_exponent = pos < end and load_u8(pos) == _MINUS
         if negative_exponent or (pos < end and load_u8(pos) == _PLUS):
-            pos += _ONE
-        if pos == end or end - pos > np.uint64(4):
+            pos += u64(1)
+        if pos == end or end - pos > u64(4):
             return np.nan
         exponent = np.int64(0)
         while pos < end:
             digit = load_u8(pos) - _DIGIT_ZERO
-            if digit > np.uint64(9):
+            if digit > u64(9):
                 return np.nan
             exponent = exponent * np.int64(10) + np.int64(digit)
-            pos += _ONE
+            pos += u64(1)
         scale += -exponent if negative_exponent else exponent
     v = _scaled_float(m, scale, powers)
     return -v if negative else v
@@ -262,16 +261,16 @@ def parse_number_short(start: Any, end: Any, powers: Any) -> Any:
     negative = np.uint64(load_u8(start) == _MINUS)
     pos = start + negative
     first = load_u8(pos) - _DIGIT_ZERO
-    decimals = end - pos - _TWO
-    if decimals - _ONE < _EIGHT:
-        m, error = parse_digits(loadu_u64(end - _EIGHT), decimals)
-        error |= load_u8(pos + _ONE) ^ POINT
+    decimals = end - pos - u64(2)
+    if decimals - u64(1) < u64(8):
+        m, error = parse_digits(loadu_u64(end - u64(8)), decimals)
+        error |= load_u8(pos + u64(1)) ^ POINT
     else:
-        m, error, decimals = _ZERO, decimals + _ONE, _ZERO
-    if error or first > np.uint64(9):
+        m, error, decimals = u64(0), decimals + u64(1), u64(0)
+    if error or first > u64(9):
         return np.nan
     power = _exact_power(powers, decimals)
-    sign = np.float64(1.0) - np.float64(_TWO * negative)
+    sign = np.float64(1.0) - np.float64(u64(2) * negative)
     return sign * ((np.float64(first) * power + np.float64(m)) / power)
 
 
@@ -280,22 +279,22 @@ def parse_number_long(start: Any, end: Any, powers: Any) -> Any:
     """As `parse_number`, but fastest for one digit with 9 to 24 decimals."""
     negative = load_u8(start) == _MINUS
     pos = start + np.uint64(negative)
-    decimals = end - pos - _TWO
-    if decimals - np.uint64(9) >= _SIXTEEN or load_u8(pos + _ONE) != POINT:
+    decimals = end - pos - u64(2)
+    if decimals - u64(9) >= u64(16) or load_u8(pos + u64(1)) != POINT:
         return parse_number(start, end, powers)
     first = load_u8(pos) - _DIGIT_ZERO
-    m, error = parse_digits(loadu_u64(end - _EIGHT), _EIGHT)
-    rest = decimals - _EIGHT
-    middle, middle_error = parse_digits(loadu_u64(end - _SIXTEEN), min(rest, _EIGHT))
+    m, error = parse_digits(loadu_u64(end - u64(8)), u64(8))
+    rest = decimals - u64(8)
+    middle, middle_error = parse_digits(loadu_u64(end - u64(16)), min(rest, u64(8)))
     m += middle * np.uint64(10**8)
     error |= middle_error
-    if rest > _EIGHT:
-        high, high_error = parse_digits(loadu_u64(end - _EIGHT - _SIXTEEN), rest - _EIGHT)
+    if rest > u64(8):
+        high, high_error = parse_digits(loadu_u64(end - u64(8) - u64(16)), rest - u64(8))
         m += high * np.uint64(10**16)
-        error |= high_error | np.uint64(high > np.uint64(999))
+        error |= high_error | np.uint64(high > u64(999))
     if first:
-        error |= np.uint64(first > np.uint64(9)) | np.uint64(decimals > np.uint64(18))
-        m += first * load_u64(powers + _EIGHT * (np.uint64(INTEGERS) + decimals))
+        error |= np.uint64(first > u64(9)) | np.uint64(decimals > u64(18))
+        m += first * load_u64(powers + u64(8) * (np.uint64(INTEGERS) + decimals))
     if error:
         return parse_number(start, end, powers)
     v = _scaled_float(m, -np.int64(decimals), powers)
@@ -312,7 +311,7 @@ def parse_numbers_x8(start: Any, end: Any, powers: Any) -> Any:
     Valid are 1 to 7 digits with 1 to 8 decimals, and integers of 1 to 8 digits, without superfluous
     leading zeros. Eight bytes before each end and after each start are read.
     """
-    head, tail = gather_u64(start), gather_u64(end - _EIGHT)
+    head, tail = gather_u64(start), gather_u64(end - u64(8))
     return parse_numbers_x8_from_words(head, tail, end - start, powers)
 
 
@@ -323,24 +322,24 @@ def parse_numbers_x8_from_words(head: Any, tail: Any, size: Any, powers: Any) ->
     Of one digit with decimals only three bytes of `head` count.
     """
     negative_mask = (head & _BYTE) == _MINUS
-    head = head >> (negative_mask & _EIGHT)
-    size = size - (negative_mask & _ONE)
+    head = head >> (negative_mask & u64(8))
+    size = size - (negative_mask & u64(1))
     first = (head & _BYTE) - _DIGIT_ZERO
-    integer_mask = (((head >> _EIGHT) & _BYTE) != POINT) | (size == _ONE)
+    integer_mask = (((head >> u64(8)) & _BYTE) != POINT) | (size == u64(1))
     decimal_mask = integer_mask ^ _ALL_ONES
     # The digits of an integer, or the decimals behind one digit and a point.
-    n = size - (decimal_mask & _TWO)
+    n = size - (decimal_mask & u64(2))
     m, digit_error = parse_digits(tail, n)
-    leading_zero_mask = integer_mask & (first == _ZERO) & (size != _ONE)
-    error_mask = digit_error | leading_zero_mask | ((n - _ONE) > _SEVEN) | (first > _NINE)
-    power = as_f64x8(lookup16(powers, n & decimal_mask & _FIFTEEN))
-    before_point = mul(_floats_x8(first & decimal_mask & _FIFTEEN), power)
+    leading_zero_mask = integer_mask & (first == u64(0)) & (size != u64(1))
+    error_mask = digit_error | leading_zero_mask | ((n - u64(1)) > u64(7)) | (first > u64(9))
+    power = as_f64x8(lookup16(powers, n & decimal_mask & u64(15)))
+    before_point = mul(_floats_x8(first & decimal_mask & u64(15)), power)
     v = to_bits(div(add(before_point, _floats_x8(m)), power))
     if movemask(error_mask):
         w, w_error = _parse_decimals_x8(head, size, tail, powers)
-        valid_mask = error_mask == _ZERO
+        valid_mask = error_mask == u64(0)
         v = (v & valid_mask) | (to_bits(w) & (valid_mask ^ _ALL_ONES))
-        error_mask = error_mask & ((w_error == _ZERO) ^ _ALL_ONES)
+        error_mask = error_mask & ((w_error == u64(0)) ^ _ALL_ONES)
     return as_f64x8(v | (negative_mask & _SIGN_BIT)), error_mask
 
 
@@ -353,18 +352,18 @@ def _parse_decimals_x8(head: Any, size: Any, tail: Any, powers: Any) -> Any:
     # The classic test for a zero byte: the lowest set bit belongs to the first point.
     difference = head ^ _POINTS
     point_mask = (difference - _BYTE_ONES) & (difference ^ _ALL_ONES) & _HIGH_BITS
-    bits = lane_popcount(((point_mask & (_ZERO - point_mask)) - _ONE) >> _SEVEN)
-    n = bits >> _THREE
-    decimals = size - n - _ONE
+    bits = lane_popcount(((point_mask & (u64(0) - point_mask)) - u64(1)) >> u64(7))
+    n = bits >> u64(3)
+    decimals = size - n - u64(1)
     before_point, before_error = parse_digits(head << ((_WORD_BITS - bits) & _SHIFT_MASK), n)
     m, decimals_error = parse_digits(tail, decimals)
-    leading_zero_mask = ((head & _BYTE) == _DIGIT_ZERO) & (n != _ONE)
+    leading_zero_mask = ((head & _BYTE) == _DIGIT_ZERO) & (n != u64(1))
     error_mask = (
-        before_error | decimals_error | leading_zero_mask | (point_mask == _ZERO)
-        | ((n - _ONE) > _SIX)
+        before_error | decimals_error | leading_zero_mask | (point_mask == u64(0))
+        | ((n - u64(1)) > u64(6))
     )  # fmt: skip
-    error_mask = error_mask | ((decimals - _ONE) > _SEVEN)
-    power = as_f64x8(lookup16(powers, decimals & _FIFTEEN))
+    error_mask = error_mask | ((decimals - u64(1)) > u64(7))
+    power = as_f64x8(lookup16(powers, decimals & u64(15)))
     v = div(add(mul(_floats_x8(before_point & _LOW_HALF), power), _floats_x8(m)), power)
     return v, error_mask
 
@@ -394,9 +393,11 @@ def parse_json_scalar(start: Any, end: Any, powers: Any) -> Any:
     kind = NUMBER
     if v != v:
         n = end - start
-        digits = parse_digits(loadu_u64(end - _EIGHT), n) if n - _ONE < _EIGHT else (_ZERO, _ONE)
+        digits = (
+            parse_digits(loadu_u64(end - u64(8)), n) if n - u64(1) < u64(8) else (u64(0), u64(1))
+        )
         integer, error = digits
-        if error or (n > _ONE and load_u8(start) == _DIGIT_ZERO):
+        if error or (n > u64(1) and load_u8(start) == _DIGIT_ZERO):
             kind, v = _parse_other_scalar(start, end, powers)
         else:
             v = np.float64(integer)
@@ -407,24 +408,24 @@ def parse_json_scalar(start: Any, end: Any, powers: Any) -> Any:
 def _parse_other_scalar(start: Any, end: Any, powers: Any) -> Any:
     """As `parse_json_scalar`, for all texts."""
     size = end - start
-    if size - _FOUR <= _ONE:
+    if size - u64(4) <= u64(1):
         word = loadu_u64(start) & _LOW_HALF
-        if size == _FOUR and word == _TRUE:
+        if size == u64(4) and word == _TRUE:
             return JsonScalar(TRUE, 1.0)
-        if size == _FOUR and word == _NULL:
+        if size == u64(4) and word == _NULL:
             return JsonScalar(NULL, 0.0)
-        if size == _FIVE and word == _FALS and load_u8(start + _FOUR) == _SMALL_E:
+        if size == u64(5) and word == _FALS and load_u8(start + u64(4)) == _SMALL_E:
             return JsonScalar(FALSE, 0.0)
     pos = start
     if pos < end and load_u8(pos) == _MINUS:
-        pos += _ONE
+        pos += u64(1)
     first = load_u8(pos) - _DIGIT_ZERO
-    if pos >= end or first > _NINE:
+    if pos >= end or first > u64(9):
         return JsonScalar(NUMBER, np.nan)
-    if first == _ZERO and pos + _ONE < end and load_u8(pos + _ONE) - _DIGIT_ZERO <= _NINE:
+    if first == u64(0) and pos + u64(1) < end and load_u8(pos + u64(1)) - _DIGIT_ZERO <= u64(9):
         return JsonScalar(NUMBER, np.nan)
     while pos < end and load_u8(pos) != POINT:
-        pos += _ONE
-    if pos < end and (pos + _ONE == end or load_u8(pos + _ONE) - _DIGIT_ZERO > _NINE):
+        pos += u64(1)
+    if pos < end and (pos + u64(1) == end or load_u8(pos + u64(1)) - _DIGIT_ZERO > u64(9)):
         return JsonScalar(NUMBER, np.nan)
     return JsonScalar(NUMBER, parse_number_long(start, end, powers))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
-from streaml1.core.jit import kernel
+from streaml1.core.jit import kernel, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bools, Bytes, Hashes, Indptr, Ints, Values
@@ -59,7 +59,7 @@ class LineCounts(NamedTuple):
 @kernel
 def _extent(spans: Any) -> tuple[int, int]:
     """Return where the first of the spans begins and where the last one ends."""
-    first, last = LENGTH_MASK, np.uint64(0)
+    first, last = LENGTH_MASK, u64(0)
     for span in spans:
         first = min(first, span >> OFFSET_BITS)
         last = max(last, (span >> OFFSET_BITS) + (span & LENGTH_MASK))

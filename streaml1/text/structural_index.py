@@ -43,7 +43,7 @@ from streaml1.core.ascii import (
     SPACE,
     TAB,
 )
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.simd import (
     byte_eq_mask,
     byte_in_mask,
@@ -91,15 +91,15 @@ PAD = 128
 SPARE = 64
 """Entries that `positions` and `kinds` must have in addition to one for each byte."""
 
-_FIRST_PRINTABLE, _FIRST_NON_ASCII = np.uint64(0x20), np.uint64(0x80)
+_FIRST_PRINTABLE, _FIRST_NON_ASCII = u64(0x20), u64(0x80)
 
-AFTER_SPACE, BEFORE_COLON = np.uint64(64), np.uint64(128)
+AFTER_SPACE, BEFORE_COLON = u64(64), u64(128)
 """Bits that `index_jsonl` adds to the kind of a delimiter."""
 
-_ONE, _FOUR, _EIGHT, _BLOCK = map(np.uint64, (1, 4, 8, 64))
-_MAX_SCALAR = np.uint64(10)
-_BATCH = np.uint64(2**15)
-_ALL_ONES = np.uint64(2**64 - 1)
+_BLOCK = u64(64)
+_MAX_SCALAR = u64(10)
+_BATCH = u64(2**15)
+_ALL_ONES = u64(2**64 - 1)
 
 
 @inlined
@@ -120,8 +120,8 @@ def index_svmlight(base: Any, start: Any, end: Any, positions: Any, kinds: Any) 
     -------
     The number of delimiters.
     """
-    store_u32(positions, start - _ONE - base)
-    n = _ONE
+    store_u32(positions, start - u64(1) - base)
+    n = u64(1)
     block = start
     # Invariant: the delimiters before `block` are the first n entries.
     while block < end:
@@ -143,7 +143,7 @@ def index_vw(base: Any, start: Any, end: Any, positions: Any, kinds: Any) -> Any
     -------
     The number of delimiters, and whether all bytes are ASCII.
     """
-    n, ascii_mask = np.uint64(0), _ALL_ONES
+    n, ascii_mask = u64(0), _ALL_ONES
     block = start
     # Invariant: the delimiters before `block` are the first n entries.
     while block < end:
@@ -168,7 +168,7 @@ def index_jsonl(base: Any, start: Any, end: Any, positions: Any, kinds: Any) -> 
     -------
     The number of delimiters, whether all bytes are ASCII, and whether no byte is an equals sign.
     """
-    n, ascii_mask, equals_mask = np.uint64(0), _ALL_ONES, np.uint64(0)
+    n, ascii_mask, equals_mask = u64(0), _ALL_ONES, u64(0)
     block = start
     # Invariant: the delimiters before `block` are the first n entries.
     while block < end:
@@ -179,10 +179,10 @@ def index_jsonl(base: Any, start: Any, end: Any, positions: Any, kinds: Any) -> 
         ascii_mask &= byte_lt_mask(block, _FIRST_NON_ASCII) | ~_mask_before(_ALL_ONES, block, end)
         structural_mask = _mask_before(structural_mask, block, end)
         compress_bytes_marked(kinds + n, structural_mask, block, SPACE, COLON)
-        store_bit_indices(positions + _FOUR * n, structural_mask, block - base)
+        store_bit_indices(positions + u64(4) * n, structural_mask, block - base)
         n += popcount(structural_mask)
         block += _BLOCK
-    return n, ascii_mask == _ALL_ONES, equals_mask == np.uint64(0)
+    return n, ascii_mask == _ALL_ONES, equals_mask == u64(0)
 
 
 @inlined
@@ -196,7 +196,7 @@ def index_csv(start: Any, end: Any, delimiter: Any, positions: Any, kinds: Any) 
     -------
     The number of delimiters, and whether all bytes are ASCII.
     """
-    n, ascii_mask = np.uint64(0), _ALL_ONES
+    n, ascii_mask = u64(0), _ALL_ONES
     block = start
     # Invariant: the delimiters before `block` are the first n entries.
     while block < end:
@@ -223,7 +223,7 @@ def _write_delimiters(
     count = popcount(structural_mask)
     if has_compress() or count > _MAX_SCALAR:
         compress_bytes(kinds + n, structural_mask, block)
-        store_bit_indices(positions + _FOUR * n, structural_mask, block - base)
+        store_bit_indices(positions + u64(4) * n, structural_mask, block - base)
     else:
         _write_few_delimiters(structural_mask, block, base, n, positions, kinds)
     return n + count
@@ -240,9 +240,9 @@ def _write_few_delimiters(
     """
     for k in range(_MAX_SCALAR):
         offset = ctz(structural_mask)
-        store_u32(positions + _FOUR * (n + k), block - base + offset)
+        store_u32(positions + u64(4) * (n + k), block - base + offset)
         store_u64(kinds + n + k, load_u8(block + offset))
-        structural_mask &= structural_mask - _ONE
+        structural_mask &= structural_mask - u64(1)
 
 
 @inlined
@@ -267,13 +267,13 @@ def batch_end(start: Any, end: Any) -> Any:
     while not newline_mask:
         limit += _BLOCK
         newline_mask = byte_eq_mask(limit, NEWLINE)
-    return limit + ctz(newline_mask) + _ONE
+    return limit + ctz(newline_mask) + u64(1)
 
 
 @kernel
 def count_newlines(start: Any, end: Any) -> Any:
     """Return the number of newlines between two addresses."""
-    n = np.uint64(0)
+    n = u64(0)
     block = start
     while block < end:
         n += popcount(_mask_before(byte_eq_mask(block, NEWLINE), block, end))
@@ -314,19 +314,19 @@ def span_of(text: Any, begin: Any, end: Any) -> Any:
 @inlined
 def position_of(positions: Any, i: Any) -> Any:
     """Return the position of the i-th delimiter, given the address of the positions."""
-    return loadu_u64(positions + np.uint64(4) * i) & np.uint64(2**32 - 1)
+    return loadu_u64(positions + u64(4) * i) & np.uint64(2**32 - 1)
 
 
 @inlined
 def matching_kinds(kinds: Any, i: Any, pattern: Any) -> Any:
     """Return how many kinds from the i-th on agree with a pattern, a tuple of 8-byte words."""
-    n, expected = np.uint64(0), np.uint64(0)
+    n, expected = u64(0), u64(0)
     # Invariant: n counts the matches before word `expected / 8`. After a mismatch n stays below
     # `expected`, so the remaining words, whose number is known at compile time, do nothing.
     for word in pattern:
         if n == expected:
-            n += ctz(loadu_u64(kinds + i + n) ^ word) >> np.uint64(3)
-        expected += _EIGHT
+            n += ctz(loadu_u64(kinds + i + n) ^ word) >> u64(3)
+        expected += u64(8)
     return n
 
 
@@ -350,11 +350,11 @@ def gather_three_x8(
         its feature. If a result is not used, its loads are optimized away.
     """
     low, low_end = (
-        base + position_of(positions, first) - _EIGHT,
+        base + position_of(positions, first) - u64(8),
         base + position_of(positions, fourth),
     )
     high, high_end = (
-        base + position_of(positions, fifth) - _EIGHT,
+        base + position_of(positions, fifth) - u64(8),
         base + position_of(positions, last),
     )
     if can_permute(low, low_end, high, high_end):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.ascii import COLON, CR, NEWLINE, SPACE, TAB
-from streaml1.core.jit import gil_kernel, inlined, kernel
+from streaml1.core.jit import gil_kernel, inlined, kernel, u64
 from streaml1.core.rows import MAX_IDS, is_canonical_row
 from streaml1.core.simd import (
     borrowed,
@@ -51,11 +51,10 @@ from streaml1.text.structural_index import (
 
 __all__ = ["parse_lines"]
 
-_ZERO, _ONE, _TWO, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 2, 4, 8, 16))
-_SEVEN, _FIFTEEN, _MAX_IDS = map(np.uint64, (7, 15, MAX_IDS))
-_HASH_SIGN, _LAST_ASCII = map(np.uint64, (ord("#"), 127))
-_QID = np.uint64(int.from_bytes(b"qid", "little"))
-_MAX_UNSURE = np.uint64(4)  # of eight features; with more of them the scalar loop is faster
+_MAX_IDS = u64(MAX_IDS)
+_HASH_SIGN, _LAST_ASCII = map(u64, (ord("#"), 127))
+_QID = u64(int.from_bytes(b"qid", "little"))
+_MAX_UNSURE = u64(4)  # of eight features; with more of them the scalar loop is faster
 
 
 @kernel
@@ -107,42 +106,42 @@ def parse_lines(
     """
     ids, values, positions = borrowed((ids, values, positions))
     # The byte before a line counts as a delimiter, so positions count from one byte earlier.
-    text = indexed_text(start - _ONE, positions, kinds)
-    row, k, n_irregular, number = _ZERO, _ZERO, _ZERO, _ZERO
-    i, n, pos = _ZERO, _ZERO, start
+    text = indexed_text(start - u64(1), positions, kinds)
+    row, k, n_irregular, number = u64(0), u64(0), u64(0), u64(0)
+    i, n, pos = u64(0), u64(0), start
     plain: Any = True
     indptr[0] = 0
     # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
     # of the n delimiters of this batch is the first one at or after `pos`.
     while pos < end:
         if i == n:
-            i = _ONE
+            i = u64(1)
             stop = batch_end(pos, end)
             n = index_svmlight(text.start, pos, stop, text.positions, text.kinds)
         d = delimiter_at(text, i)
         if load_u8(d) == NEWLINE and _is_empty(pos, d):
-            number += _ONE
-            i += _ONE
-            pos = d + _ONE
+            number += u64(1)
+            i += u64(1)
+            pos = d + u64(1)
             continue
         first_feature, begin = k, pos
         line = _read_line(text, positions, powers, require_label, ids, values, i, pos, k)
         i, k, label, valid = line.i, line.k, line.label, line.valid
-        pos = line.end + _ONE
+        pos = line.end + u64(1)
         if not valid:
             k, label, valid = _parse_irregular(
                 begin, line.end, first_feature, powers, require_label, ids, values
             )
             if not valid:
-                irregular[n_irregular, _ZERO] = row
-                irregular[n_irregular, _ONE] = begin - start
-                n_irregular += _ONE
+                irregular[n_irregular, u64(0)] = row
+                irregular[n_irregular, u64(1)] = begin - start
+                n_irregular += u64(1)
         plain &= is_canonical_row(ids, values, first_feature, k, _MAX_IDS)
         y[row] = label
         lines[row] = number
         ends[row] = pos - start
-        row += _ONE
-        number += _ONE
+        row += u64(1)
+        number += u64(1)
         indptr[row] = k
     return row, n_irregular, number, plain, plain
 
@@ -150,7 +149,7 @@ def parse_lines(
 @inlined
 def _is_empty(pos: Any, newline: Any) -> Any:
     """Return whether nothing but a carriage return is before a newline."""
-    return newline == pos or (newline == pos + _ONE and load_u8(pos) == CR)
+    return newline == pos or (newline == pos + u64(1) and load_u8(pos) == CR)
 
 
 class _Line(NamedTuple):
@@ -178,19 +177,19 @@ def _read_line(
     if c == COLON:
         valid = not require_label
     else:
-        stop = d - np.uint64(c == NEWLINE and load_u8(d - _ONE) == CR)
+        stop = d - np.uint64(c == NEWLINE and load_u8(d - u64(1)) == CR)
         label = parse_number(pos, stop, powers)
         valid = label == label
         i += np.uint64(c != NEWLINE)
-        pos = d + _ONE
+        pos = d + u64(1)
     if valid and c != NEWLINE:
         count, newline, valid = _count_features(text, i, pos)
         if count:
-            first, last = i, i + _TWO * count - _ONE
+            first, last = i, i + u64(2) * count - u64(1)
             if valid:
                 # A carriage return does not belong to the last value.
                 at_end = delimiter_at(text, last) == newline
-                returns = np.uint32(at_end and load_u8(newline - _ONE) == CR)
+                returns = np.uint32(at_end and load_u8(newline - u64(1)) == CR)
                 positions[last] -= returns
                 valid = _read_features(
                     text.start, text.positions, first, count, powers, ids, values, k
@@ -199,8 +198,8 @@ def _read_line(
                 k += count
             i = last
     while load_u8(delimiter_at(text, i)) != NEWLINE:
-        i += _ONE
-    return _Line(i + _ONE, delimiter_at(text, i), k, label, valid)
+        i += u64(1)
+    return _Line(i + u64(1), delimiter_at(text, i), k, label, valid)
 
 
 @inlined
@@ -211,20 +210,20 @@ def _count_features(text: Any, i: Any, pos: Any) -> Any:
     -------
     Their number, the address of the newline, and whether colons and spaces alternate up to it.
     """
-    count = _ZERO
+    count = u64(0)
     # Invariant: the delimiters before i alternate between colon and space.
     while True:
         d = delimiter_at(text, i)
         c = load_u8(d)
         if c != COLON:  # a space at the end of the line, or an irregular line
             return count, d, c == NEWLINE and _is_empty(pos, d)
-        d = delimiter_at(text, i + _ONE)
+        d = delimiter_at(text, i + u64(1))
         c = load_u8(d)
-        count += _ONE
+        count += u64(1)
         if c in (NEWLINE, COLON):
             return count, d, c == NEWLINE
-        i += _TWO
-        pos = d + _ONE
+        i += u64(2)
+        pos = d + u64(1)
 
 
 @inlined
@@ -236,30 +235,30 @@ def _read_features(
     Returns whether all of them are valid.
     """
     valid: Any = True
-    f = _ZERO
+    f = u64(0)
     ids_at, values_at = np.uint64(ids.ctypes.data), np.uint64(values.ctypes.data)
     # Invariant: the first f features are read.
-    while f < n and n >= _EIGHT:
-        f = min(f, n - _EIGHT)  # the last block overlaps the one before it
-        first, out = i + _TWO * f, k + f
+    while f < n and n >= u64(8):
+        f = min(f, n - u64(8))  # the last block overlaps the one before it
+        first, out = i + u64(2) * f, k + f
         unsure = _read_features_x8(
-            base, positions, first, powers, ids_at + _FOUR * out, values_at + _EIGHT * out
+            base, positions, first, powers, ids_at + u64(4) * out, values_at + u64(8) * out
         )
         n_unsure = popcount(unsure)
         while unsure:
             lane = ctz(unsure)
-            unsure &= unsure - _ONE
+            unsure &= unsure - u64(1)
             ids[out + lane], values[out + lane], is_valid = _read_feature(
-                base, positions, first + _TWO * lane, powers
+                base, positions, first + u64(2) * lane, powers
             )
             valid &= is_valid
-        f += _EIGHT
+        f += u64(8)
         if n_unsure > _MAX_UNSURE:
             break
     while f < n:
-        ids[k + f], values[k + f], is_valid = _read_feature(base, positions, i + _TWO * f, powers)
+        ids[k + f], values[k + f], is_valid = _read_feature(base, positions, i + u64(2) * f, powers)
         valid &= is_valid
-        f += _ONE
+        f += u64(1)
     return valid
 
 
@@ -269,30 +268,30 @@ def _read_features_x8(base: Any, positions: Any, i: Any, powers: Any, ids: Any, 
 
     Returns a bit mask of the features that must be read again, by `_read_feature`.
     """
-    before, _ = load_u32_pairs(positions + _FOUR * (i - _ONE))
-    colons, ends = load_u32_pairs(positions + _FOUR * i)
-    size = colons - before - _ONE
+    before, _ = load_u32_pairs(positions + u64(4) * (i - u64(1)))
+    colons, ends = load_u32_pairs(positions + u64(4) * i)
+    size = colons - before - u64(1)
     id_word, head, tail = gather_three_x8(
-        base, positions, i - _ONE, i + _SEVEN, i + _SEVEN, i + _FIFTEEN, colons + (base - _EIGHT),
-        colons + (base + _ONE), ends + (base - _EIGHT),
+        base, positions, i - u64(1), i + u64(7), i + u64(7), i + u64(15), colons + (base - u64(8)),
+        colons + (base + u64(1)), ends + (base - u64(8)),
     )  # fmt: skip
     j, id_error = parse_digits(id_word, size)
-    v, value_error = parse_numbers_x8_from_words(head, tail, ends - colons - _ONE, powers)
+    v, value_error = parse_numbers_x8_from_words(head, tail, ends - colons - u64(1), powers)
     store_u32x8(ids, j)
     store_f64x8(values, v)
-    return movemask(id_error | value_error | ((size - _ONE) > _SEVEN))
+    return movemask(id_error | value_error | ((size - u64(1)) > u64(7)))
 
 
 @inlined
 def _read_feature(base: Any, positions: Any, i: Any, powers: Any) -> Any:
     """Return id, value and validity of the feature whose colon is the i-th delimiter."""
-    pos = base + position_of(positions, i - _ONE) + _ONE
-    colon, end = base + position_of(positions, i), base + position_of(positions, i + _ONE)
+    pos = base + position_of(positions, i - u64(1)) + u64(1)
+    colon, end = base + position_of(positions, i), base + position_of(positions, i + u64(1))
     j, error = parse_uint32(pos, colon)
-    v = parse_number_short(colon + _ONE, end, powers)
+    v = parse_number_short(colon + u64(1), end, powers)
     if v != v:
-        v = parse_number_long(colon + _ONE, end, powers)
-    return np.uint32(j), v, error == _ZERO and v == v
+        v = parse_number_long(colon + u64(1), end, powers)
+    return np.uint32(j), v, error == u64(0) and v == v
 
 
 # Lines with comments, qid, tabs or repeated blanks
@@ -319,7 +318,7 @@ def _parse_irregular(
         stop = _token_end(pos, end)
         colon = pos
         while colon < stop and load_u8(colon) != COLON:
-            colon += _ONE
+            colon += u64(1)
         if colon == stop:
             label = parse_number(pos, stop, powers)
             if not is_first or label != label:
@@ -328,15 +327,15 @@ def _parse_irregular(
             if is_first and require_label:
                 return first_feature, label, False
             j, error = parse_uint32(pos, colon)
-            v = parse_number(colon + _ONE, stop, powers)
+            v = parse_number(colon + u64(1), stop, powers)
             if error or v != v:
                 return first_feature, np.nan, False
             ids[k] = np.uint32(j)
             values[k] = v
-            k += _ONE
+            k += u64(1)
         pos = _skip_blanks(stop, end)
         # A qid is skipped directly after a label only.
-        if is_first and colon == stop and pos + np.uint64(4) <= end and _is_qid(pos):
+        if is_first and colon == stop and pos + u64(4) <= end and _is_qid(pos):
             pos = _skip_blanks(_token_end(pos, end), end)
         is_first = False
     return k, label, True
@@ -352,24 +351,24 @@ def _comment_begin(pos: Any, end: Any) -> Any:
     while pos < end:
         c = load_u8(pos)
         if c > _LAST_ASCII or (c < SPACE and c != TAB and c != CR):
-            return _ZERO
+            return u64(0)
         if c == _HASH_SIGN and found == end:
             found = pos
-        pos += _ONE
+        pos += u64(1)
     return found
 
 
 @inlined
 def _skip_blanks(pos: Any, end: Any) -> Any:
     while pos < end and _is_blank(load_u8(pos)):
-        pos += _ONE
+        pos += u64(1)
     return pos
 
 
 @inlined
 def _token_end(pos: Any, end: Any) -> Any:
     while pos < end and not _is_blank(load_u8(pos)):
-        pos += _ONE
+        pos += u64(1)
     return pos
 
 
@@ -380,5 +379,5 @@ def _is_blank(c: Any) -> bool:
 
 @inlined
 def _is_qid(pos: Any) -> bool:
-    word = load_u8(pos) | load_u8(pos + _ONE) << _EIGHT | load_u8(pos + _TWO) << _SIXTEEN
-    return bool(word == _QID and load_u8(pos + _TWO + _ONE) == COLON)
+    word = load_u8(pos) | load_u8(pos + u64(1)) << u64(8) | load_u8(pos + u64(2)) << u64(16)
+    return bool(word == _QID and load_u8(pos + u64(2) + u64(1)) == COLON)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.ascii import CARET, COLON, CR, EQUALS, NEWLINE, PIPE, SPACE, TAB
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.simd import borrowed, load_u8, store_u64
 from streaml1.text.byte_names import (
     UNHASHED,
@@ -49,10 +49,9 @@ from streaml1.text.vw_simd import find_features_x8, may_start_x8
 
 __all__ = ["Texts", "parse_lines"]
 
-_NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
-_ZERO, _ONE, _TWO, _EIGHT = map(np.uint64, (0, 1, 2, 8))
-_APOSTROPHE = np.uint64(ord("'"))
-_SLACK = np.uint64(32)  # bytes that copies may write after a name
+_NO_TEXT, _LAST_BIT = u64(2**64 - 1), u64(63)
+_APOSTROPHE = u64(ord("'"))
+_SLACK = u64(32)  # bytes that copies may write after a name
 
 
 class Texts(NamedTuple):
@@ -86,19 +85,19 @@ def parse_lines(lines: Any, rows: Any, scratch: Any, texts: Any, n_tags: Any) ->
     rows, scratch = borrowed(rows), borrowed(scratch)
     features = Features(rows.hashes, rows.values, rows.spans, scratch.value_spans)
     text = indexed_text(lines.start, scratch.positions, scratch.kinds)
-    row, k, n_irregular, number = _ZERO, _ZERO, _ZERO, _ZERO
+    row, k, n_irregular, number = u64(0), u64(0), u64(0), u64(0)
     values_checked: Any = True
-    i, n, pos, name_pos = _ZERO, _ZERO, lines.start, lines.names
+    i, n, pos, name_pos = u64(0), u64(0), lines.start, lines.names
     rows.indptr[0] = 0
     # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
     # of the n delimiters of this batch is the first one at or after `pos`.
     while pos < lines.end:
         if i == n:
-            i = _ZERO
+            i = u64(0)
             stop = batch_end(pos, lines.end)
             n, all_ascii = index_vw(text.start, pos, stop, text.positions, text.kinds)
             if lines.utf8 == UTF8_UNKNOWN and not all_ascii:
-                return _ZERO, _ZERO, _ZERO, False, False
+                return u64(0), u64(0), u64(0), False, False
         begin = pos
         head = _read_head(text, lines.powers, i, pos)
         line = _read_features(text, lines, features, texts, head, k, name_pos)
@@ -106,25 +105,25 @@ def parse_lines(lines: Any, rows: Any, scratch: Any, texts: Any, n_tags: Any) ->
         if valid and lines.utf8 != UTF8_VALID and lines.utf8 != UTF8_UNKNOWN:
             valid = is_ascii(begin, delimiter_at(text, i))
         while load_u8(delimiter_at(text, i)) != NEWLINE:
-            i += _ONE
-        pos = delimiter_at(text, i) + _ONE
-        i += _ONE
+            i += u64(1)
+        pos = delimiter_at(text, i) + u64(1)
+        i += u64(1)
         if valid:
             k, name_pos = line.k, line.name_pos
             values_checked &= not line.has_large
             n_tags[0] += head.tagged
         elif load_u8(begin + np.uint64(load_u8(begin) == CR)) == NEWLINE:  # an empty line
-            number += _ONE
+            number += u64(1)
             continue
         else:
             scratch.irregular[n_irregular] = row
-            n_irregular += _ONE
+            n_irregular += u64(1)
         rows.y[row] = head.label
         rows.w[row] = head.weight if valid else 1.0
         rows.lines[row] = number
         rows.begins[row], rows.ends[row] = begin - text.start, pos - text.start
-        row += _ONE
-        number += _ONE
+        row += u64(1)
+        number += u64(1)
         rows.indptr[row] = k
     return row, n_irregular, number, values_checked, False
 
@@ -150,7 +149,7 @@ def _read_head(text: Any, powers: Any, i: Any, pos: Any) -> Any:
     The tag touches the pipe or begins with a quote. Returns a `_Head`.
     """
     label, weight = np.nan, 1.0
-    count = _ZERO
+    count = u64(0)
     tagged: Any = False
     valid: Any = True
     d = delimiter_at(text, i)
@@ -160,23 +159,23 @@ def _read_head(text: Any, powers: Any, i: Any, pos: Any) -> Any:
         if d > pos:
             tagged = c == PIPE or load_u8(pos) == _APOSTROPHE
             if not tagged:
-                if count == _ZERO:
+                if count == u64(0):
                     label = parse_number(pos, d, powers)
                     valid &= label == label
                 else:
                     weight = parse_number(pos, d, powers)
-                    valid &= weight >= 0.0 and count == _ONE
-                count += _ONE
+                    valid &= weight >= 0.0 and count == u64(1)
+                count += u64(1)
             elif c != PIPE:
                 # A word that begins with a quote is the tag only if it is the last one.
                 after = d
                 while _is_blank(load_u8(after)):
-                    after += _ONE
+                    after += u64(1)
                 valid &= load_u8(after) == PIPE
         if not _is_blank(c):
             return _Head(i, count, label, weight, tagged, valid)
-        i += _ONE
-        pos = d + _ONE
+        i += u64(1)
+        pos = d + u64(1)
         d = delimiter_at(text, i)
         c = load_u8(d)
 
@@ -202,10 +201,10 @@ def _read_features(
     """Read the features of the line with a `_Head`. Returns a `_Line`."""
     i, k, d = head.i, first_feature, delimiter_at(text, head.i)
     valid: Any = head.valid and load_u8(d) == PIPE
-    valid = valid and (head.count > _ZERO or not lines.require_label)
+    valid = valid and (head.count > u64(0) or not lines.require_label)
     has_large: Any = False
     if valid:
-        found = _find_features(text, lines, features, texts, i + _ONE, d + _ONE, k, name_pos)
+        found = _find_features(text, lines, features, texts, i + u64(1), d + u64(1), k, name_pos)
         i, k, name_pos, valid = found.i, found.k, found.name_pos, found.valid
         has_zero = found.has_zero
         if valid and found.n_read < k:
@@ -255,7 +254,7 @@ def _find_features(
     scale = 1.0
     prefix = prefix_end = pos
     in_namespace_name = True  # the token at `pos` is the name of a namespace
-    seen_texts = _ZERO
+    seen_texts = u64(0)
     # Invariant: the tokens before `pos` are features up to k. Those up to n_read have values; the
     # others have value_spans. `prefix` to `prefix_end` is the name of the namespace.
     while True:
@@ -287,7 +286,7 @@ def _find_features(
                     break
             z = _text_named(pos, token.name_end, texts)
             if z != _NO_TEXT:
-                bit = _ONE << min(z, _LAST_BIT)
+                bit = u64(1) << min(z, _LAST_BIT)
                 if has_value or seen_texts & bit:  # it has a value, or occurs twice
                     break
                 seen_texts |= bit
@@ -298,8 +297,8 @@ def _find_features(
                 d = delimiter_at(text, i)
                 c = load_u8(d)
                 features.values[k] = 1.0
-                _write_feature(features, k, span_of(text, first, name_pos), _ZERO)
-                k += _ONE
+                _write_feature(features, k, span_of(text, first, name_pos), u64(0))
+                k += u64(1)
         elif token.name_end > pos:
             if prefix_end == prefix and _belongs_to_text(pos, token.name_end, texts):
                 break
@@ -308,7 +307,7 @@ def _find_features(
             span, name_pos = _write_name(text, prefix, prefix_end, pos, token.name_end, name_pos)
             features.values[k] = scale
             _write_feature(features, k, span, _value_span(text, token))
-            k += _ONE
+            k += u64(1)
         in_namespace_name = False
         if c == NEWLINE:
             return _Found(i, k, name_pos, n_read, has_zero, unscaled, True)
@@ -316,8 +315,8 @@ def _find_features(
             in_namespace_name = True
             scale = 1.0
             prefix = prefix_end = d
-        i += _ONE
-        pos = d + _ONE
+        i += u64(1)
+        pos = d + u64(1)
     return _Found(i, k, name_pos, n_read, has_zero, unscaled, False)
 
 
@@ -344,18 +343,18 @@ def _read_token(text: Any, i: Any, pos: Any) -> Any:
     c = load_u8(d)
     stop = d
     if c == NEWLINE:
-        stop -= np.uint64(d > pos and load_u8(d - _ONE) == CR)
+        stop -= np.uint64(d > pos and load_u8(d - u64(1)) == CR)
     name_end = value_begin = stop
-    valid = c != NEWLINE or stop == pos or load_u8(stop - _ONE) != CR
+    valid = c != NEWLINE or stop == pos or load_u8(stop - u64(1)) != CR
     if c == COLON:
         valid = d != pos
-        i += _ONE
+        i += u64(1)
         d = delimiter_at(text, i)
         c = load_u8(d)
         stop = d
         if c == NEWLINE:
-            stop -= np.uint64(load_u8(d - _ONE) == CR)
-        value_begin = name_end + _ONE
+            stop -= np.uint64(load_u8(d - u64(1)) == CR)
+        value_begin = name_end + u64(1)
         valid &= c != COLON
     return _Token(i, d, c, name_end, value_begin, stop, valid)
 
@@ -364,7 +363,7 @@ def _read_token(text: Any, i: Any, pos: Any) -> Any:
 def _value_span(text: Any, token: Any) -> Any:
     """Return where the value of a `_Token` is, 0 if it has none."""
     if token.value_begin == token.name_end:
-        return _ZERO
+        return u64(0)
     return span_of(text, token.value_begin, token.value_end)
 
 
@@ -399,7 +398,7 @@ def _write_name(
     first = name_pos
     name_pos = copy_bytes(prefix, prefix_end, name_pos)
     store_u64(name_pos, CARET)
-    name_pos = copy_short_bytes(begin, end, name_pos + _ONE)
+    name_pos = copy_short_bytes(begin, end, name_pos + u64(1))
     return span_of(text, first, name_pos), name_pos
 
 
@@ -415,24 +414,24 @@ def _find_plain_features(
     The next delimiter, where the next token begins, the end of the features, and where the next
     name goes.
     """
-    last = k + _EIGHT
+    last = k + u64(8)
     while True:
         d = delimiter_at(text, i)
         end, c = d, load_u8(text.kinds + i)
-        value_span, step = _ZERO, _ONE
+        value_span, step = u64(0), u64(1)
         if c == COLON:
-            end = delimiter_at(text, i + _ONE)
-            c = load_u8(text.kinds + i + _ONE)
-            value_span = span_of(text, d + _ONE, end)
-            step = _TWO
+            end = delimiter_at(text, i + u64(1))
+            c = load_u8(text.kinds + i + u64(1))
+            value_span = span_of(text, d + u64(1), end)
+            step = u64(2)
         fits = _name_fits(lines, prefix, prefix_end, pos, d, name_pos)
         if c != SPACE or d == pos or not fits:
             return i, pos, k, name_pos
         span, name_pos = _write_name(text, prefix, prefix_end, pos, d, name_pos)
         _write_feature(features, k, span, value_span)
-        k += _ONE
+        k += u64(1)
         i += step
-        pos = end + _ONE
+        pos = end + u64(1)
         if k == last:
             return i, pos, k, name_pos
 
@@ -452,20 +451,20 @@ def _copy_text(text: Any, lines: Any, i: Any, prefix: Any, prefix_end: Any, name
     c = load_u8(d)
     pos = d + np.uint64(_is_blank(c))
     while c != PIPE and c != NEWLINE:
-        i += _ONE
+        i += u64(1)
         d = delimiter_at(text, i)
         c = load_u8(d)
     stop = d
     if c == NEWLINE and stop > pos:
-        stop -= np.uint64(load_u8(d - _ONE) == CR)
+        stop -= np.uint64(load_u8(d - u64(1)) == CR)
     pos = min(pos, stop)
-    second_return = c == NEWLINE and stop > pos and load_u8(stop - _ONE) == CR
+    second_return = c == NEWLINE and stop > pos and load_u8(stop - u64(1)) == CR
     size = prefix_end - prefix + stop - pos
     if second_return or name_pos + size + _SLACK > lines.names_end:
         return i, name_pos, False
     name_pos = copy_bytes(prefix, prefix_end, name_pos)
     store_u64(name_pos, EQUALS)
-    return i, copy_short_bytes(pos, stop, name_pos + _ONE), True
+    return i, copy_short_bytes(pos, stop, name_pos + u64(1)), True
 
 
 @inlined

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.ascii import CARET, COLON, CR, NEWLINE
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.simd import (
     gather_u64,
     load_u8,
@@ -38,9 +38,8 @@ from streaml1.text.structural_index import delimiter_at, gather_three_x8, matchi
 
 __all__ = ["find_features_x8", "may_start_x8"]
 
-_ZERO, _ONE, _FOUR, _SEVEN, _EIGHT, _FIFTEEN = map(np.uint64, (0, 1, 4, 7, 8, 15))
-_MAGNITUDE = np.uint64(2**63 - 1)
-_PAIRS, _SPACES = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
+_MAGNITUDE = u64(2**63 - 1)
+_PAIRS, _SPACES = (u64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
 """Eight kinds of delimiters of features with values, and of features without values."""
 
 
@@ -100,70 +99,70 @@ def find_features_x8(
     prefix_word = loadu_u64(prefix)
     has_zero: Any = False
     ended: Any = False
-    in_run, had_values = _ZERO, False
+    in_run, had_values = u64(0), False
     # Invariant: features up to k are found, the last `in_run` of them with the same delimiters. The
     # i-th delimiter ends the name at `pos`.
-    while prefix_size < _EIGHT:
+    while prefix_size < u64(8):
         run = _next_run(text, i, in_run, had_values)
         in_run, had_values = run.before, run.with_values
         if not run.regular:
             break
         # The first lanes repeat features that were found before.
-        overlap, j = _EIGHT - run.count, k + run.count - _EIGHT
+        overlap, j = u64(8) - run.count, k + run.count - u64(8)
         f = i - (overlap + overlap if run.with_values else overlap)
         if run.with_values:
-            begins, ends = load_u32_pairs(positions + _FOUR * f - _FOUR)
-            _, stops = load_u32_pairs(positions + _FOUR * f)
-            begins = begins + _ONE
+            begins, ends = load_u32_pairs(positions + u64(4) * f - u64(4))
+            _, stops = load_u32_pairs(positions + u64(4) * f)
+            begins = begins + u64(1)
         else:
-            begins = load_u32x8(positions + _FOUR * f - _FOUR) + _ONE
-            ends = stops = load_u32x8(positions + _FOUR * f)
+            begins = load_u32x8(positions + u64(4) * f - u64(4)) + u64(1)
+            ends = stops = load_u32x8(positions + u64(4) * f)
         size = ends - begins
-        if movemask(size == _ZERO):
+        if movemask(size == u64(0)):
             break
         if run.with_values:
             name, head, tail = gather_three_x8(
-                start, positions, f - _ONE, f + _SEVEN, f + _SEVEN, f + _FIFTEEN, begins + start,
-                ends + (start + _ONE), stops + (start - _EIGHT),
+                start, positions, f - u64(1), f + u64(7), f + u64(7), f + u64(15), begins + start,
+                ends + (start + u64(1)), stops + (start - u64(8)),
             )  # fmt: skip
         else:
             name = head = tail = gather_u64(begins + start)
         if prefix_size:
-            if movemask(size > _EIGHT) or name_pos + NAMES_X8_BYTES > lines.names_end:
+            if movemask(size > u64(8)) or name_pos + NAMES_X8_BYTES > lines.names_end:
                 break
             low, high = join_names_x8(
                 splat_u64(prefix_word), splat_u64(prefix_size), CARET, name, size
             )
-            size = size + (prefix_size + _ONE)
-            store_u64x8(hashes_at + _EIGHT * j, murmur_x8_of_joined(low, high, size))
+            size = size + (prefix_size + u64(1))
+            store_u64x8(hashes_at + u64(8) * j, murmur_x8_of_joined(low, high, size))
             name_pos = write_names_x8(
-                low, high, size, overlap, name_pos, start, spans_at + _EIGHT * j
+                low, high, size, overlap, name_pos, start, spans_at + u64(8) * j
             )
         else:
-            store_u64x8(hashes_at + _EIGHT * j, murmur_x8_from_heads(name, begins + start, size))
-            store_u64x8(spans_at + _EIGHT * j, (begins << OFFSET_BITS) | size)
+            store_u64x8(hashes_at + u64(8) * j, murmur_x8_from_heads(name, begins + start, size))
+            store_u64x8(spans_at + u64(8) * j, (begins << OFFSET_BITS) | size)
         unread = n_read != k
         if not unread:
             v = splat(1.0)
             if run.with_values:
                 v, error_mask = parse_numbers_x8_from_words(
-                    head, tail, stops - ends - _ONE, lines.powers
+                    head, tail, stops - ends - u64(1), lines.powers
                 )
-                unread = movemask(error_mask) != _ZERO
-                has_zero |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
-            store_f64x8(values_at + _EIGHT * j, v)
+                unread = movemask(error_mask) != u64(0)
+                has_zero |= movemask((to_bits(v) & _MAGNITUDE) == u64(0)) != u64(0)
+            store_f64x8(values_at + u64(8) * j, v)
             n_read = j if unread else k + run.count
         if unread:
-            value_span = splat_u64(_ZERO)
+            value_span = splat_u64(u64(0))
             if run.with_values:
-                value_begins = ends + _ONE
+                value_begins = ends + u64(1)
                 value_span = (value_begins << OFFSET_BITS) | (stops - value_begins)
-            store_u64x8(value_spans_at + _EIGHT * j, value_span)
+            store_u64x8(value_spans_at + u64(8) * j, value_span)
         k += run.count
         in_run += run.count
         i += run.n
         ended = run.ended
-        pos = delimiter_at(text, i) if ended else delimiter_at(text, i - _ONE) + _ONE
+        pos = delimiter_at(text, i) if ended else delimiter_at(text, i - u64(1)) + u64(1)
         if ended:
             break
     return _FoundX8(i, pos, k, name_pos, n_read, has_zero, ended)
@@ -190,14 +189,14 @@ def _next_run(text: Any, i: Any, in_run: Any, had_values: Any) -> Any:
     with_values = load_u8(text.kinds + i) == COLON
     if with_values:
         n = matching_kinds(text.kinds, i, (_PAIRS, _PAIRS))
-        count = (n + _ONE) >> _ONE
+        count = (n + u64(1)) >> u64(1)
     else:
         n = count = matching_kinds(text.kinds, i, (_SPACES,))
-    before = in_run if with_values == had_values else _ZERO
-    if count == _EIGHT and n != _FIFTEEN:
+    before = in_run if with_values == had_values else u64(0)
+    if count == u64(8) and n != u64(15):
         return _Run(with_values, before, count, n, False, True)
     count += np.uint64(not with_values)
     d = delimiter_at(text, i + n)
-    ended = load_u8(text.kinds + i + n) == NEWLINE and load_u8(d - _ONE) != CR
-    ended &= (not with_values or (n & _ONE) == _ONE) and before + count >= _EIGHT
+    ended = load_u8(text.kinds + i + n) == NEWLINE and load_u8(d - u64(1)) != CR
+    ended &= (not with_values or (n & u64(1)) == u64(1)) and before + count >= u64(8)
     return _Run(with_values, before, count, n, ended, ended)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import COMPILED, inlined, python_api
+from streaml1.core.jit import COMPILED, inlined, python_api, u64
 from streaml1.core.simd import array_at, load_f64, load_u64, prefetch_at
 from streaml1.features.dict_reader.context_fields import (
     BOOL,
@@ -50,10 +50,10 @@ __all__ = [
 FALLBACK, FULL = -1, -3
 
 _TYPE, _LENGTH, _HASH, _FLOAT = 8, 16, 24, 16  # offsets in an object, in bytes
-_NO_HASH = np.uint64(2**64 - 1)
+_NO_HASH = u64(2**64 - 1)
 NO_INT = -(2**63)
 EQUALS_SIGN = np.uint32(ord("="))
-MAX_COMPARED = np.uint64(1024)  # longest row whose slots are compared pairwise
+MAX_COMPARED = u64(1024)  # longest row whose slots are compared pairwise
 
 _dict_next = python_api("PyDict_Next", "int32", "uint64", "uint64", "uint64", "uint64")
 _hash = python_api("PyObject_Hash", "int64", "uint64")
@@ -133,10 +133,10 @@ def collect(context: Any, x: Any, keys: Any, texts: Any) -> Any:
     if not context[VALID] or type_of(x) != context[DICT]:
         return np.int64(FALLBACK)
     position = context[SCRATCH]
-    key_at, value_at = position + np.uint64(8), position + np.uint64(16)
+    key_at, value_at = position + u64(8), position + u64(16)
     scratch = array_at(position, 3, np.uint64)
-    scratch[0] = np.uint64(0)
-    n = np.uint64(0)
+    scratch[0] = u64(0)
+    n = u64(0)
     # Invariant: keys[:n] and texts[:n] are written, and n <= LENGTH.
     while _dict_next(x, position, key_at, value_at):
         if n == context[LENGTH]:
@@ -146,7 +146,7 @@ def collect(context: Any, x: Any, keys: Any, texts: Any) -> Any:
         prefetch_at(value)
         keys[n] = key
         texts[n] = value
-        n += np.uint64(1)
+        n += u64(1)
     return np.int64(n)
 
 

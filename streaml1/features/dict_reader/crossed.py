@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.ascii import EQUALS
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
     ARENA,
@@ -65,8 +65,6 @@ from streaml1.features.vocabulary.probing import MISSING, lookup, max_taken
 
 __all__ = ["read_all", "read_known"]
 
-_ZERO, _ONE, _TWO, _THREE = map(np.uint64, (0, 1, 2, 3))
-
 
 @inlined
 def _read(context: Any, x: Any) -> tuple[Any, Any]:
@@ -107,10 +105,10 @@ def _factor_number(context: Any, k: Any) -> Any:
     numbers = array_at(context[NUMBERS], context[N_NUMBERS], np.uint64)
     h = array_at(context[PART_HASHES], context[LENGTH], np.uint64)[k]
     pos = lookup(numbers, h)
-    if numbers[pos + _ONE] != MISSING:
-        return numbers[pos + _ONE]
+    if numbers[pos + u64(1)] != MISSING:
+        return numbers[pos + u64(1)]
     n = np.uint64(array_at(context[ARENA_COUNT], 1, np.int64)[0])
-    ends = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)
+    ends = array_at(context[ENDS], context[N_ARENA_HASHES] + u64(1), np.uint64)
     position = array_at(context[PART_POSITIONS], context[LENGTH], np.uint64)[k]
     key = array_at(context[KEYS], context[LENGTH], np.uint64)[position]
     text = array_at(context[TEXTS], context[LENGTH], np.uint64)[position]
@@ -123,15 +121,15 @@ def _factor_number(context: Any, k: Any) -> Any:
     if text:
         name = utf8_of(context, text)
         text_size = load_u64(context[SCRATCH])
-        size += text_size + _ONE
+        size += text_size + u64(1)
         if not name:
             clear_error()
             return FALLBACK_SLOT
         array_at(out_pos, 1, np.uint8)[0] = EQUALS
-        copy_string(name, name + text_size, out_pos + _ONE)
+        copy_string(name, name + text_size, out_pos + u64(1))
     append_arena_name(context, h, size)
     numbers[pos] = h
-    numbers[pos + _ONE] = n
+    numbers[pos + u64(1)] = n
     return n
 
 
@@ -144,14 +142,14 @@ def _store_factors(context: Any, packed: Any, product: Any) -> bool:
     length = context[LENGTH]
     masks = array_at(context[PART_MASKS], length, np.uint64)
     hashes = array_at(context[PART_HASHES], length, np.uint64)
-    parts = array_at(context[PRODUCT_PARTS], _THREE * context[N_PRODUCTS], np.uint32)
-    n = _TWO if packed >> (FACTOR_BITS + FACTOR_BITS) == NO_FACTOR else _THREE
-    base, failed = _THREE * product, False
-    parts[base + _TWO] = MISSING
+    parts = array_at(context[PRODUCT_PARTS], u64(3) * context[N_PRODUCTS], np.uint32)
+    n = u64(2) if packed >> (FACTOR_BITS + FACTOR_BITS) == NO_FACTOR else u64(3)
+    base, failed = u64(3) * product, False
+    parts[base + u64(2)] = MISSING
     # Invariant: the first k factors are stored; `rank` is the sorted position of a factor.
     for k in range(n):
         part = packed >> (FACTOR_BITS * k) & NO_FACTOR
-        rank = _ZERO
+        rank = u64(0)
         for z in range(n):
             rival = packed >> (FACTOR_BITS * z) & NO_FACTOR
             a, b = first_prefix(masks[rival]), first_prefix(masks[part])
@@ -180,13 +178,13 @@ def _intern_crossed(context: Any, crossed: Any, pos: Any, packed: Any, h: Any) -
         return FALLBACK_SLOT
     if list_append(context[KNOWN_TEXTS], context[TRUE]):
         clear_error()
-        set_slice(context[KNOWN_KEYS], new_slot, new_slot + 1, _ZERO)
+        set_slice(context[KNOWN_KEYS], new_slot, new_slot + 1, u64(0))
         return FALLBACK_SLOT
     array_at(context[PRODUCT_HASHES], context[N_PRODUCTS], np.uint64)[n] = h
     array_at(context[PRODUCT_SLOTS], context[N_PRODUCTS], np.uint32)[n] = new_slot
     count[0] += 1
     crossed[pos] = h
-    crossed[pos + _ONE] = np.uint64(new_slot)
+    crossed[pos + u64(1)] = np.uint64(new_slot)
     array_at(context[CROSSED_USED], 1, np.int64)[0] += 1
     return np.uint64(new_slot)
 
@@ -202,7 +200,7 @@ def _is_full(context: Any, n: Any, total: Any) -> bool:
     full |= used + new > np.int64(context[N_PRODUCTS])
     full |= n_factors + np.int64(n) > np.int64(max_taken(context[N_NUMBERS]))
     full |= n_factors + np.int64(n) > np.int64(context[N_ARENA_HASHES])
-    arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)[
+    arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + u64(1), np.uint64)[
         np.uint64(n_factors)
     ]
     full |= arena_end + context[CROSSED_NAME_BYTES] > context[N_ARENA]
@@ -227,7 +225,7 @@ def read_all(context: Any, x: Any) -> Any:
     # Invariant: ids[:k] are slots, and every crossed feature before k is interned.
     for k in range(np.uint64(n), np.uint64(total)):
         pos = lookup(crossed, hashes[k])
-        slot = crossed[pos + _ONE]
+        slot = crossed[pos + u64(1)]
         if slot == MISSING:
             slot = _intern_crossed(context, crossed, pos, texts[k], hashes[k])
             if slot == FALLBACK_SLOT:

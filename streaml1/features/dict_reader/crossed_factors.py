@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.ascii import EQUALS
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64, loadu_u64, store_u64
 from streaml1.features.dict_reader.context_fields import (
@@ -42,14 +42,13 @@ from streaml1.text.byte_names import murmur_at, murmur_reading_back
 
 __all__ = ["CACHE_SIZE", "append_crossed", "append_arena_name", "copy_string"]
 
-_ZERO, _ONE, _TWO, _EIGHT = map(np.uint64, (0, 1, 2, 8))
-_MAX_JOINED_BYTES = np.uint64(2000)
+_MAX_JOINED_BYTES = u64(2000)
 
 # A direct-mapped cache of prefixes and factors, indexed by Python's hash. Names recur, and an
 # example that is predicted is usually learnt next.
 _N_NAMES, _N_FACTORS = 256, 512
-_NAME_STRIDE, _FACTOR_STRIDE = map(np.uint64, (2, 3))  # u64 per entry
-_FACTORS_BASE = np.uint64(2 * _N_NAMES)
+_NAME_STRIDE, _FACTOR_STRIDE = map(u64, (2, 3))  # u64 per entry
+_FACTORS_BASE = u64(2 * _N_NAMES)
 CACHE_SIZE = 2 * _N_NAMES + 3 * _N_FACTORS
 
 
@@ -61,13 +60,13 @@ def copy_string(start: Any, end: Any, out_pos: Any) -> Any:
     header. Up to seven bytes after the copy are overwritten.
     """
     # Invariant: everything before `start` is copied, and `out_pos` follows it.
-    while end - start >= _EIGHT:
+    while end - start >= u64(8):
         store_u64(out_pos, loadu_u64(start))
-        start += _EIGHT
-        out_pos += _EIGHT
+        start += u64(8)
+        out_pos += u64(8)
     n = end - start
     if n:
-        store_u64(out_pos, loadu_u64(end - _EIGHT) >> (_EIGHT * (_EIGHT - n)))
+        store_u64(out_pos, loadu_u64(end - u64(8)) >> (u64(8) * (u64(8) - n)))
     return out_pos + n
 
 
@@ -75,10 +74,10 @@ def copy_string(start: Any, end: Any, out_pos: Any) -> Any:
 def append_arena_name(context: Any, h: Any, size: Any) -> None:
     """Count a name whose `size` bytes have been written to the end of the arena."""
     count = array_at(context[ARENA_COUNT], 1, np.int64)
-    ends = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)
+    ends = array_at(context[ENDS], context[N_ARENA_HASHES] + u64(1), np.uint64)
     n = np.uint64(count[0])
     array_at(context[ARENA_HASHES], context[N_ARENA_HASHES], np.uint64)[n] = h
-    ends[n + _ONE] = ends[n] + size
+    ends[n + u64(1)] = ends[n] + size
     count[0] += 1
     array_at(context[INDEX_USED], 1, np.int64)[0] += 1
     array_at(context[INDEX_COUNT], 1, np.int64)[0] += 1
@@ -93,9 +92,9 @@ def _prefixes(context: Any, plan: Any, cache: Any, key: Any) -> Any:
         name = utf8_of(context, key)
         if not name:
             return np.int64(-1)
-        cache[pos + _ONE] = mask_at(plan, name, name + load_u64(context[SCRATCH]))
+        cache[pos + u64(1)] = mask_at(plan, name, name + load_u64(context[SCRATCH]))
         cache[pos] = h
-    return np.int64(cache[pos + _ONE])
+    return np.int64(cache[pos + u64(1)])
 
 
 @inlined
@@ -104,18 +103,18 @@ def _factor(context: Any, key: Any, text: Any) -> tuple[Any, Any]:
     name = utf8_of(context, key)
     size = load_u64(context[SCRATCH])
     if not name or size > _MAX_JOINED_BYTES:
-        return _ZERO, _ZERO
+        return u64(0), u64(0)
     if not text:
         return murmur_reading_back(name, name + size), size
     copy = context[BYTES]
     end = copy_string(name, name + size, copy)
     name = utf8_of(context, text)
     text_size = load_u64(context[SCRATCH])
-    if not name or size + text_size + _ONE > _MAX_JOINED_BYTES:
-        return _ZERO, _ZERO
+    if not name or size + text_size + u64(1) > _MAX_JOINED_BYTES:
+        return u64(0), u64(0)
     array_at(end, 1, np.uint8)[0] = EQUALS
-    end = copy_string(name, name + text_size, end + _ONE)
-    return murmur_at(copy, end), size + text_size + _ONE
+    end = copy_string(name, name + text_size, end + u64(1))
+    return murmur_at(copy, end), size + text_size + u64(1)
 
 
 @inlined
@@ -127,8 +126,8 @@ def _factors(context: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any
     part_values = array_at(context[PART_VALUES], length, np.float64)
     positions = array_at(context[PART_POSITIONS], length, np.uint64)
     cache = array_at(context[FACTOR_CACHE], CACHE_SIZE, np.uint64)
-    names_hashed = context[ENTRIES] != _ZERO  # Python has hashed the names of a vocabulary
-    m, joined, n_bytes = _ZERO, _ZERO, _ZERO
+    names_hashed = context[ENTRIES] != u64(0)  # Python has hashed the names of a vocabulary
+    m, joined, n_bytes = u64(0), u64(0), u64(0)
     # Invariant: m <= k, and the buffers of factors hold m factors.
     for k in range(n):
         if type_of(keys[k]) != context[STR]:
@@ -138,7 +137,7 @@ def _factors(context: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any
             continue
         if mask & (mask - np.int64(1)):  # several prefixes may repeat a product
             return np.int64(FALLBACK)
-        h = _ZERO
+        h = u64(0)
         if names_hashed:
             h = hash_of(keys[k])
             if texts[k]:
@@ -148,14 +147,14 @@ def _factors(context: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any
             stable, size = _factor(context, keys[k], texts[k])
             if not size:
                 return np.int64(FALLBACK)
-            cache[pos], cache[pos + _ONE], cache[pos + _TWO] = h, stable, size
-        hashes[m] = cache[pos + _ONE]
-        n_bytes += cache[pos + _TWO]
-        joined += np.uint64(texts[k] != _ZERO)
+            cache[pos], cache[pos + u64(1)], cache[pos + u64(2)] = h, stable, size
+        hashes[m] = cache[pos + u64(1)]
+        n_bytes += cache[pos + u64(2)]
+        joined += np.uint64(texts[k] != u64(0))
         masks[m] = np.uint64(mask)
         part_values[m] = values[k]
         positions[m] = k
-        m += _ONE
+        m += u64(1)
     context[CROSSED_NAME_BYTES] = n_bytes
     if joined and _repeats_category(hashes, positions, texts, m):
         return np.int64(FALLBACK)
@@ -192,7 +191,7 @@ def append_crossed(context: Any, keys: Any, texts: Any, values: Any, hashes: Any
     part_hashes = array_at(context[PART_HASHES], length, np.uint64)
     part_values = array_at(context[PART_VALUES], length, np.float64)
     members = array_at(context[MEMBERS], context[N_MEMBERS], np.uint64)
-    starts = array_at(context[STARTS], plan[0] + _ONE, np.uint64)
+    starts = array_at(context[STARTS], plan[0] + u64(1), np.uint64)
     grouped(plan, masks, np.uint64(m), members, starts)
     needed = n + bound(plan, starts)
     context[NEEDED] = needed

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.hashing import keyed_position
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at
 from streaml1.features.dict_reader.context_fields import (
@@ -29,8 +29,6 @@ from streaml1.features.dict_reader.hashed import NO_SLOT, may_repeat_name, slot_
 
 __all__ = ["read"]
 
-_ZERO, _ONE = map(np.uint64, (0, 1))
-
 
 @inlined
 def read(context: Any, x: Any) -> Any:
@@ -44,7 +42,7 @@ def read(context: Any, x: Any) -> Any:
     total = collect(context, x, keys, texts)
     if total < 0:
         return total
-    n = _ZERO
+    n = u64(0)
     # Invariant: n <= k, and the buffers hold n non-zero features; keys[k:] are still unread.
     for k in range(np.uint64(total)):
         key, text = keys[k], texts[k]
@@ -58,10 +56,10 @@ def read(context: Any, x: Any) -> Any:
         if slot == NO_SLOT:
             return np.int64(FALLBACK)
         keys[n] = key
-        texts[n] = text if kind == context[STR] else _ZERO
+        texts[n] = text if kind == context[STR] else u64(0)
         ids[n] = np.uint32(slot)
         values[n] = v
-        n += _ONE
+        n += u64(1)
     end = append_crossed(context, keys, texts, values, hashes, n)
     if end < 0:
         return end
@@ -80,28 +78,28 @@ def _merge_slots(context: Any, ids: Any, values: Any, n: Any) -> Any:
     MARKS is a hash table with linear probing: it holds 1 + the position of a slot in `ids`, or 0.
     """
     marks = array_at(context[MARKS], context[N_MARKS], np.uint64)
-    size = _ONE
+    size = u64(1)
     while size < n + n:
         size += size
     for k in range(size):
-        marks[k] = _ZERO
-    m = _ZERO
+        marks[k] = u64(0)
+    m = u64(0)
     # Invariant: ids[:m] are distinct, in order of their first occurrence, and all are in `marks`.
     for k in range(n):
         slot = np.uint64(ids[k])
         pos = keyed_position(slot, context[KEY], size)
-        while marks[pos] and np.uint64(ids[marks[pos] - _ONE]) != slot:
-            pos = (pos + _ONE) & (size - _ONE)
+        while marks[pos] and np.uint64(ids[marks[pos] - u64(1)]) != slot:
+            pos = (pos + u64(1)) & (size - u64(1))
         if marks[pos]:
-            values[marks[pos] - _ONE] += values[k]
+            values[marks[pos] - u64(1)] += values[k]
         else:
             ids[m] = ids[k]
             values[m] = values[k]
-            m += _ONE
+            m += u64(1)
             marks[pos] = m
     if m == n:
         return np.int64(n)
-    n_kept = _ZERO
+    n_kept = u64(0)
     for k in range(m):
         if not abs(values[k]) < VALUE_LIMIT:
             return np.int64(FALLBACK)

@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.core.ascii import EQUALS
 from streaml1.core.hashing import mix64, murmur64
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
@@ -38,10 +38,9 @@ from streaml1.features.dict_reader.cpython_objects import (
 
 __all__ = ["NO_SLOT", "merge_slots", "may_repeat_name", "read", "slot_of"]
 
-_MAX_JOINED_BYTES = np.uint64(2048)
-_ONE = np.uint64(1)
-NO_SLOT = np.uint64(2**64 - 1)
-_MARKS = np.uint64(64)  # length in u64: a bitmap of 4096 bits
+_MAX_JOINED_BYTES = u64(2048)
+NO_SLOT = u64(2**64 - 1)
+_MARKS = u64(64)  # length in u64: a bitmap of 4096 bits
 
 
 @inlined
@@ -50,26 +49,26 @@ def _slot_of_text(context: Any, key: Any) -> Any:
     if not address:
         return NO_SLOT
     size = load_u64(context[SCRATCH])
-    return murmur64(array_at(address, size, np.uint8), np.uint64(0), size) & context[MASK]
+    return murmur64(array_at(address, size, np.uint8), u64(0), size) & context[MASK]
 
 
 @inlined
 def _slot_of_category(context: Any, key: Any, text: Any) -> Any:
     """Return the slot of `key=text`, joined as bytes."""
     joined = array_at(context[BYTES], _MAX_JOINED_BYTES, np.uint8)
-    pos = np.uint64(0)
+    pos = u64(0)
     for part in (key, text):
         address = utf8_of(context, part)
         size = load_u64(context[SCRATCH])
-        if not address or pos + size + _ONE >= _MAX_JOINED_BYTES:
+        if not address or pos + size + u64(1) >= _MAX_JOINED_BYTES:
             return NO_SLOT
         data = array_at(address, size, np.uint8)
         for i in range(size):
             joined[pos + i] = data[i]
         pos += size
         joined[pos] = EQUALS
-        pos += _ONE
-    return murmur64(joined, np.uint64(0), pos - _ONE) & context[MASK]
+        pos += u64(1)
+    return murmur64(joined, u64(0), pos - u64(1)) & context[MASK]
 
 
 @inlined
@@ -99,7 +98,7 @@ def read(context: Any, x: Any) -> Any:
     total = collect(context, x, keys, texts)
     if total < 0:
         return total
-    n = np.uint64(0)
+    n = u64(0)
     # Invariant: n <= k, and ids[:n] and values[:n] are the non-zero features read so far.
     for k in range(np.uint64(total)):
         kind = type_of(texts[k])
@@ -113,7 +112,7 @@ def read(context: Any, x: Any) -> Any:
             return np.int64(FALLBACK)
         ids[n] = np.uint32(slot)
         values[n] = v
-        n += _ONE
+        n += u64(1)
     m = merge_slots(context, ids, values, n)
     if np.int64(n) - m > 1 and may_repeat_name(context, keys, texts, np.uint64(total)):
         return np.int64(FALLBACK)
@@ -151,26 +150,26 @@ def merge_slots(context: Any, ids: Any, values: Any, n: Any) -> Any:
         return np.int64(n)
     if n > MAX_COMPARED:
         return np.int64(FALLBACK)
-    m = np.uint64(0)
+    m = u64(0)
     # Invariant: ids[:m] are distinct, in order of their first occurrence in ids[:k].
     for k in range(n):
-        first = np.uint64(0)
+        first = u64(0)
         while first < m and ids[first] != ids[k]:
-            first += _ONE
+            first += u64(1)
         if first < m:
             values[first] += values[k]
         else:
             ids[m] = ids[k]
             values[m] = values[k]
-            m += _ONE
-    n_kept = np.uint64(0)
+            m += u64(1)
+    n_kept = u64(0)
     for k in range(m):
         if not abs(values[k]) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         if values[k] != 0.0:
             ids[n_kept] = ids[k]
             values[n_kept] = values[k]
-            n_kept += _ONE
+            n_kept += u64(1)
     return np.int64(n_kept)
 
 
@@ -178,11 +177,11 @@ def merge_slots(context: Any, ids: Any, values: Any, n: Any) -> Any:
 def _may_repeat(marks: Any, ids: Any, n: Any) -> bool:
     """Return whether two slots agree in their low 12 bits: a cheap test that rarely errs."""
     for k in range(_MARKS):
-        marks[k] = np.uint64(0)
-    repeated = np.uint64(0)
+        marks[k] = u64(0)
+    repeated = u64(0)
     for k in range(n):
-        lane = (np.uint64(ids[k]) >> np.uint64(6)) % _MARKS
-        bit = _ONE << (np.uint64(ids[k]) & np.uint64(63))
+        lane = (np.uint64(ids[k]) >> u64(6)) % _MARKS
+        bit = u64(1) << (np.uint64(ids[k]) & u64(63))
         repeated |= marks[lane] & bit
         marks[lane] |= bit
     return bool(repeated != 0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.hashing import mix64
-from streaml1.core.jit import inlined, python_api
+from streaml1.core.jit import inlined, python_api, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, prefetch
 from streaml1.features.dict_reader.context_fields import (
@@ -69,10 +69,9 @@ __all__ = [
     "read_known",
 ]
 
-_NULL = np.uint64(0)
-_ONE = np.uint64(1)
+_NULL = u64(0)
 _BLANK = np.uint32(32)
-FALLBACK_SLOT = np.uint64(MISSING - 1)
+FALLBACK_SLOT = u64(MISSING - 1)
 
 _concat = python_api("PyUnicode_Concat", "uint64", "uint64", "uint64")
 _release = python_api("Py_DecRef", "void", "uint64")
@@ -97,7 +96,7 @@ def read(context: Any, x: Any) -> Any:
     total = collect(context, x, keys, texts)
     if total < 0:
         return total
-    n = np.uint64(0)
+    n = u64(0)
     # Invariant: n <= k, and the buffers hold n features; keys[k:] and texts[k:] are still unread.
     for k in range(np.uint64(total)):
         key, value = keys[k], texts[k]
@@ -125,7 +124,7 @@ def read(context: Any, x: Any) -> Any:
         texts[n] = value if kind == context[STR] else _NULL
         hashes[n] = h
         values[n] = v
-        n += _ONE
+        n += u64(1)
     return np.int64(n)
 
 
@@ -149,7 +148,7 @@ def _slot_of_joined_text(context: Any, entries: Any, key: Any, text: Any) -> Any
     if whole == _NULL:
         clear_error()
         return FALLBACK_SLOT
-    slot = entries[lookup(entries, hash_of(whole) & context[HASH_MASK]) + _ONE]
+    slot = entries[lookup(entries, hash_of(whole) & context[HASH_MASK]) + u64(1)]
     _release(whole)
     return slot
 
@@ -202,11 +201,11 @@ def find_slots(context: Any, n: Any) -> Any:
     hashes = array_at(context[HASHES], length, np.uint64)
     entries = array_at(context[ENTRIES], context[N_ENTRIES], np.uint64)
     counts = array_at(context[COUNTS], 5, np.int64)
-    m = np.uint64(0)
+    m = u64(0)
     may_repeat = counts[DOUBLE] != 0
     # Invariant: m <= k, and ids[:m] and values[:m] are final.
     for k in range(n):
-        slot = entries[lookup(entries, hashes[k]) + _ONE]
+        slot = entries[lookup(entries, hashes[k]) + u64(1)]
         if slot == MISSING:
             slot = _slot_under_other_hash(context, entries, counts, keys[k], texts[k])
             if slot == FALLBACK_SLOT:
@@ -218,7 +217,7 @@ def find_slots(context: Any, n: Any) -> Any:
         if slot != MISSING:
             ids[m] = np.uint32(slot)
             values[m] = values[k]
-            m += _ONE
+            m += u64(1)
     if may_repeat and _has_repeat(ids, m):
         return np.int64(FALLBACK)
     return np.int64(m)
@@ -242,14 +241,14 @@ def find_slots_by_hash(context: Any, entries: Any, first: Any, last: Any, m: Any
     values = array_at(context[VALUES], length, np.float64)
     hashes = array_at(context[HASHES], length, np.uint64)
     for k in range(first, last):
-        slot = entries[lookup(entries, hashes[k]) + _ONE]
+        slot = entries[lookup(entries, hashes[k]) + u64(1)]
         if slot == MISSING:
             slot = context[UNKNOWN]
             values[k] = unknown_value(context, values[k])
         if slot != MISSING:
             ids[m] = np.uint32(slot)
             values[m] = values[k]
-            m += _ONE
+            m += u64(1)
     return m
 
 
@@ -257,7 +256,7 @@ def find_slots_by_hash(context: Any, entries: Any, first: Any, last: Any, m: Any
 def _enter(entries: Any, counts: Any, h: Any, slot: Any) -> None:
     pos = lookup(entries, h)
     entries[pos] = h
-    entries[pos + _ONE] = slot
+    entries[pos + u64(1)] = slot
     counts[USED] += 1
 
 
@@ -307,7 +306,7 @@ def intern_slots(context: Any, n: Any, reject_blanks: bool) -> Any:
     counts = array_at(context[COUNTS], 5, np.int64)
     # Invariant: ids[:k] are slots. Names before k stay interned even if a later one falls back.
     for k in range(n):
-        slot = entries[lookup(entries, hashes[k]) + _ONE]
+        slot = entries[lookup(entries, hashes[k]) + u64(1)]
         if slot == MISSING:
             # A name with a blank may read as a crossed feature.
             if reject_blanks and (_has_blank(context, keys[k]) or _has_blank(context, texts[k])):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at
 from streaml1.features.dict_reader.context_fields import (
@@ -48,7 +48,7 @@ def _read(context: Any, x: Any, require_slots: bool) -> Any:
     total = collect(context, x, keys, texts)
     if total < 0:
         return total
-    n = np.uint64(0)
+    n = u64(0)
     # Invariant: n <= k, and ids[:n] and values[:n] are final.
     for k in range(np.uint64(total)):
         kind = type_of(texts[k])
@@ -63,7 +63,7 @@ def _read(context: Any, x: Any, require_slots: bool) -> Any:
         if v != 0.0 and slot != MISSING:
             ids[n] = np.uint32(slot)
             values[n] = v if has_slot else unknown_value(context, v)
-            n += np.uint64(1)
+            n += u64(1)
     return np.int64(n)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import NUMBER_TYPES, PLAIN_TYPES, VALUE_LIMIT
 from streaml1.core.simd import array_at
 from streaml1.core.types import Hashes, Values
@@ -37,8 +37,7 @@ __all__ = ["NEW_NAMES", "Items", "find_all", "find_known", "read_items", "withou
 NEW_NAMES = -5
 """Status of a learning kernel: some names have no slot yet. Their entries in `slots` say which."""
 
-_ONE = np.uint64(1)
-_NO_TEXT = np.uint64(2**64 - 1)  # no object has the hash -1
+_NO_TEXT = u64(2**64 - 1)  # no object has the hash -1
 _NOTHING = np.empty(0, np.uint64)
 _DICTS = (dict, OrderedDict)  # `iter` and `values` of these agree with `items`
 
@@ -140,7 +139,7 @@ def _find(
             h = alias(h, texts[k])
         h &= context[HASH_MASK]
         hashes[k] = h
-        slot = entries[lookup(entries, h) + _ONE]
+        slot = entries[lookup(entries, h) + u64(1)]
         if slot == MISSING:
             # The name may be known another way: under the hash of the whole name, under its
             # alias, or as an object that equals it. Only the vocabulary can tell.
@@ -171,7 +170,7 @@ def find_known(context: Any, hashes: Any, texts: Any, values: Any, slots: Any, j
     n, any_missing = _find(context, hashes, texts, values, slots, joined)
     if n < 0 or not any_missing:
         return n
-    m = np.uint64(0)
+    m = u64(0)
     for k in range(np.uint64(n)):
         slot, v = np.uint64(slots[k]), values[k]
         if slot == MISSING:
@@ -180,7 +179,7 @@ def find_known(context: Any, hashes: Any, texts: Any, values: Any, slots: Any, j
         if slot != MISSING:
             slots[m] = np.uint32(slot)
             values[m] = v
-            m += _ONE
+            m += u64(1)
     return np.int64(m)
 
 

@@ -30,13 +30,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined, typed_kernel
+from streaml1.core.jit import inlined, typed_kernel, u64
 from streaml1.core.rows import PLAIN_TYPES
 from streaml1.core.simd import array_at
 from streaml1.features.dict_reader.context_fields import ENTRIES, IDS, MAX_FIELDS, N_ENTRIES, VALUES
 from streaml1.features.dict_reader.cpython_objects import FALLBACK, MAX_COMPARED
 from streaml1.features.dict_reader.items import find_all, find_known, without_zeros
-from streaml1.features.vocabulary.probing import MISSING, NO_SLOT, ONE, lookup
+from streaml1.features.vocabulary.probing import MISSING, NO_SLOT, lookup
 
 __all__ = ["PackedNames", "intern_missing", "pack", "read_all", "read_known"]
 
@@ -97,10 +97,10 @@ def _columns(context: Any, n: Any) -> tuple[Any, Any, Any, Any]:
     """Return hashes, texts, values and slots, which are not yet written, of n features."""
     start = context[VALUES]
     values = array_at(start, n, np.float64)
-    hashes = array_at(start + np.uint64(8) * n, n, np.uint64)
-    texts_start = start + np.uint64(16) * n
+    hashes = array_at(start + u64(8) * n, n, np.uint64)
+    texts_start = start + u64(16) * n
     n_texts = array_at(texts_start, 1, np.uint64)[0]
-    texts = array_at(texts_start + np.uint64(8), n_texts, np.uint64)
+    texts = array_at(texts_start + u64(8), n_texts, np.uint64)
     return hashes, texts, values, array_at(context[IDS], n, np.uint32)
 
 
@@ -132,12 +132,12 @@ def intern_missing(address: Any, n: Any, next_slot: Any) -> Any:
     for k in range(n):
         if slots[k] == MISSING:
             pos = lookup(entries, hashes[k])
-            if entries[pos + ONE] != NO_SLOT:
+            if entries[pos + u64(1)] != NO_SLOT:
                 return np.int64(FALLBACK)
             entries[pos] = hashes[k]
-            entries[pos + ONE] = next_slot
+            entries[pos + u64(1)] = next_slot
             slots[k] = np.uint32(next_slot)
-            next_slot += ONE
+            next_slot += u64(1)
     # The hashes are those of features now: no texts are left to be mixed into them.
-    array_at(context[VALUES] + np.uint64(16) * n, 1, np.uint64)[0] = 0
+    array_at(context[VALUES] + u64(16) * n, 1, np.uint64)[0] = 0
     return np.int64(next_slot)

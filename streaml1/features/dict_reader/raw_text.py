@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.core.ascii import EQUALS
 from streaml1.core.hashing import keyed_position
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64
 from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
@@ -74,9 +74,8 @@ __all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
 NAME_BYTES, CLEAN_BYTES = 64, 16
 """Bytes of names and of cleaned text that a context reserves per feature."""
 
-_ZERO, _ONE = map(np.uint64, (0, 1))
 _NO_TEXT, _NGRAM_NAME = np.int64(-1), np.int64(-2)
-_SLACK = np.uint64(2 * MARGIN)
+_SLACK = u64(2 * MARGIN)
 
 
 @inlined
@@ -86,26 +85,26 @@ def _text_of(context: Any, name: Any, size: Any) -> Any:
     sizes = array_at(context[TEXT_PREFIX_SIZES], context[N_TEXT_PREFIXES], np.uint64)
     text_index = _NO_TEXT
     for z in range(context[N_TEXT_PREFIXES]):
-        if size + _ONE >= sizes[z] and bytes_equal(name, prefixes[z], sizes[z]):
-            text_index = np.int64(z) if size + _ONE == sizes[z] else _NGRAM_NAME
+        if size + u64(1) >= sizes[z] and bytes_equal(name, prefixes[z], sizes[z]):
+            text_index = np.int64(z) if size + u64(1) == sizes[z] else _NGRAM_NAME
     return text_index
 
 
 @inlined
 def _has_repeat(hashes: Any, n: Any, key: Any, repeat_table: Any) -> bool:
     """Return whether two of the first `n` hashes are equal."""
-    size = np.uint64(16)
+    size = u64(16)
     while size < n + n:
         size += size
     for z in range(size):
-        repeat_table[z] = _ZERO
+        repeat_table[z] = u64(0)
     same = False
     for k in range(n):
         pos = keyed_position(hashes[k], key, size)
         while repeat_table[pos]:
-            same |= hashes[repeat_table[pos] - _ONE] == hashes[k]
-            pos = (pos + _ONE) & (size - _ONE)
-        repeat_table[pos] = k + _ONE
+            same |= hashes[repeat_table[pos] - u64(1)] == hashes[k]
+            pos = (pos + u64(1)) & (size - u64(1))
+        repeat_table[pos] = k + u64(1)
     return same
 
 
@@ -125,11 +124,11 @@ def _read_given(
     last = names + context[N_NAMES] - _SLACK
     failed = np.int64(FALLBACK)
     for z in range(context[N_TEXT_PREFIXES]):
-        text_values[z] = _ZERO
+        text_values[z] = u64(0)
     total = collect(context, x, keys, objects)
     if total < 0:
         return failed, out_pos
-    n, any_ngram_name, any_text = _ZERO, False, False
+    n, any_ngram_name, any_text = u64(0), False, False
     for k in range(np.uint64(total)):
         value, kind = objects[k], type_of(objects[k])
         v = number_of(context, value, kind)
@@ -152,13 +151,13 @@ def _read_given(
             text_size = load_u64(context[SCRATCH])
             if not text or end + text_size > last:
                 return failed, out_pos
-            end = copy_string(text, text + text_size, end + _ONE)
+            end = copy_string(text, text + text_size, end + u64(1))
         if v != 0.0:
             hashes[n] = murmur_at(out_pos, end)
             values[n] = v
             spans[n] = ((out_pos - names) << OFFSET_BITS) | (end - out_pos)
             out_pos = end
-            n += _ONE
+            n += u64(1)
     if (any_ngram_name and any_text) or _has_repeat(hashes, n, context[KEY], repeat_table):
         return failed, out_pos
     return np.int64(n), out_pos
@@ -180,7 +179,7 @@ def _read(context: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
     names, clean = context[NAMES], context[CLEAN]
     n, out_pos = _read_given(context, x, hashes, values, spans, repeat_table)
     if n < 0:
-        context[NEEDED] = _ZERO
+        context[NEEDED] = u64(0)
         return n, out_pos
     k = np.uint64(n)
     for z in range(context[N_TEXT_PREFIXES]):
@@ -190,18 +189,20 @@ def _read(context: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
         size = load_u64(context[SCRATCH])
         if not text:
             return np.int64(FALLBACK), out_pos
-        context[NEEDED] = (size + _SLACK) // np.uint64(CLEAN_BYTES) + _ONE
+        context[NEEDED] = (size + _SLACK) // np.uint64(CLEAN_BYTES) + u64(1)
         if size + _SLACK > context[N_CLEAN]:
             return np.int64(FALLBACK), out_pos
-        end, n_tokens, plain = cleaned(text, text + size, clean, begins, _ZERO, context[CHARACTERS])
+        end, n_tokens, plain = cleaned(
+            text, text + size, clean, begins, u64(0), context[CHARACTERS]
+        )
         max_n = min(context[MAX_NGRAM], n_tokens)
         n_bytes = max_n * (n_tokens * sizes[z] + (end - clean))
         used = (out_pos - names) + n_bytes + _SLACK
-        context[NEEDED] = max(k + max_n * n_tokens, used // np.uint64(NAME_BYTES) + _ONE)
+        context[NEEDED] = max(k + max_n * n_tokens, used // np.uint64(NAME_BYTES) + u64(1))
         if not plain or k + max_n * n_tokens > length or used > context[N_NAMES]:
             return np.int64(FALLBACK), out_pos
         out_pos, k = counted(
-            begins, _ZERO, n_tokens, prefixes[z], sizes[z], context[MAX_NGRAM], names, out_pos,
+            begins, u64(0), n_tokens, prefixes[z], sizes[z], context[MAX_NGRAM], names, out_pos,
             k, hashes, values, spans, context[KEY], repeat_table,
         )  # fmt: skip
     context[NEEDED] = k
@@ -211,7 +212,7 @@ def _read(context: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
 @inlined
 def _key_hashes(context: Any, hashes: Any, spans: Any, n: Any, keyed: Any) -> None:
     """Write the keyed hashes of the first `n` names; `keyed` may be `hashes`."""
-    keys = array_at(context[NAME_KEYS], np.uint64(3), np.uint64)
+    keys = array_at(context[NAME_KEYS], u64(3), np.uint64)
     for k in range(n):
         name = context[NAMES] + (spans[k] >> OFFSET_BITS)
         keyed[k] = hashes[k] ^ fingerprint_at(name, name + (spans[k] & LENGTH_MASK), keys)
@@ -238,22 +239,22 @@ def read_known(context: Any, x: Any) -> Any:
     if n < 0:
         return np.int64(FALLBACK)
     _key_hashes(context, hashes, spans, np.uint64(n), hashes)
-    prefetch_lines(entries, hashes, _ZERO, np.uint64(n))
-    return np.int64(find_slots_by_hash(context, entries, _ZERO, np.uint64(n), _ZERO))
+    prefetch_lines(entries, hashes, u64(0), np.uint64(n))
+    return np.int64(find_slots_by_hash(context, entries, u64(0), np.uint64(n), u64(0)))
 
 
 @inlined
 def _intern(context: Any, entries: Any, pos: Any, keyed: Any, h: Any, span: Any) -> Any:
     """Intern a name at `pos` as bytes in the arena, given both its hashes; return its slot."""
     n = np.uint64(array_at(context[ARENA_COUNT], 1, np.int64)[0])
-    ends = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)
+    ends = array_at(context[ENDS], context[N_ARENA_HASHES] + u64(1), np.uint64)
     slot = context[N_KNOWN] + n
     name = context[NAMES] + (span >> OFFSET_BITS)
     size = span & LENGTH_MASK
     copy_bytes(name, name + size, context[ARENA] + ends[n])
     append_arena_name(context, h, size)
     entries[pos] = keyed
-    entries[pos + _ONE] = slot
+    entries[pos + u64(1)] = slot
     return slot
 
 
@@ -274,7 +275,7 @@ def read_all(context: Any, x: Any) -> Any:
         return np.int64(FALLBACK)
     # All names may be new: check the room for them first.
     m, waiting = np.uint64(n), np.uint64(array_at(context[ARENA_COUNT], 1, np.int64)[0])
-    arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + _ONE, np.uint64)[waiting]
+    arena_end = array_at(context[ENDS], context[N_ARENA_HASHES] + u64(1), np.uint64)[waiting]
     used = np.uint64(array_at(context[INDEX_USED], 1, np.int64)[0])
     full = context[N_KNOWN] + waiting + m > context[SIZE]
     full |= used + m > max_taken(context[N_ENTRIES])
@@ -283,10 +284,10 @@ def read_all(context: Any, x: Any) -> Any:
     if full:
         return np.int64(FULL)
     _key_hashes(context, hashes, spans, m, keyed)
-    prefetch_lines(entries, keyed, _ZERO, m)
+    prefetch_lines(entries, keyed, u64(0), m)
     for k in range(m):
         pos = lookup(entries, keyed[k])
-        slot = entries[pos + _ONE]
+        slot = entries[pos + u64(1)]
         if slot == MISSING:
             slot = _intern(context, entries, pos, keyed[k], hashes[k], spans[k])
         ids[k] = np.uint32(slot)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.rows import VALUE_LIMIT, BadExample, check_value, row_of_entry, validity
 from streaml1.core.simd import borrowed
 from streaml1.core.types import Hashes, Ids, Ints, UInts, Values
@@ -31,8 +31,6 @@ __all__ = [
     "hashes_of",
     "append_crossed",
 ]
-
-_ZERO, _ONE = map(np.uint64, (0, 1))
 
 
 class CrossedRows(NamedTuple):
@@ -97,20 +95,20 @@ def _cross(
     members, starts, plan, factor_pos = borrowed((members, starts, plan, factor_pos))
     out_hashes, out_values, out_factors = borrowed((out_hashes, out_values, out_factors))
     factor_entries = borrowed(factor_entries)
-    n = _ZERO
-    out_indptr[0] = _ZERO
-    first_invalid = np.uint64(len(out_hashes)) + _ONE
+    n = u64(0)
+    out_indptr[0] = u64(0)
+    first_invalid = np.uint64(len(out_hashes)) + u64(1)
     # Invariant: the first n crossed features are those of the rows before i.
     for i in range(np.uint64(len(indptr) - 1)):
-        m = _ZERO
-        for k in range(indptr[i], indptr[i + _ONE]):
+        m = u64(0)
+        for k in range(indptr[i], indptr[i + u64(1)]):
             mask = masks[ids[k]]
             if mask:
                 factor_masks[m] = mask
                 factor_hashes[m] = hashes[ids[k]]
                 factor_values[m] = values[k]
                 factor_pos[m] = k
-                m += _ONE
+                m += u64(1)
         grouped(plan, factor_masks, m, members, starts)
         end = crossed(
             plan, factor_masks, factor_hashes, factor_values, members, starts, out_hashes,
@@ -132,8 +130,8 @@ def _cross(
             out_hashes[n] = out_hashes[c]
             out_values[n] = v
             _unpack_factors(out_factors[c], factor_pos, factor_entries, n)
-            n += _ONE
-        out_indptr[i + _ONE] = n
+            n += u64(1)
+        out_indptr[i + u64(1)] = n
     return n, first_invalid
 
 
@@ -232,14 +230,14 @@ def append_crossed(
     out_values: Any,
 ) -> None:
     """Merge two CSR matrices row by row: plain features first, then the crossed ones."""
-    out_pos = _ZERO
+    out_pos = u64(0)
     # Invariant: the first `out_pos` entries are those of the rows before i.
     for i in range(np.uint64(len(indptr) - 1)):
-        for k in range(indptr[i], indptr[i + _ONE]):
+        for k in range(indptr[i], indptr[i + u64(1)]):
             out_ids[out_pos] = plain[k]
             out_values[out_pos] = values[k]
-            out_pos += _ONE
-        for k in range(crossed_indptr[i], crossed_indptr[i + _ONE]):
+            out_pos += u64(1)
+        for k in range(crossed_indptr[i], crossed_indptr[i + u64(1)]):
             out_ids[out_pos] = crossed[k]
             out_values[out_pos] = crossed_values[k]
-            out_pos += _ONE
+            out_pos += u64(1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from streaml1.core.ascii import CARET, EQUALS
 from streaml1.core.hashing import mix64
-from streaml1.core.jit import COMPILED, inlined
+from streaml1.core.jit import COMPILED, inlined, u64
 from streaml1.core.simd import (
     addresses_of,
     ctz,
@@ -39,22 +39,21 @@ from streaml1.features.interactions.spec import (
 
 __all__ = ["FACTOR_BITS", "NO_FACTOR", "bound", "crossed", "first_prefix", "grouped", "mask_at"]
 
-_ZERO, _ONE, _TWO, _THREE, _EIGHT = map(np.uint64, (0, 1, 2, 3, 8))
-_BYTE = np.uint64(255)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_NO_PREFIX = np.uint64(NO_PREFIX)
-_ALL_BITS = np.uint64(2**64 - 1)
-FACTOR_BITS = np.uint64(20)
+_BYTE = u64(255)
+_GOLDEN = u64(0x9E3779B97F4A7C15)
+_NO_PREFIX = u64(NO_PREFIX)
+_ALL_BITS = u64(2**64 - 1)
+FACTOR_BITS = u64(20)
 """Width in bits of the position of a factor in packed factors."""
 
-NO_FACTOR = np.uint64(MAX_FACTORS)
+NO_FACTOR = u64(MAX_FACTORS)
 """The code of an absent third factor in packed factors; all positions are below it."""
 
 
 @inlined
 def mask_at(plan: Any, start: Any, end: Any) -> Any:
     """Return the prefixes of the name between two addresses: bit k for prefix k."""
-    mask = _ZERO
+    mask = u64(0)
     if end <= start:
         return mask
     # Invariant: `mask` is exact for all prefixes that begin with the first byte of the name, except
@@ -63,8 +62,8 @@ def mask_at(plan: Any, start: Any, end: Any) -> Any:
     size = end - start
     while candidates:
         k = ctz(candidates)
-        candidates &= candidates - _ONE
-        lo, hi = plan[plan[ENDS_BASE] + k], plan[plan[ENDS_BASE] + k + _ONE]
+        candidates &= candidates - u64(1)
+        lo, hi = plan[plan[ENDS_BASE] + k], plan[plan[ENDS_BASE] + k + u64(1)]
         n = hi - lo
         if n > size:
             continue
@@ -72,15 +71,15 @@ def mask_at(plan: Any, start: Any, end: Any) -> Any:
             c = load_u8(start + n)
             if c != EQUALS and c != CARET:
                 continue
-        i = _ONE  # the first i bytes are equal
+        i = u64(1)  # the first i bytes are equal
         while i < n:
             pos = lo + i
-            letter = plan[plan[BYTES_BASE] + pos // _EIGHT] >> (_EIGHT * (pos % _EIGHT))
+            letter = plan[plan[BYTES_BASE] + pos // u64(8)] >> (u64(8) * (pos % u64(8)))
             if letter & _BYTE != load_u8(start + i):
                 break
-            i += _ONE
+            i += u64(1)
         if i >= n:
-            mask |= _ONE << k
+            mask |= u64(1) << k
     return mask
 
 
@@ -93,14 +92,14 @@ def first_prefix(mask: Any) -> Any:
 @inlined
 def grouped(plan: Any, masks: Any, m: Any, members: Any, starts: Any) -> None:
     """Group the first `m` factors by prefix into `members` and `starts`: a counting sort."""
-    for k in range(plan[N_PREFIXES] + _ONE):
-        starts[k] = _ZERO
+    for k in range(plan[N_PREFIXES] + u64(1)):
+        starts[k] = u64(0)
     for i in range(m):
         mask = masks[i]
         while mask:
-            starts[ctz(mask)] += _ONE
-            mask &= mask - _ONE
-    n = _ZERO
+            starts[ctz(mask)] += u64(1)
+            mask &= mask - u64(1)
+    n = u64(0)
     for k in range(plan[N_PREFIXES]):
         n += starts[k]
         starts[k] = n  # the end of the group for now
@@ -108,25 +107,25 @@ def grouped(plan: Any, masks: Any, m: Any, members: Any, starts: Any) -> None:
     # Invariant: the last `step` factors are stored, in group k from `starts[k]` on. Groups are
     # filled from the back, so that their ends become starts.
     for step in range(m):
-        i = m - _ONE - step
+        i = m - u64(1) - step
         mask = masks[i]
         while mask:
             k = ctz(mask)
-            starts[k] -= _ONE
+            starts[k] -= u64(1)
             members[starts[k]] = i
-            mask &= mask - _ONE
+            mask &= mask - u64(1)
 
 
 @inlined
 def bound(plan: Any, starts: Any) -> Any:
     """Return an upper bound on the number of crossed features, given the sizes of the groups."""
-    total = _ZERO
+    total = u64(0)
     for s in range(plan[N_CROSSES]):
-        n = _ONE
-        for k in range(_THREE):
-            p = plan[plan[CROSSES_BASE] + _THREE * s + k]
+        n = u64(1)
+        for k in range(u64(3)):
+            p = plan[plan[CROSSES_BASE] + u64(3) * s + k]
             if p != _NO_PREFIX:
-                n *= starts[p + _ONE] - starts[p]
+                n *= starts[p + u64(1)] - starts[p]
         total += n
     return total
 
@@ -134,7 +133,7 @@ def bound(plan: Any, starts: Any) -> Any:
 @inlined
 def _in(masks: Any, i: Any, p: Any) -> bool:
     """Return whether factor i belongs to prefix p."""
-    return bool(masks[i] >> p & _ONE)
+    return bool(masks[i] >> p & u64(1))
 
 
 @inlined
@@ -195,28 +194,28 @@ def crossed(
     # Invariant: `out_pos` follows the crossed features of all earlier interactions, and of the
     # earlier factor sets of this one, each once.
     for s in range(plan[N_CROSSES]):
-        base = plan[CROSSES_BASE] + _THREE * s
-        p, q, r = plan[base], plan[base + _ONE], plan[base + _TWO]
-        for a in range(starts[p], starts[p + _ONE]):
+        base = plan[CROSSES_BASE] + u64(3) * s
+        p, q, r = plan[base], plan[base + u64(1)], plan[base + u64(2)]
+        for a in range(starts[p], starts[p + u64(1)]):
             i = members[a]
-            first, last = starts[q], starts[q + _ONE]
+            first, last = starts[q], starts[q + u64(1)]
             if COMPILED and r == _NO_PREFIX and not _in(masks, i, q):
                 # Factor i is not in group q, so no pair repeats it or is a swapped earlier pair:
                 # eight pairs at once need no test.
-                while first + _EIGHT <= last:
+                while first + u64(8) <= last:
                     js = load_u64x8(members, first)
                     h = gather_u64(addresses_of(hashes, js))
-                    v = gather_at(addresses_of(values, js), _ZERO)
+                    v = gather_at(addresses_of(values, js), u64(0))
                     low = _min_u64x8(h, hashes[i])
                     high = (h ^ low) ^ hashes[i]  # the maximum
-                    out = _EIGHT * out_pos
+                    out = u64(8) * out_pos
                     store_u64x8(np.uint64(out_hashes.ctypes.data) + out, _mix(low, high))
                     v = mul(v, splat(values[i]))
                     store_f64x8(np.uint64(out_values.ctypes.data) + out, v)
                     packed = (js << FACTOR_BITS) | (i | (NO_FACTOR << (FACTOR_BITS + FACTOR_BITS)))
                     store_u64x8(np.uint64(out_factors.ctypes.data) + out, packed)
-                    first += _EIGHT
-                    out_pos += _EIGHT
+                    first += u64(8)
+                    out_pos += u64(8)
             for b in range(first, last):
                 j = members[b]
                 if i == j or (j < i and _in(masks, i, q) and _in(masks, j, p)):
@@ -228,11 +227,11 @@ def crossed(
                     out_factors[out_pos] = (
                         i | (j << FACTOR_BITS) | (NO_FACTOR << (FACTOR_BITS + FACTOR_BITS))
                     )
-                    out_pos += _ONE
+                    out_pos += u64(1)
                     continue
                 if hj < hi:
                     hi, hj, vi, vj = hj, hi, vj, vi
-                for c in range(starts[r], starts[r + _ONE]):
+                for c in range(starts[r], starts[r + u64(1)]):
                     k = members[c]
                     if k == i or k == j or _is_repeat(masks, i, j, k, p, q, r):  # noqa: SIM109
                         continue
@@ -248,5 +247,5 @@ def crossed(
                     out_factors[out_pos] = (
                         i | (j << FACTOR_BITS) | (k << (FACTOR_BITS + FACTOR_BITS))
                     )
-                    out_pos += _ONE
+                    out_pos += u64(1)
     return out_pos

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.hashing import name_hashes
-from streaml1.core.jit import COMPILED, inlined, kernel
+from streaml1.core.jit import COMPILED, inlined, kernel, u64
 from streaml1.core.rows import BadExample, Rows, row_of_entry
 from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bytes, Hashes, Ids, Ints, UInts
@@ -32,14 +32,13 @@ from streaml1.features.vocabulary.interaction_factors import encode_names
 
 __all__ = ["Selection", "select_factors", "require_plain"]
 
-_ZERO, _ONE, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 7, 8))
-_BYTE = np.uint64(255)  # also the largest count in one byte
-_MAX_FACTORS = np.uint64(MAX_FACTORS)
+_BYTE = u64(255)  # also the largest count in one byte
+_MAX_FACTORS = u64(MAX_FACTORS)
 
 # One bit or value in each byte of a u64.
-_COPIES = np.uint64(0x0101010101010101)
-_BIT_K_OF_BYTE_K = np.uint64(0x8040201008040201)
-_CARRY_TO_TOP_BIT = np.uint64(0x7F7F7F7F7F7F7F7F)
+_COPIES = u64(0x0101010101010101)
+_BIT_K_OF_BYTE_K = u64(0x8040201008040201)
+_CARRY_TO_TOP_BIT = u64(0x7F7F7F7F7F7F7F7F)
 
 MAX_CHUNK_IN_CACHE, MAX_CHUNK = 2**17, 2**20
 """Upper bounds on the crossed features of a chunk: about 5 MB, or what is reasonable in memory."""
@@ -57,39 +56,39 @@ def _masks(start: Any, spans: Any, plan: Any, out_masks: Any) -> None:
 def _bits_to_bytes(bits: Any) -> Any:
     """Spread the lowest eight bits over the bytes of a u64: byte k is bit k, 0 or 1."""
     selected = (bits & _BYTE) * _COPIES & _BIT_K_OF_BYTE_K
-    return ((selected + _CARRY_TO_TOP_BIT) >> _SEVEN) & _COPIES
+    return ((selected + _CARRY_TO_TOP_BIT) >> u64(7)) & _COPIES
 
 
 @inlined
 def _sum_counts(counts: Any, plan: Any, out_starts: Any) -> None:
     """Convert the group sizes of at most eight prefixes, a byte each, to starts."""
-    out_starts[_ZERO] = _ZERO
+    out_starts[u64(0)] = u64(0)
     for p in range(plan[N_PREFIXES]):
-        out_starts[p + _ONE] = out_starts[p] + (counts & _BYTE)
-        counts >>= _EIGHT
+        out_starts[p + u64(1)] = out_starts[p] + (counts & _BYTE)
+        counts >>= u64(8)
 
 
 @inlined
 def _count(ids: Any, masks: Any, begin: Any, end: Any, plan: Any, out_starts: Any) -> Any:
     """Compute the starts of the groups of any row; return its number of factors."""
-    m = _ZERO
-    for p in range(plan[N_PREFIXES] + _ONE):
-        out_starts[p] = _ZERO
+    m = u64(0)
+    for p in range(plan[N_PREFIXES] + u64(1)):
+        out_starts[p] = u64(0)
     # Invariant: `out_starts[p + 1]` is the number of members of group p before entry `lo`. Blocks
     # have at most 255 entries, so the counts of eight prefixes fit into the bytes of a u64.
     for lo in range(begin, end, _BYTE):
         hi = min(lo + _BYTE, end)
         for k in range(lo, hi):
-            m += np.uint64(masks[ids[k]] != _ZERO)
-        for first in range(_ZERO, plan[N_PREFIXES], _EIGHT):
-            counts = _ZERO
+            m += np.uint64(masks[ids[k]] != u64(0))
+        for first in range(u64(0), plan[N_PREFIXES], u64(8)):
+            counts = u64(0)
             for k in range(lo, hi):
                 counts += _bits_to_bytes(masks[ids[k]] >> first)
-            for p in range(first, min(first + _EIGHT, plan[N_PREFIXES])):
-                out_starts[p + _ONE] += counts & _BYTE
-                counts >>= _EIGHT
+            for p in range(first, min(first + u64(8), plan[N_PREFIXES])):
+                out_starts[p + u64(1)] += counts & _BYTE
+                counts >>= u64(8)
     for p in range(plan[N_PREFIXES]):
-        out_starts[p + _ONE] += out_starts[p]
+        out_starts[p + u64(1)] += out_starts[p]
     return m
 
 
@@ -98,9 +97,9 @@ def _has_same_masks(ids: Any, masks: Any, previous: Any, begin: Any, end: Any) -
     """Return whether a row has the masks of the previous one, `previous` to `begin`, in order."""
     if end - begin != begin - previous:
         return False
-    k = _ZERO
+    k = u64(0)
     while begin + k < end and masks[ids[begin + k]] == masks[ids[previous + k]]:
-        k += _ONE
+        k += u64(1)
     return begin + k == end
 
 
@@ -111,25 +110,25 @@ def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, starts: Any, out_bound
     `starts` is scratch. Returns the largest number of factors of a row, and the first row with too
     many of them, or the number of rows if there is none.
     """
-    longest, first_invalid = _ZERO, np.uint64(len(indptr) - 1)
+    longest, first_invalid = u64(0), np.uint64(len(indptr) - 1)
     # With at most eight prefixes the group sizes of a row fit into one u64: rows are compared
     # with the latest such row by one instruction.
-    fits, latest_counts, latest_bound = plan[N_PREFIXES] <= _EIGHT, _ZERO, _ZERO
-    m = previous = _ZERO
+    fits, latest_counts, latest_bound = plan[N_PREFIXES] <= u64(8), u64(0), u64(0)
+    m = previous = u64(0)
     # Invariant: `out_bounds` is set for the rows before i, `previous` is where row i - 1 begins,
     # and `latest_bound` is the bound for the group sizes `latest_counts`.
     for i in range(np.uint64(len(indptr) - 1)):
-        lo, hi = indptr[i], indptr[i + _ONE]
-        if i > _ZERO and _has_same_masks(ids, masks, previous, lo, hi):  # usual in tables
+        lo, hi = indptr[i], indptr[i + u64(1)]
+        if i > u64(0) and _has_same_masks(ids, masks, previous, lo, hi):  # usual in tables
             previous = lo
-            out_bounds[i] = out_bounds[i - _ONE]
+            out_bounds[i] = out_bounds[i - u64(1)]
             continue
         previous = lo
         if fits and hi - lo <= _BYTE:
-            m = counts = _ZERO
+            m = counts = u64(0)
             for k in range(lo, hi):
                 mask = masks[ids[k]]
-                m += np.uint64(mask != _ZERO)
+                m += np.uint64(mask != u64(0))
                 counts += _bits_to_bytes(mask)
             if counts != latest_counts:
                 _sum_counts(counts, plan, starts)

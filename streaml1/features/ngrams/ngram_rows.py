@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.hashing import PROCESS_KEY, name_hashes
-from streaml1.core.jit import COMPILED
+from streaml1.core.jit import COMPILED, u64
 from streaml1.core.rows import BadExample, are_valid_values, numeric_features
 from streaml1.core.spans import LENGTH_MASK, spans_of_sizes
 from streaml1.core.types import (
@@ -322,10 +322,10 @@ def _expand_texts(
     prefix_text, prefixes, prefix_sizes = ngrams.packed_prefixes(MARGIN)
     # Bound the size of the output: with g tokens per n-gram, a text of c tokens has c - g + 1
     # n-grams, which contain each byte of the cleaned text at most g times.
-    counts = (np.diff(firsts) - np.uint64(1)).astype(np.int64)
+    counts = (np.diff(firsts) - u64(1)).astype(np.int64)
     longest = int(counts.max(initial=0))
     max_tokens = min(ngrams.ngrams, longest)
-    lengths = (begins[firsts[1:] - np.uint64(1)] - begins[firsts[:-1]]).astype(np.int64)
+    lengths = (begins[firsts[1:] - u64(1)] - begins[firsts[:-1]]).astype(np.int64)
     n_ngrams, name_bytes = 0, int((plain.spans & LENGTH_MASK).sum())
     for g in range(1, max_tokens + 1):
         ngram_counts = np.maximum(counts - (g - 1), 0)

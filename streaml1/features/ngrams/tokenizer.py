@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streaml1.core.ascii import SPACE
 from streaml1.core.hashing import keyed_position
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.simd import (
     borrowed,
     byte_eq_mask,
@@ -47,13 +47,12 @@ MARGIN = 16
 BLOCK = 64
 """Number of bytes that are cleaned at once, and may be written past the end of a cleaned text."""
 
-_ZERO, _ONE, _TWO, _FOUR, _EIGHT = map(np.uint64, (0, 1, 2, 4, 8))
-_HALF_BITS, _LOW_HALF, _ONE_COUNT = map(np.uint64, (32, 2**32 - 1, 2**32))
-_SIZE_SHIFT, _UTF8_MASK = map(np.uint64, (24, 2**24 - 1))
-_NON_ASCII, _THREE_BYTES, _FOUR_BYTES = map(np.uint64, (0x80, 0xE0, 0xF0))
-_SIX, _FIVE_BITS, _SIX_BITS, _FOUR_BITS, _THREE_BITS = map(np.uint64, (6, 31, 63, 15, 7))
-_BLOCK, _LAST_BIT, _ALL = map(np.uint64, (BLOCK, BLOCK - 1, 2**64 - 1))
-_A, _Z, _SMALL_A, _SMALL_Z, _DIGIT_0, _DIGIT_9, _UNDERSCORE = map(np.uint64, b"AZaz09_")
+_HALF_BITS, _LOW_HALF, _ONE_COUNT = map(u64, (32, 2**32 - 1, 2**32))
+_SIZE_SHIFT, _UTF8_MASK = map(u64, (24, 2**24 - 1))
+_NON_ASCII, _THREE_BYTES, _FOUR_BYTES = map(u64, (0x80, 0xE0, 0xF0))
+_FIVE_BITS, _SIX_BITS, _FOUR_BITS, _THREE_BITS = u64(31), u64(63), u64(15), u64(7)
+_BLOCK, _LAST_BIT, _ALL = map(u64, (BLOCK, BLOCK - 1, 2**64 - 1))
+_A, _Z, _SMALL_A, _SMALL_Z, _DIGIT_0, _DIGIT_9, _UNDERSCORE = map(u64, b"AZaz09_")
 
 
 def _ascii_table() -> Bytes:
@@ -67,7 +66,7 @@ _ASCII_TABLE = _ascii_table()
 N_CHARACTERS = 0x20000
 """Number of characters in the table `characters`; all others are irregular."""
 
-_N_CHARACTERS = np.uint64(N_CHARACTERS)
+_N_CHARACTERS = u64(N_CHARACTERS)
 _IRREGULAR = 2**32 - 1
 
 
@@ -97,21 +96,21 @@ def _character_code(c: str) -> int:
 @inlined
 def _decode_utf8(pos: Any, c: Any) -> Any:
     """Return the character at an address, whose first byte `c` is not ASCII, and its size."""
-    second = load_u8(pos + _ONE) & _SIX_BITS
+    second = load_u8(pos + u64(1)) & _SIX_BITS
     if c < _THREE_BYTES:
-        return ((c & _FIVE_BITS) << _SIX) | second, _TWO
-    third = load_u8(pos + _TWO) & _SIX_BITS
+        return ((c & _FIVE_BITS) << u64(6)) | second, u64(2)
+    third = load_u8(pos + u64(2)) & _SIX_BITS
     if c < _FOUR_BYTES:
-        return ((((c & _FOUR_BITS) << _SIX) | second) << _SIX) | third, np.uint64(3)
-    fourth = load_u8(pos + np.uint64(3)) & _SIX_BITS
-    high = (((((c & _THREE_BITS) << _SIX) | second) << _SIX) | third) << _SIX
-    return high | fourth, np.uint64(4)
+        return ((((c & _FOUR_BITS) << u64(6)) | second) << u64(6)) | third, u64(3)
+    fourth = load_u8(pos + u64(3)) & _SIX_BITS
+    high = (((((c & _THREE_BITS) << u64(6)) | second) << u64(6)) | third) << u64(6)
+    return high | fourth, u64(4)
 
 
 @inlined
 def _byte_range_mask(pos: Any, first: Any, last: Any) -> Any:
     """Return a mask of those of 64 bytes that are from `first` to `last`."""
-    return byte_lt_mask(pos, last + _ONE) & ~byte_lt_mask(pos, first)
+    return byte_lt_mask(pos, last + u64(1)) & ~byte_lt_mask(pos, first)
 
 
 @inlined
@@ -123,7 +122,7 @@ def _clean_ascii_blocks(pos: Any, end: Any, out_pos: Any, begins: Any, n: Any) -
     The next byte to clean, the end of the output, the number of tokens, and 1 if the last byte
     belongs to a token: its space is not written yet.
     """
-    in_token = _ZERO
+    in_token = u64(0)
     if end - pos < _BLOCK:
         return pos, out_pos, n, in_token
     buffer = stack_buffer()
@@ -141,16 +140,16 @@ def _clean_ascii_blocks(pos: Any, end: Any, out_pos: Any, begins: Any, n: Any) -
         token = uppercase | _byte_range_mask(block, _SMALL_A, _SMALL_Z)
         token |= _byte_range_mask(block, _DIGIT_0, _DIGIT_9)
         token |= byte_eq_mask(block, _UNDERSCORE)
-        follows_token, is_new = (token << _ONE) | in_token, _ALL << n_overlap
+        follows_token, is_new = (token << u64(1)) | in_token, _ALL << n_overlap
         # Keep the bytes of tokens, and the first separator after each, which becomes the space.
         retained = (token | follows_token) & is_new
         compress_lowercase(out_pos, block, uppercase, token, retained)
         token_begins = pext(token & ~follows_token & is_new, retained)
-        store_bit_indices(offsets, token_begins, _ZERO)
+        store_bit_indices(offsets, token_begins, u64(0))
         count = popcount(token_begins)
-        for k in range(_ZERO, count, _EIGHT):
-            addresses = load_u32x8(offsets + _FOUR * k) + out_pos
-            store_u64x8(np.uint64(begins.ctypes.data) + _EIGHT * (n + k), addresses)
+        for k in range(u64(0), count, u64(8)):
+            addresses = load_u32x8(offsets + u64(4) * k) + out_pos
+            store_u64x8(np.uint64(begins.ctypes.data) + u64(8) * (n + k), addresses)
         n += count
         out_pos += popcount(retained)
         in_token = token >> _LAST_BIT
@@ -189,23 +188,23 @@ def cleaned(pos: Any, end: Any, out_pos: Any, begins: Any, n: Any, table: Any) -
             letter = np.uint64(_ASCII_TABLE[c])
             is_token = np.uint64(letter != SPACE)
             size = is_token
-            pos += _ONE
+            pos += u64(1)
         else:
             code, step = _decode_utf8(pos, c)
             pos += step
             letter = np.uint64(_IRREGULAR)
             if code < _N_CHARACTERS:
-                letter = loadu_u64(table + np.uint64(4) * code) & _LOW_HALF
+                letter = loadu_u64(table + u64(4) * code) & _LOW_HALF
             regular &= letter != np.uint64(_IRREGULAR)
-            is_token = np.uint64(letter != _ZERO)
+            is_token = np.uint64(letter != u64(0))
             size = letter >> _SIZE_SHIFT
             letter = letter & _UTF8_MASK if is_token else SPACE
             if not regular:
                 break
         store_u64(out_pos, letter)
         begins[n] = out_pos
-        n += is_token & (in_token ^ _ONE)
-        out_pos += size | (in_token & (is_token ^ _ONE))
+        n += is_token & (in_token ^ u64(1))
+        out_pos += size | (in_token & (is_token ^ u64(1)))
         in_token = is_token
     store_u64(out_pos, SPACE)
     out_pos += in_token
@@ -220,8 +219,8 @@ def _last_occurrence(g: Any, entry: Any) -> Any:
     The hash of n-gram `g` equals itself, so the loop that searches for it also ends at an empty
     entry, without another branch.
     """
-    is_used = _ZERO - np.uint64(entry != _ZERO)
-    return g + (((entry & _LOW_HALF) - _ONE - g) & is_used)
+    is_used = u64(0) - np.uint64(entry != u64(0))
+    return g + (((entry & _LOW_HALF) - u64(1) - g) & is_used)
 
 
 @inlined
@@ -233,27 +232,27 @@ def _merge_duplicates(
     The first pass counts n-grams in a hash table and records which are new; the second moves those
     together. Whether an n-gram is new is unpredictable, so neither branches on it.
     """
-    n, capacity, max_capacity = hi - lo, np.uint64(16), np.uint64(len(hash_table))
-    while capacity < _EIGHT * n and capacity + capacity + n <= max_capacity:
+    n, capacity, max_capacity = hi - lo, u64(16), np.uint64(len(hash_table))
+    while capacity < u64(8) * n and capacity + capacity + n <= max_capacity:
         capacity += capacity
     for z in range(capacity):
-        hash_table[z] = _ZERO
-    mask = capacity - _ONE
+        hash_table[z] = u64(0)
+    mask = capacity - u64(1)
     # Invariant: an entry is 0 or ``count << 32 | 1 + last``, where `last` is the index of the last
     # n-gram of a kind before g. Item ``capacity + z`` has the position of the entry of n-gram z,
     # and bit 32 is set unless it is the first of its kind.
-    for g in range(_ZERO, n):
+    for g in range(u64(0), n):
         h = hashes[lo + g]
         pos = keyed_position(h, key, capacity)
         entry = hash_table[pos]
         while hashes[lo + _last_occurrence(g, entry)] != h:
-            pos = (pos + _ONE) & mask
+            pos = (pos + u64(1)) & mask
             entry = hash_table[pos]
-        hash_table[pos] = (entry & ~_LOW_HALF) + _ONE_COUNT + g + _ONE
-        hash_table[capacity + g] = pos | (np.uint64(entry != _ZERO) << _HALF_BITS)
+        hash_table[pos] = (entry & ~_LOW_HALF) + _ONE_COUNT + g + u64(1)
+        hash_table[capacity + g] = pos | (np.uint64(entry != u64(0)) << _HALF_BITS)
     out_pos = lo
     # Invariant: `out_pos` follows the first n-grams of each kind before g.
-    for g in range(_ZERO, n):
+    for g in range(u64(0), n):
         found = hash_table[capacity + g]
         hashes[out_pos] = hashes[lo + g]
         values[out_pos] = np.float64(hash_table[found & mask] >> _HALF_BITS)
@@ -305,14 +304,14 @@ def counted(
     """
     end_k, n_tokens = k, last - first
     # Invariant: the features k to `end_k` - 1 are named, and `name_pos` follows their names.
-    for n in range(_ONE, min(ngrams, n_tokens) + _ONE):
-        for i in range(first, last - n + _ONE):
+    for n in range(u64(1), min(ngrams, n_tokens) + u64(1)):
+        for i in range(first, last - n + u64(1)):
             name_end = copy_bytes(prefix, prefix + prefix_size, name_pos)
-            name_end = copy_short_bytes(begins[i], begins[i + n] - _ONE, name_end)
+            name_end = copy_short_bytes(begins[i], begins[i + n] - u64(1), name_end)
             hashes[end_k] = UNHASHED
             spans[end_k] = ((name_pos - names) << OFFSET_BITS) | (name_end - name_pos)
             name_pos = name_end
-            end_k += _ONE
+            end_k += u64(1)
     hash_pending_names(hashes, spans, names, k, end_k)
     return name_pos, _merge_duplicates(hashes, values, spans, k, end_k, key, hash_table)
 
@@ -340,7 +339,7 @@ def find_texts(
         Receives a 1 for each feature that is such a text; must be zeros.
     """
     for i in range(np.uint64(len(indptr) - 1)):
-        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + u64(1)])):
             length = spans[k] & LENGTH_MASK
             name = start + (spans[k] >> OFFSET_BITS)
             if length >= prefix_size and bytes_equal(name, prefix, prefix_size):
@@ -365,7 +364,7 @@ def clean_texts(
     the next text is the end of the output. `irregular` receives a 1 for each text that Python must
     tokenize. See `cleaned`.
     """
-    n = _ZERO
+    n = u64(0)
     # Invariant: `begins` has n items: the tokens of the texts before j, and an end for each.
     for j in range(np.uint64(len(addresses))):
         firsts[j] = n
@@ -376,7 +375,7 @@ def clean_texts(
             )
         irregular[j] = np.uint8(not regular)
         begins[n] = out_pos
-        n += _ONE
+        n += u64(1)
     firsts[len(addresses)] = n
 
 
@@ -428,12 +427,12 @@ def expand_rows(
     """
     begins, firsts, hash_table = borrowed((begins, firsts, hash_table))
     out_hashes, out_values, out_spans = borrowed((out_hashes, out_values, out_spans))
-    k, name_pos, n_prefixes = _ZERO, names, np.uint64(len(prefixes))
+    k, name_pos, n_prefixes = u64(0), names, np.uint64(len(prefixes))
     out_indptr[0] = 0
     # Invariant: k features and the names before `name_pos` are those of the rows before i.
     for i in range(np.uint64(len(fallback))):
         if fallback[i] < 2:
-            for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
+            for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + u64(1)])):
                 if dropped[j]:
                     continue
                 name = start + (spans[j] >> OFFSET_BITS)
@@ -442,13 +441,14 @@ def expand_rows(
                 out_values[k] = values[j]
                 out_spans[k] = ((name_pos - names) << OFFSET_BITS) | (name_end - name_pos)
                 name_pos = name_end
-                k += _ONE
+                k += u64(1)
         if fallback[i] == 0:
             for z in range(n_prefixes):
                 text = i * n_prefixes + z
                 name_pos, k = counted(
-                    begins, firsts[text], firsts[text + _ONE] - _ONE, prefixes[z], prefix_sizes[z],
-                    ngrams, names, name_pos, k, out_hashes, out_values, out_spans, key, hash_table,
+                    begins, firsts[text], firsts[text + u64(1)] - u64(1),
+                    prefixes[z], prefix_sizes[z], ngrams, names, name_pos, k,
+                    out_hashes, out_values, out_spans, key, hash_table,
                 )  # fmt: skip
-        out_indptr[i + _ONE] = np.int64(k)
+        out_indptr[i + u64(1)] = np.int64(k)
     return k, name_pos - names

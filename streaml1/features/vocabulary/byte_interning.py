@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.hashing import PROCESS_KEY, keyed_position
-from streaml1.core.jit import kernel, typed_kernel
+from streaml1.core.jit import kernel, typed_kernel, u64
 from streaml1.core.simd import borrowed, prefetch, prefetch_early
 from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
 from streaml1.core.types import Bytes, Hashes, Ids, Ints
@@ -26,7 +26,6 @@ from streaml1.features.vocabulary.name_arena import (
 from streaml1.features.vocabulary.probing import (
     MISSING,
     NO_SLOT,
-    ONE,
     PREFETCH_DISTANCE,
     capacity_of,
     empty_entries,
@@ -53,7 +52,7 @@ TYPICAL_NAME_BYTES = 8
 
 _BLOCK = 256  # entries of a table that are filtered before the first of them is copied
 _MIN_NEW, _HEAPS_EXPONENT = 256, 0.7  # see `expected_new`
-_PREFETCH_DISTANCE = np.uint64(16)  # in positions, see `_distinct`
+_PREFETCH_DISTANCE = u64(16)  # in positions, see `_distinct`
 
 
 class UnknownNames(NamedTuple):
@@ -77,15 +76,15 @@ def _find(entries: Any, hashes: Any, slots: Any, unknown: Any) -> Any:
 
     Returns the number of unknown hashes; their slot is `MISSING`.
     """
-    n, n_unknown = np.uint64(len(hashes)), np.uint64(0)
+    n, n_unknown = np.uint64(len(hashes)), u64(0)
     for k in range(n):
         if k + PREFETCH_DISTANCE < n:
             prefetch_early(entries, home_line(entries, hashes[k + PREFETCH_DISTANCE]))
         pos = lookup(entries, hashes[k])
-        if entries[pos + ONE] == NO_SLOT:
+        if entries[pos + u64(1)] == NO_SLOT:
             unknown[n_unknown] = k
-            n_unknown += ONE
-        slots[k] = np.uint32(entries[pos + ONE])
+            n_unknown += u64(1)
+        slots[k] = np.uint32(entries[pos + u64(1)])
     return n_unknown
 
 
@@ -100,9 +99,9 @@ def _put(entries: Any, used: Any, hashes: Any, slots: Any) -> None:
     """Set the slots of hashes; `used` counts the hashes that are new."""
     for k in range(np.uint64(len(hashes))):
         pos = lookup(entries, hashes[k])
-        used[0] += np.int64(entries[pos + ONE] == NO_SLOT)
+        used[0] += np.int64(entries[pos + u64(1)] == NO_SLOT)
         entries[pos] = hashes[k]
-        entries[pos + ONE] = slots[k]
+        entries[pos + u64(1)] = slots[k]
 
 
 @typed_kernel("uint64[]", "int64[]", "uint64[]", "uint64[]", nogil=True)
@@ -114,22 +113,22 @@ def _copy_entries(entries: Any, new_slots: Any, retained: Any, target: Any) -> A
     """
     n = 0
     same = len(new_slots) == 0
-    capacity = max_taken(len(entries)) * np.uint64(2)
+    capacity = max_taken(len(entries)) * u64(2)
     # For each block: first list the entries to copy without a branch, since whether an entry is
     # taken is unpredictable; then copy them. Invariant: retained[:m] are those before the k-th.
-    for begin in range(np.uint64(0), capacity, np.uint64(_BLOCK)):
-        m = np.uint64(0)
+    for begin in range(u64(0), capacity, np.uint64(_BLOCK)):
+        m = u64(0)
         for k in range(begin, min(capacity, begin + np.uint64(_BLOCK))):
-            slot = entries[k + k + ONE]
+            slot = entries[k + k + u64(1)]
             retained[m] = k  # overwritten by the next entry unless this one is copied
             taken = slot != NO_SLOT
             m += np.uint64(taken and (same or new_slots[slot] >= 0))
         for j in range(m):
             k = retained[j] + retained[j]
-            slot = entries[k + ONE]
+            slot = entries[k + u64(1)]
             pos = find_vacant(target, entries[k])
             target[pos] = entries[k]
-            target[pos + ONE] = slot if same else np.uint64(new_slots[slot])
+            target[pos + u64(1)] = slot if same else np.uint64(new_slots[slot])
         n += int(m)
     return n
 
@@ -152,7 +151,7 @@ def _distinct(
     first_positions, order
         Receive the fields of `UnknownNames`; `first_positions` has an element to spare.
     """
-    n = np.uint64(0)
+    n = u64(0)
     size = np.uint64(len(seen))
     n_positions = np.uint64(len(positions))
     first_positions[0] = positions[0]  # the loop condition below reads it before it is set
@@ -167,7 +166,7 @@ def _distinct(
         pos = keyed_position(h, key, size)
         number = np.uint64(seen[pos])  # 1 + index; for a free element, index 0 is compared in vain
         while (number != 0) & (hashes[first_positions[number - np.uint64(number != 0)]] != h):
-            pos = (pos + ONE) & (size - ONE)
+            pos = (pos + u64(1)) & (size - u64(1))
             number = np.uint64(seen[pos])
         # Whether a hash is new is unpredictable: write without a branch, advance only if it is.
         new = np.uint64(number == 0)
@@ -175,7 +174,7 @@ def _distinct(
         n += new
         number += new * n
         seen[pos] = number
-        order[m] = number - ONE
+        order[m] = number - u64(1)
     return n
 
 
@@ -206,19 +205,19 @@ def _intern(
             prefetch_lines(entries, hashes, k)
             prefetch(spans, k + PREFETCH_DISTANCE)
         pos = lookup(entries, hashes[k])
-        if entries[pos + ONE] == NO_SLOT:
+        if entries[pos + u64(1)] == NO_SLOT:
             length = spans[k] & LENGTH_MASK
             if slot >= max_slots or out_pos + length > max_pos:
                 end = np.uint64(k)
                 break
             entries[pos] = hashes[k]
-            entries[pos + ONE] = slot
+            entries[pos + u64(1)] = slot
             arena_hashes[m] = stable[k]
             out_pos = copy_name(text, spans[k] >> OFFSET_BITS, length, arena_bytes, out_pos)
-            m += ONE
-            slot += ONE
+            m += u64(1)
+            slot += u64(1)
             ends[m] = out_pos
-        slots[k] = np.uint32(entries[pos + ONE])
+        slots[k] = np.uint32(entries[pos + u64(1)])
     count[0] = slot
     used[0] += np.int64(m - first_m)
     arena_count[0] = m

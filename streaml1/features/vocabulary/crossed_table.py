@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.hashing import name_hashes
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.rows import ensure
 from streaml1.core.simd import borrowed
 from streaml1.core.spans import LENGTH_MASK, OFFSET_BITS
@@ -30,7 +30,6 @@ from streaml1.features.vocabulary.name_arena import MIN_NAMES, PADDING, NameAren
 from streaml1.features.vocabulary.probing import (
     MISSING,
     NO_SLOT,
-    ONE,
     PREFETCH_DISTANCE,
     lookup,
     prefetch_lines,
@@ -39,13 +38,13 @@ from streaml1.features.vocabulary.probing import (
 __all__ = ["CrossedTable"]
 
 _MAX_SPARE = 2**13  # elements, see `reserve_ahead`
-_MAX_FACTORS = np.uint64(3)
+_MAX_FACTORS = u64(3)
 
 
 @inlined
 def _comes_after(x: Any, y: Any, masks: Any, hashes: Any) -> Any:
     """Return whether factor x comes after y in display order: by first prefix, then by hash."""
-    x_prefix, y_prefix = masks[x] & (~masks[x] + ONE), masks[y] & (~masks[y] + ONE)
+    x_prefix, y_prefix = masks[x] & (~masks[x] + u64(1)), masks[y] & (~masks[y] + u64(1))
     return (y_prefix < x_prefix) | ((y_prefix == x_prefix) & (hashes[y] < hashes[x]))
 
 
@@ -70,16 +69,18 @@ def _number(
     entries, count, used = numbers
     arena_count, arena_hashes, ends, arena_bytes = arena
     pos = lookup(entries, hashes[factor])
-    if entries[pos + ONE] != NO_SLOT:
-        return entries[pos + ONE]
+    if entries[pos + u64(1)] != NO_SLOT:
+        return entries[pos + u64(1)]
     n = np.uint64(arena_count[0])
     out_pos, size = ends[n], spans[factor] & LENGTH_MASK
     if n >= max_names or out_pos + size + np.uint64(PADDING) > np.uint64(len(arena_bytes)):
         return NO_SLOT
     entries[pos] = hashes[factor]
-    entries[pos + ONE] = n
+    entries[pos + u64(1)] = n
     arena_hashes[n] = hashes[factor]
-    ends[n + ONE] = copy_name(name_bytes, spans[factor] >> OFFSET_BITS, size, arena_bytes, out_pos)
+    ends[n + u64(1)] = copy_name(
+        name_bytes, spans[factor] >> OFFSET_BITS, size, arena_bytes, out_pos
+    )
     arena_count[0] += 1
     count[0] += 1
     used[0] += 1
@@ -133,7 +134,7 @@ def _intern(
         if c + PREFETCH_DISTANCE < end:
             prefetch_lines(entries, hashes, c)
         pos = lookup(entries, hashes[c])
-        if entries[pos + ONE] == NO_SLOT:
+        if entries[pos + u64(1)] == NO_SLOT:
             # Number the factors first: if one does not fit, the feature is not added. Factors
             # that were numbered until then stay, and are found when the caller continues at c.
             full = n - first_n >= max_new
@@ -153,7 +154,7 @@ def _intern(
                 end = np.uint64(c)
                 break
             entries[pos] = hashes[c]
-            entries[pos + ONE] = slot
+            entries[pos + u64(1)] = slot
             column_hashes[n] = hashes[c]
             column_slots[n] = np.uint32(slot)
             if factor_entries[c, 2] < 0:
@@ -173,11 +174,11 @@ def _intern(
                     rank = _rank(factor_entries, ids, masks, factor_hashes, c, y)
                     column_factors[n, rank] = entry_numbers[factor_entries[c, y]]
             pending_hashes[m] = hashes[c]
-            ends[m + ONE] = ends[m]
-            slot += ONE
-            n += ONE
-            m += ONE
-        slots[c] = np.uint32(entries[pos + ONE])
+            ends[m + u64(1)] = ends[m]
+            slot += u64(1)
+            n += u64(1)
+            m += u64(1)
+        slots[c] = np.uint32(entries[pos + u64(1)])
     used[0] += np.int64(n - first_n)
     count[0], pending_count[0] = n, m
     return end

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from streaml1.core.hashing import as_int64, int_hashes, mix64, mix64_int
-from streaml1.core.jit import gil_kernel, inlined, typed_kernel
+from streaml1.core.jit import gil_kernel, inlined, typed_kernel, u64
 from streaml1.core.simd import prefetch
 from streaml1.core.types import Hashes, Ids, Slots
-from streaml1.features.vocabulary.probing import NO_SLOT, ONE, home_line, lookup
+from streaml1.features.vocabulary.probing import NO_SLOT, home_line, lookup
 
 __all__ = [
     "HASH",
@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 # Random for each process, as the hashes of strings are: input cannot be crafted to collide.
-SEED = np.uint64(hash("streaml1") & 2**64 - 1)
+SEED = u64(hash("streaml1") & 2**64 - 1)
 _KEY_FACTOR = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, odd
-_PREFETCH_DISTANCE = np.uint64(32)  # in ints
+_PREFETCH_DISTANCE = u64(32)  # in ints
 HASH = 2**64 - 1  # mask of the bits of a hash that count; tests use fewer bits to force collisions
 
 
@@ -53,7 +53,7 @@ def alias(a: Any, b: Any) -> Any:
 @typed_kernel("uint64[]", "uint64[]", "uint32[]")
 def _find(entries: Any, hashes: Any, slots: Any) -> None:
     for k in range(np.uint64(len(hashes))):
-        slots[k] = entries[lookup(entries, hashes[k]) + ONE]
+        slots[k] = entries[lookup(entries, hashes[k]) + u64(1)]
 
 
 @gil_kernel
@@ -64,7 +64,7 @@ def _find_ints(entries: Any, ids: Any, seed: Any, hash_mask: Any, slots: Any) ->
             ahead = mix64(np.uint64(ids[k + _PREFETCH_DISTANCE]) ^ seed) & hash_mask
             prefetch(entries, home_line(entries, ahead))
         h = mix64(np.uint64(ids[k]) ^ seed) & hash_mask
-        slots[k] = entries[lookup(entries, h) + ONE]
+        slots[k] = entries[lookup(entries, h) + u64(1)]
 
 
 @typed_kernel("uint64[]", "uint64[]", "uint32[]")
@@ -76,9 +76,9 @@ def put(entries: Any, hashes: Any, slots: Any) -> Any:
     added = 0
     for k in range(np.uint64(len(hashes))):
         pos = lookup(entries, hashes[k])
-        if entries[pos + ONE] == NO_SLOT:
+        if entries[pos + u64(1)] == NO_SLOT:
             entries[pos] = hashes[k]
-            entries[pos + ONE] = slots[k]
+            entries[pos + u64(1)] = slots[k]
             added += 1
     return added
 
@@ -93,11 +93,11 @@ def intern(entries: Any, hashes: Any, slots: Any, next_slot: Any) -> Any:
     # that repeats within `hashes` finds the entry of its first occurrence.
     for k in range(np.uint64(len(hashes))):
         pos = lookup(entries, hashes[k])
-        if entries[pos + ONE] == NO_SLOT:
+        if entries[pos + u64(1)] == NO_SLOT:
             entries[pos] = hashes[k]
-            entries[pos + ONE] = next_slot
-            next_slot += ONE
-        slots[k] = entries[pos + ONE]
+            entries[pos + u64(1)] = next_slot
+            next_slot += u64(1)
+        slots[k] = entries[pos + u64(1)]
     return next_slot
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.aligned import aligned_empty
-from streaml1.core.jit import COMPILED, inlined, kernel
+from streaml1.core.jit import COMPILED, inlined, kernel, u64
 from streaml1.core.types import Bools, Hashes, Ints
-from streaml1.features.vocabulary.probing import ONE
 from streaml1.text.byte_names import copy_short_bytes
 from streaml1.text.keyed_names import keyed_hashes_between
 
@@ -27,7 +26,7 @@ PADDING = 32
 def _copy_name_bytewise(text: Any, begin: Any, size: Any, out: Any, out_pos: Any) -> Any:
     for i in range(begin, begin + size):
         out[out_pos] = text[i]
-        out_pos += ONE
+        out_pos += u64(1)
     return out_pos
 
 
@@ -51,12 +50,12 @@ def _copy_retained(
     retained: Any, hashes: Any, ends: Any, bytes_: Any, out_hashes: Any, out_ends: Any, out: Any
 ) -> None:
     """Copy the retained names of an arena to the arrays of another."""
-    n, out_pos = np.uint64(0), np.uint64(0)
+    n, out_pos = u64(0), u64(0)
     for k in range(np.uint64(len(retained))):
         if retained[k]:
             out_hashes[n] = hashes[k]
-            out_pos = copy_name(bytes_, ends[k], ends[k + ONE] - ends[k], out, out_pos)
-            n += ONE
+            out_pos = copy_name(bytes_, ends[k], ends[k + u64(1)] - ends[k], out, out_pos)
+            n += u64(1)
             out_ends[n] = out_pos
 
 

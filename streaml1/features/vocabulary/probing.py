@@ -25,7 +25,7 @@ import numpy as np
 
 from streaml1.core.aligned import aligned_empty
 from streaml1.core.hashing import PROCESS_KEY
-from streaml1.core.jit import inlined, typed_kernel
+from streaml1.core.jit import inlined, typed_kernel, u64
 from streaml1.core.simd import ctz, mask_eq, prefetch, prefetch_early
 from streaml1.core.types import Hashes
 
@@ -33,7 +33,6 @@ __all__ = [
     "PREFETCH_DISTANCE",
     "MISSING",
     "NO_SLOT",
-    "ONE",
     "capacity_of",
     "empty_entries",
     "find_vacant",
@@ -47,29 +46,28 @@ __all__ = [
 MISSING = 0xFFFFFFFF
 """In place of the slot of an unknown name; exceeds each size that a rule can have."""
 
-NO_SLOT = np.uint64(MISSING)
-ONE = np.uint64(1)
+NO_SLOT = u64(MISSING)
 
 # How many hashes ahead a line is prefetched, into the L2 cache and from there into L1.
-PREFETCH_DISTANCE, _L1_DISTANCE = np.uint64(128), np.uint64(8)
+PREFETCH_DISTANCE, _L1_DISTANCE = u64(128), u64(8)
 
 _KEY_ELEMENTS = 8  # the line behind the entries: the key, how far products are shifted, zeros
-_LINE_ELEMENTS, _LINE_ENTRIES = np.uint64(8), np.uint64(4)
-_LINE_START = ~np.uint64(7)
+_LINE_ELEMENTS, _LINE_ENTRIES = u64(8), u64(4)
+_LINE_START = ~u64(7)
 # Bits of a mask of 8 elements: even elements are hashes, odd elements are slots.
-_HASHES, _SLOTS = np.uint64(0b01010101), np.uint64(0b10101010)
+_HASHES, _SLOTS = u64(0b01010101), u64(0b10101010)
 
 
 @inlined
 def home_line(entries: Any, h: Any) -> Any:
     """Return the position in `entries` of the line where the search for the hash `h` begins."""
     key_pos = np.uint64(len(entries)) - _LINE_ELEMENTS
-    return (h * entries[key_pos] >> entries[key_pos + ONE]) & _LINE_START
+    return (h * entries[key_pos] >> entries[key_pos + u64(1)]) & _LINE_START
 
 
 @inlined
 def _next_line(entries: Any, line: Any) -> Any:
-    return (line + _LINE_ELEMENTS) & (np.uint64(len(entries)) - _LINE_ELEMENTS - ONE)
+    return (line + _LINE_ELEMENTS) & (np.uint64(len(entries)) - _LINE_ELEMENTS - u64(1))
 
 
 @inlined
@@ -101,7 +99,7 @@ def lookup(entries: Any, h: Any) -> Any:
         # entries come first. The lowest set bit is the element to return either way.
         found = mask_eq(entries, line, h) & _HASHES
         if not found:
-            found = (mask_eq(entries, line, NO_SLOT) & _SLOTS) >> ONE
+            found = (mask_eq(entries, line, NO_SLOT) & _SLOTS) >> u64(1)
         if found:
             return line + ctz(found)
         line = _next_line(entries, line)
@@ -119,9 +117,9 @@ def find_vacant(entries: Any, h: Any) -> Any:
     while True:
         # Free entries follow taken ones, so the count of these is the index of the first free one.
         # Count all four without leaving early: the count is unpredictable.
-        taken = np.uint64(0)
-        for k in range(line, line + _LINE_ELEMENTS, ONE + ONE):
-            taken += np.uint64(entries[k + ONE] != NO_SLOT)
+        taken = u64(0)
+        for k in range(line, line + _LINE_ELEMENTS, u64(1) + u64(1)):
+            taken += np.uint64(entries[k + u64(1)] != NO_SLOT)
         if taken < _LINE_ENTRIES:
             return line + taken + taken
         line = _next_line(entries, line)
@@ -129,9 +127,9 @@ def find_vacant(entries: Any, h: Any) -> Any:
 
 @typed_kernel("uint64[]")
 def _clear(entries: Any) -> None:
-    for k in range(np.uint64(0), np.uint64(len(entries)) - _LINE_ELEMENTS, ONE + ONE):
+    for k in range(u64(0), np.uint64(len(entries)) - _LINE_ELEMENTS, u64(1) + u64(1)):
         entries[k] = 0
-        entries[k + ONE] = NO_SLOT
+        entries[k + u64(1)] = NO_SLOT
 
 
 def empty_entries(capacity: int) -> Hashes:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from streaml1.core.jit import kernel
+from streaml1.core.jit import kernel, u64
 from streaml1.core.types import Bools, Floats, Hashes, Ints
 from streaml1.models.state.pruning import largest_weights
 
@@ -175,8 +175,7 @@ def _exclusive_positions(a: Any, b: Any, only_a: Any, only_b: Any) -> Any:
 
     The outputs need one element more than the inputs: each iteration writes both, unconditionally.
     """
-    one = np.uint64(1)
-    i, j, n, m = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    i, j, n, m = u64(0), u64(0), u64(0), u64(0)
     # Invariant: only_a[:n] and only_b[:m] are final for a[:i] and b[:j].
     while i < np.uint64(len(a)) and j < np.uint64(len(b)):
         x, y = a[i], b[j]
@@ -187,10 +186,10 @@ def _exclusive_positions(a: Any, b: Any, only_a: Any, only_b: Any) -> Any:
         j += np.uint64(y <= x)
     for k in range(i, np.uint64(len(a))):
         only_a[n] = k
-        n += one
+        n += u64(1)
     for k in range(j, np.uint64(len(b))):
         only_b[m] = k
-        m += one
+        m += u64(1)
     return n, m
 
 

@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import ensure
 from streaml1.core.types import Floats
 from streaml1.optim.structures import running_averages
@@ -85,8 +85,7 @@ GRID_SPEC = np.dtype(
 PREFIX_SUM = np.dtype([("A", "f8"), ("P_sum", "f8"), ("PA_sum", "f8")], align=True)
 BUDGET, MAX_BUDGET = 2**20, 2**30
 CELLS_PER_STEP = 4
-ONE = np.uint64(1)
-CELLS, MIN_CELLS = np.uint64(CELLS_PER_STEP), np.uint64(running_averages.MIN_ROOM)
+CELLS, MIN_CELLS = u64(CELLS_PER_STEP), u64(running_averages.MIN_ROOM)
 
 
 @inlined
@@ -116,18 +115,18 @@ def _last_alive(rule: Any, size: float, a: float) -> Any:
     m, g, sums = rule.mean[0], rule.spec[0], rule.prefix_sums
     last = m.entries - m.first
     cell = np.uint64(min((size + a - sums[0].A) * g.cells_per_A, np.float64(g.top)))
-    lo = np.uint64(rule.grid[cell - ONE]) if cell else np.uint64(0)
-    hi = min(np.uint64(rule.grid[cell]) + ONE, last)
+    lo = np.uint64(rule.grid[cell - u64(1)]) if cell else u64(0)
+    hi = min(np.uint64(rule.grid[cell]) + u64(1), last)
     # The grid is off by the rounding of size + a, and knows no infinite A: correct both ends.
     while not size > sums[lo].A - a:
-        lo -= ONE
+        lo -= u64(1)
     while size > sums[hi].A - a:
-        hi += ONE
+        hi += u64(1)
     # One step usually decides, and without a branch.
-    near = min(lo + ONE, last)
+    near = min(lo + u64(1), last)
     lo += np.uint64((near < hi) & (size > sums[near].A - a))
-    while lo + ONE < hi:
-        middle = (lo + hi) >> ONE
+    while lo + u64(1) < hi:
+        middle = (lo + hi) >> u64(1)
         if size > sums[middle].A - a:
             lo = middle
         else:
@@ -143,8 +142,8 @@ def _add_to_grid(rule: Any, i: Any) -> bool:
     if not x < g.cells:
         return False
     cell = np.uint64(x)
-    for k in range(g.top + ONE, cell):
-        rule.grid[k] = i - ONE
+    for k in range(g.top + u64(1), cell):
+        rule.grid[k] = i - u64(1)
     rule.grid[cell] = i
     g.top = cell
     return True
@@ -158,9 +157,9 @@ def _grid_last(rule: Any, last: Any) -> None:
         return
     g.cells = min(CELLS * last + MIN_CELLS, np.uint64(len(rule.grid)))
     g.cells_per_A = min(g.cells / (2.0 * (A - rule.prefix_sums[0].A)), 1e300)
-    g.top = np.uint64(0)
+    g.top = u64(0)
     rule.grid[0] = 0
-    for i in range(ONE, last + ONE):
+    for i in range(u64(1), last + u64(1)):
         _add_to_grid(rule, i)
 
 
@@ -200,14 +199,14 @@ def restart(rule: Any, A: float) -> None:
     m = rule.mean[0]
     m.P_sum = 0.0
     m.PA_sum = 0.0
-    m.entries = np.uint64(0)
-    m.first = np.uint64(0)
+    m.entries = u64(0)
+    m.first = u64(0)
     element = rule.prefix_sums[0]
     element.A = A
     element.P_sum = 0.0
     element.PA_sum = 0.0
-    rule.spec[0].cells = np.uint64(0)
-    rule.spec[0].top = np.uint64(0)
+    rule.spec[0].cells = u64(0)
+    rule.spec[0].top = u64(0)
     rule.grid[0] = 0
 
 
@@ -215,7 +214,7 @@ def restart(rule: Any, A: float) -> None:
 def has_room(rule: Any, nnz: Any) -> bool:
     """Return whether there is room for a row of `nnz` non-zeros and for one more element."""
     m = rule.mean[0]
-    steps = m.entries - m.first + ONE < np.uint64(len(rule.prefix_sums))
+    steps = m.entries - m.first + u64(1) < np.uint64(len(rule.prefix_sums))
     return steps and nnz < np.uint64(min(len(rule.row_sums), len(rule.row_slots)))
 
 
@@ -267,6 +266,6 @@ def check(rule: Any, A: float, P: float) -> None:
     ensure(np.all(np.diff(sums.A[: last + 1]) > 0.0), "the prefix sums do not rise in A")
     ensure(len(rule.grid) == CELLS_PER_STEP * len(sums), "the grid has a wrong length")
     g = rule.spec[0]
-    cells = rule.grid[: g.top + ONE].astype(int)
+    cells = rule.grid[: g.top + u64(1)].astype(int)
     ensure(g.cells <= len(rule.grid) and np.all(np.diff(cells) >= 0), "the grid falls")
     ensure(cells[-1] == (last if g.cells else 0), "the grid does not end with the last prefix sum")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import ensure
 from streaml1.core.types import Bools, Floats
 
@@ -39,7 +39,7 @@ ORIGIN_WIDTH = 3
 FORGOTTEN = -0.0
 """The number of rows of a feature that was seen and about which nothing is known."""
 
-STRIDE, SMALLEST, LARGEST = (np.uint64(n) for n in (ORIGIN_WIDTH, 1, 2))
+STRIDE, SMALLEST, LARGEST = map(u64, (ORIGIN_WIDTH, 1, 2))
 
 
 @inlined

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.simd import prefetch_early
 from streaml1.core.simd.math import binary_exponent
@@ -150,7 +150,7 @@ def is_short(clock: Any, values: Any, lo: Any, hi: Any, step: float) -> bool:
 def _length(values: Any, lo: Any, hi: Any, step: float) -> float:
     """Return an upper bound of sum |step x|."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four accumulators hide the latency
-    quarter = (hi - lo) >> np.uint64(2)
+    quarter = (hi - lo) >> u64(2)
     for k in range(lo, lo + quarter):
         x = abs(values[k])
         a = x if x > a else a
@@ -160,7 +160,7 @@ def _length(values: Any, lo: Any, hi: Any, step: float) -> float:
         c = x if x > c else c
         x = abs(values[k + quarter + quarter + quarter])
         d = x if x > d else d
-    for k in range(lo + (quarter << np.uint64(2)), hi):
+    for k in range(lo + (quarter << u64(2)), hi):
         x = abs(values[k])
         a = x if x > a else a
     return abs(step) * max(max(a, b), max(c, d)) * float(hi - lo)

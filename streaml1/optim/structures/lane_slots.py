@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import LANES, inlined
+from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.simd import (
     add,
     concat_upper_lower,
@@ -65,14 +65,14 @@ __all__ = [
     "window",
 ]
 
-ONE, TWO, THREE, FOUR, LANE = (np.uint64(n) for n in (1, 2, 3, 4, LANES))
+LANE = u64(LANES)
 WIDTH = 24  # floats of a slot
-STRIDE = np.uint64(WIDTH)
-SLOT_BYTES, LINE = np.uint64(8 * WIDTH), np.uint64(64)
-SUPPORT = np.uint64(14)  # of a slot: the Z of lane 6
-SUPPORT_LANE, AVERAGED_NET, SLOW_NET = np.uint64(6), np.uint64(2), np.uint64(1)
-AVERAGE_NET, AVERAGE_COIN = np.uint64(16), np.uint64(17)  # of a slot: those of lanes 2 and 6
-STALE_MIXTURE, STALE_SLOW = np.uint64(18), np.uint64(19)  # of a slot, as of the snapshot
+STRIDE = u64(WIDTH)
+SLOT_BYTES, LINE = u64(8 * WIDTH), u64(64)
+SUPPORT = u64(14)  # of a slot: the Z of lane 6
+SUPPORT_LANE, AVERAGED_NET, SLOW_NET = u64(6), u64(2), u64(1)
+AVERAGE_NET, AVERAGE_COIN = u64(16), u64(17)  # of a slot: those of lanes 2 and 6
+STALE_MIXTURE, STALE_SLOW = u64(18), u64(19)  # of a slot, as of the snapshot
 WINDOW, MIN_WINDOW = 0.25, 1.0  # steps of averages: relative to those so far; and at least
 
 
@@ -107,7 +107,7 @@ def lanes_of(zeroth: float, first: float, second: float, sixth: float) -> Any:
 def slot_weights(table: Any, address: Any) -> Any:
     """Return the weights of a slot in all lanes: over P, and of z / s for coins."""
     raw = soft_threshold(load_f64x8(address + LINE), load_row(table, A))
-    wealth = load_f64x8(address + TWO * LINE)
+    wealth = load_f64x8(address + u64(2) * LINE)
     stake = add(load_row(table, UNIT), mul(wealth, load_row(table, OVER_LARGEST)))
     of_coins = mul(raw, div(stake, add(load_row(table, DENOMINATOR), load_f64x8(address))))
     return concat_upper_lower(of_coins, raw)
@@ -117,9 +117,9 @@ def slot_weights(table: Any, address: Any) -> Any:
 def lane_weight(table: Any, slots: Any, i: Any, k: Any) -> float:
     """Return the weight of the slot at `i` in lane k: of x, of z, or of z / s for coins."""
     raw = soft_threshold(slots[i + LANE + k], table[A + k])
-    if k < FOUR:
+    if k < u64(4):
         return float(raw * table[P + k])
-    stake = table[UNIT + k] + slots[i + TWO * LANE + k] * table[OVER_LARGEST + k]
+    stake = table[UNIT + k] + slots[i + u64(2) * LANE + k] * table[OVER_LARGEST + k]
     return float(raw * (stake / (table[DENOMINATOR + k] + slots[i + k])))
 
 
@@ -139,7 +139,7 @@ def averaged_weight(slots: Any, i: Any, position: Any, w: float, t: float) -> fl
 
     Between two touches a weight is constant: it counts for the elapsed steps.
     """
-    elapsed = t - slots[i + THREE]
+    elapsed = t - slots[i + u64(3)]
     share = elapsed / (elapsed + window(t))
     before = slots[i + position]
     return float(before + (w - before) * share)

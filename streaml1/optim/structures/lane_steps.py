@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import LANES, inlined
+from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.simd import (
     add,
     any_negative,
@@ -64,7 +64,7 @@ MIN_P = 1e-150
 MAX_SHRINKAGE, MIN_STEPS = 64.0, 256.0  # see `elastic_net`
 OF_LABELS, OF_VALUES = 7.0, 30.0  # rate of an intercept over `intercept_lr`
 TINY = 5e-324
-LANE = np.uint64(LANES)
+LANE = u64(LANES)
 
 
 @inlined
@@ -111,7 +111,7 @@ def update_scales(c: Any, table: Any, intercept_lr: float) -> None:
     scaled = rate_scale(c.scaled_norms / c.n, c.scaled_square) * unit
     scales[0] = plain
     scales[1] = scales[2] = scales[3] = scaled
-    for k in range(np.uint64(4), LANE):
+    for k in range(u64(4), LANE):
         scales[k] = 0.0
     store_row(table, SCALE, load_f64x8(np.uint64(scales.ctypes.data)))
 

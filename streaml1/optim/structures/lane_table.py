@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import LANES, inlined
+from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.simd import (
     add,
     div,
@@ -109,7 +109,7 @@ __all__ = [
 ) = (np.uint64(LANES * row) for row in range(28))
 ROWS = 28
 
-LANE = np.uint64(LANES)
+LANE = u64(LANES)
 FIXED_SHARE = 1e-3
 COEFFICIENT_RATE = 0.05
 MAX_SQUARE = 16.0  # of the margins of a row, relative to the mean, before it lowers the rate
@@ -119,13 +119,13 @@ MAX_EXCESS = 50.0  # of a loss over the minimum, in units of the temperature
 @inlined
 def load_row(table: Any, row: Any) -> Any:
     """Return a row of the table as f64x8."""
-    return load_f64x8(np.uint64(table.ctypes.data) + np.uint64(8) * row)
+    return load_f64x8(np.uint64(table.ctypes.data) + u64(8) * row)
 
 
 @inlined
 def store_row(table: Any, row: Any, values: Any) -> None:
     """Write a row of the table."""
-    store_f64x8(np.uint64(table.ctypes.data) + np.uint64(8) * row, values)
+    store_f64x8(np.uint64(table.ctypes.data) + u64(8) * row, values)
 
 
 @inlined
@@ -140,7 +140,7 @@ def lowest_of(a: Any) -> float:
     lanes = stack_buffer()
     store_f64x8(np.uint64(lanes.ctypes.data), a)
     lowest = lanes[0]
-    for k in range(np.uint64(1), LANE):
+    for k in range(u64(1), LANE):
         lowest = min(lowest, lanes[k])
     return float(lowest)
 

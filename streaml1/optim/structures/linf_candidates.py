@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import ensure
 from streaml1.optim.structures.weight_blocks import MEMBER
 
@@ -181,7 +181,7 @@ def shrink_pool(rule: Any) -> None:
     near = bucket_of(c, c.level) if c.level >= c.floor else np.int64(0)
     while True:
         n, c.entries = c.entries, np.int64(0)
-        for pos in range(np.uint64(1), np.uint64(n + 1)):
+        for pos in range(u64(1), np.uint64(n + 1)):
             j = np.uint64(rule.ids[pos])
             size = rule.keys[pos]
             rule.places[j] = 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.optim.structures.linf_candidates import (
     BUCKETS,
     CELLS_PER_FLOOR,
@@ -90,7 +90,7 @@ def _remove_all(rule: Any, floor: float) -> Any:
     """Remove all places; return the first of a chain of the free weights above the floor, or -1."""
     c = rule.clock[0]
     chain = np.int64(-1)
-    for pos in range(np.uint64(1), np.uint64(c.entries + 1)):
+    for pos in range(u64(1), np.uint64(c.entries + 1)):
         chain = _chained(rule, np.uint64(rule.ids[pos]), floor, chain)
     for b in range(np.uint64(c.open)):
         next_slot = np.int64(rule.heads[b])

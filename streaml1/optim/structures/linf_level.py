@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.optim.structures.linf_candidates import (
     LOWER,
     NONE,
@@ -29,7 +29,6 @@ __all__ = ["fall", "place_row", "rise"]
 # A weight that must move goes to the bucket of SLACK times its size, at most NEAR times the level:
 # so a growing weight does not move each time.
 SLACK, NEAR = 1.25, 0.9
-ZERO = np.uint64(0)
 
 
 @inlined
@@ -40,7 +39,7 @@ def place_row(rule: Any, n: Any) -> None:
     """
     c, scratch = rule.clock[0], rule.scratch
     floor, level = c.floor, c.level
-    risen, more, excess = ZERO, ZERO, 0.0
+    risen, more, excess = u64(0), u64(0), 0.0
     for k in range(n):
         leave(rule, id_of(scratch[k].u))
         j = np.uint64(scratch[k].slot)
@@ -88,7 +87,7 @@ def rise(rule: Any, left: float) -> None:
         n = above
         if unchanged:
             break
-    block = _at(rule, level) if n > 0 else ZERO
+    block = _at(rule, level) if n > 0 else u64(0)
     for k in range(np.uint64(c.risen)):
         j = np.uint64(scratch[k].risen)
         size = abs(rule.u[j])
@@ -104,7 +103,7 @@ def rise(rule: Any, left: float) -> None:
 def _at(rule: Any, level: float) -> Any:
     """Return the highest block if it is at the level, or else a new one."""
     top = np.uint64(rule.blocks[0].lower)
-    return top if top > ZERO and rule.blocks[top].value == level else new_block(rule, level)
+    return top if top > u64(0) and rule.blocks[top].value == level else new_block(rule, level)
 
 
 @inlined
@@ -117,22 +116,22 @@ def fall(rule: Any, left: float) -> None:
     """
     c = rule.clock[0]
     level, n = c.level, np.int64(0)
-    block = ZERO  # the block that falls, if there is one yet: the highest
+    block = u64(0)  # the block that falls, if there is one yet: the highest
     if c.risen > 0:
         block = _at(rule, level)
         for k in range(np.uint64(c.risen)):
             join(rule, np.uint64(rule.scratch[k].risen), block)
         add(rule, block, c.risen)
         n = rule.blocks[block].n
-    n_found, n_met = ZERO, ZERO  # candidates found, and those that the level has reached
+    n_found, n_met = u64(0), u64(0)  # candidates found, and those that the level has reached
     known = reach = math.inf
     while True:
         below = np.uint64(rule.blocks[block].lower)
-        top = rule.blocks[below].value if below > ZERO else -1.0
+        top = rule.blocks[below].value if below > u64(0) else -1.0
         fallen = level - left / n if n > 0 else 0.0
         if n_met == n_found and max(fallen, top, 0.0) < known:
             n_found, known = find(rule, max(fallen, top, 0.0), level, n, left)
-            n_met = ZERO
+            n_met = u64(0)
             if known >= c.floor and bucket_of(c, known) >= c.open:
                 reach = min(reach, known)
         key = rule.found[n_met].key if n_met < n_found else 0.0
@@ -142,10 +141,10 @@ def fall(rule: Any, left: float) -> None:
             ready = come_down(rule, reach)
             if ready == LOWER:
                 _land(rule, block, level)
-                n, block = np.int64(0), ZERO
+                n, block = np.int64(0), u64(0)
                 lower(rule)
             if ready != READY:
-                n_found, n_met = ZERO, ZERO
+                n_found, n_met = u64(0), u64(0)
                 known = reach = math.inf
                 continue
         if n > 0 and fallen > following:
@@ -160,7 +159,7 @@ def fall(rule: Any, left: float) -> None:
             n += rule.blocks[below].n
             block = merged(rule, block, below)
             continue
-        if block == ZERO:
+        if block == u64(0):
             block = new_block(rule, key)
         n_before = n
         while n_met < n_found:  # candidates, until a block or a lower bucket comes first
@@ -173,7 +172,7 @@ def fall(rule: Any, left: float) -> None:
             n += 1
             rule.keys[entry] = NONE
             join(rule, np.uint64(rule.ids[entry]), block)
-            n_met += np.uint64(1)
+            n_met += u64(1)
         add(rule, block, n - n_before)
     _land(rule, block, level)
     c.level = level
@@ -183,7 +182,7 @@ def fall(rule: Any, left: float) -> None:
 def _land(rule: Any, block: Any, level: float) -> None:
     """Set the value of the block that has fallen; merge it with a block at the same level."""
     below = np.uint64(rule.blocks[block].lower)
-    if below > ZERO and rule.blocks[below].value == level:
+    if below > u64(0) and rule.blocks[below].value == level:
         block = merged(rule, block, below)
-    if block > ZERO:
+    if block > u64(0):
         rule.blocks[block].value = level

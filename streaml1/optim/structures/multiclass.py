@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.simd import array_at
 
 __all__ = [
@@ -20,14 +20,12 @@ __all__ = [
     "wants_margins",
 ]
 
-ONE = np.uint64(1)
-
 
 @inlined
 def first_largest(a: Any, k: Any) -> Any:
     """Return the index of the first largest of k margins."""
-    best = np.uint64(0)
-    for c in range(ONE, k):
+    best = u64(0)
+    for c in range(u64(1), k):
         if a[c] > a[best]:
             best = np.uint64(c)
     return best
@@ -75,9 +73,9 @@ def softmax_residuals(
     """
     label = np.uint64(y)
     k = np.uint64(n_seen)
-    for c in range(k, label + ONE):
+    for c in range(k, label + u64(1)):
         r[c] = 0.0
-        k = np.uint64(c) + ONE
+        k = np.uint64(c) + u64(1)
     for c in range(k):
         r[c] = r[c] * scale + b[c]
     softmax(r, k)
@@ -114,7 +112,7 @@ def begin_outputs(out: Any, k: Any) -> bool:
     count[0] = k
     if n_fitting < k or not k:
         return False
-    a = array_at(out + np.uint64(8), k, np.float64)
+    a = array_at(out + u64(8), k, np.float64)
     for c in range(k):
         a[c] = 0.0
     return True

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.rows import ensure
 from streaml1.core.simd import stack_buffer
 from streaml1.core.types import Floats
@@ -78,11 +78,9 @@ TOLERANCE = 1e-9  # relative, of a weight
 MAX_NOISE = 1e-22 / (16 * 2e-32)  # four standard deviations of the rounding error are 1e-11
 MAX_A = 0.9  # over B. The factor 10 of R is 1 / (1 - MAX_A)
 SHARE = 0.1  # of the tolerance is for R, the rest for the low entries
-HALVINGS = np.uint64(48)  # B^2 is at least 2^-48
+HALVINGS = u64(48)  # B^2 is at least 2^-48
 
-CHUNK = np.uint64(128)  # entries that are processed together; the length of a `stack_buffer`
-ZERO, ONE, TWO, THREE, FOUR = (np.uint64(n) for n in range(5))
-SEVEN = np.uint64(7)
+CHUNK = u64(128)  # entries that are processed together; the length of a `stack_buffer`
 
 
 def set_p(norm: Any, binomial: Floats, p: float) -> None:
@@ -159,13 +157,13 @@ def exchange(norm: Any, M: Any, A: float, n: Any, old: Any, new: Any) -> None:
         old[k] = x
         new[k] = y
     c.low += lows
-    m = ZERO
+    m = u64(0)
     for k in range(n):
         x, y = old[k], new[k]
         old[m] = x
         new[m] = y
-        m += ONE if x >= B or y >= B else ZERO
-    if m > ZERO:
+        m += u64(1) if x >= B or y >= B else u64(0)
+    if m > u64(0):
         _exchange_high(c, M, m, old, new)
 
 
@@ -175,13 +173,13 @@ def _exchange_high(c: Any, M: Any, n: Any, x: Any, y: Any) -> None:
     q, B = c.p - (c.K + 1.0), c.B
     was, now, base = stack_buffer(), stack_buffer(), stack_buffer()
     part, part_2, part_3, part_4 = stack_buffer(), stack_buffer(), stack_buffer(), stack_buffer()
-    padded = (n + SEVEN) & ~SEVEN  # padded to whole vectors: a vector takes as long as a number
+    padded = (n + u64(7)) & ~u64(7)  # padded to whole vectors: a vector takes as long as a number
     for k in range(n, padded):
         x[k] = y[k] = 0.0
     _powers_of_high(x, was, base, padded, q, B)
     _powers_of_high(y, now, base, padded, q, B)
     terms = np.uint64(c.K + 2)
-    for i in range(ZERO, terms, FOUR):
+    for i in range(u64(0), terms, u64(4)):
         for k in range(padded):
             old, new = was[k], now[k]
             part[k] = new - old
@@ -196,10 +194,10 @@ def _exchange_high(c: Any, M: Any, n: Any, x: Any, y: Any) -> None:
             part_4[k] = new - old
             now[k] = new * y[k]
             was[k] = old * x[k]
-        M[terms - ONE - i] += sum_in_place(part, n)
-        M[terms - TWO - i] += sum_in_place(part_2, n)
-        M[terms - THREE - i] += sum_in_place(part_3, n)
-        M[terms - FOUR - i] += sum_in_place(part_4, n)
+        M[terms - u64(1) - i] += sum_in_place(part, n)
+        M[terms - u64(2) - i] += sum_in_place(part_2, n)
+        M[terms - u64(3) - i] += sum_in_place(part_3, n)
+        M[terms - u64(4) - i] += sum_in_place(part_4, n)
 
 
 @inlined
@@ -230,7 +228,7 @@ def count(norm: Any, M: Any, u: Any, listed: Any, n: Any, ref: float) -> None:
     halvings = _choose_B(c, u, listed, n)
     _sum(c, M, u, listed, n, halvings)
     c.noise = M[0] * M[0]
-    if n > ZERO:
+    if n > u64(0):
         c.scale = c.inverse * math.pow(M[0], c.root)
 
 
@@ -239,30 +237,30 @@ def _choose_B(c: Any, u: Any, listed: Any, n: Any) -> float:
     """Set B and `low`; return b where B is 2^-b."""
     # Histogram of x^2: element b counts those in [2^-b, 2^(1 - b)).
     histogram = stack_buffer()
-    for b in range(HALVINGS + TWO):
+    for b in range(HALVINGS + u64(2)):
         histogram[b] = 0.0
     for k in range(n):
         x = abs(u[listed[k]]) * c.inverse
-        histogram[min(negated_exponent(x * x), HALVINGS + ONE)] += 1.0
+        histogram[min(negated_exponent(x * x), HALVINGS + u64(1))] += 1.0
     half = math.pow(0.5, 0.5 * c.p)
-    s, power_of_x = histogram[ZERO], 1.0
-    for b in range(ONE, HALVINGS + ONE):
+    s, power_of_x = histogram[u64(0)], 1.0
+    for b in range(u64(1), HALVINGS + u64(1)):
         power_of_x *= half
         s += histogram[b] * power_of_x
     square = math.pow(0.5, float(HALVINGS))
-    histogram[HALVINGS + ONE] *= square
+    histogram[HALVINGS + u64(1)] *= square
     for i in range(HALVINGS):  # from here: upper bounds of the sum of x^2 below 2^(1 - b)
         at = HALVINGS - i
         square *= 2.0
-        histogram[at] = histogram[at] * square + histogram[at + ONE]
+        histogram[at] = histogram[at] * square + histogram[at + u64(1)]
     limit = (1.0 - SHARE) * c.tolerance * s
     half = math.pow(0.5, 0.5 * (c.p - 2.0))
     c.B_power = 1.0
-    for b in range(ONE, HALVINGS + ONE):
+    for b in range(u64(1), HALVINGS + u64(1)):
         square *= 0.5
         c.B_power *= half
         c.B = math.sqrt(square)
-        c.low = histogram[b + ONE]
+        c.low = histogram[b + u64(1)]
         # Entries may become low until the next count: assume half as many again, or an even spread.
         if (1.5 * c.low + (n * c.B + 64.0) * square) * c.B_power <= limit:
             break
@@ -287,14 +285,14 @@ def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
     for i in range(np.uint64(len(M))):
         M[i] = low[i] = 0.0
         grid[i] = n_rounded * math.pow(2.0, math.ceil(max(0.0, halvings * (float(i) - c.p))))
-    for at in range(ZERO, n, CHUNK):
-        m = ZERO
+    for at in range(u64(0), n, CHUNK):
+        m = u64(0)
         for k in range(at, min(at + CHUNK, n)):
             x[m] = abs(u[listed[k]]) * c.inverse
-            m += ONE if x[m] >= c.B else ZERO
+            m += u64(1) if x[m] >= c.B else u64(0)
         _powers_of_high(x, t, base, m, q, c.B)
         for j in range(terms):
-            term = terms - ONE - j
+            term = terms - u64(1) - j
             coarse = grid[term]
             fine = 1.5 * coarse * n_rounded * 2.0**-52
             for k in range(m):

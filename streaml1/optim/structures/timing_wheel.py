@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.rows import ensure
 from streaml1.core.simd.math import binary_exponent
 from streaml1.optim.structures.fixed_point_vector import (
@@ -111,7 +111,7 @@ def find_early(slots: Any, todo: Any, clock: Any, ids: Any, lo: Any, hi: Any) ->
     """
     c = clock[0]
     shift, low = c.shift, c.low
-    m = np.uint64(0)
+    m = u64(0)
     for k in range(lo, hi):
         j = ids[k]
         key = abs(slots[j].v)
@@ -202,7 +202,7 @@ def _end_pending(slots: Any, todo: Any, clock: Any, T: Any) -> None:
     """End the timers in `todo` with keys up to T."""
     c = clock[0]
     Theta = c.Theta
-    S, n, m = np.int64(0), np.int64(0), np.uint64(0)
+    S, n, m = np.int64(0), np.int64(0), u64(0)
     for k in range(np.uint64(c.pending)):
         j = todo[k]
         key = abs(slots[j].v)

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, u64
 from streaml1.core.simd import ctz, mask_ge
 
 __all__ = ["FOUND", "WIDE", "find"]
 
 FOUND = np.dtype([("key", "f8"), ("at", "i8")], align=True)  # a size, and its index in the pool
-WIDE = np.uint64(64)  # sizes that are compared at once; `keys` must be longer by this number
-FEW = np.uint64(32)  # at most this number is sorted by insertion
+WIDE = u64(64)  # sizes that are compared at once; `keys` must be longer by this number
+FEW = u64(32)  # at most this number is sorted by insertion
 
 
 @inlined
@@ -44,18 +44,18 @@ def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[An
     """
     c = rule.clock[0]
     found = rule.found
-    one, m = np.uint64(1), np.uint64(0)
-    end = np.uint64(c.entries) + one
-    for first in range(one, end, WIDE):
+    m = u64(0)
+    end = np.uint64(c.entries) + u64(1)
+    for first in range(u64(1), end, WIDE):
         bits = mask_ge(rule.keys, first, bound)
         if end - first < WIDE:
-            bits &= (one << (end - first)) - one
-        while bits != np.uint64(0):
+            bits &= (u64(1) << (end - first)) - u64(1)
+        while bits != u64(0):
             at = first + ctz(bits)
-            bits &= bits - one
+            bits &= bits - u64(1)
             found[m].key = rule.keys[at]
             found[m].at = np.int64(at)
-            m += one
+            m += u64(1)
     while m > FEW:
         # The level at which all of them would lose `left`: it does not fall below that.
         total = n * level - left
@@ -64,7 +64,7 @@ def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[An
             total += found[k].key
             largest = max(largest, found[k].key)
         bound = max(bound, min(largest, total / (float(n) + float(m))))
-        n_retained = np.uint64(0)
+        n_retained = u64(0)
         for k in range(m):
             key = found[k].key
             found[n_retained].key = key
@@ -83,13 +83,12 @@ def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[An
 @inlined
 def _insert_all(found: Any, m: Any) -> None:
     """Sort by insertion, in falling order."""
-    one = np.uint64(1)
-    for k in range(one, m):
+    for k in range(u64(1), m):
         key, at, pos = found[k].key, found[k].at, np.uint64(k)
-        while pos > np.uint64(0) and found[pos - one].key < key:
-            found[pos].key = found[pos - one].key
-            found[pos].at = found[pos - one].at
-            pos = pos - one
+        while pos > u64(0) and found[pos - u64(1)].key < key:
+            found[pos].key = found[pos - u64(1)].key
+            found[pos].at = found[pos - u64(1)].at
+            pos = pos - u64(1)
         found[pos].key = key
         found[pos].at = at
 
@@ -97,27 +96,26 @@ def _insert_all(found: Any, m: Any) -> None:
 @inlined
 def _sort(found: Any, m: Any) -> None:
     """Sort by a heap with the smallest on top, in falling order."""
-    for k in range(m >> np.uint64(1)):
-        first = (m >> np.uint64(1)) - np.uint64(1) - k
+    for k in range(m >> u64(1)):
+        first = (m >> u64(1)) - u64(1) - k
         _sift(found, m, first, found[first].key, found[first].at)
-    while m > np.uint64(1):
-        m -= np.uint64(1)
+    while m > u64(1):
+        m -= u64(1)
         key, at = found[m].key, found[m].at
         found[m].key = found[0].key
         found[m].at = found[0].at
-        _sift(found, m, np.uint64(0), key, at)
+        _sift(found, m, u64(0), key, at)
 
 
 @inlined
 def _sift(found: Any, n: Any, k: Any, key: float, at: Any) -> None:
     """Sift an element down from position k."""
-    one = np.uint64(1)
     while True:
-        child = k + k + one
+        child = k + k + u64(1)
         if child >= n:
             break
-        if child + one < n:
-            child += np.uint64(found[child + one].key < found[child].key)
+        if child + u64(1) < n:
+            child += np.uint64(found[child + u64(1)].key < found[child].key)
         if found[child].key >= key:
             break
         found[k].key = found[child].key

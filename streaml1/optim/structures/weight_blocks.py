@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined, kernel
+from streaml1.core.jit import inlined, kernel, u64
 from streaml1.core.rows import ensure
 from streaml1.optim.structures.slot_arrays import records
 
@@ -111,7 +111,7 @@ def current(rule: Any, u: float) -> float:
     """Return the weight of a slot that stores u."""
     id = id_of(u)
     size = rule.blocks[np.uint64(rule.blocks[id].lead)].value
-    return math.copysign(size, u) if id > np.uint64(0) else u
+    return math.copysign(size, u) if id > u64(0) else u
 
 
 @inlined
@@ -199,7 +199,7 @@ def merged(rule: Any, a: Any, b: Any) -> Any:
     If one of them is 0, the result is the other.
     """
     blocks = rule.blocks
-    if a == np.uint64(0) or b == np.uint64(0):
+    if a == u64(0) or b == u64(0):
         return a | b
     if blocks[a].n < blocks[b].n:
         a, b = b, a
