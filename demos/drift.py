@@ -5,7 +5,8 @@
 The stream has two changes: its labels depend on other features from one example to the next. Plots
 the loss of the default model with a mark at each alarm, and the window of river's ADWIN on the same
 losses, to out/drift.png. Then learns streams without a change, N examples of each
-(default 100,000), and counts false alarms. Last, it prints the time per example.
+(default 100,000), and counts false alarms; in some the labels are rare and depend on
+nothing. Last, it prints the time per example.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from river.drift import ADWIN
+from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.datasets import Drifting
@@ -65,7 +67,8 @@ def show_changes() -> None:
     for drift in report.drifts:
         print(f"  {drift.sentence(report.loss_name)}")
     wrong = np.abs(p - y)
-    print(f"river's ADWIN, one by one: {', '.join(f'{k:,}' for k in river_alarms(wrong))}")
+    alarms = river_alarms(np.square(wrong))
+    print(f"river's ADWIN, one by one: {', '.join(f'{k:,}' for k in alarms)}")
     losses = -np.log(np.maximum(1.0 - wrong, 1e-15))
     smooth = np.convolve(losses, np.ones(SMOOTHED) / SMOOTHED, "valid")
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
@@ -85,6 +88,15 @@ def show_changes() -> None:
     print(f"{PICTURE}\n")
 
 
+def labels_of_chance(n: int, share: float) -> tuple[Any, Any]:
+    """Return n rows of twelve categories, and labels that do not depend on them."""
+    rng = np.random.default_rng(0)
+    columns = np.arange(12) * 3001
+    ids = np.minimum(rng.pareto(0.7, (n, 12)), 3000.0).astype(int) + columns
+    X = csr_matrix((np.ones(12 * n), ids.ravel(), np.arange(0, 12 * n + 1, 12)))
+    return X, rng.random(n) < share
+
+
 def count_false_alarms(n: int) -> None:
     """Print the alarms on streams without a change."""
     total = alarms = 0
@@ -95,6 +107,15 @@ def count_false_alarms(n: int) -> None:
             report = streaml1.progressive(model, (X, y), every=n, data_checks=False)
             total, alarms = total + n, alarms + len(report.drifts)
             print(f"  seed {seed}, {name:22}{len(report.drifts)}", flush=True)
+    for share in (0.5, 0.2, 0.05):
+        X, y = labels_of_chance(n, share)
+        for name, model in learners().items():
+            report = streaml1.progressive(model, (X, y), every=n, data_checks=False)
+            total, alarms = total + n, alarms + len(report.drifts)
+            print(
+                f"  labels of chance, {share:4.0%} of them True, {name:22}{len(report.drifts)}",
+                flush=True,
+            )
     rng = np.random.default_rng(0)
     for share in (0.5, 0.1, 0.01):
         x = (rng.random(10 * n) < share).astype(float)
@@ -133,7 +154,7 @@ def time_parts(n: int = 20 * BLOCK) -> None:
         model.progressive_many(X[:1000], y[:1000])
         learning = measure(lambda model=model: model.progressive_many(X, y), n, 3)
         print(f"  {name:22}{learning:8,.0f} ns to predict and learn: {alarms / learning:.2%}")
-    numbers = np.abs(p - y)
+    numbers = np.square(p - y)
     print(f"river's ADWIN, one by one: {measure(lambda: river_alarms(numbers), n, 1):,.0f} ns")
 
 

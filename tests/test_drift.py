@@ -112,6 +112,28 @@ def test_stationary_numbers_are_not_cut() -> None:
 # Drifts of a report
 
 
+def rare_labels(n: int) -> tuple[Any, Any]:
+    """Return categories that say nothing about a label, and the label, which is True for 20 %."""
+    rng = np.random.default_rng(0)
+    ids = np.minimum(rng.pareto(0.7, (n, 12)), 3000.0).astype(int) + 3001 * np.arange(12)
+    X = csr_matrix((np.ones(12 * n), ids.ravel(), np.arange(0, 12 * n + 1, 12)))
+    return X, rng.random(n) < 0.2
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared", "huber", "poisson"])
+def test_predictions_that_follow_chance_are_no_drift(loss: str) -> None:
+    """The mean of the wrong probabilities rises with the predictions, the loss does not."""
+    X, y = rare_labels(70_000)
+    if loss == "logistic":
+        model: Any = streaml1.ElasticNetClassifier(lr=0.5)
+    elif loss == "softmax":
+        model, y = streaml1.SoftmaxClassifier(), np.where(y, "rare", "common")
+    else:
+        model = streaml1.ElasticNetRegressor(loss=loss)
+        y = y.astype(float) + (np.random.default_rng(6).random(len(y)) < 0.05)
+    assert progressive(model, (X, y), every=10**6, data_checks=False).drifts == []
+
+
 def margin_stream(n: int, weights: Any, seed: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
     X = rng.normal(0.0, 1.0, (n, len(weights)))

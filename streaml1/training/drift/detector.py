@@ -18,6 +18,8 @@ __all__ = ["Drift", "DriftDetector"]
 WARM_UP = 1000
 """Examples before a loss without an upper bound has a scale: the mean loss of their second half."""
 
+MAX_LOSS = 10.0
+"""Largest loss that the window sees, relative to the scale."""
 
 MAX_ROWS = 40
 """Rows of a window in a checkpoint, of 2^40 buckets or more: the last ones remain to be filled."""
@@ -52,11 +54,16 @@ class Drift(NamedTuple):
 class DriftDetector:
     """Finds rises of the loss of a run with an adaptive window.
 
-    The window needs numbers from 0 to 1. Those of predicted probabilities are the probabilities
-    that were given to other labels. A loss c without an upper bound becomes c / (c + s). The scale
-    s is a mean of the first losses, and after each change that of the losses since. The Poisson
-    loss, which may be negative, counts from its minimum at the same label. Falls of the loss
-    shorten the window, too, but a model that improves is no drift.
+    The window needs numbers from 0 to 1. Those of predicted probabilities are the squares of the
+    probabilities that were given to other labels: for two labels the Brier score. A loss c without
+    an upper bound becomes min(c / (10 s), 1). The scale s is a mean of the first losses, and after
+    each change that of the losses since. The Poisson loss, which may be negative, counts from its
+    minimum at the same label. Falls of the loss shorten the window, too, but a model that improves
+    is no drift.
+
+    Numbers such as the probabilities themselves or c / (c + s) would not do: they are not smallest
+    on average where the loss is. If one label is rare, they rise with the predictions, and a model
+    that follows chance has several false alarms in a hundred thousand examples.
 
     Sample weights do not count, except that an example without weight is left out.
 
@@ -101,7 +108,7 @@ class DriftDetector:
             costs, p, y = costs[rows], p[rows], y[rows]
         drifts: list[Drift] = []
         if self._is_bounded:
-            x = np.abs(p - y) if self._is_logistic else -np.expm1(-costs)
+            x = np.square(p - y) if self._is_logistic else np.square(np.expm1(-costs))
             start = 0
         else:
             base = costs = costs - _smallest_poisson_loss(y) if self._is_poisson else costs
@@ -116,8 +123,8 @@ class DriftDetector:
             if is_rise and since >= self.reported_at:
                 drifts.append(Drift(found, since, cut.loss_before, cut.loss_after))
                 self.reported_at = found
-            if not self._is_bounded and 0.0 < cut.x_after < 1.0:
-                self.scale *= cut.x_after / (1.0 - cut.x_after)
+            if not self._is_bounded and cut.x_after > 0.0:
+                self.scale *= MAX_LOSS * cut.x_after
                 self.window.clear()
                 x = self._scaled(base)
         return drifts
@@ -135,8 +142,8 @@ class DriftDetector:
         return n
 
     def _scaled(self, base: Floats) -> Floats:
-        with np.errstate(invalid="ignore", divide="ignore"):  # a model that has diverged
-            x: Floats = base / (base + self.scale)
+        with np.errstate(all="ignore"):  # a model that has diverged, or a scale of 0
+            x: Floats = np.minimum(base / (MAX_LOSS * self.scale), 1.0)
         return x
 
     # State
