@@ -218,14 +218,14 @@ def parse_number(start: Any, end: Any, powers: Any) -> Any:
         pos += u64(1)
     m, has_digit, n, scale = u64(0), u64(0), u64(0), np.int64(0)
     after_point = np.int64(0)
-    # Invariant: the text before `pos` spells m 10**scale, and m has n significant digits.
+    # Invariant: the text before `pos` has n significant digits and, up to 19, spells m 10**scale.
     while pos < end:
         c = load_u8(pos)
         digit = c - _DIGIT_ZERO
         if digit <= u64(9):
             has_digit = u64(1)
             m = m * u64(10) + digit
-            n += np.uint64(m != 0)
+            n += np.uint64((n | digit) != 0)  # not m: it is 0 after 2**64
             scale -= after_point
         elif c == POINT and after_point == 0:
             after_point = np.int64(1)
