@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import http.client
 import json
 import os
@@ -575,6 +576,27 @@ def test_bad_requests_get_one_sentence(
     assert "\n" not in error
 
 
+def test_a_byte_order_mark_is_not_taken_for_lines_of_text(tmp_path: Path) -> None:
+    response = post(service_of(tmp_path, trained()), "/predict", b'\xef\xbb\xbf{"word": "w1"}')
+    assert response.status == 400
+    assert b"byte order mark" in response.body and b"text/vw" not in response.body
+
+
+def test_compressed_bodies_are_refused_as_such(tmp_path: Path) -> None:
+    service = service_of(tmp_path, trained())
+
+    def post_encoded(coding: str, body: bytes) -> Any:
+        headers = {"content-type": "application/json", "content-encoding": coding}
+        return service.handle(Request("POST", "/predict", headers, body))
+
+    for coding in ("gzip", "BR", "zstd"):
+        response = post_encoded(coding, gzip.compress(b"{}"))
+        assert response.status == 415
+        assert f"is compressed ({coding.lower()}); send it uncompressed" in response.body.decode()
+    for coding in ("identity", "utf-8", ""):  # the second is a mistake of clients
+        assert post_encoded(coding, b"{}").status == 200
+
+
 def test_explanations_have_a_limit_of_their_own(tmp_path: Path) -> None:
     """They take much longer than predictions, and other requests wait."""
     service = service_of(tmp_path, trained(), limits=Limits(2**20, 10_000, explained=3))
@@ -968,6 +990,8 @@ def test_http_details(shared_server: int) -> None:
     assert head.endswith(b"Content-Length: 3\r\nConnection: close\r\n\r\n")
     old = exchange(shared_server, b"GET /livez HTTP/1.0\r\n\r\n")
     assert old.endswith(b"ok\n")
+    kept = exchange(shared_server, b"GET /livez HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    assert b"\r\nConnection: close\r\n" in kept and kept.endswith(b"ok\n")
     put = exchange(shared_server, b"PUT /predict HTTP/1.1\r\nConnection: close\r\n\r\n")
     assert put.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
     assert b"Allow: POST\r\n" in put
@@ -1022,6 +1046,20 @@ def test_hostile_requests_are_refused(
 ) -> None:
     assert exchange(shared_server, request_bytes).startswith(b"HTTP/1.1 " + status)
     assert ask(shared_server, {"word": "w1"})["model"] == "m0"
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [b"Content-Length: 30000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n1c9c380\r\n"],
+    ids=["length", "chunked"],
+)
+def test_a_client_that_is_still_sending_can_read_why_it_is_refused(
+    shared_server: int, framing: bytes
+) -> None:
+    """Many clients send a whole body before they look at the response."""
+    request = b"POST /predict HTTP/1.1\r\n" + framing + b" " * 30_000_000
+    refusal = exchange(shared_server, request)
+    assert refusal.startswith(b"HTTP/1.1 413") and refusal.endswith(b'exceeds 10,000 bytes"}')
 
 
 def test_targets_beyond_ascii_are_refused_with_the_remedy(shared_server: int) -> None:
@@ -1235,14 +1273,16 @@ def test_slow_clients_are_closed(tmp_path: Path) -> None:
     service = service_of(tmp_path, trained(), limits=Limits(2**22))
 
     async def run() -> None:
-        connections = Connections(service, limit=3, timeouts=Timeouts(0.2, 60.0, 0.2))
+        connections = Connections(service, limit=4, timeouts=Timeouts(0.2, 60.0, 0.2, 0.2))
         loop = asyncio.get_running_loop()
         running = await loop.create_server(lambda: HttpProtocol(connections), "127.0.0.1", 0)
         port = running.sockets[0].getsockname()[1]
-        streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
-        refused = await streams[3][0].read()
+        streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        refused = await streams[4][0].read()
         assert refused.startswith(b"HTTP/1.1 503")
-        idle, partial, stuck = streams[:3]
+        idle, partial, stuck, large = streams[:4]
+        large[1].write(b"POST /predict HTTP/1.1\r\nContent-Length: 10000000\r\n\r\n")
+        assert (await large[0].read()).startswith(b"HTTP/1.1 413")
         partial[1].write(b"POST /predict HTTP/1.1\r\nContent-Length: 10\r\n\r\n")
         stuck[0]._transport.pause_reading()  # type: ignore[attr-defined]
         get = b"GET /weights?top=10000 HTTP/1.1\r\n\r\n"

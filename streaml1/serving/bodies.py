@@ -27,6 +27,9 @@ __all__ = [
 
 Features = Mapping[Hashable, Any]
 
+_BEFORE_JSON = b" \t\r\n\xef\xbb\xbf"
+"""White space, and the bytes of a byte order mark."""
+
 
 class RequestError(Exception):
     """A request that is refused."""
@@ -63,7 +66,7 @@ def json_of(body: bytes, roles: JsonRoles | None = None) -> Any:
         if not body.strip():
             sentence = "the body is not valid JSON: it is empty; send an object of features"
             raise RequestError(400, sentence) from None
-        is_text = body.lstrip()[:1] not in (b"{", b"[", b'"')
+        is_text = body.lstrip(_BEFORE_JSON)[:1] not in (b"{", b"[", b'"')
         hint = "; lines of text need Content-Type: text/vw or text/svmlight" if is_text else ""
         raise RequestError(400, f"the body is {error}{hint}") from None
 

@@ -31,7 +31,8 @@ MAX_JOINED = 2**16
 _READ_HEADERS = {
     name.encode(): name
     for name in (
-        "accept", "connection", "content-length", "content-type", "expect", "transfer-encoding"
+        "accept", "connection", "content-encoding", "content-length", "content-type", "expect",
+        "transfer-encoding",
     )
 }  # fmt: skip
 """The headers that are read; others only count towards `MAX_HEADER_BYTES`."""
@@ -50,11 +51,14 @@ class Timeouts(NamedTuple):
         Between requests of a connection.
     write
         Until a client takes a response.
+    linger
+        After a refusal, until a client stops sending.
     """
 
     request: float = 10.0
     idle: float = 75.0
     write: float = 30.0
+    linger: float = 5.0
 
 
 class Connections:
@@ -109,6 +113,7 @@ class HttpProtocol(asyncio.Protocol):
         self._is_paused = False  # reads nothing
         self._is_last = False  # what follows the queued requests is ignored
         self._drains = False  # closes once the requests that have begun are answered
+        self._lingers = False  # has refused a request, and ignores what still arrives
         self._since = time.monotonic()  # of the current wait: for a request, its end, a writer
         self._in_request = False
         self._reset()
@@ -273,7 +278,9 @@ class HttpProtocol(asyncio.Protocol):
                     b"".join(self._body),
                 )
             )
-        if not self._parser.should_keep_alive():
+        # A client of HTTP/1.0 that asks to keep the connection waits for its end if no header says
+        # that it is kept.
+        if not self._parser.should_keep_alive() or self._parser.get_http_version() == "1.0":
             self._is_last = True
         self._reset()
         self._in_request = False
@@ -295,12 +302,12 @@ class HttpProtocol(asyncio.Protocol):
             return
         if self._refusal is not None:
             self._send(self._refusal, keep=False)  # without waiting for the rest of the body
-            self._refusal, self._is_last = None, True
-            self._transport.close()
-            return
+            self._refusal, self._is_last, self._parser = None, True, None
         if not self._in_request:
             self._since = time.monotonic()
-        if self._is_last or (self._drains and not self._in_request):
+        if self._parser is None:
+            self._linger()
+        elif self._is_last or (self._drains and not self._in_request):
             self._transport.close()
         elif self._is_paused and self._is_writable:
             self._resume()
@@ -324,6 +331,18 @@ class HttpProtocol(asyncio.Protocol):
                 joined, size = [], 0
         if joined:
             self._transport.write(joined[0] if len(joined) == 1 else b"".join(joined))
+
+    def _linger(self) -> None:
+        """Send no more, and ignore what still arrives until the client closes the connection.
+
+        Closing it while the client is sending would reset it, and the client would not read why.
+        """
+        if self._lingers or self._transport.is_closing():
+            return
+        self._lingers, self._in_request, self._since = True, False, time.monotonic()
+        self._transport.write_eof()
+        if self._is_paused and self._is_writable:
+            self._resume()
 
     def _keeps(self) -> bool:
         return not ((self._is_last or self._drains) and not self._queue)
@@ -364,6 +383,9 @@ class HttpProtocol(asyncio.Protocol):
                 self._transport.abort()
         elif self._waits or self._queue:
             return
+        elif self._lingers:
+            if waited > timeouts.linger:
+                self._transport.close()
         elif self._in_request:
             if waited > timeouts.request:
                 self._send(_problem(408, "the request was not complete in time"), keep=False)

@@ -48,6 +48,9 @@ MAX_DIGITS = 18
 LOGGING = ("/learn", "/label")
 """Paths that write to a topic."""
 
+COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "compress", "br", "zstd"})
+"""Content encodings of bodies that cannot be read; others, such as a character set, are ignored."""
+
 QUERY_OPTIONS: dict[str, tuple[str, ...]] = {
     "/predict": ("model", "explain"),
     "/rank": ("model",),
@@ -209,6 +212,9 @@ class Service:
             return response._replace(headers=(("Allow", allowed),))
         if len(request.body) > self.limits.body:
             raise RequestError(413, f"the body exceeds {self.limits.body:,} bytes")
+        coding = request.headers.get("content-encoding", "").strip().lower()
+        if coding in COMPRESSIONS:
+            raise RequestError(415, f"the body is compressed ({coding}); send it uncompressed")
         return methods[method](request, _query_options(path, query) if query else {})
 
     # Predictions
