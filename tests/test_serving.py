@@ -816,6 +816,15 @@ def test_any_error_leaves_the_version_before(
     assert store.refresh("m0")
 
 
+def test_the_interval_of_checks_may_be_longer_than_a_wait_can_be(tmp_path: Path) -> None:
+    path = tmp_path / "m.model"
+    trained().save(path)
+    with ModelStore({"m": open_source(str(path))}) as store:
+        store.start(1e300)
+        time.sleep(0.2)
+        assert all(thread.is_alive() for thread in store._threads)
+
+
 def test_a_file_that_is_back_is_no_failure(tmp_path: Path) -> None:
     store, path = service_of(tmp_path, trained()).store, tmp_path / "m0.model"
     path.rename(tmp_path / "aside")
@@ -1240,6 +1249,8 @@ def _children(pid: int) -> list[str]:
         (["{m}", "--listen", "x"], "--listen must be a port (8490) or HOST:PORT, got x"),
         (["{m}", "{m}"], "two models have the name 'm'"),
         (["=m"], "'=m' is no model"),
+        (["{m}", "--check-every", "nan"], "'--check-every': must be a finite number, got nan"),
+        (["{m}", "--max-age", "inf"], "'--max-age': must be a finite number, got inf"),
         (["{m}", "--listen", "1.2.3.4:80"], "assign requested address; the host must be an addre"),
         (["{m}", "--listen", "no.invalid:80"], "the host must be an address of this machine"),
         (["{m}", "--listen", "{taken}"], "cannot listen at 127.0.0.1:{taken}"),

@@ -9,7 +9,7 @@ import click
 
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import logged, report_problem
-from streaml1.cli.options import positive, split_names
+from streaml1.cli.options import Finite, positive, split_names
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.termination import watchdog
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 DEFAULT_PORT = 8500
-SECONDS = click.FloatRange(min=0.0, min_open=True)
+SECONDS = Finite(min=0.0, min_open=True)
 
 
 @cli.command(

@@ -118,6 +118,7 @@ class ModelStore:
         self._failures.pop(name, None)
 
     def _watch(self, name: str, seconds: float) -> None:
+        seconds = min(seconds, threading.TIMEOUT_MAX)
         while not self._stop.wait(seconds):
             begin, before = time.monotonic(), self.models[name].kind
             if self.refresh(name):
