@@ -1193,6 +1193,9 @@ def test_several_workers(tmp_path: Path) -> None:
         assert {ask(port, {"word": "w1"})["p"] for _ in range(8)} == {new}
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        ended = f"worker {children[0]} was ended by signal 9 (Killed); it is replaced\n"
+        assert ended in process.stderr.read()
 
 
 def test_signals_drain_workers(tmp_path: Path) -> None:

@@ -178,9 +178,15 @@ def _supervise(store: ModelStore, config: ServerConfig, listening: list[socket.s
         for own in listening:
             start(own)
         while workers:
-            pid, _ = os.wait()
+            pid, status = os.wait()
             ended = workers.pop(pid, None)
             if ended is not None and not received:
+                if os.WIFSIGNALED(status):  # after an error, the worker has said so itself
+                    number = os.WTERMSIG(status)
+                    name = signal.strsignal(number)
+                    logger.warning(
+                        "worker %d was ended by signal %d (%s); it is replaced", pid, number, name
+                    )
                 # At most one restart a second.
                 time.sleep(max(0.0, ended.started + 1.0 - time.monotonic()))
                 if not received:
