@@ -40,14 +40,16 @@ from streaml1.serving.bodies import (
     json_of,
     kind_of,
 )
+from streaml1.serving.example_log import ExampleLog
 from streaml1.serving.http_protocol import Connections, HttpProtocol, Timeouts
 from streaml1.serving.line_kernels import LineKernels
 from streaml1.serving.model_source import open_source
 from streaml1.serving.openapi import description
 from streaml1.serving.service import QUERY_OPTIONS, Limits, Request, Response
+from streaml1.sources.kafka import producer
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
 from streaml1.sources.readers.json_requests import roles_of
-from streaml1.sources.source import SourceError
+from streaml1.sources.source import SourceError, Unavailable
 from tests.broker import Broker
 from tests.test_exit_codes import BrokerProxy
 from tests.topics import records_of
@@ -639,6 +641,8 @@ def test_labels_need_an_id_and_each_request_is_counted(tmp_path: Path) -> None:
         assert refused.status == 400 and reason in refused.body
     invalid = post(service, "/learn", b'{"y": 1}\n{')
     assert invalid.status == 400 and b"line 2: the body is not valid JSON" in invalid.body
+    lines_of_text = post(service, "/learn", b"1 |word w1", "text/vw")
+    assert lines_of_text.status == 400 and b"Content-Type" not in lines_of_text.body
     assert len(log.records) == 2, "a body is written whole or not at all"
     text = get(service, "/metrics").body.decode()
     assert 'streaml1_serving_requests_total{path="/label",status="200"} 1.0' in text
@@ -1416,6 +1420,62 @@ def test_published_models_and_labelled_examples(broker: Broker, tmp_path: Path) 
         ("a7", json.dumps(example)),
         ("a8", json.dumps({"id": "a8", "y": 0})),
     }
+
+
+@pytest.mark.kafka
+def test_a_record_that_is_too_large_fails_its_own_request_only(
+    broker: Broker, tmp_path: Path
+) -> None:
+    broker.require_real()
+    topic = broker.topic(2, **{"max.message.bytes": "20000"})
+    log = ExampleLog(broker.url(topic))
+    service = service_of(tmp_path, trained(), log=log)
+
+    def write(*examples: dict[str, Any]) -> Any:
+        body = "\n".join(map(json.dumps, examples)).encode()
+        return service.handle(Request("POST", "/learn", {}, body))
+
+    def example(name: str, n_bytes: int = 1) -> dict[str, Any]:
+        return {"id": name, "x": {"word": "w" * n_bytes}, "y": 1}
+
+    for repetition in range(2):  # the first failure must not be the end of the log
+        before = [write(example(f"before-{repetition}-{k}")) for k in range(3)]
+        large = write(example(f"with-{repetition}"), example("large", 40_000))
+        after = [write(example(f"after-{repetition}-{k}")) for k in range(3)]
+        refused = large.result(60)
+        assert refused.status == 413
+        assert b"does not accept the record large: too large" in refused.body
+        assert [each.result(60).body for each in before + after] == [b'{"written":1}'] * 6
+    assert write(example("last")).result(60).status == 200
+    log.close()
+    keys = [record.key.decode() for record in records_of(broker, topic)]
+    expected = {f"{when}-{k}-{i}" for when in ("before", "after") for k in (0, 1) for i in range(3)}
+    assert {"last", *expected} <= set(keys) <= {"last", "with-0", "with-1", *expected}
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.kafka
+def test_labelled_examples_are_written_again_after_an_outage(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a deleted topic, which is created anew, and after brokers that did not answer."""
+    broker.require_real()
+    monkeypatch.setattr(producer, "DELIVERY_SECONDS", 3.0)
+    monkeypatch.setattr(producer, "REQUEST_SECONDS", 1.0)
+    topic, proxy = broker.topic(), BrokerProxy(broker.address)
+    with contextlib.closing(proxy):
+        log = ExampleLog(f"kafka://{proxy.address}/{topic}")
+        log.write([("a", b"1")]).result(60)
+        broker.delete(topic)
+        assert "was deleted" in str(log.write([("b", b"2")]).exception(60))
+        log.write([("c", b"3")]).result(60)
+        proxy.stop()
+        assert isinstance(log.write([("d", b"4")]).exception(60), Unavailable)
+        proxy.resume()
+        log.write([("e", b"5")]).result(60)
+        log.close()
+    keys = {record.key for record in records_of(broker, topic)}
+    assert {b"c", b"e"} <= keys <= {b"c", b"d", b"e"}
 
 
 @pytest.mark.kafka

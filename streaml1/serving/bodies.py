@@ -58,15 +58,18 @@ class Body(NamedTuple):
 Reader = Callable[[bytes, Sequence[str], "JsonRoles | None"], Body]
 
 
-def json_of(body: bytes, roles: JsonRoles | None = None) -> Any:
-    """Return the JSON value of a body; with `roles`, one that they can be applied to."""
+def json_of(body: bytes, roles: JsonRoles | None = None, *, or_text: bool = True) -> Any:
+    """Return the JSON value of a body; with `roles`, one that they can be applied to.
+
+    `or_text` says whether lines of text would be accepted, too.
+    """
     try:
         return decode_json(body, roles)
     except ValueError as error:
         if not body.strip():
             sentence = "the body is not valid JSON: it is empty; send an object of features"
             raise RequestError(400, sentence) from None
-        is_text = body.lstrip(_BEFORE_JSON)[:1] not in (b"{", b"[", b'"')
+        is_text = or_text and body.lstrip(_BEFORE_JSON)[:1] not in (b"{", b"[", b'"')
         hint = "; lines of text need Content-Type: text/vw or text/svmlight" if is_text else ""
         raise RequestError(400, f"the body is {error}{hint}") from None
 

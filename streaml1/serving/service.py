@@ -31,6 +31,7 @@ from streaml1.serving.metrics import ServiceMetrics
 from streaml1.serving.model_store import ModelStore
 from streaml1.serving.openapi import description
 from streaml1.serving.served_model import Answer, ServedModel, json_bytes
+from streaml1.sources.kafka.producer import TooLarge
 from streaml1.sources.readers.events import read_id
 from streaml1.training.http_server import unknown_option
 
@@ -320,7 +321,7 @@ class Service:
     def _rank(self, request: Request, options: dict[str, str]) -> Response:
         model = self._named(options)
         roles = self._roles
-        body = json_of(request.body, roles)
+        body = json_of(request.body, roles, or_text=False)
         if not isinstance(body, dict) or not isinstance(body.get("items"), list):
             raise RequestError(400, 'the body must be {"shared": {...}, "items": [{...}, ...]}')
         self._require_few(len(body["items"]))
@@ -398,7 +399,7 @@ class Service:
             if not line.strip():
                 continue
             with located(f"line {number}"):
-                value = json_of(line)
+                value = json_of(line, or_text=False)
             if not isinstance(value, dict):
                 raise RequestError(400, f"line {number} is not a JSON object; write one per line")
             if path == "/label":
@@ -416,7 +417,8 @@ class Service:
             if error is None:
                 answered.set_result(Response(200, json_bytes({"written": len(records)})))
             else:
-                answered.set_result(_problem(503, str(error)))
+                status = 413 if isinstance(error, TooLarge) else 503
+                answered.set_result(_problem(status, str(error)))
 
         written.add_done_callback(answer)
         return answered

@@ -21,7 +21,7 @@ from streaml1.sources.source import Lost, SourceError, Unavailable
 if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata
 
-__all__ = ["Header", "TopicWriter", "as_topic", "topic_exists", "write_error"]
+__all__ = ["Header", "TooLarge", "TopicWriter", "as_topic", "topic_exists", "write_error"]
 
 Header = tuple[str, bytes]
 
@@ -360,6 +360,10 @@ def _topic_limit(topic: Topic) -> int:
         return BATCH_BYTES
 
 
+class TooLarge(SourceError):
+    """A record that is larger than the topic accepts."""
+
+
 class _GivenUp(Unavailable):
     """Records that were not written before a stopped run ended."""
 
@@ -385,9 +389,9 @@ def write_error(topic: Topic, error: Exception, key: str | None = None) -> Sourc
     """Convert an error of kafka-python while writing to a sentence, about a record if known."""
     from kafka import errors
 
-    what = "records" if key is None else f"the record {key}"
+    what = "records" if key is None else f"the record {key}".rstrip()
     if isinstance(error, errors.MessageSizeTooLargeError | errors.RecordListTooLargeError):
-        return SourceError(
+        return TooLarge(
             f"{topic.url} does not accept {what}: too large; raise the topic's max.message.bytes"
         )
     if isinstance(error, errors.AuthorizationError):
