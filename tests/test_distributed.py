@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,16 @@ def test_command_ends_if_too_many_examples_are_rejected(parts: list[str]) -> Non
     assert result.exit_code == 65 and "were rejected, more than the maximum" in result.output
     result = CliRunner().invoke(cli, [*command, "--most-bad", "0.5"])
     assert result.exit_code == 0, result.output
+
+
+def test_messages_of_workers_are_those_of_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "bad.svm"
+    path.write_text("1 1:\x1b\n" + "1 1:1\n0 2:1\n" * 50)
+    command = ["sweep", str(path), "--workers", "1", "--model", "ftrl", "--bad", "skip"]
+    run = [sys.executable, "-m", "streaml1", *command]
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"streaml1: skipped {path}:1: " in done.stderr and "\x1b" not in done.stderr
 
 
 class Limit(Observer):

@@ -452,6 +452,18 @@ def test_command_prints_candidates_and_writes_the_best(saved: list[Path], tmp_pa
     assert streaml1.load(target)._encode() == merged.model._encode()
 
 
+def test_command_reports_an_invalid_example_once(saved: list[Path], tmp_path: Path) -> None:
+    """The probe is read once for each candidate."""
+    probe = tmp_path / "probe.svm"
+    probe.write_text("1 1:\x1b\n" + probe.read_text())
+    command = ("merge", *saved, "-o", tmp_path / "merged.model", "--probe", probe, "--bad", "skip")
+    result = invoke(*command)
+    assert result.exit_code == 0, result.output
+    skipped = [line for line in result.stderr.splitlines() if "skipped" in line]
+    assert len(skipped) == 1 and skipped[0].startswith(f"streaml1: skipped {probe}:1: ")
+    assert "\x1b" not in result.stderr
+
+
 def test_command_merges_the_partitions_of_a_group(saved: list[Path], tmp_path: Path) -> None:
     """Directories of partitions are sorted by number; other files and directories are ignored."""
     kept = tmp_path / "kept"

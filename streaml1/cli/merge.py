@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.messages import logged
 from streaml1.cli.model_factory import loaded, without_steps
 from streaml1.cli.options import NonEmptyPath, model_path, output, reading_of, source_options
 from streaml1.cli.output_files import require_outputs
@@ -72,13 +73,14 @@ def merge(
     named = [part for path in models for part in _parts(path, options["kafka"])]
     names, parts = [name for name, _ in named], [model for _, model in named]
     require_outputs(probe, {"--output": target_model}, source_name="--probe")
+    started = None if base is None else without_steps(loaded(base, options["kafka"]), base)
     try:
-        merged = compare(
-            parts, None if base is None else without_steps(loaded(base, options["kafka"]), base),
-            probe=probe,
-            limit=limit, bad=bad, observers=share_observers(bad, most_bad),
-            source_options=reading_of(probe, options, text=getattr(parts[0], "text", None)),
-        )  # fmt: skip
+        with logged(once=True):
+            merged = compare(
+                parts, started, probe=probe,
+                limit=limit, bad=bad, observers=share_observers(bad, most_bad),
+                source_options=reading_of(probe, options, text=getattr(parts[0], "text", None)),
+            )  # fmt: skip
     except ValueError as error:
         if type(error) is not ValueError:  # of the probe: it has an exit code
             raise

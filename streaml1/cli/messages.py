@@ -24,6 +24,7 @@ __all__ = [
     "above_progress",
     "advise",
     "is_json",
+    "log_in_worker",
     "logged",
     "report_problem",
     "set_log_format",
@@ -127,13 +128,38 @@ class _ToStandardError(logging.Handler):
             report_problem(record.getMessage())
 
 
+class _OnlyOnce(logging.Filter):
+    """Passes each message once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        is_new = message not in self._seen
+        self._seen.add(message)
+        return is_new
+
+
+def log_in_worker(as_json: bool) -> None:
+    """Let a new process write its log records as the command that has started it does."""
+    _Format.json = as_json
+    logger = logging.getLogger(PROGRAM)
+    logger.propagate = False
+    logger.addHandler(_ToStandardError())
+
+
 @contextmanager
-def logged(verbose: bool = False) -> Iterator[None]:
+def logged(verbose: bool = False, once: bool = False) -> Iterator[None]:
     """Write log records, such as those of skipped examples, to standard error.
 
-    Informational ones are written as JSON only, unless `verbose` is set.
+    Informational ones are written as JSON only, unless `verbose` is set. With `once`, for commands
+    that read a source several times, equal messages are written once.
     """
     logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
+    if once:
+        handler.addFilter(_OnlyOnce())
     level, before, logger.propagate = logger.level, logger.propagate, False
     if _Format.json or verbose:
         logger.setLevel(logging.INFO)

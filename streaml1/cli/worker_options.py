@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from streaml1.cli.messages import is_json, log_in_worker
 from streaml1.cli.options import positive, together
 from streaml1.cli.program import CommandError
 
@@ -45,6 +47,8 @@ def new_executor(workers: int | None, dask: str | None, ray: str | None) -> Exec
     try:
         if dask is not None:
             return DaskExecutor(dask)
-        return ProcessExecutor(workers) if ray is None else RayExecutor(ray)
+        if ray is not None:
+            return RayExecutor(ray)
+        return ProcessExecutor(workers, partial(log_in_worker, is_json()))
     except ModuleNotFoundError as error:
         raise CommandError(str(error)) from None

@@ -7,7 +7,7 @@ of submission. Nothing else of an engine is used, so the results do not depend o
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
@@ -131,6 +131,12 @@ def executor_of(given: Executor | None) -> Executor:
     return given
 
 
+def _start_worker(flags: Mapping[str, str] | None, set_up: Callable[[], object] | None) -> None:
+    set_command_line_flags(flags)
+    if set_up is not None:
+        set_up()
+
+
 class ProcessExecutor(Executor):
     """Runs tasks in processes of this machine.
 
@@ -142,18 +148,23 @@ class ProcessExecutor(Executor):
     ----------
     workers
         Number of processes; None: one per core.
+    set_up
+        A function that each process calls at its start.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(
+        self, workers: int | None = None, set_up: Callable[[], object] | None = None
+    ) -> None:
         if workers is not None:
             require_positive("workers", workers)
         self.workers = workers or cores()
+        self._set_up = set_up
         self._pool = self._new_pool()
 
     def _new_pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
-            self.workers, multiprocessing.get_context("spawn"), set_command_line_flags,
-            (command_line_flags(),),
+            self.workers, multiprocessing.get_context("spawn"), _start_worker,
+            (command_line_flags(), self._set_up),
         )  # fmt: skip
 
     def submit(self, task: Callable[..., Any], *args: Any) -> _Started:
