@@ -324,6 +324,14 @@ def test_finished_run(visit: Visit, start: Start, recorded: Path) -> None:
     assert f"margin {explanation.margin:+#.4g}" in page.locator("#prediction").inner_text()
     contributions = page.locator("#contributions td:last-child").all_inner_texts()
     assert contributions == [f"{record.contribution:+#.4g}" for record in explanation.features]
+    x = {HOSTILE[2]: 1e6, "site": "s3"}  # the model bounds such a value
+    page.locator("#example").fill(json.dumps(x))
+    page.locator("#explain button").click()
+    sync_api.expect(page.locator("#contributions")).to_contain_text("1.000e+6")
+    for record in streaml1.load(model).explain_one(x).features:
+        sign = "with weight" if record.value == 1e6 else "\u00d7"
+        row = page.locator("#contributions tr").filter(has_text=f"{record.contribution:+#.4g}")
+        assert f"{sign} {record.weight:+#.4g}" in row.inner_text()
     assert visit.problems == []
     assert all(url.startswith(f"http://{served.address}/") for url in visit.requests)
 

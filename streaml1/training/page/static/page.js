@@ -22,6 +22,13 @@
     return value === null ? "-" : (value > 0 ? "+" : "") + four(value);
   }
 
+  // Models that scale values also bound them and shift their origin: then this is no product.
+  function factors(item) {
+    const product = item.value * item.weight;
+    const isProduct = Math.abs(product - item.contribution) <= 1e-3 * Math.abs(product);
+    return `${four(item.value)} ${isProduct ? "\u00d7" : "with weight"} ${signed(item.weight)}`;
+  }
+
   function fill(table, rows) {
     by(table).tBodies[0].replaceChildren(...rows);
   }
@@ -241,7 +248,7 @@
     by("prediction").textContent = parts.join(", ");
     fill("contributions", answer.features.map((item) => row(
       nameCell(item.name, item.known ? undefined : "(unknown)"),
-      make("td", `${four(item.value)} \u00d7 ${signed(item.weight)}`, "number"),
+      make("td", factors(item), "number"),
       make("td", signed(item.contribution), `number ${item.contribution > 0 ? "up" : item.contribution < 0 ? "down" : ""}`),
     )));
   });
