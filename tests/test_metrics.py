@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import http.client
 import json
 import math
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -747,6 +749,28 @@ def test_metrics_of_a_process_reading_a_topic(tmp_path: Path) -> None:
         "examples": 91, "refused": 1, "signal": 15, "loss": 0
     }  # fmt: skip
     assert by_name["interrupted"]["signal"] == 15
+
+
+def _event_names(source: Path) -> Iterator[str]:
+    """Yield the names of events in a module."""
+    positions = {"event": 0, "report_problem": 1}  # of the name among the arguments
+    if source.name == "data_checks.py":
+        positions["_warn"] = 0
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Call):
+            position = positions.get(ast.unparse(node.func).rpartition(".")[2])
+            names = [] if position is None else node.args[position : position + 1]
+            yield from (str(name.value) for name in names if isinstance(name, ast.Constant))
+
+
+def test_documented_events_are_exactly_those_written() -> None:
+    text = OPERATING.read_text()
+    table = text.partition("| event | level | fields |")[2].partition("\n\n")[0].splitlines()[2:]
+    documented = {name for line in table for name in re.findall("`(.*?)`", line.split("|")[1])}
+    written = {"message", "advice"}  # of records and problems without a name
+    for path in (ROOT / "streaml1").rglob("*.py"):
+        written.update(_event_names(path))
+    assert documented == written
 
 
 def _until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
