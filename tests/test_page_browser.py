@@ -346,6 +346,7 @@ def test_one_file(visit: Visit, recorded: Path) -> None:
     sync_api.expect(page.locator("#weights-note")).to_contain_text("1 of the largest")
     assert visit.names() == [HOSTILE[0]]
     assert not page.locator("#explain-section").is_visible()
+    assert "explains" not in page.locator("footer").inner_text()
     assert_fits(page)
     assert (visit.requests, visit.problems) == ([url], [])
 

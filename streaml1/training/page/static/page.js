@@ -103,7 +103,7 @@
       document.title = `${section.title} - streaml1`;
       by("loss-title").textContent = section.loss_name[0].toUpperCase() + section.loss_name.slice(1);
       const explains = embedded === null && section.explains;
-      by("explain-section").hidden = !explains;
+      by("explain-section").hidden = by("explain-key").hidden = !explains;
       by("stream-section").classList.toggle("full", !explains);
     },
 
