@@ -331,6 +331,7 @@ class FlatMembers:
 
     def __init__(self, roles: MemberRoles, taken: set[tuple[int, str | int]]) -> None:
         self.x: dict[Any, Any] = {}
+        self._counted: set[str] = set()  # names of strings in arrays
         self._ignored = roles.ignore
         self._readings = roles.readings
         self._taken = taken
@@ -396,7 +397,11 @@ class FlatMembers:
                 v = self._leaf(v, reading)
             if type(v) is str and reading is not Reading.NUMBER:
                 counted = f"{name}={v}"
-                self.x[counted] = self.x.get(counted, 0.0) + 1.0
+                if counted in self._counted:
+                    self.x[counted] += 1.0
+                else:
+                    self._put(counted, 1.0)
+                    self._counted.add(counted)
             else:
                 self._add(f"{name}.{index}", v, depth, reading)
 
