@@ -32,6 +32,7 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.cli import cli, termination
+from streaml1.models.serialization import ModelFileError
 from streaml1.serving import ModelStore, Service, app
 from streaml1.serving.bodies import (
     RequestError,
@@ -851,7 +852,7 @@ def test_a_model_of_another_class_is_announced(
     assert "s, ElasticNetRegressor instead of ElasticNetClassifier" in caplog.text
 
 
-def test_checkpoint_directories(tmp_path: Path) -> None:
+def test_checkpoint_directories(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     examples = [({f"w{k % 7}": 1}, k % 2) for k in range(400)]
     (tmp_path / "rows.jsonl").write_text(
         "".join(json.dumps({"y": y, "x": x}) + "\n" for x, y in examples)
@@ -872,6 +873,13 @@ def test_checkpoint_directories(tmp_path: Path) -> None:
     torn.write_bytes(intact.read_bytes()[:-9])
     loaded = source.load()
     assert (loaded.version, loaded.published) == (version, 1e9), "not those of the torn file"
+    assert f"{torn} is truncated or altered; using the previous checkpoint" in caplog.text
+    for other in (tmp_path / "cp").glob("*.checkpoint"):
+        if other != torn:
+            other.unlink()
+    for load in (source.load, partial(streaml1.load, tmp_path / "cp")):
+        with pytest.raises(ModelFileError, match=f"no readable checkpoint: {torn} is truncated"):
+            load()
 
 
 def test_a_checkpoint_of_another_run_under_the_same_name_is_loaded(tmp_path: Path) -> None:

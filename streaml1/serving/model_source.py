@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,8 @@ __all__ = [
     "TopicSource",
     "open_source",
 ]
+
+logger = logging.getLogger("streaml1")
 
 VERSION_DIGITS = 12
 
@@ -125,9 +128,13 @@ class DirectorySource:
 
     def load(self) -> LoadedModel:
         """Read the latest intact checkpoint."""
-        found = load_latest_file(self.path)
+        reasons: list[str] = []
+        found = load_latest_file(self.path, reasons.append)
         if found is None:
-            raise ModelFileError(f"{self.path} holds no readable checkpoint")
+            why = f": {reasons[0]}" if reasons else ""
+            raise ModelFileError(f"{self.path} holds no readable checkpoint{why}")
+        if reasons:
+            logger.warning("%s; using the previous checkpoint", reasons[0])
         checkpoint, path = found
         data = snapshot(checkpoint.model)()  # as `learn --save` and `--publish` write it
         return LoadedModel(checkpoint.model, version_of(data), path.stat().st_mtime)

@@ -14,7 +14,6 @@ File layout, little-endian:
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
@@ -33,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaml1 import models
+from streaml1.core import exit_codes as exits
 from streaml1.core.parser_race import retry_parse
 from streaml1.core.types import SourcePosition
 from streaml1.models.pipelines import snapshot
@@ -286,18 +286,31 @@ class _BackgroundWriter:
             self.error = error
 
 
-def load_latest(directory: Path) -> Checkpoint | None:
-    """Return the latest valid checkpoint of a directory that another process may own, or None."""
-    found = load_latest_file(directory)
+def load_latest(
+    directory: Path, on_invalid: Callable[[str], object] = lambda reason: None
+) -> Checkpoint | None:
+    """Return the latest valid checkpoint of a directory that another process may own, or None.
+
+    `on_invalid` is called with the reason for each later file that is passed over.
+    """
+    found = load_latest_file(directory, on_invalid)
     return None if found is None else found[0]
 
 
-def load_latest_file(directory: Path) -> tuple[Checkpoint, Path] | None:
+def load_latest_file(
+    directory: Path, on_invalid: Callable[[str], object] = lambda reason: None
+) -> tuple[Checkpoint, Path] | None:
     """Return what `load_latest` returns, and its file."""
     for file in list_files(directory):
         path = path_of(directory, file)
-        with contextlib.suppress(ModelFileError, OSError):
+        try:
             return _decode(path.read_bytes(), path), path
+        except FileNotFoundError:  # its owner has removed it
+            continue
+        except ModelFileError as error:
+            on_invalid(str(error))
+        except OSError as error:
+            on_invalid(f"{path}: {exits.os_reason(error)}")
     return None
 
 

@@ -74,11 +74,11 @@ def load(path: str | Path) -> Any:
 
 def _load_checkpoint(directory: Path) -> Any:
     from streaml1.training.checkpoint import Unreadable, load_latest
-    from streaml1.training.checkpoint.ownership import list_files
 
-    checkpoint = load_latest(directory)
-    if checkpoint is None and list_files(directory):
-        raise Unreadable(f"{directory} holds no readable checkpoint: all are truncated or modified")
+    reasons: list[str] = []
+    checkpoint = load_latest(directory, reasons.append)
+    if checkpoint is None and reasons:
+        raise Unreadable(f"{directory} holds no readable checkpoint: {reasons[0]}")
     if checkpoint is None:
         raise ModelFileError(f"{directory} is a directory without a checkpoint; give a model file")
     return checkpoint.model
