@@ -324,6 +324,12 @@ def test_finished_run(visit: Visit, start: Start, recorded: Path) -> None:
     assert f"margin {explanation.margin:+#.4g}" in page.locator("#prediction").inner_text()
     contributions = page.locator("#contributions td:last-child").all_inner_texts()
     assert contributions == [f"{record.contribution:+#.4g}" for record in explanation.features]
+    page.locator("#example").evaluate(
+        '(area) => { area.value = `{"a": "${\'b\'.repeat(70000)}"}`; }'
+    )
+    page.locator("#explain button").click()
+    sync_api.expect(page.locator("#prediction")).to_contain_text("must have at most 65,536 bytes")
+    assert len(visit.problems) == 1 and "413" in visit.problems.pop()
     x = {HOSTILE[2]: 1e6, "site": "s3"}  # the model bounds such a value
     page.locator("#example").fill(json.dumps(x))
     page.locator("#explain button").click()

@@ -211,7 +211,9 @@
 
   async function ask(path, options) {
     try {
-      return await (await fetch(path, options)).json();
+      const response = await fetch(path, options);
+      const isJson = response.headers.get("Content-Type")?.startsWith("application/json");
+      return isJson ? await response.json() : { error: (await response.text()).trim() };
     } catch {
       return { error: "the run does not answer" };
     }
