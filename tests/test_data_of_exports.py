@@ -305,7 +305,7 @@ def test_labels_in_other_languages(words: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.4])
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "vw"])
 def test_inspect_skips_examples_without_a_label(suffix: str, share: float) -> None:
     n = round(share * 300)
     frame = pd.concat([FRAME] * 5, ignore_index=True)
@@ -316,6 +316,9 @@ def test_inspect_skips_examples_without_a_label(suffix: str, share: float) -> No
         frame.to_csv(name, index=False)
     elif suffix == "jsonl":
         frame.to_json(name, orient="records", lines=True)
+    elif suffix == "vw":
+        labels = ["" if pd.isna(y) else f"{y} " for y in frame.click]
+        Path(name).write_text("".join(f"{y}|f a:{k % 7}\n" for k, y in enumerate(labels)))
     else:
         frame.to_parquet(name)
     command = suggested(name)
@@ -658,6 +661,38 @@ def test_numbers_as_text_are_reported() -> None:
         )
     write_lines("a.jsonl", [{**row, "price": 1, "count": 1} for row in rows])
     assert run(*learn).stderr == "" and "as text" not in run("inspect", "a.jsonl").stdout
+
+
+def test_members_that_hold_values_of_several_types() -> None:
+    """The texts of numbers are meant as numbers; numbers among words, as categories."""
+    rows = [
+        {
+            "age": str(20 + k % 9) if k % 3 else 20 + k % 9,
+            "flag": "true" if k % 3 else False,
+            "zip": f"K{k % 5}" if k % 3 else 94110 + k % 5,
+            "click": row["click"],
+        }
+        for k, row in enumerate(ROWS)
+    ]
+    write_lines("a.jsonl", rows)
+    numbers = (
+        "numbers as text are categories: age,flag; to learn them as numbers, use --numeric age,flag"
+    )
+    mixed = "numbers next to words stay numbers: zip; to learn them as categories, use --cat"
+    out = run("inspect", "a.jsonl").stdout
+    assert f"\n{numbers}\n{mixed}egorical zip\n\n" in out
+    learn = ["learn", "a.jsonl", "--target", "click"]
+    assert suggested("a.jsonl") == [*learn, "--categorical", "zip", "--numeric", "age,flag"]
+    learnt = run(*learn, "--save", "a.model").stderr
+    assert learnt.startswith(f"streaml1: a.jsonl: {numbers}\nstreaml1: a.jsonl: {mixed}")
+    # The model has learnt both kinds, as the file holds both.
+    for command in (["predict", "a.model"], ["evaluate", "a.model"], ["learn", "--load=a.model"]):
+        assert run(*command, *learn[1:]).stderr.count("where this file has") == 0
+    right = [*suggested("a.jsonl"), "--save", "b.model"]
+    assert run(*right).stderr == ""
+    names = {*load("b.model").weights}
+    assert {"age", "flag", "zip=94110", "zip=K1"} <= names
+    assert not {"zip", "age=21", "flag=true"} & names
 
 
 @pytest.mark.parametrize("given", [["--categorical", "hour"], []])

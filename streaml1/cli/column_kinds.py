@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,9 +28,6 @@ __all__ = ["with_categories"]
 
 N_LINES = 100
 """JSON lines in which numbers as text are looked for."""
-
-_QUOTED = re.compile(rb'\\?":\s*\\?"[-+]?[0-9.]+([eE][-+]?[0-9]+)?\\?"')
-"""A member that is a number as text, perhaps inside of a text."""
 
 UNUSUAL = ("id-like", "time-like")
 """Kinds of columns that are rarely of use as they are."""
@@ -151,12 +147,12 @@ def _with_text_columns(
 
 
 def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
-    """Report members of flat JSON lines without a role that hold numbers as text.
+    """Report members of flat JSON lines without a role that hold numbers as text, or next to words.
 
     With a model, report the members that it has learnt as another kind instead.
     """
     from streaml1.sources import SourceError
-    from streaml1.sources.json_samples import ARRAY, quoted_numbers, sample_json
+    from streaml1.sources.json_samples import ARRAY, mixed_members, quoted_numbers, sample_json
     from streaml1.sources.readers.json_documents import json_lines
     from streaml1.sources.samples import sample_text
 
@@ -165,16 +161,14 @@ def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
         lines = text.split(b"\n", N_LINES)[:N_LINES]
     except SourceError:  # the reader reports it
         return
-    text = b"\n".join(lines)
-    if model is None and not _QUOTED.search(text):
-        return  # a sample takes a fraction of the start of a short run
-    sample = sample_json(text, reading.at)
+    sample = sample_json(b"\n".join(lines), reading.at)
     roles = {*reading.columns, *(reading.text or ())}
     columns = [] if sample is None else sample.columns
     columns = [column for column in columns if column.name not in roles and column.kind != ARRAY]
     if model is not None:
         report_other_kinds(name, columns, model, has_types=True)
-    elif sentence := quoted_numbers(columns):
+        return
+    for sentence in filter(None, (quoted_numbers(columns), mixed_members(columns))):
         report_problem(f"{name}: {sentence}", "columns")
 
 

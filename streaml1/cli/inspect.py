@@ -25,6 +25,7 @@ from streaml1.cli.suggested_command import (
     command_for_csv,
     command_for_members,
     describe_label,
+    rejection_options,
     task_options,
 )
 from streaml1.core.text_table import TableColumn, printable, render_table
@@ -357,11 +358,12 @@ def _invalid(n: int, fault: str | None) -> str:
 
 
 def _echo_quoted(columns: list[ColumnSummary], target: ColumnSummary | None) -> None:
-    """Print which columns of text hold numbers, and an empty line."""
-    from streaml1.sources.json_samples import quoted_numbers
+    """Print which columns hold numbers as text, or next to words, and an empty line."""
+    from streaml1.sources.json_samples import mixed_members, quoted_numbers
 
-    sentence = quoted_numbers([column for column in columns if column is not target])
-    click.echo(f"{sentence}\n" if sentence else "")
+    features = [column for column in columns if column is not target]
+    sentences = filter(None, (quoted_numbers(features), mixed_members(features)))
+    click.echo("".join(f"{sentence}\n" for sentence in sentences))
 
 
 def _echo_hints(
@@ -458,5 +460,6 @@ def _inspect_examples(source: str, options: dict[str, Any]) -> None:
         + (f"\ninvalid: {first}" if first else "")
     )
     given = [] if options["format"] is None else ["--format", options["format"]]
-    command = ["streaml1", "learn", source, *given, *task_options(labels)]
+    needed = [*task_options(labels), *rejection_options(labels[None] / examples)]
+    command = ["streaml1", "learn", source, *given, *needed]
     click.echo(f"\n{shlex.join(command)}")

@@ -49,7 +49,12 @@ def report_other_kinds(
     known = _known_features(
         model, [*values, *(text for texts in values.values() for text in texts)]
     )
-    texts = [column for column in columns if column.holds_text and column.name in known]
+    # JSON may hold both: then the model knows the words of such a member, too.
+    texts = [
+        column
+        for column in columns
+        if column.holds_text and column.name in known and not known & {*values[column.name]}
+    ]
     numbers = [
         column
         for column in columns

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from streaml1.sources.readers.csv_kinds import ColumnSummary
     from streaml1.sources.samples import CsvSample
 
-__all__ = ["command_for_csv", "command_for_members", "describe_label", "task_options"]
+__all__ = [
+    "command_for_csv",
+    "command_for_members",
+    "describe_label",
+    "rejection_options",
+    "task_options",
+]
 
 MAX_CLASSES = 20
 """Whole numbers are labels of classes if there are at most that many."""
@@ -112,6 +118,7 @@ def command_for_members(
         if column is not target and column.name not in (options.get("weight"), options.get("id"))
     ]
     by_kind = {
+        "--categorical": [c.name for c in others if c.is_mixed],
         "--numeric": [c.name for c in others if c.is_quoted],
         "--text": [c.name for c in others if c.kind == "text"],
         "--ignore": [c.name for c in others if c.kind in ignored],
@@ -124,15 +131,21 @@ def command_for_members(
 
 def _label_options(target: ColumnSummary, options: dict[str, Any]) -> list[str]:
     """Return the options that a label column needs."""
-    return _classes(target, options) + _rejections(target)
+    return _classes(target, options) + rejection_options(target.missing)
 
 
-def _rejections(target: ColumnSummary) -> list[str]:
-    """Return the options that skip the examples without a label, if there are others."""
-    if not 0.0 < target.missing < 1.0:
+def rejection_options(missing: float) -> list[str]:
+    """Return the options that skip the examples without a label, if there are others.
+
+    Parameters
+    ----------
+    missing
+        The share of examples without a label.
+    """
+    if not 0.0 < missing < 1.0:
         return []
-    limit = ["--most-bad", str(min(1.0, round(2 * target.missing + 0.05, 1)))]
-    return ["--bad", "skip", *(limit if target.missing > USUAL_MISSING else [])]
+    limit = ["--most-bad", str(min(1.0, round(2 * missing + 0.05, 1)))]
+    return ["--bad", "skip", *(limit if missing > USUAL_MISSING else [])]
 
 
 def _classes(target: ColumnSummary, options: dict[str, Any]) -> list[str]:

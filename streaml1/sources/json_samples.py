@@ -18,8 +18,8 @@ from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.samples import N_SAMPLED
 
 __all__ = [
-    "ARRAY", "Envelope", "JsonSample", "envelope_of", "members_of", "quoted_numbers",
-    "sample_json", "summarize_members", "texts_of_objects",
+    "ARRAY", "Envelope", "JsonSample", "envelope_of", "members_of", "mixed_members",
+    "quoted_numbers", "sample_json", "summarize_members", "texts_of_objects",
 ]  # fmt: skip
 
 MAX_DEPTH = 64
@@ -176,6 +176,25 @@ def quoted_numbers(columns: Sequence[ColumnSummary]) -> str:
     )
 
 
+def mixed_members(columns: Sequence[ColumnSummary]) -> str:
+    r"""Return a sentence about members that hold numbers next to words; "" if there are none.
+
+    Examples
+    --------
+    >>> from streaml1.sources.json_samples import mixed_members, sample_json
+    >>> sample = sample_json(b'{"zip": 94110, "n": 1}\n{"zip": "K1A 0B1", "n": 2}')
+    >>> mixed_members(sample.columns)
+    'numbers next to words stay numbers: zip; to learn them as categories, use categorical=["zip"]'
+    """
+    names = [column.name for column in columns if column.is_mixed]
+    if not names:
+        return ""
+    return (
+        f"numbers next to words stay numbers: {list_of(names)}; to learn them as categories, use "
+        f"{named_option('categorical', names)}"
+    )
+
+
 def texts_of_objects(columns: Sequence[ColumnSummary]) -> str:
     r"""Return a sentence about members whose texts hold JSON objects; "" if there are none.
 
@@ -248,15 +267,21 @@ def _cell(value: Any) -> str:
 
 
 def _as_member(column: ColumnSummary, values: list[Any]) -> ColumnSummary:
-    """Return the summary of a member: strings are categories even if they look like numbers."""
+    """Return the summary of a member: strings are categories even if they look like numbers.
+
+    Among numbers, texts that look like them are meant as numbers, too.
+    """
     present = [value for value in values if value is not None]
     if any(isinstance(value, list) for value in present):
         return replace(column, kind=ARRAY, words=(), is_category=False, holds_text=False)
     are_words = any(isinstance(value, str) for value in present)
+    have_types = are_words and any(not isinstance(value, str) for value in present)
     if are_words and column.kind in ("number", "boolean"):
         is_quoted = column.kind == "number" and _are_amounts(column, len(present))
-        is_quoted |= column.name.rpartition(".")[2] in TYPED_NUMBERS
+        is_quoted |= column.name.rpartition(".")[2] in TYPED_NUMBERS or have_types
         column = replace(column, kind="category", words=(), is_category=True, is_quoted=is_quoted)
+    elif have_types and column.kind in ("category", "constant"):
+        column = replace(column, is_mixed=True)
     return replace(column, holds_text=are_words)
 
 

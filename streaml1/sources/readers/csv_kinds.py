@@ -110,6 +110,8 @@ class ColumnSummary:
         codes; in JSON and in tables, whether any value is text.
     is_quoted
         Whether the values are numbers as text, which are categories in JSON and in tables.
+    is_mixed
+        Whether numbers occur next to words, in JSON.
     """
 
     name: str
@@ -121,6 +123,7 @@ class ColumnSummary:
     is_category: bool = False
     holds_text: bool = False
     is_quoted: bool = False
+    is_mixed: bool = False
 
 
 def summarize_columns(
