@@ -367,7 +367,11 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
     # Copies and files
 
     def freeze(self) -> Frozen:
-        """Return a small immutable predictor with the current weights, safe for any thread."""
+        """Return a small immutable predictor with the current weights, safe for any thread.
+
+        With ``lr="auto"`` it predicts as the published model does, not as this one does while it
+        learns.
+        """
         return Frozen(self._state.frozen(), isinstance(self, base.Classifier))
 
     def save(self, path: str | Path) -> None:
