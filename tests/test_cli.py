@@ -327,6 +327,17 @@ def test_divergence_advises_a_lower_rate() -> None:
     assert "lower --lr" in result.stderr
 
 
+def test_advice_for_losses_that_a_positive_weight_raises() -> None:
+    rows = "".join(f"{int(k % 50 == 0)} 1:1 2:{k % 7}\n" for k in range(2000))
+    learn = ["learn", "-", "--format", "svm", "--on-drift", "ignore"]
+    result = run(*learn, "--positive-weight", "50", input=rows)
+    assert result.stderr == (
+        "streaml1: the loss is far above that of the baseline: leave out --positive-weight, which "
+        "raises predictions, or check for rows or labels far larger than the others\n"
+    )
+    assert run(*learn, input=rows).stderr == ""
+
+
 # Resuming
 
 

@@ -177,16 +177,18 @@ def advise(line: Line, model: OnlineModel) -> None:
     baseline = line.constant_loss or 0.0  # negative for the Poisson loss of large counts
     if line.examples >= 100 and (line.loss or 0.0) > baseline + abs(baseline):
         params = model._get_params()
-        rates = [
+        first = [
             f"lower --{name}" for name in ("lr", "alpha") if params.get(name, "auto") != "auto"
         ]
-        rates += ["raise --l2"] if type(model).__name__.startswith("Pegasos") else []
+        if params.get("positive_weight", 1.0) > 1.0:  # the loss does not count it
+            first += ["leave out --positive-weight, which raises predictions"]
+        first += ["raise --l2"] if type(model).__name__.startswith("Pegasos") else []
         larger = "check for rows or labels far larger than the others"
         if params.get("lr") == "auto":  # independent of the scale of features
-            rest = ["use a numeric --lr", larger]
+            rest = [larger] if first else ["use a numeric --lr", larger]
         elif "wealth" in params:  # likewise
             rest = ["lower --wealth", larger]
         else:
             rest = ["scale the features to about 1"]
-        remedy = ", or ".join([*rates, *rest])
+        remedy = ", or ".join([*first, *rest])
         report_problem(f"the loss is far above that of the baseline: {remedy}")
