@@ -8,6 +8,7 @@ import json
 import math
 import numbers
 import os
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from click.testing import CliRunner
 from river import base, compose, feature_extraction, preprocessing, stats
 
 import streaml1
-from streaml1 import ModelFileError
+from streaml1 import BadExample, ModelFileError
 from streaml1.cli import cli
 from streaml1.models.pipelines import have_same_parameters, learner_of, snapshot
 from streaml1.models.pipelines.transformers import STATISTICS, TRANSFORMERS
@@ -424,6 +425,61 @@ def test_commands_take_pipelines(clicks: Path) -> None:
     for command in (("export", "end", "--csv"), ("diff", "end", "next")):
         assert message in run(*command, code=2)
     assert "--explain requires a model" in run("predict", "end", *source, "--explain", "3", code=2)
+
+
+def scaled(*columns: str) -> Any:
+    select = compose.Select(*columns) if columns else compose.Discard("id")
+    return select | preprocessing.StandardScaler() | model()
+
+
+MISSING = (
+    "a step of the pipeline fails on the missing value of 'a': fill in such values before it, as "
+    "with preprocessing.StatImputer of river"
+)
+
+
+def test_steps_that_fail_are_errors_of_the_example(tmp_path: Path) -> None:
+    """Scalers do not take None, and Select needs what it selects; both were tracebacks."""
+    path = tmp_path / "c.csv"
+    path.write_text("y,a,b\n" + "".join(f"{k % 2},{k},{k % 3}\n" for k in range(9)) + "1,,2\n")
+    with pytest.raises(BadExample, match=re.escape(f"c.csv:11: {MISSING}")):
+        progressive(scaled(), path, target="y")
+    pipeline = scaled("a", "b")
+    report = progressive(pipeline, path, target="y", bad="skip")
+    assert report.examples == 9
+    found = list(predictions(pipeline, path, target="y", bad="skip"))
+    assert [one.p is None for one in found] == [False] * 9 + [True]
+    streaml1.save(pipeline, tmp_path / "m")
+    command = [str(tmp_path / "m"), str(path), "--target", "y"]
+    assert f"c.csv:11: {MISSING}\n" in run("predict", *command, code=65)
+    assert f"c.csv:11: {MISSING}\n" in run("evaluate", *command, code=65)
+    rows = [{"a": 1.0, "b": 2.0, "y": 1}, {"b": 1.0, "y": 0}]
+    with pytest.raises(BadExample, match="examples:2: a step of the pipeline needs 'a'"):
+        progressive(scaled("a", "b"), rows, target="y")
+
+
+def test_missing_values_of_dicts_reach_imputers_and_not_scalers() -> None:
+    """NaN in a dict turned all later values of a scaler into NaN, which models leave out."""
+    rows = [{"a": math.nan if k % 4 == 3 else float(k % 5), "y": k % 2} for k in range(40)]
+    with pytest.raises(BadExample, match=f"examples:4: {MISSING}"):
+        progressive(scaled(), rows, target="y")
+    filled, expected = (
+        preprocessing.StatImputer(("a", stats.Mean())) | preprocessing.StandardScaler() | model()
+        for _ in range(2)
+    )
+    progressive(filled, rows, target="y")
+    for row in rows:
+        expected.learn_one({"a": None if math.isnan(row["a"]) else row["a"]}, row["y"] == 1)
+    assert learner_of(filled).weights == learner_of(expected).weights != {}
+
+
+def test_errors_of_own_steps_keep_their_tracebacks() -> None:
+    def fail(x: Any) -> Any:
+        raise TypeError("my own mistake")
+
+    pipeline = compose.FuncTransformer(fail) | model()
+    with pytest.raises(TypeError, match="my own mistake"):
+        progressive(pipeline, [{"a": None, "y": 1}], target="y")
 
 
 def test_json_examples_reach_the_pipeline(tmp_path: Path) -> None:

@@ -6,15 +6,16 @@ import inspect
 import itertools
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from river import base
 
-from streaml1.core.rows import BadExample, shown
+from streaml1.core.rows import BadExample, is_missing, shown
 from streaml1.core.types import Example, Label, SampleWeights
-from streaml1.models.pipelines import learner_of, text_inputs
+from streaml1.models.pipelines import calls_own_code, is_pipeline, learner_of, text_inputs
 from streaml1.optim.tasks import REGRESSION, RESPONSES
 from streaml1.training.report import MARGINS, MIN_PROBABILITY, NAMES, Report
 
@@ -185,12 +186,12 @@ def _single_row_learner(model: Any, loss: str) -> BatchFunction:
 
     def learn(xs: Any, ys: Any, ws: SampleWeights) -> Any:
         _require_dicts(model, xs)
-        x, y = xs[0], ys[0]
-        if loss == "softmax":
-            return _progressive_class_row(model, x, y, ws)
-        p = _predict_row(model, x, loss)
-        _learn_row(model, x, y, ws)
-        return np.array([p], np.float64)
+        with _input_of(model, xs[0]) as x:
+            if loss == "softmax":
+                return _progressive_class_row(model, x, ys[0], ws)
+            p = _predict_row(model, x, loss)
+            _learn_row(model, x, ys[0], ws)
+            return np.array([p], np.float64)
 
     return learn
 
@@ -221,7 +222,8 @@ def river_predictor(model: Any, loss: str) -> Callable[[Any], Any]:
         p = []
         for row, x in enumerate(xs):
             try:
-                p.append(_predict_row(model, x, loss))
+                with _input_of(model, x) as given:
+                    p.append(_predict_row(model, given, loss))
             except BadExample as error:
                 raise BadExample(error.reason, row) from None
         return np.array(p, np.float64)
@@ -247,9 +249,10 @@ def row_predictor(model: Any, loss: str) -> PredictRow:
     For softmax it returns the bytes of a row of float64, in the order of `classes_met`.
     """
     if loss == "softmax":
-        return lambda x: array("d", _predict_row(model, x, loss)).tobytes()
+        predict = _predict_input if is_pipeline(model) else _predict_row
+        return lambda x: array("d", predict(model, x, loss)).tobytes()
     if not hasattr(model, "progressive_many"):
-        return lambda x: _predict_row(model, x, loss)
+        return lambda x: _predict_input(model, x, loss)
     if loss == "logistic":
         return lambda x: model.predict_proba_one(x)[True]
     return lambda x: model._margin(x, loss in RESPONSES)
@@ -264,7 +267,53 @@ def row_learner(model: Any) -> Callable[[Any, Any, float], None]:
         else:
             model.learn_one(x, y, w=w)
 
-    return learn
+    def learn_input(x: Example, y: Label, w: float) -> None:
+        with _input_of(model, x) as given:
+            learn(given, y, w)
+
+    return learn_input if is_pipeline(model) else learn
+
+
+@contextmanager
+def _input_of(model: Any, x: Example) -> Iterator[Example]:
+    """Give an example to a model: a pipeline gets None for all missing values, for its imputers.
+
+    Raises
+    ------
+    BadExample
+        If a step of river fails on it. What the code of a caller raises has a traceback instead.
+    """
+    if not is_pipeline(model):
+        yield x
+        return
+    missing = [name for name, value in x.items() if is_missing(value)]
+    if missing:
+        x = {**x, **dict.fromkeys(missing)}
+    try:
+        yield x
+    except BadExample:
+        raise
+    except Exception as error:
+        if calls_own_code(model):
+            raise
+        raise BadExample(_fault_of_step(error, missing)) from error
+
+
+def _fault_of_step(error: Exception, missing: Sequence[Any]) -> str:
+    """Return why a step of a pipeline fails."""
+    if isinstance(error, KeyError) and error.args:
+        return f"a step of the pipeline needs {shown(error.args[0])}, which the example lacks"
+    if missing and isinstance(error, TypeError):
+        return (
+            f"a step of the pipeline fails on the missing value of {shown(missing[0])}: fill in "
+            "such values before it, as with preprocessing.StatImputer of river"
+        )
+    return f"a step of the pipeline fails: {type(error).__name__}: {error}"
+
+
+def _predict_input(model: Any, x: Example, loss: str) -> Any:
+    with _input_of(model, x) as given:
+        return _predict_row(model, given, loss)
 
 
 def _predict_row(model: Any, x: Example, loss: str) -> Any:

@@ -17,6 +17,7 @@ from streaml1.models.serialization import ModelFileError
 
 __all__ = [
     "adopt_state",
+    "calls_own_code",
     "have_same_parameters",
     "is_pipeline",
     "join_steps",
@@ -50,6 +51,16 @@ def _walk(step: Any) -> Iterator[Any]:
     yield step
     for child in _children(step).values():
         yield from _walk(child)
+
+
+def calls_own_code(model: Any) -> bool:
+    """Return whether a step is not a class of river, or applies a function of its caller."""
+    kinds = {type(step) for step in _walk(model)}
+    return any(
+        kind.__module__.partition(".")[0] not in ("river", "streaml1")
+        or kind.__name__ == "FuncTransformer"
+        for kind in kinds
+    )
 
 
 def text_inputs(model: Any) -> list[str] | None:
