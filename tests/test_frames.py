@@ -310,3 +310,16 @@ def test_explanations_of_frames() -> None:
     model.learn_many(X, random.random(300) < 0.5)
     dicts = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     assert model.explain_many(X) == model.explain_many(dicts)
+
+
+@pytest.mark.parametrize("name", [0, ("a", 1), 1.5, "y", None])
+def test_predictions_are_named_as_the_labels(name: Any) -> None:
+    """Labels of pandas may have a name of any type, series of other libraries only text."""
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0] * 9})
+    labels = pd.Series([True, False, True] * 9, name=name)
+    for model in (ElasticNetClassifier(lr=0.1), SoftmaxClassifier(lr=0.1)):
+        model.learn_many(frame, labels)
+        assert model.predict_many(frame).name == name
+        found = model.predict_many(pl.from_pandas(frame))
+        assert found.name == ("" if name is None else str(name))
+        assert len(model.predict_many(pa.Table.from_pandas(frame))) == 27

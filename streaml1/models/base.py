@@ -129,7 +129,7 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         )
         if self.max_features:
             self._state.set_max_nonzero(int(self.max_features))
-        self._y_name: str | None = None
+        self._y_name: Hashable | None = None
 
     @property
     def _mutable_attributes(self) -> set[str]:
