@@ -16,7 +16,7 @@ from pyarrow import feather, parquet
 
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor, load
 from streaml1.sources import SourceError, open_source
-from streaml1.sources.readers.csv_cells import number_marks
+from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.training import progressive
 from tests.command import error_of, run
 from tests.test_data_of_programs import CSV, FRAME, SITES, N, suggested
@@ -67,6 +67,22 @@ def test_inspect_reads_three_decimals(separator: str, scale: float, options: lis
     FRAME.assign(price=prices).to_csv("a.csv", index=False, sep=separator)
     command = suggested("a.csv")
     assert [word for word in command if word in options] == options
+
+
+@pytest.mark.parametrize(
+    ("cell", "rules"),
+    [
+        ("0.123", CellRules(decimal=",", thousands=".")),
+        ("-0.123 €", CellRules(decimal=",", thousands=".")),
+        ("0,734", CellRules(thousands=",")),
+        ("0 123", CellRules(thousands=" ")),
+    ],
+)
+def test_no_thousands_follow_a_zero(cell: str, rules: CellRules) -> None:
+    """A column with the other decimal mark was read as numbers 1,000 times too large."""
+    assert not rules.is_number(cell)
+    assert rules.label(cell) == cell
+    assert rules.is_number(cell.replace("0", "10"))
 
 
 @pytest.mark.parametrize("word", ["#NV", "#N/D", "#BEZUG!", "#¡VALOR!", ".", ".A"])

@@ -181,9 +181,10 @@ class CellRules:
 
     @cached_property
     def _grouped(self) -> re.Pattern[str]:
-        # The last group has three digits; those before it may have two, as in India.
+        # The last group has three digits; those before it may have two, as in India. No program
+        # groups the digits after a single zero: 0.123 has the other decimal mark.
         mark = re.escape(self._typed_thousands or "")
-        return re.compile(f"[+-]?[0-9]{{1,3}}({mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}")
+        return re.compile(f"[+-]?(?!0{mark})[0-9]{{1,3}}({mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}")
 
     def label(self, cell: str) -> str | None:
         """Return the label in a cell, or None if it is missing."""
