@@ -323,3 +323,33 @@ def test_predictions_are_named_as_the_labels(name: Any) -> None:
         found = model.predict_many(pl.from_pandas(frame))
         assert found.name == ("" if name is None else str(name))
         assert len(model.predict_many(pa.Table.from_pandas(frame))) == 27
+
+
+@pytest.mark.parametrize("convert", [pa.array, lambda labels: pa.chunked_array([labels])])
+def test_labels_and_weights_of_pyarrow(convert: Any) -> None:
+    """Bools and nulls have no form that numpy could share."""
+    frame, labels = pd.DataFrame({"a": [1.0, 2.0] * 5}), [True, False] * 5
+    model, expected = ElasticNetClassifier(lr=0.1), ElasticNetClassifier(lr=0.1)
+    streaml1.progressive(model, (frame, convert(labels), convert([2.0] * 10)))
+    expected.learn_many(frame, labels, 2.0)
+    assert model.weights == expected.weights
+    with pytest.raises(BadExample, match="rows:3: the label is missing; to leave"):
+        streaml1.progressive(model, (frame, convert([True, False, None, *labels[3:]])))
+
+
+@pytest.mark.parametrize("model", [ElasticNetClassifier(), streaml1.ElasticNetRegressor()])
+def test_missing_labels_of_pandas(model: Any) -> None:
+    labels = pd.Series([1, None, 0], dtype="Int64")
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    with pytest.raises(BadExample, match="rows:2: the label is missing; to leave"):
+        streaml1.progressive(model, (frame, labels))
+    assert streaml1.progressive(model, (frame, labels), bad="skip").examples == 2
+
+
+def test_columns_of_one_name_are_an_error_of_streaml1() -> None:
+    frame = pd.DataFrame([[1.0, 2.0]] * 9, columns=["a", "a"])
+    model, message = ElasticNetClassifier(), "the frame has two columns 'a'; rename one of them"
+    with pytest.raises(TypeError, match=message):
+        model.learn_many(frame, [True] * 9)
+    with pytest.raises(TypeError, match=message):
+        streaml1.progressive(model, (frame, [True] * 9))

@@ -17,6 +17,7 @@ from streaml1.core.rows import VALUE_LIMIT, BadExample, constant_column, shown
 __all__ = [
     "to_sign",
     "to_signs",
+    "array_of",
     "column_of",
     "equals_itself",
     "require_column",
@@ -191,7 +192,7 @@ def column_of(what: str, given: Any, n: int) -> Any:
                 # numpy turns a mix of ints beyond int64 and negative ints into floats.
                 column = column if kinds == {int} and together.dtype.kind == "f" else together
     else:
-        column = _array(given)
+        column = array_of(given)
     require_column(what, column.shape, n)
     return column
 
@@ -205,7 +206,7 @@ def require_column(what: str, shape: tuple[int, ...], n: int) -> None:
         )
 
 
-def _array(given: Any) -> Any:
+def array_of(given: Any) -> Any:
     """Convert anything but a list to an array. Dates and times stay objects, which are rejected."""
     try:
         column = np.asarray(given)

@@ -8,6 +8,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from streaml1.core.named_options import by_caller, named_option
+from streaml1.core.rows import is_missing
 from streaml1.core.rows import shown as shown_value
 from streaml1.features.labels import equals_itself
 from streaml1.features.number_units import without_unit
@@ -108,7 +109,7 @@ def binary_label(y: Any) -> bool:
         return _BINARY[y]
     except (KeyError, TypeError):
         pass
-    if y is None or (isinstance(y, float) and math.isnan(y)):
+    if is_missing(y):
         raise ValueError("the label is missing")
     value = y
     if isinstance(y, str):
@@ -165,7 +166,7 @@ def number_label(y: Any) -> float:
     >>> number_label("12%"), number_label("-$0.99")
     (12.0, -0.99)
     """
-    if y is None or (isinstance(y, float) and math.isnan(y)):
+    if is_missing(y):
         raise ValueError("the label is missing")
     try:
         value = read_number(without_unit(y.strip())) if isinstance(y, str) else float(y)

@@ -16,8 +16,8 @@ import streaml1.datasets  # noqa: F401  (registers `stdlib` and `data:...` as so
 from streaml1.core.rows import shown
 from streaml1.core.types import Ints
 from streaml1.features.arrow_frames import opened_frame
-from streaml1.features.batch import is_frame, is_matrix
-from streaml1.features.labels import require_column
+from streaml1.features.batch import is_frame, is_matrix, to_narwhals
+from streaml1.features.labels import array_of, require_column
 from streaml1.features.matrices import as_csr, require_two_dimensions
 from streaml1.features.records import require_dict
 from streaml1.models.class_labels import as_label
@@ -362,7 +362,7 @@ def _as_column(what: str, column: Any, n: int) -> Any:
         If there is not one value for each of `n` rows.
     """
     if hasattr(column, "to_numpy"):
-        column = column.to_numpy()
+        column = array_of(column)  # to_numpy() of pyarrow rejects bools and nulls
     if not hasattr(column, "__len__") or isinstance(column, str | bytes | Mapping):
         raise TypeError(f"{what} must be an array, a series or a list, got {shown(column)}")
     if len(column) != n:
@@ -375,17 +375,13 @@ def slice_rows(x: Any, lo: int, hi: int) -> Any:
     """Return consecutive rows of a list, a matrix or a frame."""
     if not is_frame(x):
         return x[lo:hi]
-    import narwhals as nw
-
-    return nw.from_native(x, eager_only=True)[lo:hi].to_native()
+    return to_narwhals(x)[lo:hi].to_native()
 
 
 def select_rows(x: Any, rows: Ints) -> Any:
     """Return rows of a list, a matrix, a frame or parsed text, in ascending order."""
     if is_frame(x):
-        import narwhals as nw
-
-        return nw.from_native(x, eager_only=True)[rows].to_native()
+        return to_narwhals(x)[rows].to_native()
     if is_matrix(x):
         return x[rows]
     return x.take(rows) if hasattr(x, "take") else [x[row] for row in rows.tolist()]
