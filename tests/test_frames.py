@@ -353,3 +353,22 @@ def test_columns_of_one_name_are_an_error_of_streaml1() -> None:
         model.learn_many(frame, [True] * 9)
     with pytest.raises(TypeError, match=message):
         streaml1.progressive(model, (frame, [True] * 9))
+
+
+@pytest.mark.parametrize(
+    ("positive", "reason"),
+    [
+        (2, 'got 2; use positive="2"'),
+        (True, 'got True; use positive="True"'),
+        (["a", "b,c"], """got ['a', 'b,c']; use positive='a,"b,c"'"""),
+    ],
+)
+def test_a_positive_label_that_is_no_text(positive: Any, reason: str) -> None:
+    """It was an AttributeError or "unhashable type", from inside of the reader."""
+    frame = pd.DataFrame({"a": [1.0, 2.0], "y": [1, 2]})
+    model = ElasticNetClassifier()
+    for learn in (model.learn_many, lambda X, **options: streaml1.progressive(model, X, **options)):
+        with pytest.raises(TypeError) as caught:
+            learn(frame, target="y", positive=positive)
+        assert str(caught.value) == f"positive must be the text of a label, {reason}"
+    model.learn_many(frame, target="y", positive="2")

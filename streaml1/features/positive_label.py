@@ -8,11 +8,33 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.named_options import list_of, named_option
+from streaml1.core.rows import shown
 from streaml1.core.types import Floats
 from streaml1.features.label_texts import LabelTexts
 from streaml1.features.raw_labels import read_number
 
-__all__ = ["is_positive", "positive_labels", "positive_words"]
+__all__ = ["is_positive", "positive_labels", "positive_words", "require_text"]
+
+
+def require_text(name: str, value: Any) -> None:
+    """Raise TypeError unless the value of the option is a text; the error says which.
+
+    Examples
+    --------
+    >>> from streaml1.features.positive_label import require_text
+    >>> require_text("positive", ["Yes", "yes"])
+    Traceback (most recent call last):
+    ...
+    TypeError: positive must be the text of a label, got ['Yes', 'yes']; use positive="Yes,yes"
+    """
+    if isinstance(value, str):
+        return
+    several = isinstance(value, list | tuple | set | frozenset)
+    words = list_of(map(str, value)) if several else str(value)
+    raise TypeError(
+        f"{name} must be the text of a label, got {shown(value)}; use {named_option(name, words)}"
+    )
 
 
 @cache

@@ -23,7 +23,7 @@ from streaml1.features.arrow_structs import OpenedColumns
 from streaml1.features.batch import category_text, column_values, is_frame, is_matrix, to_narwhals
 from streaml1.features.flat_members import MemberRoles
 from streaml1.features.number_texts import read_number_text
-from streaml1.features.positive_label import positive_labels
+from streaml1.features.positive_label import positive_labels, require_text
 from streaml1.features.raw_labels import number_label, read_weight
 from streaml1.features.records import read_record, require_dict
 
@@ -89,6 +89,8 @@ def labelled_rows(
             f"target must be the name of a column, got a {type(options.target).__name__}; give "
             "labels as y"
         )
+    if options.positive is not None:
+        require_text("positive", options.positive)
     if options.target is None:
         _require_no_options(y, options)
         return LabelledRows(X, y, w)

@@ -16,6 +16,7 @@ from streaml1.core.option_fields import (
     unexpected_option,
     validate_options,
 )
+from streaml1.features.positive_label import require_text
 
 __all__ = ["CSV_OPTIONS", "SOURCE_PARAMETERS", "SourceOptions", "source_options"]
 
@@ -103,7 +104,9 @@ class SourceOptions:
         convert=_column_names,
     )
     positive: str | None = option(
-        None, "The label that is 1, such as Yes, or several: Yes,yes; others are then 0."
+        None,
+        "The label that is 1, such as Yes, or several: Yes,yes; others are then 0.",
+        check=require_text,
     )
     decimal: str | None = option(
         None, "CSV: decimal mark of numbers, a point (the default) or a comma."
