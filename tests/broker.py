@@ -6,11 +6,13 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import kafka
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import TopicAlreadyExistsError
 
 NO_BROKER = "no broker; scripts/test starts one, unless called with --no-kafka"
 
@@ -38,7 +40,10 @@ class Broker:
         if self.is_real:
             admin = KafkaAdminClient(bootstrap_servers=self.address)
             try:
-                admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs or None)])
+                # It exists if the broker was slow and the client has repeated its request.
+                with suppress(TopicAlreadyExistsError):
+                    new = NewTopic(name, partitions, 1, topic_configs=configs or None)
+                    admin.create_topics([new])
                 while name not in admin.list_topics():
                     time.sleep(0.01)
             finally:
