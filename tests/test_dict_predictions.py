@@ -107,7 +107,7 @@ def test_what_kernels_cannot_read_is_converted() -> None:
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
-    [({"f1": float("inf")}, "'f1'"), ({"f1": [1]}, "'f1'"), (3, "a dict of features, not a int")],
+    [({"f1": float("inf")}, "'f1'"), ({"f1": [1]}, "'f1'"), (3, "a dict of features, not an int")],
 )
 @pytest.mark.parametrize("name", ["ElasticNetClassifier", "SoftmaxClassifier", "hashed"])
 def test_errors_name_the_first_bad_row(name: str, bad: Any, reason: str) -> None:

@@ -261,7 +261,7 @@ def test_arguments_that_do_not_fit() -> None:
         model.learn_many(rows, w=2.0, target="y", weight="w")
     with pytest.raises(TypeError, match="takes ignore only together with target"):
         model.learn_many(rows, [1], ignore=["s"])
-    with pytest.raises(TypeError, match="target needs dicts or data frames, got a ndarray"):
+    with pytest.raises(TypeError, match="target needs dicts or data frames, got an ndarray"):
         model.learn_many(np.ones((2, 2)), target="y")
     with pytest.raises(ValueError, match="no column 'yy'; did you mean 'y'. its columns are: y, s"):
         model.learn_many(frame, target="yy")

@@ -280,7 +280,7 @@ def test_unreadable_frames() -> None:
     frame["s"] = pd.Series(["a", 1.0] * 10, dtype=object)
     with pytest.raises(SourceError, match="^rows: the frame cannot be converted to Arrow: "):
         streaml1.progressive(model, frame, **ROLES)
-    with pytest.raises(SourceError, match="got a int after data frames; give frames only"):
+    with pytest.raises(SourceError, match="got an int after data frames; give frames only"):
         streaml1.progressive(model, [pl.DataFrame(COLUMNS), 5], **ROLES)
     assert model.n_iterations == 20
     invalid = pl.DataFrame({**COLUMNS, "w": [1.0] * 12 + [-1.0] * 8})

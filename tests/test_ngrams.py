@@ -359,7 +359,7 @@ def test_category_named_like_an_ngram() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"), [({"a": math.inf}, "'a' is too large"), (5, "not a int")]
+    ("bad", "message"), [({"a": math.inf}, "'a' is too large"), (5, "not an int")]
 )
 def test_first_rejected_row_is_reported(bad: Any, message: str) -> None:
     xs = [{"a": 1.0}, bad, {"m": "spam", "m=spam": math.inf}]

@@ -370,7 +370,7 @@ def test_frames_with_strings_have_no_coefficients_and_stay_frames() -> None:
     fitted = StreamClassifier().fit(X, y)
     with pytest.raises(AttributeError, match="coef_ requires numeric columns"):
         fitted.coef_  # noqa: B018
-    with pytest.raises(ValueError, match="X must be a data frame, as in fit, got a ndarray"):
+    with pytest.raises(ValueError, match="X must be a data frame, as in fit, got an ndarray"):
         fitted.predict(np.eye(2))
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(X.rename(columns={"site": "page"}))

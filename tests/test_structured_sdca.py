@@ -202,5 +202,5 @@ def test_invalid_arguments(options: dict[str, Any], message: str) -> None:
     valid: dict[str, Any] = {"X": [1], "y": [1], "oracle": zeros, "n_weights": 2}
     with pytest.raises(ValueError, match=message):
         structured_sdca(**{**valid, **options})
-    with pytest.raises(TypeError, match="X must be a sequence, got a int"):
+    with pytest.raises(TypeError, match="X must be a sequence, got an int"):
         structured_sdca(3, [1], oracle=zeros, n_weights=2)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import COMPILED, inlined, typed_kernel, u64
+from streaml1.core.rows import shown_type
 from streaml1.core.types import Bytes, Hashes, Ints
 
 __all__ = [
@@ -194,7 +195,7 @@ def _canonical_bytes(name: Hashable) -> bytes:
         return b"float " + float(name).hex().encode()  # type: ignore
     raise TypeError(
         f"feature names must be strings, numbers, bytes, None or tuples of these to be hashed, "
-        f"got a {type(name).__name__}"
+        f"got {shown_type(name)}"
     )
 
 

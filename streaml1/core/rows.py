@@ -43,6 +43,7 @@ __all__ = [
     "row_of_entry",
     "scalar_or_column",
     "shown",
+    "shown_type",
     "sorted_unique",
     "to_value",
     "validity",
@@ -83,6 +84,20 @@ def shown(value: Any) -> str:
     if "\n" in text:  # a series or a frame
         text = " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:56]}..."
+
+
+def shown_type(value: Any) -> str:
+    """Return the type of a value for an error message, with its article.
+
+    Examples
+    --------
+    >>> from streaml1.core.rows import shown_type
+    >>> shown_type(1), shown_type("a")
+    ('an int', 'a str')
+    """
+    name = type(value).__name__
+    has_vowel = name.lower().startswith(("a", "e", "i", "o", "nd"))  # of its first sound
+    return f"an {name}" if has_vowel else f"a {name}"
 
 
 def ensure(condition: Any, message: str) -> None:
@@ -161,7 +176,7 @@ def to_value(name: Hashable, value: Any) -> float:
     is_convertible = hasattr(kind, "__float__") or hasattr(kind, "__index__")
     if not is_convertible or issubclass(kind, _NOT_NUMBERS):
         raise BadExample(
-            f"the value {shown(value)} of {shown(name)} is a {kind.__name__}; "
+            f"the value {shown(value)} of {shown(name)} is {shown_type(value)}; "
             "values are numbers, strings (a category) or None (absent): convert it, or leave "
             f"{shown(name)} out"
         )

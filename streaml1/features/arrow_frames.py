@@ -15,7 +15,7 @@ import numpy as np
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED
-from streaml1.core.rows import BadExample, is_missing
+from streaml1.core.rows import BadExample, is_missing, shown_type
 from streaml1.core.types import Bytes, Hashes
 from streaml1.features.arrow_nested import (
     LARGE_DICTIONARY,
@@ -99,11 +99,11 @@ def as_frame(X: Any) -> Any:
     if _library(X) == "polars":
         return _without_index(X.collect())
     if hasattr(type(X), "collect"):
-        raise TypeError(f"X is a {type(X).__name__}, which holds no rows yet; collect() it first")
+        raise TypeError(f"X is {shown_type(X)}, which holds no rows yet; collect() it first")
     pyarrow = _pyarrow()
     if pyarrow is None:
         raise TypeError(
-            f"X is a {type(X).__name__}: install pyarrow to read it (pip install 'streaml1[arrow]')"
+            f"X is {shown_type(X)}: install pyarrow to read it (pip install 'streaml1[arrow]')"
         )
     if _is_hugging_face(X):
         return pyarrow.Table.from_batches(arrow_batches(X))

@@ -21,6 +21,7 @@ from streaml1.core.rows import (
     max_id,
     numeric_features,
     shown,
+    shown_type,
     to_value,
 )
 from streaml1.core.types import Floats, Ints
@@ -106,7 +107,7 @@ def batch_of(X: Any) -> Batch:
     if isinstance(X, Sequence) and not isinstance(X, str | bytes):
         return _from_dicts(X)
     raise TypeError(
-        f"X is a {type(X).__name__}; give a data frame, a scipy.sparse matrix or a list of dicts"
+        f"X is {shown_type(X)}; give a data frame, a scipy.sparse matrix or a list of dicts"
     )
 
 
@@ -231,7 +232,7 @@ def _plain_items(xs: list[Any]) -> tuple[list[Hashable], Floats, Ints] | None:
 def _items(x: Mapping[Hashable, Any]) -> tuple[Iterable[Hashable], Any]:
     """Return names and values; numbers are passed on unchecked, the rows are checked later."""
     if not hasattr(type(x), "items"):
-        raise BadExample(f"an example is a dict of features, not a {type(x).__name__}")
+        raise BadExample(f"an example is a dict of features, not {shown_type(x)}")
     try:
         if type(x) is dict and NUMBER_TYPES.issuperset(map(type, x.values())) and all(x.values()):
             return x, array("d", x.values())

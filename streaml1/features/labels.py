@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.rows import VALUE_LIMIT, BadExample, constant_column, shown
+from streaml1.core.rows import VALUE_LIMIT, BadExample, constant_column, shown, shown_type
 
 __all__ = [
     "to_sign",
@@ -240,6 +240,6 @@ def require_mapping(x: Any) -> None:
     """
     if not hasattr(type(x), "items"):
         raise BadExample(
-            f"an example is a dict of features, not a {type(x).__name__}; "
+            f"an example is a dict of features, not {shown_type(x)}; "
             "text goes through river's BagOfWords first"
         )

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.rows import shown
+from streaml1.core.rows import shown, shown_type
 from streaml1.core.types import Floats
 from streaml1.features.vocabulary.joined_names import join_names
 from streaml1.models.base import OnlineModel
@@ -75,7 +75,7 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
             )
         if type(model) is not type(first):
             raise ValueError(
-                f"{name} is a {type(model).__name__} and model 1 a {type(first).__name__}; merge "
+                f"{name} is {shown_type(model)} and model 1 {shown_type(first)}; merge "
                 "models of one class"
             )
         mine, others = model._parameters(), first._parameters()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.rows import BadExample, shown
+from streaml1.core.rows import BadExample, shown, shown_type
 from streaml1.features.arrow_frames import (
     as_frame,
     frame_table,
@@ -86,7 +86,7 @@ def labelled_rows(
     """
     if not isinstance(options.target, Hashable):
         raise TypeError(
-            f"target must be the name of a column, got a {type(options.target).__name__}; give "
+            f"target must be the name of a column, got {shown_type(options.target)}; give "
             "labels as y"
         )
     if options.positive is not None:
@@ -134,7 +134,7 @@ def _of_items(X: Any, roles: MemberRoles) -> LabelledRows:
     """Read dicts, or frames one after the other."""
     if is_matrix(X) or isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable):
         remedy = ": give pandas.DataFrame(X)" if isinstance(X, np.ndarray) and X.dtype.names else ""
-        raise TypeError(f"target needs dicts or data frames, got a {type(X).__name__}{remedy}")
+        raise TypeError(f"target needs dicts or data frames, got {shown_type(X)}{remedy}")
     items = iter(X)
     for first in items:
         whole = itertools.chain([first], items)
@@ -171,7 +171,7 @@ def _joined(frames: list[Any]) -> Any:
 
     for frame in frames:
         if not is_frame(frame):
-            raise TypeError(f"got a {type(frame).__name__} after data frames; give frames only")
+            raise TypeError(f"got {shown_type(frame)} after data frames; give frames only")
     try:
         joined = nw.concat([to_narwhals(frame) for frame in frames], how="vertical")
     except Exception as error:  # each library has its own

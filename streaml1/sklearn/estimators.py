@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from streaml1.core.option_fields import unexpected_option
-from streaml1.core.rows import shown
+from streaml1.core.rows import shown, shown_type
 from streaml1.features.arrow_frames import as_frame
 from streaml1.features.batch import is_frame, to_narwhals
 from streaml1.features.matrices import as_csr
@@ -146,7 +146,7 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _frame(self, X: Any, reset: bool) -> Any:
         if not is_frame(X):
-            raise ValueError(f"X must be a data frame, as in fit, got a {type(X).__name__}")
+            raise ValueError(f"X must be a data frame, as in fit, got {shown_type(X)}")
         if len(X) == 0:
             raise ValueError("X must have at least one row, got none")
         return validate_data(self, X, skip_check_array=True, reset=reset)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streaml1.core.rows import Rows, shown
+from streaml1.core.rows import Rows, shown, shown_type
 from streaml1.core.types import Floats
 from streaml1.features.batch import batch_of, checked, is_matrix
 from streaml1.features.labels import column_of, equals_itself, to_numbers, to_signs
@@ -77,7 +77,7 @@ class Data:
 
     def __init__(self, X: MatrixLike, y: ArrayLike, loss: str) -> None:
         if not is_matrix(X):
-            raise TypeError(f"X must be a scipy.sparse or numpy matrix, got a {type(X).__name__}")
+            raise TypeError(f"X must be a scipy.sparse or numpy matrix, got {shown_type(X)}")
         batch = batch_of(X)
         if batch.width is None:
             raise ValueError(f"X must have less than 2**32 columns, got {X.shape[1]:,}")

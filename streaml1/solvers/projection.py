@@ -25,7 +25,7 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streaml1.core.rows import shown
+from streaml1.core.rows import shown, shown_type
 from streaml1.core.types import Floats
 from streaml1.solvers.projection_kernels import (
     BLOCK,
@@ -149,7 +149,7 @@ def _check_vector(name: str, v: ArrayLike) -> Floats:
             given = np.require(given, np.float64, ["C", "A", "W"])
     except (TypeError, ValueError, OverflowError):  # a dict, rows of several lengths, 10**400
         raise ValueError(
-            f"{name} must be a vector of numbers, got a {type(v).__name__}; use a list or an array "
+            f"{name} must be a vector of numbers, got {shown_type(v)}; use a list or an array "
             "of floats"
         ) from None
     if not is_real:

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streaml1.core.rows import shown
+from streaml1.core.rows import shown, shown_type
 from streaml1.core.types import Floats
 from streaml1.models.parameter_checks import Integer, boolean
 from streaml1.solvers.active_examples import ActiveSet, ascend
@@ -281,7 +281,7 @@ def _length(name: str, values: Any) -> int:
     try:
         return int(values.shape[0]) if hasattr(values, "shape") else len(values)
     except (TypeError, IndexError):
-        raise TypeError(f"{name} must be a sequence, got a {type(values).__name__}") from None
+        raise TypeError(f"{name} must be a sequence, got {shown_type(values)}") from None
 
 
 def _parse(result: Any, d: int) -> tuple[float, Any, Floats]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import streaml1.datasets  # noqa: F401  (registers `stdlib` and `data:...` as sources)
-from streaml1.core.rows import shown
+from streaml1.core.rows import shown, shown_type
 from streaml1.core.types import Ints
 from streaml1.features.arrow_frames import opened_frame
 from streaml1.features.batch import is_frame, is_matrix, to_narwhals
@@ -138,7 +138,7 @@ def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleS
     options = options or SourceOptions()
     if not isinstance(options.target, Hashable):
         raise TypeError(
-            f"target must be the name of a column, got a {type(options.target).__name__}; give "
+            f"target must be the name of a column, got {shown_type(options.target)}; give "
             "labels as in (X, y)"
         )
     if isinstance(source, str | Path) or is_many(source):

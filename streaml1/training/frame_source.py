@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from streaml1.core.named_options import named_option
-from streaml1.core.rows import is_missing
+from streaml1.core.rows import is_missing, shown_type
 from streaml1.features.arrow_frames import arrow_batches, holds_nested, is_stream
 from streaml1.features.batch import category_text, is_frame, plain_name
 from streaml1.models.class_labels import as_label
@@ -226,5 +226,5 @@ def each_table(items: Iterable[Any]) -> Iterator[Any]:
     """Yield frames, and raise SourceError for anything else."""
     for item in items:
         if not holds_tables(item):
-            raise SourceError(f"got a {type(item).__name__} after data frames; give frames only")
+            raise SourceError(f"got {shown_type(item)} after data frames; give frames only")
         yield item
