@@ -56,6 +56,9 @@ class Transport(RecordingTransport):
     def close(self) -> None:
         self.is_closed = True
 
+    def write_eof(self) -> None:
+        pass
+
     def is_closing(self) -> bool:
         return self.is_closed
 

@@ -105,12 +105,16 @@ class ExampleLog:
                 return
 
     def _write(self, entries: list[_Entry]) -> None:
-        while entries:
-            entries = self._try_to_write(entries)
+        for entry in self._try_to_write(entries):
+            self._try_to_write([entry])
 
     def _try_to_write(self, entries: list[_Entry]) -> list[_Entry]:
-        """Write entries; return what is left of those that a record of another one held up."""
-        sent = [_Sent(entry, []) for entry in entries]
+        """Write entries together; return what is left of them to be written one by one.
+
+        kafka-python fails all records that it holds once one is refused. So only a record that is
+        refused without others is known to be the cause.
+        """
+        sent, left = [_Sent(entry, []) for entry in entries], list[_Entry]()
         try:
             writer = self._connected()
             for entry, futures in sent:
@@ -118,16 +122,21 @@ class ExampleLog:
                     futures.append(writer.send(key, value))
             writer.flush()
         except SourceError as error:
-            failures = [self._failure(*each) for each in sent]
+            is_silent = isinstance(error, Unavailable)
+            causes = [error if is_silent else self._refusal(*each) or error for each in sent]
             self._disconnect()  # writes what can still be written
-            return _settle(sent, failures, error)
+            for each, cause in zip(sent, causes, strict=True):
+                if missing := _settle(*each, cause, retries=len(sent) > 1 and not is_silent):
+                    left.append(missing)
+            return left
         for entry in entries:
             entry.done.set_result(None)
         return []
 
-    def _failure(self, entry: _Entry, futures: list[Any]) -> SourceError | None:
-        """Return why a record of an entry was not accepted; None if none was refused."""
-        for (key, _), future in zip(entry.records, futures, strict=False):
+    def _refusal(self, entry: _Entry, futures: list[Any]) -> SourceError | None:
+        """Return why a record of an entry was refused, the largest if several were; else None."""
+        pairs = zip(entry.records, futures, strict=False)
+        for (key, _), future in sorted(pairs, key=lambda pair: -len(pair[0][1])):
             if future.is_done and not future.succeeded():
                 failure = write_error(self._topic, future.exception, key)
                 if not isinstance(failure, Unavailable):
@@ -135,21 +144,15 @@ class ExampleLog:
         return None
 
 
-def _settle(
-    sent: list[_Sent], failures: list[SourceError | None], error: SourceError
-) -> list[_Entry]:
-    """Report what has become of entries after an error; return those that it was not about."""
-    is_about_a_record = not isinstance(error, Unavailable) and any(failures)  # else about all
-    left = []
-    for (entry, futures), failure in zip(sent, failures, strict=True):
-        n = len(futures)
-        missing = [
-            record for k, record in enumerate(entry.records) if k >= n or not futures[k].succeeded()
-        ]
-        if not missing:
-            entry.done.set_result(None)
-        elif failure is None and is_about_a_record:
-            left.append(_Entry(missing, entry.done))
-        else:
-            entry.done.set_exception(failure or error)
-    return left
+def _settle(entry: _Entry, futures: list[Any], cause: SourceError, retries: bool) -> _Entry | None:
+    """Report what has become of an entry, or return its missing records to be tried again."""
+    written = [future.succeeded() for future in futures]
+    written += [False] * (len(entry.records) - len(written))
+    missing = [record for record, done in zip(entry.records, written, strict=True) if not done]
+    if not missing:
+        entry.done.set_result(None)
+    elif retries:
+        return _Entry(missing, entry.done)
+    else:
+        entry.done.set_exception(cause)
+    return None
