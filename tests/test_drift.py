@@ -154,6 +154,27 @@ def learner(**parameters: Any) -> Any:
     return streaml1.ElasticNetClassifier(lr=0.3, **parameters)
 
 
+def test_detector_equals_its_twin() -> None:
+    """The twin is fed the squares of the wrong probabilities, one by one."""
+    rng = np.random.default_rng(4)
+    y = np.repeat([0.0, 1.0, 0.0, 1.0], 1500)
+    p = rng.beta(2.0, 8.0, len(y))
+    costs = -np.log(np.abs(1.0 - y - p))
+    twin = reference.AdaptiveWindow(0.002, 8)
+    cuts_of_twin = [
+        (k, *cut) for k in range(len(y)) if (cut := twin.add((p[k] - y[k]) ** 2, costs[k]))
+    ]
+    expected = [
+        (k + 1, k + 1 - n_after, before[1], after[1])
+        for k, _, n_after, before, after in cuts_of_twin
+        if after[0] > before[0] and after[1] > before[1]
+    ]
+    found = DriftDetector("logistic").add(0, costs, p, y, np.ones(len(y)))
+    assert [drift[:2] for drift in found] == [one[:2] for one in expected]
+    assert np.allclose([drift[2:] for drift in found], [one[2:] for one in expected])
+    assert len(found) == 2
+
+
 def report_of(**options: Any) -> Report:
     return progressive(learner(), changing_stream(), every=500, **options)
 

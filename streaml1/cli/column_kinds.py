@@ -175,7 +175,7 @@ def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
 def _report_table(
     name: str, kind: str, keys: Sequence[ColumnSummary], reading: SourceOptions, model: Any
 ) -> None:
-    """Report columns that a model has learnt and a Parquet or Arrow file has not, or otherwise."""
+    """Report how the columns of a Parquet or Arrow file differ from those a model has learnt."""
     from streaml1.sources import SourceError
     from streaml1.sources.arrow.samples import NESTED, sample_arrow
     from streaml1.sources.json_samples import ARRAY

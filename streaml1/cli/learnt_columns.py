@@ -1,11 +1,10 @@
-"""Columns of a file beside those that a model has learnt: other kinds, other names, none at all."""
+"""Report how the columns of a file differ from those that a model has learnt."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streaml1.cli.messages import report_problem
@@ -22,8 +21,8 @@ MAX_LISTED = 8
 MAX_VALUES = 20
 """Most frequent values of a column that are looked up as categories of a model."""
 
-MAX_WEIGHTS = 100_000
-"""Weights of a model whose columns are looked for: those of all columns are among the first."""
+MAX_FEATURES = 100_000
+"""Features of a model whose columns are looked up. As a rule the first rows have all columns."""
 
 _WHOLE = re.compile(r"[0-9]+(\.0)?")
 
@@ -141,12 +140,16 @@ def report_missing(
 
 
 def _learnt_features(model: Any) -> list[str]:
-    """Return the names of features with a weight; none if they are not stored."""
+    """Return the names of the first features with a weight; none if they are not stored."""
     from streaml1.models.base import OnlineModel
 
     if not isinstance(model, OnlineModel) or model.hash_bits is not None:
         return []
-    return [name for name in islice(model.weights, MAX_WEIGHTS) if isinstance(name, str)]
+    state = model._state
+    with state.exclusive():
+        slots, _ = state.live_weights()
+        names = state.vocabulary.names_at(slots[:MAX_FEATURES])
+    return [name for name in names if isinstance(name, str)]
 
 
 def _column_of(feature: str, kinds: Mapping[str, str]) -> str:
@@ -160,6 +163,7 @@ def _column_of(feature: str, kinds: Mapping[str, str]) -> str:
         The kind of each column by its name.
     """
     from streaml1.sources.arrow.samples import NESTED
+    from streaml1.training.vocabulary_check import prefix_of
 
     if feature in kinds:
         return feature
@@ -167,7 +171,7 @@ def _column_of(feature: str, kinds: Mapping[str, str]) -> str:
         column = feature[: match.start()]
         if column in kinds and (match[0] != "." or kinds[column] == NESTED):
             return column
-    return re.split(r"(?<=.)[=^]", feature, maxsplit=1)[0]
+    return prefix_of(feature)
 
 
 def _categories(column: ColumnSummary) -> list[str]:

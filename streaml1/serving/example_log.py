@@ -109,7 +109,7 @@ class ExampleLog:
             self._try_to_write([entry])
 
     def _try_to_write(self, entries: list[_Entry]) -> list[_Entry]:
-        """Write entries together; return what is left of them to be written one by one.
+        """Write entries together; return the unwritten parts of those to try again, each alone.
 
         kafka-python fails all records that it holds once one is refused. So only a record that is
         refused without others is known to be the cause.

@@ -27,7 +27,7 @@ from streaml1.training.example_sources import slice_rows
 from streaml1.training.model_adapter import learner_of
 from streaml1.training.observers import Batch, Observer
 
-__all__ = ["KnownNames", "VocabularyCheck", "known_names", "vocabulary_check"]
+__all__ = ["KnownNames", "VocabularyCheck", "known_names", "prefix_of", "vocabulary_check"]
 
 logger = logging.getLogger("streaml1")
 
@@ -82,7 +82,7 @@ class VocabularyCheck(Observer):
     def _check(self, names: Iterable[Hashable]) -> None:
         if len(self._found) < MAX_LISTED:
             names = list(names)
-            self._found.update(dict.fromkeys(_prefix(name) for name in names[:MAX_LISTED]))
+            self._found.update(dict.fromkeys(prefix_of(name) for name in names[:MAX_LISTED]))
         self._missing_texts.difference_update(names)
         if self._crosses and self._missing_prefixes:
             seen = 0  # bit k: some name has prefix k
@@ -117,7 +117,7 @@ class VocabularyCheck(Observer):
         self._missing_texts.clear()
 
 
-def _prefix(name: Hashable) -> str:
+def prefix_of(name: Hashable) -> str:
     """Return the column or namespace of a feature; the name itself if it has neither."""
     return re.split(r"(?<=.)[=^]", str(name), maxsplit=1)[0]
 

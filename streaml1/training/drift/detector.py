@@ -61,9 +61,9 @@ class DriftDetector:
     minimum at the same label. Falls of the loss shorten the window, too, but a model that improves
     is no drift.
 
-    Numbers such as the probabilities themselves or c / (c + s) would not do: they are not smallest
-    on average where the loss is. If one label is rare, they rise with the predictions, and a model
-    that follows chance has several false alarms in a hundred thousand examples.
+    Numbers such as the probabilities themselves or c / (c + s) would not do: their mean is not
+    smallest where that of the loss is. If one label is rare, it rises whenever predictions rise by
+    chance, which caused false alarms.
 
     Sample weights do not count, except that an example without weight is left out.
 
