@@ -6,7 +6,7 @@ The stream has two changes: its labels depend on other features from one example
 the loss of the default model with a mark at each alarm, and the window of river's ADWIN on the same
 losses, to out/drift.png. Then learns streams without a change, N examples of each
 (default 100,000), and counts false alarms; in some the labels are rare and depend on
-nothing. Last, it prints the time per example.
+nothing. Last, it compares `on_drift="log"` with "reset-rates", and prints the time per example.
 """
 
 from __future__ import annotations
@@ -127,6 +127,29 @@ def count_false_alarms(n: int) -> None:
     print(f"{alarms / total * 1e6:.2f} per million ({alarms} in {total:,} examples)\n")
 
 
+def compare_actions(period: int = 50_000) -> None:
+    """Print the log-loss of a stream with two changes if rates decay, and if they start anew."""
+    models = {
+        "elastic net, lr=0.5": streaml1.ElasticNetClassifier(lr=0.5),
+        "FTRL": streaml1.FTRLClassifier(),
+        "FTRL, alpha=0.1": streaml1.FTRLClassifier(alpha=0.1),
+        "AdaGrad, lr=0.1": streaml1.AdaptiveElasticNetClassifier(lr=0.1),
+        "truncated gradient, lr=0.5": streaml1.TruncatedGradientClassifier(lr=0.5),
+        "EG, radius=30": streaml1.EGClassifier(radius=30.0),
+        "the default": streaml1.ElasticNetClassifier(),
+    }
+    n = 3 * period
+    print(f"log-loss over {n:,} examples, labels change every {period:,}: log, reset-rates")
+    for name, model in models.items():
+        losses = []
+        for action in ("log", "reset-rates"):
+            source = f"data:drifting?period={period}&n={n}"
+            report = streaml1.progressive(model.clone(), source, every=n, on_drift=action)
+            losses.append(f"{report.lines[-1].loss:.3f}")
+        print(f"  {name:28}{'  '.join(losses)}", flush=True)
+    print()
+
+
 def measure(call: Any, n: int, rounds: int = 7) -> float:
     """Return the shortest of several times of a call, in nanoseconds per example."""
     times = []
@@ -164,6 +187,7 @@ def main() -> None:
     options = parser.parse_args()
     show_changes()
     count_false_alarms(options.stationary)
+    compare_actions()
     time_parts()
 
 

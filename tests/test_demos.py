@@ -194,6 +194,12 @@ def test_drift_demo(
     assert output.count("the log-loss rose from") == 2
     assert "about 10,000 examples" in output and "about 20,000 examples" in output
     assert (tmp_path / "out" / "drift.png").stat().st_size > 10_000
+    demo["compare_actions"](5000)
+    head, *lines = capsys.readouterr().out.strip().splitlines()
+    losses = {line[:28].strip(): [*map(float, line[28:].split())] for line in lines}
+    assert "15,000 examples" in head and len(losses) == 7
+    logged, reset = losses["elastic net, lr=0.5"]
+    assert reset < logged
 
 
 def test_regret_demo(
