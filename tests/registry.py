@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+from uuid import UUID
 
 
 class Registry:
@@ -23,13 +24,12 @@ class Registry:
         self.status: int | None = None
         """Answer every request with this status."""
 
-    def add(self, id: int, schema: Any, kind: str = "AVRO", **more: Any) -> None:
+    def add(self, id: int | UUID, schema: Any, kind: str = "AVRO", **more: Any) -> None:
         """Register a schema; as in real registries the kind of Avro is left out."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         answer = {"schema": text, **more}
-        self.answers[f"/schemas/ids/{id}"] = (
-            answer if kind == "AVRO" else answer | {"schemaType": kind}
-        )
+        path = f"/schemas/guids/{id}" if isinstance(id, UUID) else f"/schemas/ids/{id}"
+        self.answers[path] = answer if kind == "AVRO" else answer | {"schemaType": kind}
 
     def _answer(self, path: str, authorization: str | None) -> tuple[int, Any]:
         self.requests.append(path)
@@ -41,7 +41,7 @@ class Registry:
                 return 401, {"error_code": 401, "message": "Unauthorized"}
         if path in self.answers:
             return 200, self.answers[path]
-        if path.startswith(("/schemas/ids/", "/subjects/")):
+        if path.startswith(("/schemas/ids/", "/schemas/guids/", "/subjects/")):
             return 404, {"error_code": 40403, "message": "Schema not found"}
         return 404, None
 

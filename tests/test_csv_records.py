@@ -35,6 +35,7 @@ class Record(NamedTuple):
     topic: str = "t"
     timestamp: int = 7
     key: bytes | None = None
+    headers: tuple[()] = ()
 
 
 def parser() -> CsvRecords:

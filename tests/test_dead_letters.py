@@ -18,6 +18,7 @@ from streaml1.cli import cli
 from streaml1.sources import SourceError
 from streaml1.sources.kafka.output_topics import create_topic, output_topic
 from streaml1.sources.kafka.producer import TopicWriter, as_topic
+from streaml1.sources.kafka.wire_format import SCHEMA_ID
 from streaml1.training import Batch, Rejected, predictions, progressive
 from streaml1.training.bad_share import MIN_EXAMPLES, WINDOW, BadShare, TooManyBad
 from streaml1.training.checkpoint import Checkpoints
@@ -354,6 +355,25 @@ def test_large_share_stops_the_run_early(broker: Broker, tmp_path: Path) -> None
         offsets.append(int(checkpoint.position["0"][0]))
     assert all(2900 <= offset <= 3050 for offset in offsets)
     assert len({letter.key for letter in records_of(broker, f"{topic}.dlq")}) < 200
+
+
+@pytest.mark.kafka
+def test_the_schema_of_a_value_is_kept(broker: Broker) -> None:
+    """Serializers may write its id to a header, without which nobody can decode the value."""
+    topic = broker.topic()
+    schema_id = (SCHEMA_ID, b"\x01" + bytes(range(16)))
+    with TopicWriter(as_topic(broker.url(topic))) as writer:
+        writer.send("k", b"\x02\x03", [("other", b"1"), schema_id], 0)
+        writer.flush()
+    with DeadLetters(broker.url(topic)) as letters:
+        report = progressive(
+            new_model(), broker.url(topic), until_end=True, format="json", bad="skip",
+            observers=[letters],
+        )  # fmt: skip
+    assert report.rejected == 1
+    [letter] = records_of(broker, f"{topic}.dlq")
+    assert letter.value == b"\x02\x03" and schema_id in letter.headers
+    assert b"use schema_registry=" in dict(letter.headers)["reason"]
 
 
 @pytest.mark.kafka

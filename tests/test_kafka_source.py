@@ -34,6 +34,7 @@ class Record(NamedTuple):
     offset: int
     timestamp: int
     value: bytes = b""
+    headers: tuple[()] = ()
 
 
 class Records:
@@ -381,7 +382,7 @@ class Topics:
             TopicPartition(topic, number): [
                 SimpleNamespace(
                     topic=topic, partition=number, offset=offset, timestamp=1000 + offset,
-                    key=None, value=value.encode(),
+                    key=None, value=value.encode(), headers=[],
                 )
                 for offset, value in enumerate(values)
             ]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from google.protobuf import json_format, text_format, timestamp_pb2, wrappers_pb2
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from streaml1.sources import SourceError
 from streaml1.sources.kafka.record_formats import record_parser
+from streaml1.sources.kafka.wire_format import SCHEMA_ID
 from streaml1.sources.readers.flat_json import JsonRoles
 from streaml1.sources.readers.protobuf import ProtobufSchema
 from tests.registry import Registry, running_registry
@@ -98,17 +100,18 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
         yield running
 
 
-def add(registry: Registry, id: int, file: Any, **more: Any) -> None:
+def add(registry: Registry, id: int | UUID, file: Any, **more: Any) -> None:
     """Register a file, whose text is in another answer than its descriptor."""
     registry.add(id, "syntax = ...", "PROTOBUF", **more)
     serialized = base64.b64encode(file.SerializeToString()).decode()
-    path = f"/schemas/ids/{id}"
+    path = [*registry.answers][-1]
     registry.answers[f"{path}?format=serialized"] = {"schema": serialized}
 
 
 def read(*values: bytes, **options: Any) -> Found:
     format = options.pop("format", "protobuf")
-    return Found(record_parser(format, True, roles=ROLES, **options), *values)
+    headers = options.pop("headers", ())
+    return Found(record_parser(format, True, roles=ROLES, **options), *values, headers=headers)
 
 
 @pytest.mark.parametrize("format", ["protobuf", "auto"])
@@ -129,6 +132,22 @@ def test_messages_are_read_as_objects(registry: Registry, format: str) -> None:
     }  # fmt: skip
     assert found.x[1] == {"site": "x", "device": "PHONE"}
     assert registry.requests == ["/schemas/ids/7", "/schemas/ids/7?format=serialized"]
+
+
+def test_the_id_of_the_schema_in_a_header(registry: Registry, tmp_path: Path) -> None:
+    """The indexes follow it there."""
+    guid = UUID("3385d593-eefe-1667-0f6c-82bb0e303ad1")
+    add(registry, guid, FILE)
+    headers = [(SCHEMA_ID, b"\1" + guid.bytes + CLICK)]
+    values = click(clicked=1, site="news"), click(clicked=0, score=0.5)
+    found = read(*values, headers=headers, registry=registry.url)
+    assert found.y == [1, 0] and not found.rejected
+    assert [x.get("site") for x in found.x] == ["news", None] and found.x[1]["score"] == 0.5
+    requested = f"/schemas/guids/{guid}"
+    assert registry.requests == [requested, f"{requested}?format=serialized"]
+    path = tmp_path / "clicks.desc"
+    path.write_bytes(FileDescriptorSet(file=[FILE]).SerializeToString())
+    assert read(*values, headers=headers, schema=path).x == found.x
 
 
 def test_indexes_select_the_message(registry: Registry) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ class Record(NamedTuple):
     topic: str = "t"
     timestamp: int = 7
     key: bytes | None = b"k"
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 class Step(NamedTuple):

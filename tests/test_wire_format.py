@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pytest
@@ -65,8 +66,8 @@ def click(**changes: Any) -> bytes:
 class Found:
     """The examples in some values, and the rejected ones."""
 
-    def __init__(self, parser: Any, *values: bytes | None) -> None:
-        records = [Record(0, offset, value) for offset, value in enumerate(values)]
+    def __init__(self, parser: Any, *values: bytes | None, headers: Any = ()) -> None:
+        records = [Record(0, k, value, headers=headers) for k, value in enumerate(values)]
         reader = RecordReader("t", parser)
         self.x, self.y, self.rejected = [], [], []  # type: ignore[var-annotated]
         self.origins: list[Any] = []
@@ -82,9 +83,11 @@ class Found:
         self.position = reader.position
 
 
-def read(*values: bytes | None, format: str | None = "avro", **options: Any) -> Found:
+def read(
+    *values: bytes | None, format: str | None = "avro", headers: Any = (), **options: Any
+) -> Found:
     options = {"roles": ROLES} | options
-    return Found(record_parser(format, True, **options), *values)
+    return Found(record_parser(format, True, **options), *values, headers=headers)
 
 
 @pytest.mark.parametrize("format", ["avro", "AUTO", None])
@@ -120,6 +123,50 @@ def test_plain_json_and_records_with_schemas_in_one_topic(registry: Registry) ->
     plain = b'{"clicked": 0, "site": "old"}'
     found = read(plain, click(), plain + b"\n" + plain, format=None, registry=registry.url)
     assert [x["site"] for x in found.x] == ["old", "news", "old", "old"]
+
+
+GUID = UUID("b5926622-d7e3-42ec-0012-652f31a09dc1")
+
+
+@pytest.mark.parametrize("format", ["avro", None])
+@pytest.mark.parametrize("id", [7, GUID])
+def test_the_id_of_the_schema_in_a_header(
+    registry: Registry, format: str | None, id: int | UUID, tmp_path: Path
+) -> None:
+    registry.add(GUID, CLICK)
+    schema_id = b"\1" + id.bytes if isinstance(id, UUID) else header(id)
+    headers = [("source", None), (wire_format.SCHEMA_ID, schema_id), ("id", b"5")]
+    values = click()[5:], None, click(clicked=0, site="a\nb")[5:]
+    found = read(*values, format=format, headers=headers, registry=registry.url)
+    assert found.x == [{"site": "news"}, {"site": "a\nb"}] and found.y == [1, 0]
+    assert {origin.schema_id for origin in found.origins} == {schema_id}
+    path = tmp_path / "click.avsc"
+    path.write_text(json.dumps(CLICK))
+    assert read(*values, headers=headers, schema=path).x == found.x
+    text = b'{"clicked": 1, "site": "news"}'  # JSON has the same header
+    registry.add(GUID, {"type": "object"}, "JSON")
+    headers = [(wire_format.SCHEMA_ID, b"\1" + GUID.bytes)]
+    for options in ({"format": "auto", "registry": registry.url}, {"format": "json"}):
+        assert read(text, headers=headers, **options).x == [{"site": "news"}]
+
+
+def test_invalid_headers_with_the_id_of_a_schema(registry: Registry) -> None:
+    def reason(schema_id: bytes, **options: Any) -> str:
+        headers = [(wire_format.SCHEMA_ID, schema_id)]
+        [(_, reason)] = read(click()[5:], headers=headers, **options).rejected
+        return reason
+
+    for schema_id in (b"\0\0\0", b"\1" + GUID.bytes[:-1], b"\2" + GUID.bytes):
+        assert reason(schema_id, registry=registry.url) == (
+            f"the header __value_schema_id of the record has {len(schema_id)} bytes from "
+            f"0x{schema_id[0]:02x} on: it must be 0 and an id, or 1 and a GUID"
+        )
+    unknown = reason(b"\1" + GUID.bytes, registry=registry.url)
+    assert unknown == f"the schema registry {registry.url} has no schema with the id {GUID}"
+    assert reason(b"\1" + GUID.bytes, format="json") == (
+        "the header __value_schema_id of the record has the id of its schema: use "
+        'schema_registry="URL"'
+    )
 
 
 def test_labels_that_arrive_late(registry: Registry) -> None:

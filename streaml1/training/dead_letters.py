@@ -11,6 +11,7 @@ from streaml1.sources.kafka.output_topics import output_topic
 from streaml1.sources.kafka.producer import Header, TopicWriter, as_topic
 from streaml1.sources.kafka.records import Origin
 from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.kafka.wire_format import SCHEMA_ID
 from streaml1.sources.source import SourceError
 from streaml1.training.observers import Observer, Rejected
 from streaml1.training.record_coordinates import coordinates, record_key
@@ -88,4 +89,6 @@ def _headers(rejected: Rejected, origin: Origin) -> list[Header]:
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
     headers = [(name, str(value).encode("utf-8", "replace")) for name, value in fields.items()]
+    if origin.schema_id:  # without it the value could not be decoded
+        headers.append((SCHEMA_ID, origin.schema_id))
     return headers if origin.key is None else [*headers, ("key", origin.key)]

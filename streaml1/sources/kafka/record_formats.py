@@ -26,6 +26,7 @@ from streaml1.sources.kafka.wire_format import (
     CONTAINER_REASON,
     HEADER,
     SCHEMA_FORMATS,
+    SCHEMA_ID,
     SINGLE_OBJECT,
     WireFormat,
     wire_format,
@@ -106,7 +107,7 @@ class RecordParser:
         """Return whether a line of a value can be an example by itself."""
         return not self._starts_json(line) or isinstance(_decoded(line), dict)
 
-    def split(self, value: bytes, broken: bool) -> Sequence[bytes | Piece]:
+    def split(self, value: bytes, broken: bool, schema_id: bytes = b"") -> Sequence[bytes | Piece]:
         """Return the pieces of a value; bytes are a line that the parser reads as it is.
 
         Parameters
@@ -115,6 +116,8 @@ class RecordParser:
             The bytes of the record.
         broken
             Whether some of its lines are not complete JSON objects.
+        schema_id
+            What `schema_id_of` finds in its headers.
 
         Raises
         ------
@@ -122,7 +125,7 @@ class RecordParser:
             If a schema registry does not answer.
         """
         try:
-            json_value = self._without_header(value)
+            json_value = self._without_header(value, schema_id)
         except SourceError:
             raise
         except ValueError as error:
@@ -147,15 +150,21 @@ class RecordParser:
             ]
         return lines
 
-    def _without_header(self, value: bytes) -> bytes | None:
-        """Return a value with a header as JSON; None if it has none."""
+    def _without_header(self, value: bytes, schema_id: bytes) -> bytes | None:
+        """Return a value with the id of a schema as JSON; None if it has none."""
         if not value:
             return None
         if self._wire is not None:
-            return self._wire.decode(value)
-        is_json = self._is_json is not False and value[:1] == b"\0"
-        if is_json and value[HEADER:].lstrip().startswith((b"{", b"[")):
+            return self._wire.decode(value, schema_id)
+        if self._is_json is False:
+            return None
+        if value[:1] == b"\0" and value[HEADER:].lstrip().startswith((b"{", b"[")):
             return value[HEADER:]
+        if schema_id and not value.lstrip().startswith(JSON_STARTS):
+            raise ValueError(
+                f"the header {SCHEMA_ID} of the record has the id of its schema: use "
+                f"{named_option('schema_registry', 'URL')}"
+            )
         return None
 
     def _starts_json(self, value: bytes) -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 
 from streaml1.core.types import Ints
 from streaml1.sources.kafka.record_formats import MAX_PIECES, Piece, RecordParser
+from streaml1.sources.kafka.wire_format import schema_id_of
 from streaml1.sources.readers.parsed_lines import ParsedChunk
 from streaml1.sources.source import Block, Reject
 
@@ -75,6 +76,8 @@ class Origin(NamedTuple):
         Key of the record, or None.
     value
         Bytes of the example.
+    schema_id
+        What `schema_id_of` finds in the headers of its record.
     """
 
     topic: str
@@ -84,6 +87,7 @@ class Origin(NamedTuple):
     line: int
     key: bytes | None
     value: bytes
+    schema_id: bytes = b""
 
     @property
     def place(self) -> str:
@@ -177,7 +181,7 @@ class RecordLines:
             if k in self._refused:
                 found = [Piece(b"", value[:SHOWN_BYTES], self._refused[k])]
             else:
-                found = parser.split(value, k in broken)
+                found = parser.split(value, k in broken, schema_id_of(record.headers))
             if len(found) == 1:
                 records.append(k)
                 numbers.append(0)
@@ -239,7 +243,7 @@ class RecordLines:
             value = record.value[:SHOWN_BYTES] if k in self._refused else record.value
         return Origin(
             record.topic, record.partition, record.offset, record.timestamp or 0, number,
-            record.key, value,
+            record.key, value, schema_id_of(record.headers),
         )  # fmt: skip
 
     def coordinates(self, lines: Sequence[int]) -> list[Coordinates]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
+from uuid import UUID
 
 from streaml1.sources.source import SourceError, Unavailable, shown
 
@@ -95,10 +96,10 @@ class SchemaRegistry:
         self.url = url.rstrip("/")
         self._authorization = _authorization()
         self._open = build_opener(_NoRedirects).open
-        self._unknown: dict[int, float] = {}
+        self._unknown: dict[int | UUID, float] = {}
 
-    def schema(self, id: int) -> RegisteredSchema:
-        """Return the schema of an id.
+    def schema(self, id: int | UUID) -> RegisteredSchema:
+        """Return the schema of an id, or of a GUID.
 
         Raises
         ------
@@ -112,11 +113,12 @@ class SchemaRegistry:
         now = time.monotonic()
         if now < self._unknown.get(id, now):
             raise self._unknown_schema(id)
+        path = f"/schemas/guids/{id}" if isinstance(id, UUID) else f"/schemas/ids/{id}"
         try:
-            answer = self._get(f"/schemas/ids/{id}")
+            answer = self._get(path)
             kind = answer.get("schemaType", "AVRO")
             if kind == "PROTOBUF":
-                answer = answer | self._get(f"/schemas/ids/{id}?format=serialized")
+                answer = answer | self._get(f"{path}?format=serialized")
         except _NotFound:
             if len(self._unknown) >= MAX_UNKNOWN:
                 self._unknown.clear()
@@ -126,7 +128,7 @@ class SchemaRegistry:
         self._add_references(answer, kind, references)
         return RegisteredSchema(kind, _text(answer, self.url), references)
 
-    def _unknown_schema(self, id: int) -> UnknownSchema:
+    def _unknown_schema(self, id: int | UUID) -> UnknownSchema:
         return UnknownSchema(f"the schema registry {self.url} has no schema with the id {id}")
 
     def _add_references(self, answer: dict[str, Any], kind: str, found: dict[str, str]) -> None:

@@ -1,16 +1,18 @@
 """Kafka values in the wire format of schema registries, as JSON.
 
-A value begins with the byte 0 and the id of its schema in four bytes. Each value is decoded with
-the schema that it was written with, so a schema may change: the names of fields decide. If the
-schema is in a file, values may lack this header.
+A value begins with the byte 0 and the id of its schema in four bytes; or a header of its record,
+`SCHEMA_ID`, has the byte 1 and the GUID of the schema, which is its id in all registries. Each
+value is decoded with the schema that it was written with, so a schema may change: the names of
+fields decide. If the schema is in a file, values may lack the id.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from streaml1.core.named_options import named_option
 from streaml1.sources.kafka.schema_registry import RegisteredSchema, SchemaRegistry
@@ -24,12 +26,18 @@ from streaml1.sources.readers.protobuf import (
 from streaml1.sources.source import SourceError, shown
 
 __all__ = [
-    "CONTAINER", "CONTAINER_REASON", "HEADER", "SCHEMA_FORMATS", "SINGLE_OBJECT", "WireFormat",
-    "wire_format",
+    "CONTAINER", "CONTAINER_REASON", "HEADER", "SCHEMA_FORMATS", "SCHEMA_ID", "SINGLE_OBJECT",
+    "WireFormat", "schema_id_of", "wire_format",
 ]  # fmt: skip
 
 HEADER = 5
 """Bytes before the record: 0, and the id of the schema."""
+
+SCHEMA_ID = "__value_schema_id"
+"""The header of a record into which serializers may write what else precedes its value."""
+
+GUID_START, GUID_HEADER = b"\x01", 17
+"""The byte before the GUID of a schema, and the bytes of both. For Protobuf indexes follow."""
 
 SINGLE_OBJECT, SINGLE_OBJECT_HEADER = b"\xc3\x01", 10
 """How Avro's single-object encoding begins, and its bytes before the record."""
@@ -72,15 +80,22 @@ class WireFormat:
     ) -> None:
         self._kind = None if format is None else KINDS[format]
         self._registry = registry
-        self._decoders: dict[int, Decoder | str] = {}  # a decoder, or why there is none
+        self._decoders: dict[int | UUID, Decoder | str] = {}  # a decoder, or why there is none
         if format == "avro":
             require_fastavro(named_option("format", format))
         if format == "protobuf":
             require_protobuf(named_option("format", format))
         self._of_file = None if schema is None else _file_decoder(str(format), str(schema))
 
-    def decode(self, value: bytes) -> bytes | None:
+    def decode(self, value: bytes, schema_id: bytes = b"") -> bytes | None:
         """Return a value as JSON; None if it has no header, and needs none.
+
+        Parameters
+        ----------
+        value
+            The bytes of the record.
+        schema_id
+            What `schema_id_of` finds in its headers.
 
         Raises
         ------
@@ -89,8 +104,14 @@ class WireFormat:
         SourceError
             If the registry does not answer.
         """
+        if schema_id:
+            _check_schema_id(schema_id)
+        value = schema_id + value
         if self._of_file is not None:
             return self._of_file(value)
+        if schema_id.startswith(GUID_START):
+            guid = UUID(bytes=schema_id[len(GUID_START) : GUID_HEADER])
+            return self._decoder(guid)(value[GUID_HEADER:])
         if not value.startswith(b"\0"):
             if self._kind is None:
                 return None
@@ -105,7 +126,7 @@ class WireFormat:
             )
         return self._decoder(int.from_bytes(value[1:HEADER], "big"))(value[HEADER:])
 
-    def _decoder(self, id: int) -> Decoder:
+    def _decoder(self, id: int | UUID) -> Decoder:
         found = self._decoders.get(id)
         if found is None:
             assert self._registry is not None
@@ -117,7 +138,7 @@ class WireFormat:
             raise ValueError(found)
         return found
 
-    def _new_decoder(self, id: int, schema: RegisteredSchema) -> Decoder | str:
+    def _new_decoder(self, id: int | UUID, schema: RegisteredSchema) -> Decoder | str:
         if self._kind is not None and schema.kind != self._kind:
             return (
                 f"schema {id} of the record is {NAMES.get(schema.kind, shown(schema.kind))}, not "
@@ -140,6 +161,22 @@ class WireFormat:
             except SourceError as error:
                 return str(error)
         return f"{name} of the record has the type {shown(schema.kind)}, which is not supported"
+
+
+def schema_id_of(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes:
+    """Return what the headers of a record have in `SCHEMA_ID`; b"" if they lack it."""
+    return next((value for name, value in headers or () if name == SCHEMA_ID and value), b"")
+
+
+def _check_schema_id(schema_id: bytes) -> None:
+    """Raise ValueError if the header `SCHEMA_ID` does not begin with an id or a GUID."""
+    sizes = {b"\0": HEADER, GUID_START: GUID_HEADER}
+    size = sizes.get(schema_id[:1])
+    if size is None or len(schema_id) < size:
+        raise ValueError(
+            f"the header {SCHEMA_ID} of the record has {len(schema_id)} bytes from "
+            f"0x{schema_id[0]:02x} on: it must be 0 and an id, or 1 and a GUID"
+        )
 
 
 def _avro_decoder(text: str, name: str, references: Mapping[str, str]) -> Decoder:
@@ -184,15 +221,17 @@ def _file_decoder(format: str, name: str) -> Decoder:
 
 
 def _protobuf_values(schema: ProtobufSchema) -> Decoder:
+    sizes = {b"\0": HEADER, GUID_START: GUID_HEADER}  # no message begins with either
+
     def decode(value: bytes) -> bytes:
-        # No message begins with 0.
-        return schema.decode(value[HEADER:]) if value[:1] == b"\0" else schema.decode_plain(value)
+        size = sizes.get(value[:1])
+        return schema.decode_plain(value) if size is None else schema.decode(value[size:])
 
     return decode
 
 
 def _avro_values(decode_record: Decoder) -> Decoder:
-    headers = {b"\0": HEADER, SINGLE_OBJECT: SINGLE_OBJECT_HEADER}
+    headers = {b"\0": HEADER, GUID_START: GUID_HEADER, SINGLE_OBJECT: SINGLE_OBJECT_HEADER}
 
     def decode(value: bytes) -> bytes:
         size = next((headers[start] for start in headers if value.startswith(start)), 0)
