@@ -829,6 +829,7 @@ def test_the_first_line_of_a_compressed_file_without_a_known_suffix() -> None:
         ("a.vw", '{"click": 1}', "JSON lines, use --format jsonl"),
         ("a.svm", '{"click": 1}', "JSON lines, use --format jsonl"),
         ("a.svm", "1 |site a", "Vowpal Wabbit text, use --format vw"),
+        ("a.svm", "1 'tag |site a", "Vowpal Wabbit text, use --format vw"),
     ],
 )
 def test_files_with_the_suffix_of_another_format(name: str, line: str, hint: str) -> None:

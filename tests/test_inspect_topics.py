@@ -28,8 +28,10 @@ def inspected(broker: Broker, values: list[bytes], *options: str) -> tuple[str, 
     return broker.url(topic), out, shlex.split(out.splitlines()[-1])
 
 
-def test_members_of_json(broker: Broker) -> None:
-    values = [json.dumps(row).encode() for row in CLICKS]
+@pytest.mark.parametrize("is_text", [False, True])
+def test_members_of_json(broker: Broker, is_text: bool) -> None:
+    """An object may be the text of a JSON string, as programs that encode it twice write it."""
+    values = [json.dumps(json.dumps(row) if is_text else row).encode() for row in CLICKS]
     url, out, command = inspected(broker, values)
     assert "1  site      category" in out and "3  user.age  number" in out
     assert "first 120 examples, 4 members" in out

@@ -261,7 +261,9 @@ def _inspect_topic(source: str, options: dict[str, Any]) -> None:
             cell_rules(reading), False, names, reading.target,
         )  # fmt: skip
         _show_csv(source, options, sample)
-    elif lines[0].lstrip().startswith(b"{") and (found := sample_json(text, options["at"])):
+    elif lines[0].lstrip().startswith((b"{", b'"{')) and (
+        found := sample_json(text, options["at"])
+    ):
         _show_json(source, source, options, found, partial(sample_json, text))
     else:
         _inspect_examples(source, options)

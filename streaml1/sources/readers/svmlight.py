@@ -228,10 +228,10 @@ def _read_features(tokens: list[str]) -> dict[int, float]:
     for token in tokens:
         name, colon, value = token.partition(":")
         if not colon:
-            remedy = f"; if this is Vowpal Wabbit text, use {named_option('format', 'vw')}"
-            raise ValueError(
-                f"{shown(token)} is not a feature: it must be id:value" + remedy * ("|" in token)
-            )
+            remedy = ""
+            if any("|" in other for other in tokens):
+                remedy = f"; if this is Vowpal Wabbit text, use {named_option('format', 'vw')}"
+            raise ValueError(f"{shown(token)} is not a feature: it must be id:value{remedy}")
         digits = name.removeprefix("-").removeprefix("+")
         if not (digits.isascii() and digits.isdigit()):
             raise ValueError(
