@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,8 +19,10 @@ from click.testing import CliRunner
 import streaml1
 from streaml1 import distributed
 from streaml1.cli import cli
+from streaml1.core import exit_codes as exits
 from streaml1.distributed import (
     DaskExecutor,
+    EngineUnavailable,
     Executor,
     InlineExecutor,
     ProcessExecutor,
@@ -122,6 +125,34 @@ def test_errors_of_tasks_reach_the_caller(processes: ProcessExecutor, tmp_path: 
         distributed.sweep(
             [streaml1.FTRLClassifier()], str(tmp_path / "bad.svm"), executor=processes
         )
+
+
+def test_dask_schedulers_that_do_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("distributed")
+    import dask.config
+
+    for address in ("127.0.0.1", "http://127.0.0.1:8786"):
+        with pytest.raises(ValueError, match=f"must be tcp://HOST:PORT, got '{address}'"):
+            DaskExecutor(address)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "0.3s"}),
+        pytest.raises(EngineUnavailable, match=f"no Dask scheduler answers at {address}") as found,
+    ):
+        DaskExecutor(address)
+    assert found.value.exit_code == exits.TEMPORARY_FAILURE
+    command = [sys.executable, "-m", "dask", "scheduler", "--no-dashboard"]
+    port = address.rpartition(":")[2]
+    with (
+        subprocess.Popen([*command, "--port", port]) as scheduler,
+        DaskExecutor(address) as executor,
+    ):
+        handle = executor.submit(os.getpid)
+        scheduler.kill()
+        with pytest.raises(EngineUnavailable, match="scheduler was lost: start it, and run"):
+            list(executor.gather([handle]))
+    assert "the Dask scheduler has no workers yet: waiting for one" in caplog.messages
 
 
 def die_once(marker: str, value: int) -> int:
@@ -254,6 +285,7 @@ def test_each_run_has_observers_of_its_own() -> None:
     [
         (["-", "--format", "svmlight"], "standard input cannot be read by several runs"),
         (["x.svm", "--dask", "tcp://h:1", "--ray", "h"], "--dask cannot be combined with --ray"),
+        (["stdlib", "--dask", "h"], "Dask scheduler must be tcp://HOST:PORT, got 'h'"),
         (["x.svm", "--l1", "1,b"], "'b' is not a number"),
         (["x.svm", "--l1", "1,2", "--workers", "1"], "x.svm: there is no such file"),
     ],

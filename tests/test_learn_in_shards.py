@@ -133,7 +133,7 @@ def test_a_signal_ends_the_run(
         (["--passes", "2"], "--passes cannot be combined with --workers or --shards"),
         (["--bad", "skip"], "--bad cannot be combined with --workers or --shards"),
         (["--model", "l1-ball"], "L1BallClassifier does not support it"),
-        (["--shards", "11"], "shards must be <= 10 for 200 rows, one for 20 rows, got 11"),
+        (["--shards", "11"], "--shards must be <= 10 for 200 rows, one for 20 rows, got 11"),
         (["--rounds", "400"], "--rounds 400, --shards 4 and --probe-rows 2000; lower one of them"),
         (["--warm", "1"], "Invalid value for '--warm'"),
         (["--dask", "tcp://h:1", "--ray", "h"], "--dask cannot be combined with --ray"),

@@ -336,13 +336,13 @@ def test_released_names_count_as_seen() -> None:
             [FTRLClassifier() | FTRLClassifier()],
             None,
             TypeError,
-            "model 1 must be a model of streaml1, got Pipeline",
+            "the model must be a model of streaml1, got Pipeline",
         ),
         (
             [streaml1.L1BallClassifier()],
             None,
             ValueError,
-            "model 1 cannot be merged: L1BallClassifier does not support it; ",
+            "the model cannot be merged: L1BallClassifier does not support it; ",
         ),
         (
             [FTRLClassifier(), FTRLRegressor()],
@@ -378,7 +378,7 @@ def test_released_names_count_as_seen() -> None:
             [FTRLClassifier()],
             learnt(FTRLClassifier(), [(A, True)]),
             ValueError,
-            "model 1 has learnt 0 examples and the base 1; give the base that all models started",
+            "the model has learnt 0 examples and the base 1; give the base that all models started",
         ),
     ],
 )  # fmt: skip
@@ -405,7 +405,7 @@ def test_every_learner_merges_or_is_rejected_by_name() -> None:
         if not name.startswith(REJECTED):
             assert dict(merge_candidates([model, model.clone()]))
         else:
-            with pytest.raises(ValueError, match=f"model 1 cannot be merged: {name} does not"):
+            with pytest.raises(ValueError, match=f"the model cannot be merged: {name} does not"):
                 list(merge_candidates([model]))
 
 

@@ -170,7 +170,7 @@ def test_a_merged_model_resumes_from_a_file(tmp_path: Path) -> None:
 def test_averaged_models_are_rejected(kind: Any) -> None:
     with pytest.raises(
         ValueError,
-        match=f"model 1 cannot be merged: {kind.__name__} with average=True does not support it; "
+        match=f"the model cannot be merged: {kind.__name__} with average=True does not support it; "
         "elastic nets, truncated gradient",
     ):
         streaml1.merge([kind(average=True)], probe=[({"a": 1.0}, 1)])

@@ -575,7 +575,7 @@ def test_ways_to_join_are_scored_over_rounds() -> None:
 
 def test_models_that_cannot_be_merged_are_rejected() -> None:
     X, y = stream(40)
-    with pytest.raises(ValueError, match="model 1 cannot be merged: PegasosClassifier does not"):
+    with pytest.raises(ValueError, match="the model cannot be merged: PegasosClassifier does not"):
         simulate(streaml1.PegasosClassifier(), X, y, members=2, every=5)
 
 
@@ -618,7 +618,7 @@ def test_a_model_beyond_the_limit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -
         ),
         (
             ["--mixed", "m", "--group", "g", "--model", "pegasos"],
-            "--mixed: model 1 cannot be merged: PegasosClassifier does not support it",
+            "--mixed: the model cannot be merged: PegasosClassifier does not support it",
         ),
     ],
 )

@@ -50,5 +50,5 @@ def new_executor(workers: int | None, dask: str | None, ray: str | None) -> Exec
         if ray is not None:
             return RayExecutor(ray)
         return ProcessExecutor(workers, partial(log_in_worker, is_json()))
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, ValueError) as error:
         raise CommandError(str(error)) from None

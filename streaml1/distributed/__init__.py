@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streaml1.distributed.executors import (
     DaskExecutor,
+    EngineUnavailable,
     Executor,
     InlineExecutor,
     ProcessExecutor,
@@ -16,6 +17,7 @@ from streaml1.distributed.rounds import train
 
 __all__ = [
     "DaskExecutor",
+    "EngineUnavailable",
     "Executor",
     "InlineExecutor",
     "ProcessExecutor",

@@ -6,6 +6,7 @@ of submission. Nothing else of an engine is used, so the results do not depend o
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
@@ -26,6 +27,7 @@ from streaml1.training.config import require_positive
 __all__ = [
     "MAX_ATTEMPTS",
     "DaskExecutor",
+    "EngineUnavailable",
     "Executor",
     "InlineExecutor",
     "ProcessExecutor",
@@ -33,6 +35,8 @@ __all__ = [
     "TaskFailed",
     "executor_of",
 ]
+
+logger = logging.getLogger("streaml1")
 
 MAX_ATTEMPTS = 3
 """How many times a task is tried whose worker dies."""
@@ -55,6 +59,12 @@ class TaskFailed(RuntimeError):
             'memory, and that the script starts workers under if __name__ == "__main__"'
         )
         self.index = index
+
+
+class EngineUnavailable(RuntimeError):
+    """A cluster does not answer, or no longer; the text is one sentence."""
+
+    exit_code = exit_codes.TEMPORARY_FAILURE
 
 
 class Executor(Protocol):
@@ -255,6 +265,13 @@ class DaskExecutor(Executor):
         Address of a scheduler, `tcp://HOST:PORT`; None starts a cluster on this machine.
     workers
         Number of processes of a cluster on this machine; None: one per core.
+
+    Raises
+    ------
+    ValueError
+        If the address is invalid.
+    EngineUnavailable
+        If no scheduler answers there.
     """
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
@@ -276,10 +293,17 @@ class DaskExecutor(Executor):
                 self._cluster = engine.LocalCluster(
                     n_workers=workers or cores(), threads_per_worker=1, dashboard_address=None
                 )
-        self._client: Any = engine.Client(address or self._cluster)
+        self._client: Any = (
+            engine.Client(self._cluster) if address is None else _client_of(engine, address)
+        )
+        self._waits = address is not None
 
     def submit(self, task: Callable[..., Any], *args: Any) -> Any:
         """Start a task; Dask runs it again if its worker dies."""
+        if self._waits and not self._client.nthreads():
+            # A cluster may start its workers when there are tasks.
+            logger.warning("the Dask scheduler has no workers yet: waiting for one")
+        self._waits = False
         # Equal calls would share a key, and so a result whose model the caller may change.
         return self._client.submit(with_flags_of_caller(task), *args, pure=False, retries=0)
 
@@ -290,12 +314,21 @@ class DaskExecutor(Executor):
         ------
         TaskFailed
             If the worker of a task died as often as the scheduler allows.
+        EngineUnavailable
+            If the connection to the scheduler is lost.
         """
+        from distributed.client import FutureCancelledError
+        from distributed.comm.core import CommClosedError
+
         for k, handle in enumerate(handles):
             try:
                 result = handle.result()
             except self._killed:
                 raise TaskFailed(str(handle.key), k) from None
+            except (FutureCancelledError, CommClosedError):
+                raise EngineUnavailable(
+                    "the connection to the Dask scheduler was lost: start it, and run this again"
+                ) from None
             yield result
 
     def __exit__(self, *error: object) -> None:
@@ -303,6 +336,20 @@ class DaskExecutor(Executor):
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+
+
+def _client_of(engine: Any, address: str) -> Any:
+    """Return a client of the Dask scheduler at an address; `engine` is Dask's module."""
+    try:
+        return engine.Client(address)
+    except ValueError:
+        raise ValueError(
+            f"the address of a Dask scheduler must be tcp://HOST:PORT, got {shown(address)}"
+        ) from None
+    except OSError:
+        raise EngineUnavailable(
+            f"no Dask scheduler answers at {address}: is it running there?"
+        ) from None
 
 
 class RayExecutor(Executor):

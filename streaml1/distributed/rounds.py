@@ -194,8 +194,8 @@ def _number_of_shards(n_rows: int, shards: int | None) -> int:
     require_positive("shards", shards)
     if shards > limit:
         raise ValueError(
-            f"shards must be <= {limit} for {n_rows:,} rows, one for {MIN_SHARD_ROWS:,} rows, got "
-            f"{shards}"
+            f"{by_caller('--shards', 'shards')} must be <= {limit} for {n_rows:,} rows, one for "
+            f"{MIN_SHARD_ROWS:,} rows, got {shards}"
         )
     return shards
 

@@ -61,6 +61,8 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
         raise ValueError("models must hold at least one model, got none")
     first = models[0]
     named = [(f"model {k}", model) for k, model in enumerate(models, start=1)]
+    if len(named) == 1:
+        named = [("the model", first)]
     for name, model in [*named, *([] if base is None else [("the base", base)])]:
         if not isinstance(model, OnlineModel):
             raise TypeError(
