@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,15 @@ def test_dask_schedulers_that_do_not_answer(caplog: pytest.LogCaptureFixture) ->
         with pytest.raises(EngineUnavailable, match="scheduler was lost: start it, and run"):
             list(executor.gather([handle]))
     assert "the Dask scheduler has no workers yet: waiting for one" in caplog.messages
+
+
+def test_a_ray_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(address: str, **options: Any) -> None:
+        raise ConnectionError(f"Failed to connect to Ray cluster at {address}")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init))
+    with pytest.raises(EngineUnavailable, match="no Ray cluster answers at h:1: is it running"):
+        RayExecutor("h:1")
 
 
 def die_once(marker: str, value: int) -> int:

@@ -361,6 +361,11 @@ class RayExecutor(Executor):
         Address of the cluster, such as `ray://HOST:10001`; None starts one on this machine.
     workers
         Number of processes of a cluster on this machine; None: one per core.
+
+    Raises
+    ------
+    EngineUnavailable
+        If no cluster answers there, which Ray decides after minutes.
     """
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
@@ -374,7 +379,12 @@ class RayExecutor(Executor):
             require_positive("workers", workers)
         self._ray = ray
         local = {} if address else {"num_cpus": workers or cores(), "include_dashboard": False}
-        ray.init(address, log_to_driver=False, **local)
+        try:
+            ray.init(address, log_to_driver=False, **local)
+        except ConnectionError:
+            raise EngineUnavailable(
+                f"no Ray cluster answers at {address}: is it running there?"
+            ) from None
 
     def submit(self, task: Callable[..., Any], *args: Any) -> Any:
         """Start a task; Ray runs it again if its worker dies."""
