@@ -234,7 +234,7 @@ FRAGMENTS = [
 
 def vw_line(random: Random) -> bytes:
     label = random.choice(["1", "-1", "0", "+1", "0.5", "1e-3", "", "spam"])
-    weight = random.choice(["", "", " 2", " 0.25", " 0", " -1"])
+    weight = random.choice(["", "", " 2", " 0.25", " 0", " -1", "\t2"])
     tag = random.choice([" ", " ", " 'tag", " tag", "", " 'tag "])
     line = f"{label}{weight}{tag}"
     for _ in range(random.randrange(1, 4)):

@@ -152,6 +152,7 @@ def _read_head(text: Any, powers: Any, i: Any, pos: Any) -> Any:
     count = u64(0)
     tagged: Any = False
     valid: Any = True
+    tab_after_label: Any = False
     d = delimiter_at(text, i)
     c = load_u8(d)
     # Invariant: the words before `pos` are read; the next delimiter is c at address d.
@@ -164,7 +165,7 @@ def _read_head(text: Any, powers: Any, i: Any, pos: Any) -> Any:
                     valid &= label == label
                 else:
                     weight = parse_number(pos, d, powers)
-                    valid &= weight >= 0.0 and count == u64(1)
+                    valid &= weight >= 0.0 and count == u64(1) and not tab_after_label
                 count += u64(1)
             elif c != PIPE:
                 # A word that begins with a quote is the tag only if it is the last one.
@@ -174,6 +175,7 @@ def _read_head(text: Any, powers: Any, i: Any, pos: Any) -> Any:
                 valid &= load_u8(after) == PIPE
         if not _is_blank(c):
             return _Head(i, count, label, weight, tagged, valid)
+        tab_after_label |= c == TAB and count > u64(0)
         i += u64(1)
         pos = d + u64(1)
         d = delimiter_at(text, i)

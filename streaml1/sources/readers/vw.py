@@ -175,6 +175,7 @@ def _parse_head(head: str, require_label: bool) -> tuple[float | str | None, flo
             "it from the bar"
         )
     label = _label(tokens[0])
+    _check_words(tokens, head)
     if len(tokens) > 2:
         if len(tokens) == 3 and tokens[2][0].isalpha():
             raise ValueError(
@@ -192,6 +193,32 @@ def _parse_head(head: str, require_label: bool) -> tuple[float | str | None, flo
             "supported; put a bar before the features"
         )
     return label, _importance(tokens[1]) if len(tokens) == 2 else 1.0
+
+
+def _check_words(tokens: list[str], head: str) -> None:
+    """Reject words before the bar that Vowpal Wabbit reads in another way.
+
+    Parameters
+    ----------
+    tokens
+        The words without the tag, at least one.
+    head
+        The text before the first bar.
+    """
+    for token in tokens:
+        if token.startswith("'"):
+            raise ValueError(
+                f"{shown(token)} before the bar begins as a tag does, and is not the last word: a "
+                "tag has no blanks, and follows label and importance"
+            )
+    if len(tokens) > 1:
+        first, second = tokens[:2]
+        after = head.lstrip(" \t")[len(first) :]
+        if "\t" in after[: len(after) - len(after.lstrip(" \t"))]:
+            raise ValueError(
+                f"a tab separates {shown(first)} from {shown(second)} before the bar, and vw reads "
+                f"the label after a tab: write a space, or remove {shown(first)}"
+            )
 
 
 def _importance(token: str) -> float:
@@ -262,7 +289,7 @@ def _add_features(namespace: str, x: dict[str, Any], texts: Collection[str]) -> 
                 f"feature {shown(name)} has the name of the raw text {text} or of its n-grams; "
                 "rename it"
             )
-        v = _value(name, value) * scale if colon else scale
+        v = _value(name, value, prefix) * scale if colon else scale
         v += x.get(name, 0.0)
         if not isfinite(v):
             raise ValueError(f"the value of feature {shown(name)} overflows to infinity")
@@ -280,8 +307,11 @@ def _is_category(value: str) -> bool:
     return value not in MISSING_LABELS and value.lower() not in ("nan", "inf", "infinity")
 
 
-def _value(name: str, text: str) -> float:
-    """Return the value of a feature; raise ValueError if it is not a finite number."""
+def _value(name: str, text: str, prefix: str) -> float:
+    """Return the value of a feature; raise ValueError if it is not a finite number.
+
+    The name begins with the prefix, which a feature in a line has not.
+    """
     try:
         return read_number(text)
     except ValueError as error:
@@ -293,7 +323,7 @@ def _value(name: str, text: str) -> float:
     elif reason == "is not finite" or text in MISSING_LABELS:
         remedy = "leave the feature out if its value is missing"
     else:
-        remedy = f"write {name}={text} if it is a category"
+        remedy = f"write {name.removeprefix(prefix)}={text} if it is a category"
     raise ValueError(f"feature {shown(name)}: {shown(text)} {reason}: {remedy}")
 
 
