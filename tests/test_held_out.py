@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -22,6 +23,7 @@ from streaml1.cli.options import Holdout
 from streaml1.core import jit
 from streaml1.core.rows import BadExample
 from streaml1.sources import Block, open_source
+from streaml1.sources.readers import chunks, text_file
 from streaml1.training import Batch, Observer, RunConfig, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.example_sources import select_rows
@@ -282,6 +284,50 @@ def test_resumed_run_is_bit_identical(kind: str) -> None:
     again = new_model()
     assert progressive(again, source, checkpoint="kept", **options).kept == report.kept
     assert state(again) == state(expected)
+
+
+@pytest.mark.parametrize("kind", ["one file", "two files"])
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_held_out_loss_does_not_depend_on_interruptions(
+    kind: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resumed run reads chunks that end elsewhere, but blocks that end at the same lines."""
+    monkeypatch.setattr(chunks, "FIRST_CHUNK", 700)
+    monkeypatch.setattr(chunks, "MIN_CHUNK", 1900)
+    monkeypatch.setattr(chunks, "CHUNK", 1900)
+    monkeypatch.setattr(text_file, "FULL_EXAMPLES", 4)
+    rows = noisy_rows(300)
+    parts = [rows] if kind == "one file" else [rows[:170], rows[170:]]
+    source: Any = [as_svm(part, f"{k}.svm") for k, part in enumerate(parts)]
+    source = source[0] if kind == "one file" else source
+    expected = new_model()
+    expected_report = progressive(expected, source, passes=2, every=50, checkpoint="whole")
+    for n_blocks in (1, 3, 8):
+        directory = f"kept-{n_blocks}"
+        blocks: list[int] = []
+
+        class Interruption(Observer):
+            essential = True
+
+            def on_block_end(self, blocks: list[int] = blocks, n: int = n_blocks) -> None:
+                blocks.append(1)
+                if end == "killed" and len(blocks) == n:
+                    raise KeyboardInterrupt
+
+        def stop(blocks: list[int] = blocks, n: int = n_blocks) -> bool:
+            return end == "stopped" and len(blocks) >= n
+
+        for observers in ([Interruption()], []):
+            model = new_model()
+            with (
+                Checkpoints(directory, seconds=0) as store,
+                contextlib.suppress(KeyboardInterrupt),
+            ):
+                options = {"passes": 2, "every": 50, "observers": observers}
+                options["stop"] = stop if observers else None
+                report = progressive(model, source, checkpoint=store, **options)
+        assert state(model) == state(expected) and report.kept == expected_report.kept
+        assert without_clock(report) == without_clock(expected_report)
 
 
 def test_finished_run_continues_with_more_passes() -> None:

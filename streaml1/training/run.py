@@ -169,6 +169,10 @@ class Run:
         self.report.start()
         self.pass_index, learnt = self._manager.begin(self.report)
         self._require_same_holdout()
+        if self._held_out.every and hasattr(self.source, "fill_blocks"):
+            # Held-out rows are predicted at the start of a block. The loss on them, which decides
+            # what pass is the best, must not depend on where the run was interrupted.
+            self.source.fill_blocks()
         self._examples_before_pass = self.report.examples - learnt
         self._policy.count = self.report.rejected
         self.report.follow(self.learner)

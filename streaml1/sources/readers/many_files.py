@@ -163,6 +163,7 @@ class ManyFiles:
         self._was_read = False
         self._total: int | None = None  # bytes of all files, once it is needed
         self._stop: tuple[Callable[[], bool], Wait | None] | None = None
+        self._fills_blocks = False
         self._columns: list[str] | None = None  # of the CSV header of the first part, sorted
         self._kinds: dict[str, tuple[str, str]] = {}  # of columns, and the parts they are from
         # The part that is read, and the position in it if nothing of it was read yet.
@@ -238,6 +239,8 @@ class ManyFiles:
             part.begin(at)
         if self._stop is not None:
             part.set_stop(*self._stop)
+        if self._fills_blocks and hasattr(part, "fill_blocks"):
+            part.fill_blocks()
         self._requested = None
 
         def reject_in_part(
@@ -270,6 +273,10 @@ class ManyFiles:
         if block.end is not None:
             given["end"] = self._position(before, block.name, block.end)
         return PartBlock(**given, before=before, file=self._file(block.name))
+
+    def fill_blocks(self) -> None:
+        """Make every block of a part full but the last; see `TextSource.fill_blocks`."""
+        self._fills_blocks = True
 
     # Headers
 

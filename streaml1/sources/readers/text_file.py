@@ -92,6 +92,7 @@ class TextSource:
         self._start: dict[str, Any] = {"line": 0}
         self._stopped: Callable[[], bool] | None = None
         self._wait: Wait | None = None
+        self._fills_blocks = False
         # The SHA-256 of the lines read so far, once positions are needed.
         self._digest: Any = None
         self._line = 0
@@ -198,10 +199,11 @@ class TextSource:
                 full = len(pending) >= min(FULL_EXAMPLES, size / 2)
                 full = full or len(parsed) >= FULL_EXAMPLES or len(text) >= FULL_BYTES
                 del parsed, text  # free their memory before the next chunk is read
-                if len(pending) and full:
+                if len(pending) and full and not self._fills_blocks:
                     yield pending.take_block(self._block_end())
         except ReadingStopped:
-            pass
+            if self._fills_blocks:  # the rest of this block would be another one after a resume
+                return
         except Exception:
             if len(pending):
                 yield pending.take_block(self._block_end())
@@ -284,6 +286,14 @@ class TextSource:
         self._advance(text, chunks.number)
         self._parser.skip(text)
         return chunk._replace(lo=chunk.lo + len(text)), len(stops)
+
+    def fill_blocks(self) -> None:
+        """Make every block of a file full but the last, although that is slower.
+
+        Chunks end elsewhere when a reading resumes. Full blocks are those of a reading from the
+        start, if the position is the end of one of them.
+        """
+        self._fills_blocks = not self._is_stream()
 
     # Stopping
 
