@@ -44,6 +44,7 @@ def error_of(line: str) -> str:
         ("learn a.vw -b", "use --hash-bits N, or omit it"),
         ("learn a.vw --passes 2 --loss_function logistic", "use --loss logistic;"),
         ("learn a.vw --loss_function=classic", "use --loss squared;"),
+        ("learn a.vw --loss_function expectile", "use --loss quantile or huber: there is no"),
         ("learn a.vw -f my.model", "use --save my.model;"),
         ("learn a.vw -f 'my model'", "use --save 'my model';"),
         ("learn a.vw -f --l1 1", "use --save FILE;"),

@@ -142,6 +142,7 @@ OPTIONS = {
     "omit it: --model softmax predicts probabilities": "--scores",
     "omit it: labels may be any text": "--indexing=",
     "use --passes N": "--replay_b= --replay_c= --replay_m=",
+    "use --report FILE.jsonl": "--extra_metrics=",
 }  # fmt: skip
 """Options by remedy, in which ``{}`` stands for the value. Options with a value end in ``=``.
 
@@ -174,6 +175,12 @@ PLACEHOLDERS = {
 }  # fmt: skip
 """Placeholders of values that are not given, by option."""
 
+
+LOSSES = {
+    "classic": "squared",
+    "expectile": "quantile or huber: there is no expectile loss",
+}
+"""Losses of Vowpal Wabbit that have another name here, or none."""
 
 FORMATS = {"--json", "--csv"}
 """Options of Vowpal Wabbit that are a --format here, in commands that have it."""
@@ -271,5 +278,5 @@ def _translated(option: str, value: str) -> str:
             value, "invsqrt"
         )
     if option == "--loss_function":
-        return {"classic": "squared"}.get(value, shlex.quote(value) if value else "NAME")
+        return LOSSES.get(value, shlex.quote(value) if value else "NAME")
     return shlex.quote(value) if value else PLACEHOLDERS.get(option, "VALUE")
