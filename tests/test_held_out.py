@@ -344,6 +344,24 @@ def test_finished_run_continues_with_more_passes() -> None:
     assert state(streaml1.load("kept")) == Twin(rows, 4, 10, new_model(), 1000).states[-1]
 
 
+def test_fewer_passes_than_before_are_rejected() -> None:
+    """The passes are over: it would not notice new lines, or another source."""
+    source = as_svm(noisy_rows(50))
+    progressive(new_model(), source, passes=3, checkpoint="kept")
+    with Path(source).open("a") as file:
+        file.write("1 3:1\n")
+    message = "kept is in pass 3 of its source, got passes=2; use passes=3 or more, or another dir"
+    with pytest.raises(CheckpointError, match=message):
+        progressive(new_model(), source, passes=2, checkpoint="kept")
+    report = progressive(new_model(), source, passes=3, checkpoint="kept")
+    assert report.examples == 151
+    result = run("learn", source, "--lr", "0.5", "--schedule", "constant", "--checkpoint", "kept")
+    assert result.exit_code == 2 and result.stderr == (
+        "streaml1: kept is in pass 3 of its source, got --passes 1; use --passes 3 or more, or "
+        "another directory\n"
+    )
+
+
 def test_rows_that_were_learnt_are_not_held_out_later() -> None:
     source = as_svm(noisy_rows(50))
     progressive(new_model(), source, checkpoint="kept")

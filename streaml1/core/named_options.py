@@ -107,12 +107,15 @@ def named_option(name: str, *values: Any) -> str:
     >>> with command_line_options({}):
     ...     print(*(named_option(*option) for option in given), sep="; ")
     --ignore 'a,b c'; --no-header; --format csv or vw; --at
+    >>> with command_line_options({}):
+    ...     named_option("passes", 1)
+    '--passes 1'
     >>> named_option("kafka.user"), named_option("column_names", ["NAME", ...])
     ('kafka={"user": ...}', 'column_names=["NAME", ...]')
     """
     if _Caller.flags is not None:
         flag = flag_of(name)
-        if values in ((True,), (False,)):
+        if len(values) == 1 and isinstance(values[0], bool):  # 1 and 0 are no switches
             return flag if values[0] else flag.replace("--", "--no-", 1)
         return f"{flag} {_alternatives(map(_shell_word, values))}" if values else flag
     keyword, _, key = name.partition(".")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.named_options import by_caller, named_option
 from streaml1.core.types import Bools, Model, SourcePosition
 from streaml1.optim.tasks import loss_parameter
 from streaml1.sources.source import Lost, SourceError
@@ -168,6 +169,7 @@ class Run:
             prepare(self.model)
         self.report.start()
         self.pass_index, learnt = self._manager.begin(self.report)
+        self._require_enough_passes()
         self._require_same_holdout()
         if self._held_out.every and hasattr(self.source, "fill_blocks"):
             # Held-out rows are predicted at the start of a block. The loss on them, which decides
@@ -179,14 +181,26 @@ class Run:
         self.observers.on_start(self._start())
         self._drift_alarm.start()
 
+    def _require_enough_passes(self) -> None:
+        """Reject a resume whose passes have all been read: nothing new would be looked for."""
+        if self.pass_index >= self._config.passes:
+            assert self.store is not None
+            n = self.pass_index + 1
+            raise CheckpointError(
+                f"{self.store.directory} is in pass {n} of its source, got "
+                f"{named_option('passes', self._config.passes)}; use {named_option('passes', n)} "
+                "or more, or another directory"
+            )
+
     def _require_same_holdout(self) -> None:
         """Reject a resume that asks for other held-out rows: some of them were learnt."""
         wanted, every = self._config.holdout, self._held_out.every
         if self._learns and wanted is not None and wanted != every:
             assert self.store is not None
             raise CheckpointError(
-                f"{self.store.directory} belongs to a run with holdout={every}, got {wanted}; "
-                "leave holdout out, or use another directory"
+                f"{self.store.directory} belongs to a run with {named_option('holdout', every)}, "
+                f"got {wanted}; leave {by_caller('--holdout', 'holdout')} out, or use another "
+                "directory"
             )
 
     def _start(self) -> RunStart:
