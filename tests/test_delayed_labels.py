@@ -446,6 +446,18 @@ def test_event_times_decide_whether_a_label_is_in_time() -> None:
     assert confirmed == {"asked": 1, "expired": 1, "orphans": 1, "correctable": 1}
 
 
+def test_waiting_examples_without_times_are_pointed_out(caplog: pytest.LogCaptureFixture) -> None:
+    progressive(model(), [example(1), example(2), label(1, 1)], label_within=20.0)
+    assert caplog.messages == [
+        'events: no record has a "time", in seconds since 1970, so no example expires and '
+        "label_within has no effect"
+    ]
+    caplog.clear()
+    progressive(model(), [example(1), label(1, 1)], label_within=20.0)  # nothing waits
+    progressive(model(), [example(1, 3.0), example(2), label(1, 1)], label_within=20.0)
+    assert not caplog.messages
+
+
 def test_oldest_is_dropped_at_the_limit() -> None:
     assert nonzero_counts([example(1), label(2, 1), example(3), example(4)], max_waiting=2) == {
         "asked": 3,
@@ -663,6 +675,10 @@ def test_invalid_events() -> None:
         ('{"id": "' + 1001 * "a" + '", "y": 1}', "at most 1,000 characters, got 1,001"),
         ('{"id": 1, "y": 1, "time": "noon"}', "\"time\" must be .*, got 'noon'"),
         ('{"id": 1, "y": 1, "time": true}', '"time" must be .*, got True'),
+        (
+            '{"id": 1, "y": 1, "time": 1700000000000}',
+            '"time" must be in seconds since 1970, got 1700000000000: divide milliseconds by 1000',
+        ),
         ('{"id": 1, "x": {"a": [1]}}', "is nested"),
         ('{"id": 1, "y": 1, "w": -1}', "weight must be a number >= 0, got -1"),
         ("[1]", "is not an example"),

@@ -14,6 +14,9 @@ __all__ = ["Event", "event_of", "parse_event", "read_id"]
 
 MAX_ID_LENGTH = 1000
 
+MAX_TIME = 1e11
+"""Seconds, in the year 5138. Larger times are in milliseconds or smaller units."""
+
 
 class Event(NamedTuple):
     """An example without its label, a label without its example, or both at once.
@@ -138,8 +141,13 @@ def _read_time(time: Any) -> float | None:
             seconds = float(time)
         except (TypeError, OverflowError):
             seconds = float("inf")
-        if abs(seconds) < 1e15:
+        if abs(seconds) < MAX_TIME:
             return seconds
+        if abs(seconds) < float("inf"):
+            raise ValueError(
+                f'"time" must be in seconds since 1970, got {shown(time)}: divide milliseconds by '
+                "1000"
+            )
     raise ValueError(
         f'"time" must be in seconds since 1970, or as in 2026-01-31T06:00Z, got {shown(time)}'
     )

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from streaml1.core.named_options import named_option
+from streaml1.core.named_options import by_caller, named_option
 from streaml1.core.rows import BadExample
 from streaml1.core.types import Model
 from streaml1.optim.tasks import REGRESSION
@@ -88,6 +88,7 @@ class DelayedLabelRun(Run):
         )
         self._n_logged = 0  # duplicates
         self._number = 0  # of the last event
+        self._has_times = False
 
     def begin(self) -> None:
         """Compile the kernels, and resume from the latest checkpoint if there is one."""
@@ -128,6 +129,12 @@ class DelayedLabelRun(Run):
 
     def finish(self) -> Report:
         """Save what is not saved yet, write the last line of the report, and close the log."""
+        if self._number and not self._has_times and self.pending.metrics()["waiting"]:
+            logger.warning(
+                '%s: no record has a "time", in seconds since 1970, so no example expires and %s '
+                "has no effect",
+                self.source.name, by_caller("--label-within", "label_within"),
+            )  # fmt: skip
         try:
             return super().finish()
         finally:
@@ -144,6 +151,7 @@ class DelayedLabelRun(Run):
             return False
         origin = self._block.origin(row)
         time = event.time if origin is None else origin.time / 1000.0 if origin.time > 0 else None
+        self._has_times = self._has_times or time is not None or origin is not None
         try:
             y = None if event.y is None else self._parse_label(event.y)
         except ValueError as error:
