@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1.models import serialization
 from streaml1.optim import loop
-from streaml1.training import progressive
+from streaml1.training import evaluate, progressive
 from tests import kit
 
 RATE = 0.05
@@ -72,6 +72,16 @@ def test_reports_are_of_the_sampled_stream() -> None:
     assert sampled.calibration == pytest.approx(plain.calibration, rel=1e-9)
     # The first prediction is 1/2 up to rounding.
     assert sampled.error == pytest.approx(plain.error, abs=1.001 / len(y))
+
+
+def test_evaluation_takes_its_data_as_the_full_stream() -> None:
+    X, y = rows()
+    model = streaml1.ElasticNetClassifier(negative_rate=RATE)
+    model.learn_many(X, y)
+    p = np.asarray(model.predict_proba_many(X))[:, 1]
+    line = evaluate(model, (X, y)).lines[-1]
+    assert line.loss == pytest.approx(-np.log(np.where(y, p, 1.0 - p)).mean())
+    assert line.calibration == pytest.approx(p.mean() / y.mean())
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ class Run:
         self._manager = CheckpointManager(store, source, model, self.observers, extra)
         self._loss = loss_of(self.learner)
         self._read_class = ClassReader(self.learner, source.label)
-        self.report = self._new_report()
         self._learns = learns
+        self.report = self._new_report()
         make = batch_learner if learns else batch_predictor
         self._act, self._max_rows = make(model, self._loss)
         self._predict_batch = batch_predictor(model, self._loss).act
@@ -136,7 +136,8 @@ class Run:
         n_classes = len(self.learner.classes_met) if self._loss == "softmax" else 0
         title = f"{self.source.name}: {describe_model(self.model)}"
         d, parameter = getattr(self.source, "d", None), loss_parameter(self.learner, self._loss)
-        negative_rate = getattr(self.learner, "negative_rate", 1.0)
+        # What is learnt is the sampled stream, what a model is evaluated on the full one.
+        negative_rate = getattr(self.learner, "negative_rate", 1.0) if self._learns else 1.0
         detects = self._config.on_drift != "ignore"
         report = Report(self._loss, title, d, n_classes, parameter, negative_rate, detects)
         report.skips = self._policy.skip
