@@ -133,6 +133,24 @@ def test_numbered_columns_do_not_match_text_names(caplog: pytest.LogCaptureFixtu
     assert len(warnings) == 1 and NO_TEXT_FEATURE in warnings[0]
 
 
+def test_offsets_that_do_not_occur_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.vw"
+    path.write_text("1 |o base:0.5 |a x\n0 |o base:0.25 |a y\n" * 30)
+    where = "in the first 60 examples no feature is named"
+    for offset, remedy in [
+        ("base", 'use offset="o^base"'),
+        ("basis", "check the spelling of the column or namespace: the data have 'o', 'a'"),
+        ("o^base", None),
+    ]:
+        progressive(ElasticNetClassifier(offset=offset), path)
+        expected = [f"{where} {offset!r}, so the offset is 0; {remedy}"] if remedy else []
+        assert take_warnings(caplog) == expected
+    progressive(ElasticNetClassifier(offset=3), (scipy.sparse.eye(4).tocsr(), [True, False] * 2))
+    assert take_warnings(caplog) == []
+
+
 def test_pipelines_may_create_the_names(caplog: pytest.LogCaptureFixture) -> None:
     model = streaml1.ElasticNetClassifier(cross=[("site_x", "ad")])
     pipeline = compose.Prefixer("site_x^") | preprocessing.StandardScaler() | model

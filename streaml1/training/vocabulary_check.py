@@ -1,8 +1,9 @@
 """Warn if the names of a model and those of the data differ.
 
-A new model crosses names, or reads names as text: one that does not occur is misspelled more often
-than rare, and would silently produce no features. A model that has learnt before knows names: if
-hardly any of them occur, the data probably have other columns, or were read in another way.
+A new model crosses names, reads names as text, or has an offset: a name that does not occur is
+misspelled more often than rare, and would silently produce no features, or no offset. A model that
+has learnt before knows names: if hardly any of them occur, the data probably have other columns, or
+were read in another way.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.logging import event
+from streaml1.core.named_options import named_option
 from streaml1.core.rows import shown
 from streaml1.core.types import Model
 from streaml1.features.arrow_frames import as_rows, has_nested
@@ -50,16 +52,25 @@ MIN_SHARE = 0.05
 class VocabularyCheck(Observer):
     """Checks the first examples of a run for the names that the model uses."""
 
-    def __init__(self, cross: list[tuple[str, ...]] | None, text: list[str] | None) -> None:
+    def __init__(
+        self,
+        cross: list[tuple[str, ...]] | None,
+        text: list[str] | None,
+        offset: str | int | None = None,
+    ) -> None:
         self._crosses = interactions_of(tuple(cross)) if cross else None
         # Names that have not occurred yet.
         self._missing_prefixes = set(self._crosses.prefixes) if self._crosses else set()
         self._missing_texts = set(text or [])
+        # Matrices have no names here, and numbered columns go by numbers.
+        is_checked = offset is not None and not str(offset).isdecimal()
+        self._missing_offset = str(offset) if is_checked else None
+        self._similar_offset = ""  # the offset with the namespace that the data have it in
         self._found: dict[str, None] = {}  # columns and namespaces, in the order of the data
         self._n_checked = 0
 
     def _is_done(self) -> bool:
-        return not (self._missing_prefixes or self._missing_texts)
+        return not (self._missing_prefixes or self._missing_texts or self._missing_offset)
 
     def on_batch(self, batch: Batch) -> None:
         """Check examples until all names have occurred or enough examples were seen."""
@@ -84,6 +95,9 @@ class VocabularyCheck(Observer):
             names = list(names)
             self._found.update(dict.fromkeys(prefix_of(name) for name in names[:MAX_LISTED]))
         self._missing_texts.difference_update(names)
+        if self._missing_offset is not None:
+            names = list(names)
+            self._check_offset(names, self._missing_offset)
         if self._crosses and self._missing_prefixes:
             seen = 0  # bit k: some name has prefix k
             for name in names:
@@ -91,6 +105,13 @@ class VocabularyCheck(Observer):
             self._missing_prefixes.difference_update(
                 prefix for k, prefix in enumerate(self._crosses.prefixes) if seen >> k & 1
             )
+
+    def _check_offset(self, names: list[Hashable], offset: str) -> None:
+        if offset in names:
+            self._missing_offset = None
+        elif not self._similar_offset:
+            end = f"^{offset}"
+            self._similar_offset = next((n for n in map(str, names) if n.endswith(end)), "")
 
     def _warn(self) -> None:
         """Warn about each missing name once."""
@@ -115,6 +136,15 @@ class VocabularyCheck(Observer):
                 where, name, remedy, extra=event("text_unmet", text=name),
             )  # fmt: skip
         self._missing_texts.clear()
+        if self._missing_offset is not None:
+            if self._similar_offset:
+                remedy = f"use {named_option('offset', self._similar_offset)}"
+            logger.warning(
+                "in %s no feature is named %r, so the offset is 0; %s",
+                where, self._missing_offset, remedy,
+                extra=event("offset_unmet", offset=self._missing_offset),
+            )  # fmt: skip
+            self._missing_offset = None
 
 
 def prefix_of(name: Hashable) -> str:
@@ -192,11 +222,13 @@ def _feature_names(x: Any, lo: int, hi: int) -> Iterable[Sequence[Hashable]]:
 
 
 def vocabulary_check(model: Model) -> VocabularyCheck | None:
-    """Return the check for a new model with crosses or text; None if there is nothing to check.
+    """Return the check for a new model that uses names; None if there is nothing to check.
 
     A pipeline may rename features, so the names in the data say nothing about it.
     """
     cross, text = getattr(model, "cross", None), getattr(model, "text", None)
-    if not (cross or text) or learner_of(model) is not model or model.n_iterations:
+    offset = getattr(model, "offset", None)
+    has_names = cross or text or offset is not None
+    if not has_names or learner_of(model) is not model or model.n_iterations:
         return None
-    return VocabularyCheck(cross, text)
+    return VocabularyCheck(cross, text, offset)
