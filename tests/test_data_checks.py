@@ -236,6 +236,20 @@ def test_constant_label_of_other_kinds() -> None:
         assert not report.warnings
 
 
+def test_two_kinds_of_negatives() -> None:
+    """Labels -1, 0 and 1 are three classes more often than two."""
+    labels: Any = [1, -1, 0] * 5
+    examples: Any = [({1: 1.0}, y) for y in labels]
+    X = np.ones((15, 1))
+    for source in (as_vw(examples), as_csv(examples), examples, (X, labels), (X, np.array(labels))):
+        (warning,) = _warnings(source).values()
+        assert "some labels are 0, others -1, and both mean False: if they differ, use" in warning
+    for labels in ([1, 0], [1, -1], [True, False], ["true", "0", "false"]):
+        assert _kinds([({"a": 1.0}, y) for y in labels] * 5) == set()
+    numbers = [({"a": 1.0}, float(y)) for y in (1, 0, -1)]
+    assert streaml1.progressive(streaml1.ElasticNetRegressor(), numbers).warnings == {}
+
+
 def test_model_no_better_than_the_baseline(caplog: pytest.LogCaptureFixture) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(12_000, 3))

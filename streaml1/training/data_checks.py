@@ -6,6 +6,7 @@
 | `large_weight` | a sample weight is |
 | `unequal_sizes` | the typical sizes of two columns differ by a factor of more than 10,000 |
 | `constant_label` | all labels are equal |
+| `two_negatives` | some labels of a model of two classes are 0, others -1 |
 | `no_better` | the model is no better than the baseline |
 
 New classes of a multiclass model are announced one by one, see `NewClasses`.
@@ -20,8 +21,11 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.logging import event
+from streaml1.core.named_options import by_caller
 from streaml1.core.rows import shown
+from streaml1.features.label_texts import LabelTexts
 from streaml1.models.parameter_checks import AUTO
+from streaml1.optim.tasks import CLASSIFICATION
 from streaml1.training.class_reader import NewClasses
 from streaml1.training.feature_sizes import FeatureSizes, LargeValue, largest_size
 from streaml1.training.observers import Batch, Observer, RunStart
@@ -55,6 +59,9 @@ MIN_OCCURRENCES = 10
 JUDGED_AFTER = 10_000
 """Examples after which labels and losses are judged."""
 
+_SPELLINGS = {0: {"0", "0.0"}, -1: {"-1", "-1.0"}}
+"""Texts of labels that are read as these numbers; rarer ones are not looked for."""
+
 MIN_AT_END = 100
 """Examples of a shorter run whose labels are judged at the end."""
 
@@ -87,6 +94,7 @@ class DataChecks(Observer):
         self._label: Any = None
         self._n_labels = 0
         self._labels_vary = False
+        self._negatives_seen: set[int] | None = set()  # of 0 and -1; None if they do not matter
         self._halfway: tuple[float, float, float] | None = None
         self._is_judged = False
         self._compare_at: int | None = SIZES_AFTER
@@ -103,11 +111,14 @@ class DataChecks(Observer):
         if start.report.examples >= SIZES_AFTER:
             self._compare_at = None
         self._labels_vary = start.report.examples >= JUDGED_AFTER
+        if start.report.loss not in CLASSIFICATION:
+            self._negatives_seen = None
 
     def on_batch(self, batch: Batch) -> None:
         """Check labels, and values once there are enough rows to check as arrays."""
         if batch.y is not None:
             self._check_labels(batch.y)
+            self._check_negatives(batch)
             self._new_classes.on_batch(batch)
         self._block = batch.block
         lo = batch.lo
@@ -226,6 +237,28 @@ class DataChecks(Observer):
             self._labels_vary = True
         elif self._n_labels >= JUDGED_AFTER:
             self._warn_constant()
+
+    def _check_negatives(self, batch: Batch) -> None:
+        """Look for labels -1, 0 and 1, which may be three classes: -1 and 0 are both False."""
+        if self._negatives_seen is None:
+            return
+        y = batch.block.y[batch.lo : batch.hi]
+        if isinstance(y, np.ndarray) and y.dtype.kind in "bif":
+            is_bool = y.dtype.kind == "b"
+            found = {value for value in (0, -1) if not is_bool and (y == value).any()}
+        else:
+            is_encoded = isinstance(y, LabelTexts)
+            given = [y.texts[k] for k in np.unique(y.codes)] if is_encoded else y
+            texts = {*map(str, given)}
+            found = {value for value in (0, -1) if not texts.isdisjoint(_SPELLINGS[value])}
+        self._negatives_seen |= found
+        if len(self._negatives_seen) == 2:
+            self._negatives_seen = None
+            self._warn(
+                "two_negatives",
+                f"{self._name}: some labels are 0, others -1, and both mean False: if they differ, "
+                "use " + by_caller("--model softmax or --task regression", "softmax or regression"),
+            )
 
     def _warn_constant(self) -> None:
         self._labels_vary = True
