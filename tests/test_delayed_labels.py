@@ -83,6 +83,7 @@ class Twin:
             return
         self.buffered_times += [time]
         if len(self.buffered_times) == 10:
+            before = self.now
             self.now = min(self.buffered_times)
             self.start = self.now if self.start == -math.inf else self.start
             while any(self.now < t <= self.now + self.within / 10 for t in self.buffered_times):
@@ -90,6 +91,16 @@ class Twin:
             self.buffered_times = [
                 t for t in self.buffered_times if t > self.now + self.within / 10
             ]
+            if len(self.buffered_times) < 9:  # several have confirmed each other
+                n = 0
+                for item in reversed(self.waiting):
+                    if item["time"] is None:
+                        continue
+                    if item["time"] <= before or n == 10:
+                        break
+                    if item["time"] <= self.now:
+                        item["since"] = item["time"]
+                        n += 1
 
     def arrival_time(self, time: float | None) -> float:
         is_next = time is not None and self.now < time <= self.now + self.within / 10
@@ -158,7 +169,7 @@ class Twin:
             else:
                 self.expire(item, "expired")
                 if self.negative:
-                    expired = [item]
+                    expired = self.negatives[-1:]
                 else:
                     self.counts["orphans"] += 1
         for item in expired:
@@ -456,6 +467,20 @@ def test_waiting_examples_without_times_are_pointed_out(caplog: pytest.LogCaptur
     progressive(model(), [example(1), label(1, 1)], label_within=20.0)  # nothing waits
     progressive(model(), [example(1, 3.0), example(2), label(1, 1)], label_within=20.0)
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("gap", [None, 15.0, 300.0])
+def test_labels_in_time_are_learnt_at_the_start_and_after_a_gap(gap: float | None) -> None:
+    """The first records are ahead of the clock, but wait as long as others."""
+    before = [] if gap is None else timed_examples(0, 30)
+    start = 0.0 if gap is None else 29.0 + gap
+    events = []
+    for k in range(40):
+        events.append(example(k, start + k))
+        if k >= 19:
+            events.append(label(k - 19, 1, start + k))
+    expected = {"asked": 40, "answered": 21, "waiting": 19}
+    assert nonzero_counts([*before, *events]) == expected
 
 
 def test_oldest_is_dropped_at_the_limit() -> None:

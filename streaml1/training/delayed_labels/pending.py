@@ -23,7 +23,7 @@ from streaml1.training.delayed_labels.pending_table import (
     PendingTable,
 )
 from streaml1.training.delayed_labels.segment_log import SEGMENT_BYTES, SegmentLog, Segments
-from streaml1.training.delayed_labels.stream_clock import StreamClock
+from streaml1.training.delayed_labels.stream_clock import CONFIRMATIONS, StreamClock
 from streaml1.training.saved_state import require_like, require_type
 
 __all__ = ["COUNTS", "PendingStore"]
@@ -143,6 +143,27 @@ class PendingStore:
         if slot == self._cursor:
             self._cursor = self._next_to_clean(slot)
         t.remove(slot)
+
+    def advance(self, time: float | None) -> None:
+        """Advance stream time by the next record; None if it has no time.
+
+        The first records after a gap, or of the stream, are ahead of stream time until others
+        confirm them. Their items then wait from their own times on, or the gap would count.
+        """
+        before = self.clock.now
+        if not self.clock.advance(time):
+            return
+        n, t = 0, self.table
+        # The records ahead were the last ones that have times.
+        for slot in t.backwards(negative=False):
+            if t.time[slot] <= before or n == CONFIRMATIONS:
+                break
+            if t.time[slot] <= self.clock.now:
+                t.since[slot] = t.time[slot]
+                n += 1
+                if self._log is not None:
+                    self._leave_segment(slot)
+                    self._write(slot, self._log)
 
     def first_overdue(self, negative: bool) -> int:
         """Return the slot of the oldest item of a queue if its time is over, else -1."""

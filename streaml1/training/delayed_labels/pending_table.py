@@ -124,6 +124,13 @@ class PendingTable:
         slot = self._next[slot]
         return -1 if slot < _HEADS else slot
 
+    def backwards(self, negative: bool) -> Iterator[int]:
+        """Yield the slots of a queue, the newest first."""
+        slot = self._previous[negative]
+        while slot >= _HEADS:
+            yield slot
+            slot = self._previous[slot]
+
     def queue(self, negative: bool) -> Iterator[int]:
         """Yield the slots of a queue, the oldest first."""
         slot = self.first(negative)

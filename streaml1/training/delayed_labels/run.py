@@ -161,7 +161,7 @@ class DelayedLabelRun(Run):
             handle = self._handle_label if event.x is None else self._handle_features
             done = handle(row, event, y, time)
         if done:
-            self.pending.clock.advance(time)
+            self.pending.advance(time)
         return done
 
     def _parse_label(self, y: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from streaml1.training.saved_state import require_type
 
-__all__ = ["StreamClock"]
+__all__ = ["CONFIRMATIONS", "StreamClock"]
 
 CONFIRMATIONS = 10
 """Consecutive records that must be far ahead before stream time follows them."""
@@ -36,13 +36,12 @@ class StreamClock:
     Examples
     --------
     >>> clock = StreamClock(5.0)
-    >>> for time in range(100, 110):
-    ...     clock.advance(time)
+    >>> any([clock.advance(time) for time in range(100, 109)]), clock.advance(109)
+    (False, True)
     >>> clock.now
     109.0
-    >>> clock.advance(4e9)
-    >>> clock.advance(112.0)
-    >>> clock.advance(90.0)
+    >>> for time in (4e9, 112.0, 90.0):
+    ...     _ = clock.advance(time)
     >>> clock.now
     112.0
     """
@@ -52,18 +51,23 @@ class StreamClock:
         self.now = self.start = -math.inf
         self._ahead: list[float] = []
 
-    def advance(self, time: float | None) -> None:
-        """Take the time of the next record into account; None if it has none."""
+    def advance(self, time: float | None) -> bool:
+        """Take the time of the next record into account; None if it has none.
+
+        Returns
+        -------
+        Whether stream time has followed several records over a gap.
+        """
         if time is None:
-            return
+            return False
         time = float(time)
         if time <= self.now + self.leap:
             self._ahead.clear()
             self.now = max(self.now, time)
-            return
+            return False
         self._ahead.append(time)
         if len(self._ahead) < CONFIRMATIONS:
-            return
+            return False
         ahead = sorted(self._ahead)
         self.now = ahead[0]
         if self.start == -math.inf:
@@ -72,6 +76,7 @@ class StreamClock:
             if later <= self.now + self.leap:
                 self.now = later
         self._ahead = [later for later in self._ahead if later > self.now + self.leap]
+        return len(ahead) - len(self._ahead) > 1
 
     def arrival_time(self, time: float | None) -> float:
         """Return stream time as a record with this time arrives."""
