@@ -248,7 +248,7 @@ class DataChecks(Observer):
             found = {value for value in (0, -1) if not is_bool and (y == value).any()}
         else:
             is_encoded = isinstance(y, LabelTexts)
-            given = [y.texts[k] for k in np.unique(y.codes)] if is_encoded else y
+            given = [y.texts[k] for k in np.unique(y.codes)] if is_encoded else {*y}
             texts = {*map(str, given)}
             found = {value for value in (0, -1) if not texts.isdisjoint(_SPELLINGS[value])}
         self._negatives_seen |= found
