@@ -687,6 +687,23 @@ def test_pipeline() -> None:
     assert pipeline["ElasticNetClassifier"].weights == twin["ElasticNetClassifier"].weights
 
 
+def test_transformers_see_the_examples_only() -> None:
+    """The kernels were compiled with a dict of other features, which such steps reject."""
+    from river import compose, feature_extraction
+
+    pipelines = [
+        (compose.Select("price") | model(), {"price": 1.5, "ad": "shoes"}),
+        (feature_extraction.BagOfWords() | model(), "cheap shoes"),
+    ]
+    for pipeline, x in pipelines:
+        twin = pipeline.clone()
+        events = [{"id": 1, "x": x}, {"id": 1, "y": 1}]
+        assert progressive(pipeline, events, label_within=1.0).examples == 1
+        twin.learn_one(x, True)
+        weights = twin["ElasticNetClassifier"].weights
+        assert pipeline["ElasticNetClassifier"].weights == weights != {}
+
+
 # Rejected input
 
 

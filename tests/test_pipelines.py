@@ -240,6 +240,10 @@ REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: (preprocessing.RobustScaler() + preprocessing.MinMaxScaler()) | model(),
         "step 'RobustScaler' of step 'TransformerUnion' is a RobustScaler",
     ),
+    "vowel": (
+        lambda: feature_extraction.Agg(on="a", by="b", how=stats.Mean()) | model(),
+        "step 'Agg' is an Agg, which a model file cannot hold",
+    ),
     "subclass": (lambda: Scaler() | model(), "step 'Scaler' is a Scaler"),
     "window": (
         lambda: preprocessing.StandardScaler(window_size=9) | model(),
@@ -471,6 +475,25 @@ def test_missing_values_of_dicts_reach_imputers_and_not_scalers() -> None:
     for row in rows:
         expected.learn_one({"a": None if math.isnan(row["a"]) else row["a"]}, row["y"] == 1)
     assert learner_of(filled).weights == learner_of(expected).weights != {}
+
+
+def test_texts_are_examples_of_a_pipeline(caplog: pytest.LogCaptureFixture) -> None:
+    """A run read every example as a dict, before the step that turns a text into one."""
+    docs = [("cheap pills", True), ("cats and dogs", False)] * 20
+    pipeline, twin = (feature_extraction.BagOfWords() | model() for _ in range(2))
+    report = progressive(pipeline, docs, every=10)
+    for text, label in docs:
+        twin.learn_one(text, label)
+    weights = learner_of(twin).weights
+    assert report.examples == len(docs)
+    assert learner_of(pipeline).weights == weights != {}
+    assert evaluate(pipeline, docs).examples == len(docs)
+    assert [one.p for one in predictions(pipeline, docs[:2])] == [
+        twin.predict_proba_one(text)[True] for text, _ in docs[:2]
+    ]
+    assert "is detached" not in caplog.text
+    with pytest.raises(BadExample, match="examples:2: a step of the pipeline fails"):
+        progressive(pipeline, [*docs[:1], (None, True)])
 
 
 def test_errors_of_own_steps_keep_their_tracebacks() -> None:

@@ -196,11 +196,16 @@ def _of_pairs(pairs: Sequence[tuple[Hashable, float]]) -> Entries:
     return Entries([name for name, _ in pairs], sizes)
 
 
+def _features_of(row: Any) -> Iterable[tuple[Hashable, Any]]:
+    """Return the items of a dict or an event; none of a text, which pipelines take."""
+    x: Any = row.x if isinstance(row, Event) else row
+    return x.items() if hasattr(type(x), "items") else ()
+
+
 def _numbers(row: Any) -> list[tuple[Hashable, float]]:
     """Return the features of a dict with their values; a text is a feature of value 1."""
-    x = row.x if isinstance(row, Event) else row
     pairs: list[tuple[Hashable, float]] = []
-    for name, value in (x or {}).items():
+    for name, value in _features_of(row):
         if isinstance(value, str):
             pairs.append((f"{name}={value}", 1.0))
         elif not is_missing(value) and value:
@@ -314,8 +319,7 @@ def _located(
 def _large_in_dicts(rows: Sequence[Any], lo: int, limit: float) -> list[LargeValue]:
     found: dict[Hashable, LargeValue] = {}
     for row in _suspects(rows, limit):
-        x = rows[row].x if isinstance(rows[row], Event) else rows[row]
-        for name, value in (x or {}).items():
+        for name, value in _features_of(rows[row]):
             if isinstance(value, str) or is_missing(value) or -limit <= value <= limit:
                 continue
             size = abs(float(value))
@@ -335,7 +339,7 @@ def _suspects(rows: Sequence[Any], limit: float) -> Sequence[int]:
     """
     try:
         sums = [*map(sum, map(dict.values, rows))]
-    except TypeError:  # events or texts
-        numbered = (isinstance(x, Event) or {*map(type, x.values())} - _TEXTS for x in rows)
-        return [row for row, has_numbers in enumerate(numbered) if has_numbers]
+    except TypeError:  # events, other mappings, texts as values or instead of dicts
+        kinds = ({type(value) for _, value in _features_of(x)} for x in rows)
+        return [row for row, found in enumerate(kinds) if found - _TEXTS]
     return [row for row, total in enumerate(sums) if not -limit <= total <= limit]

@@ -278,6 +278,8 @@ def row_learner(model: Any) -> Callable[[Any, Any, float], None]:
 def _input_of(model: Any, x: Example) -> Iterator[Example]:
     """Give an example to a model: a pipeline gets None for all missing values, for its imputers.
 
+    The first step of a pipeline decides what an example is: `BagOfWords` reads a string.
+
     Raises
     ------
     BadExample
@@ -286,7 +288,8 @@ def _input_of(model: Any, x: Example) -> Iterator[Example]:
     if not is_pipeline(model):
         yield x
         return
-    missing = [name for name, value in x.items() if is_missing(value)]
+    features = x.items() if hasattr(type(x), "items") else ()
+    missing = [name for name, value in features if is_missing(value)]
     if missing:
         x = {**x, **dict.fromkeys(missing)}
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from streaml1.core.rows import shown
+from streaml1.core.rows import shown, shown_type
 from streaml1.models.pipelines.kinds import Unstorable
 from streaml1.models.pipelines.transformers import TRANSFORMERS, decode_object, encode_object
 from streaml1.models.serialization import ModelFileError
@@ -131,14 +131,14 @@ def _place(name: str, within: str) -> str:
 
 
 def _unstorable(step: Any, place: str, value: Any, attribute: str | None = None) -> ModelFileError:
-    kind = type(step).__name__
+    kind = shown_type(step)
     if attribute is None:
         known = ", ".join(sorted({*TRANSFORMERS, *UNIONS, "Pipeline"}))
         return ModelFileError(
-            f"{place} is a {kind}, which a model file cannot hold; {REMEDY} (it holds {known})"
+            f"{place} is {kind}, which a model file cannot hold; {REMEDY} (it holds {known})"
         )
     return ModelFileError(
-        f"{attribute} of {place}, a {kind}, has the value {shown(value)}, which a model file "
+        f"{attribute} of {place}, {kind}, has the value {shown(value)}, which a model file "
         f"cannot hold; change it, {REMEDY}"
     )
 

@@ -92,13 +92,14 @@ class DelayedLabelRun(Run):
 
     def begin(self) -> None:
         """Compile the kernels, and resume from the latest checkpoint if there is one."""
-        if hasattr(self.model, "clone"):
-            self._compile(self.model.clone())
+        # Without the transformers of a pipeline: they may need features of the examples, or text.
+        if hasattr(self.learner, "clone"):
+            self._compile(self.learner.clone())
         super().begin()
         self.report.numbers = self.metrics()
 
     def _compile(self, model: Model) -> None:
-        labels = getattr(learner_of(model), "classes", None) or [True]
+        labels = getattr(model, "classes", None) or [True]
         for x in ({"a": 1.0}, {"a": 1.0, "b": 1.0}):
             row_predictor(model, self._loss)(x)
             row_learner(model)(x, labels[0], 1.0)
