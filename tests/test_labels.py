@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -394,6 +395,33 @@ def test_non_mappings_are_rejected() -> None:
     for x in ("text", [1], None):
         with pytest.raises(BadExample, match="an example is a dict of features, not a"):
             require_mapping(x)
+
+
+def test_error_for_other_examples_names_the_remedy() -> None:
+    """Each was sent to BagOfWords."""
+    many = "; the methods that end in _many take lists of dicts, frames and matrices"
+    remedies: list[tuple[Any, str]] = [
+        ("text", "not a str; text goes through river's BagOfWords first"),
+        ([{"a": 1.0}], f"not a list{many}"),
+        (np.ones(2), f"not an ndarray{many}"),
+        (pl.DataFrame({"a": [1.0]}), f"not a DataFrame{many}"),
+        (None, "not a NoneType"),
+    ]
+    for x, remedy in remedies:
+        with pytest.raises(BadExample) as caught:
+            require_mapping(x)
+        assert caught.value.reason == f"an example is a dict of features, {remedy}"
+
+
+def test_labels_that_are_no_sequence_are_named() -> None:
+    """A generator, a set and a number had the shape ()."""
+    model = ElasticNetClassifier(lr=0.1)
+    for labels, kind in ((iter([1, 0]), "a list_iterator"), ({0, 1}, "a set"), (1, "an int")):
+        message = f"labels must be a list or an array, with one for each of the 2 rows, got {kind}"
+        with pytest.raises(ValueError, match=message):
+            model.learn_many([{"a": 1.0}, {"a": 2.0}], labels)
+    with pytest.raises(ValueError, match="weights must be a list or an array"):
+        model.learn_many([{"a": 1.0}, {"a": 2.0}], [1, 0], {1.0: 1, 2.0: 2}.values())
 
 
 # Labels of blocks, which are checked as a column

@@ -180,7 +180,7 @@ def column_of(what: str, given: Any, n: int) -> Any:
     Raises
     ------
     ValueError
-        If the shape is not (n,).
+        If the shape is not (n,), or if it is not a sequence.
     """
     if isinstance(given, list | tuple):
         column = np.empty(len(given), object)
@@ -193,6 +193,11 @@ def column_of(what: str, given: Any, n: int) -> Any:
                 column = column if kinds == {int} and together.dtype.kind == "f" else together
     else:
         column = array_of(given)
+        if column.ndim == 0 and not isinstance(given, np.ndarray):
+            raise ValueError(
+                f"{what} must be a list or an array, with one for each of the {n:,} rows, got "
+                f"{shown_type(given)}"
+            )
     require_column(what, column.shape, n)
     return column
 
@@ -239,7 +244,9 @@ def require_mapping(x: Any) -> None:
         If it has none.
     """
     if not hasattr(type(x), "items"):
-        raise BadExample(
-            f"an example is a dict of features, not {shown_type(x)}; "
-            "text goes through river's BagOfWords first"
-        )
+        remedy = ""
+        if isinstance(x, str):
+            remedy = "; text goes through river's BagOfWords first"
+        elif hasattr(type(x), "__len__"):
+            remedy = "; the methods that end in _many take lists of dicts, frames and matrices"
+        raise BadExample(f"an example is a dict of features, not {shown_type(x)}{remedy}")
