@@ -19,6 +19,17 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README = (ROOT / "README.md").read_text()
 
+CONTRIBUTOR_PAGES = [
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "docs" / "ARCHITECTURE.md",
+    *sorted(ROOT.glob("docs/internals/*.md")),
+]
+FILES = {
+    f"/{path.relative_to(ROOT).as_posix()}": path
+    for folder in ("", ".github/**/", "docs/**/", "scripts/**/", "streaml1/**/", "tests/**/")
+    for path in ROOT.glob(f"{folder}*.*")
+}
+
 LINK = re.compile(r"\]\(([^()\s]+(?:\([^()]*\))?)\)")
 
 
@@ -70,6 +81,28 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     bad = ["none.md", "other.md#b", "other.md#not-a-heading", "#nowhere"]
     page.write_text("# Page\n\n" + " ".join(f"[x]({link})" for link in bad))
     assert broken_links(page) == bad
+
+
+def files_named(path: str) -> list[Path]:
+    """Return the files that a page means by a path, of which it may leave out the beginning."""
+    return [file for name, file in FILES.items() if name.endswith(f"/{path}")]
+
+
+@pytest.mark.parametrize("page", CONTRIBUTOR_PAGES, ids=lambda page: page.stem)
+def test_contributors_find_what_a_page_names(page: Path) -> None:
+    """Two recipes named what had been moved or renamed."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+    paths = re.findall(r"`([\w./]+\.(?:md|py|toml|yml))`", text)
+    assert [path for path in paths if not files_named(path)] == []
+    in_file = re.findall(r"`([\w.]+)`\s+(?:in|of)\s+`([\w./]+\.py)`", text)
+    rows = re.findall(r"(?m)^\|(?: \d)? `([\w./]+\.py)` \| (`[^|]+`) \|", text)
+    in_file += [(name, path) for path, names in rows for name in re.findall(r"`([\w.]+)`", names)]
+    for name, path in in_file:
+        sources = [file.read_text() for file in files_named(path)]
+        word = re.compile(rf"\b{name.split('.')[-1]}\b")
+        assert any(map(word.search, sources)), (
+            f"{page.name} finds {name} in {path}, where it is not"
+        )
 
 
 def test_readme_is_a_landing_page() -> None:
