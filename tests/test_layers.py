@@ -8,7 +8,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import streaml1
+from streaml1.models.registry import LEARNERS, Learner
 
 PACKAGE = Path(__file__).parent.parent / "streaml1"
 
@@ -223,6 +226,15 @@ def test_public_names() -> None:
 
 
 WITH_REGISTRY = (PACKAGE / "__init__.py", PACKAGE / "models" / "__init__.py")
+
+
+@pytest.mark.parametrize("learner", LEARNERS.values(), ids=lambda learner: learner.name)
+def test_type_checkers_see_every_learner(learner: Learner) -> None:
+    """Nothing else fails if the star import of a learner is forgotten, as it is not executed."""
+    star = f"streaml1.models.{learner.module}.*"
+    registry = PACKAGE / "models" / "registry.py"
+    line = f"from {star[:-2]} import *"
+    assert star in imports(registry), f"add the line {line!r} to {shown(registry)}"
 
 
 def names_of(path: Path) -> tuple[list[str], set[str]]:
