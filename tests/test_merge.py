@@ -336,7 +336,13 @@ def test_released_names_count_as_seen() -> None:
             [FTRLClassifier() | FTRLClassifier()],
             None,
             TypeError,
-            "the model must be a model of streaml1, got Pipeline",
+            "the model must be a model of streaml1, got Pipeline; take the model out of its pipe",
+        ),
+        (
+            ["a.model", "b.model"],
+            None,
+            TypeError,
+            "model 1 must be a model of streaml1, got str; streaml1.load returns the model of a f",
         ),
         (
             [streaml1.L1BallClassifier()],

@@ -293,6 +293,12 @@ def test_classes_in_place_of_models_are_rejected() -> None:
     for run in (progressive, evaluate_model, predictions):
         with pytest.raises(TypeError, match=r"ElasticNetClassifier\(\), got the class Elastic"):
             run(ElasticNetClassifier, examples())
+    with pytest.raises(TypeError, match=r"^model must be .*\(\), got the class Elastic"):
+        streaml1.regret(ElasticNetClassifier, examples())
+    with pytest.raises(TypeError, match=r"^model must be .*\(\), got the class Elastic"):
+        streaml1.save(ElasticNetClassifier, "model")
+    with pytest.raises(TypeError, match=r"^the model must be .*\(\), got the class Elastic"):
+        streaml1.merge([ElasticNetClassifier], probe=examples())
 
 
 @pytest.mark.parametrize("name", ["every", "limit", "passes"])

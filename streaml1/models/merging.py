@@ -16,6 +16,7 @@ wherever they were learnt.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
@@ -26,6 +27,7 @@ from streaml1.core.rows import shown, shown_type
 from streaml1.core.types import Floats
 from streaml1.features.vocabulary.joined_names import join_names
 from streaml1.models.base import OnlineModel
+from streaml1.models.pipelines import is_pipeline, require_instance
 from streaml1.models.schedules import rates_of_steps
 
 __all__ = [
@@ -64,10 +66,15 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
     if len(named) == 1:
         named = [("the model", first)]
     for name, model in [*named, *([] if base is None else [("the base", base)])]:
+        require_instance(model, name)
         if not isinstance(model, OnlineModel):
+            remedy = ""
+            if is_pipeline(model):
+                remedy = "; take the model out of its pipeline"
+            elif isinstance(model, str | os.PathLike):
+                remedy = "; streaml1.load returns the model of a file"
             raise TypeError(
-                f"{name} must be a model of streaml1, got {type(model).__name__}; take the model "
-                "out of its pipeline"
+                f"{name} must be a model of streaml1, got {type(model).__name__}{remedy}"
             )
         if not hasattr(model._state.rule, "candidates"):
             averages = " with average=True" if getattr(model, "average", False) else ""

@@ -15,7 +15,13 @@ from river import base
 
 from streaml1.core.rows import BadExample, is_missing, shown
 from streaml1.core.types import Example, Label, SampleWeights
-from streaml1.models.pipelines import calls_own_code, is_pipeline, learner_of, text_inputs
+from streaml1.models.pipelines import (
+    calls_own_code,
+    is_pipeline,
+    learner_of,
+    require_instance,
+    text_inputs,
+)
 from streaml1.optim.tasks import REGRESSION, RESPONSES
 from streaml1.training.report import MARGINS, MIN_PROBABILITY, NAMES, Report
 
@@ -114,9 +120,7 @@ def text_features(model: Any) -> list[str] | None:
     TypeError
         If it is a class.
     """
-    if isinstance(model, type):
-        name = model.__name__
-        raise TypeError(f"model must be a model such as {name}(), got the class {name}")
+    require_instance(model)
     texts: list[str] | None = getattr(model, "text", None)
     return text_inputs(model) if texts is None else texts
 

@@ -22,6 +22,7 @@ __all__ = [
     "is_pipeline",
     "join_steps",
     "learner_of",
+    "require_instance",
     "snapshot",
     "text_inputs",
 ]
@@ -34,6 +35,13 @@ def is_pipeline(model: Any) -> bool:
     """Return whether a model is a river pipeline with at least one step."""
     steps = getattr(model, "steps", None)
     return isinstance(steps, Mapping) and bool(steps)
+
+
+def require_instance(model: Any, what: str = "model") -> None:
+    """Raise TypeError if a model is a class."""
+    if isinstance(model, type):
+        name = model.__name__
+        raise TypeError(f"{what} must be a model such as {name}(), got the class {name}")
 
 
 def learner_of(model: Any) -> Any:
@@ -85,7 +93,10 @@ def snapshot(model: Any, packed: bool = True) -> Callable[[], bytes]:
     ------
     ModelFileError
         If a model file cannot hold a step.
+    TypeError
+        If the model is a class.
     """
+    require_instance(model)
     learner = learner_of(model)
     if not hasattr(learner, "_snapshot"):
         raise ModelFileError(

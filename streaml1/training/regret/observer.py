@@ -21,6 +21,7 @@ from streaml1.features.interactions import (
     select_factors,
 )
 from streaml1.models.parameter_checks import Integer, Number
+from streaml1.models.pipelines import require_instance
 from streaml1.training.example_sources import slice_rows
 from streaml1.training.model_adapter import class_indices, learner_of, loss_of
 from streaml1.training.observers import Batch as PredictedBatch
@@ -63,6 +64,7 @@ class RegretObserver(Observer):
         tol: float = 1e-4,
         max_nnz: int = 2**26,
     ) -> None:
+        require_instance(model)
         if learner_of(model) is not model:
             raise RegretError(
                 "the regret is defined for a model without a pipeline; pass its last step"
