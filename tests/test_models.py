@@ -119,6 +119,10 @@ def test_methods_of_scikit_learn_are_answered_with_ours() -> None:
             getattr(model, name)
     with pytest.raises(AttributeError, match="has no attribute 'f'$"):
         model.f  # noqa: B018
+    for name in ("Classifier", "Regressor"):
+        assert hasattr(streaml1.sklearn, f"Stream{name}")
+        with pytest.raises(AttributeError, match=f"or streaml1.sklearn.Stream{name} for an"):
+            getattr(streaml1, f"ElasticNet{name}")().fit  # noqa: B018
 
 
 def test_examples_are_neither_modified_nor_referenced() -> None:

@@ -68,9 +68,11 @@ class _MissingAttribute:
         self._name = name
 
     def __get__(self, instance: object, owner: type) -> NoReturn:
+        wrapper = "StreamRegressor" if issubclass(owner, OnlineRegressor) else "StreamClassifier"
         raise AttributeError(
             f"{owner.__name__!r} object has no attribute {self._name!r}: use "
-            f"{OF_SCIKIT_LEARN[self._name]}, or streaml1.sklearn for an estimator of scikit-learn"
+            f"{OF_SCIKIT_LEARN[self._name]}, or streaml1.sklearn.{wrapper} for an estimator of "
+            "scikit-learn"
         )
 
 
