@@ -170,7 +170,7 @@ def test_river_models(name: str, source: str) -> None:
     if name == "pipeline":
         with pytest.raises(BadExample, match="examples:2: the value inf of 'b' is too large"):
             evaluate(model, [({"a": 1.0}, True), ({"b": float("inf")}, True)])
-    with pytest.raises(TypeError, match="takes one example at a time"):
+    with pytest.raises(TypeError, match="takes one example at a time; give a frame with"):
         evaluate(model, (np.ones((2, 2)), [0, 1]))
 
 

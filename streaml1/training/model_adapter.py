@@ -239,8 +239,8 @@ def _require_dicts(model: Any, xs: Any) -> None:
     """Reject matrices and frames for a model that takes one example at a time."""
     if not isinstance(xs, Sequence):
         raise TypeError(
-            f"{type(model).__name__} takes one example at a time; give (x, y) pairs, or dicts "
-            "and labels, not a matrix or a frame"
+            f"{type(model).__name__} takes one example at a time; give a frame with the name of "
+            "its label as target=, (x, y) pairs, or dicts and labels, not a matrix"
         )
 
 
