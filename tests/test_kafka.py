@@ -583,7 +583,7 @@ def test_block_origins_are_record_coordinates(broker: Broker) -> None:
     source = open_source(broker.url(topic), until_end=True)
     [block] = [candidate for candidate in source.blocks(10, pytest.fail) if len(candidate)]
     assert isinstance(block, KafkaBlock)
-    assert [block.origin(row)[1:3] + block.origin(row)[4:] for row in range(3)] == [
+    assert [block.origin(row)[1:3] + block.origin(row)[4:7] for row in range(3)] == [
         (0, 0, 0, b"key", b"1 1:1"), (0, 2, 1, b"key", b"1 1:1"), (0, 2, 3, b"key", b"0 2:1")
     ]  # fmt: skip
 

@@ -6,6 +6,7 @@ of submission. Nothing else of an engine is used, so the results do not depend o
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -340,16 +341,19 @@ class DaskExecutor(Executor):
 
 def _client_of(engine: Any, address: str) -> Any:
     """Return a client of the Dask scheduler at an address; `engine` is Dask's module."""
+    failure: Exception
     try:
         return engine.Client(address)
     except ValueError:
-        raise ValueError(
+        failure = ValueError(
             f"the address of a Dask scheduler must be tcp://HOST:PORT, got {shown(address)}"
-        ) from None
+        )
     except OSError:
-        raise EngineUnavailable(
-            f"no Dask scheduler answers at {address}: is it running there?"
-        ) from None
+        failure = EngineUnavailable(f"no Dask scheduler answers at {address}: is it running there?")
+    # The client that failed closes when it is collected. If that happens while another one starts,
+    # both wait for the same lock.
+    gc.collect()
+    raise failure
 
 
 class RayExecutor(Executor):
