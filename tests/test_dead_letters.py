@@ -359,7 +359,7 @@ def test_large_share_stops_the_run_early(broker: Broker, tmp_path: Path) -> None
 
 @pytest.mark.kafka
 def test_the_schema_of_a_value_is_kept(broker: Broker) -> None:
-    """Serializers may write its id to a header, without which nobody can decode the value."""
+    """If the id of the schema is in a header, the value cannot be decoded without it."""
     topic = broker.topic()
     schema_id = (SCHEMA_ID, b"\x01" + bytes(range(16)))
     with TopicWriter(as_topic(broker.url(topic))) as writer:

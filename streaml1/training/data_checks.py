@@ -257,7 +257,10 @@ class DataChecks(Observer):
             self._warn(
                 "two_negatives",
                 f"{self._name}: some labels are 0, others -1, and both mean False: if they differ, "
-                "use " + by_caller("--model softmax or --task regression", "softmax or regression"),
+                "use "
+                + by_caller(
+                    "--model softmax or --task regression", "SoftmaxClassifier or a regressor"
+                ),
             )
 
     def _warn_constant(self) -> None:

@@ -136,7 +136,7 @@ class Run:
         n_classes = len(self.learner.classes_met) if self._loss == "softmax" else 0
         title = f"{self.source.name}: {describe_model(self.model)}"
         d, parameter = getattr(self.source, "d", None), loss_parameter(self.learner, self._loss)
-        # What is learnt is the sampled stream, what a model is evaluated on the full one.
+        # A run that learns reads the sampled stream; an evaluation takes its data as the full one.
         negative_rate = getattr(self.learner, "negative_rate", 1.0) if self._learns else 1.0
         detects = self._config.on_drift != "ignore"
         report = Report(self._loss, title, d, n_classes, parameter, negative_rate, detects)
