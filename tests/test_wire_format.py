@@ -158,8 +158,8 @@ def test_invalid_headers_with_the_id_of_a_schema(registry: Registry) -> None:
 
     for schema_id in (b"\0\0\0", b"\1" + GUID.bytes[:-1], b"\2" + GUID.bytes):
         assert reason(schema_id, registry=registry.url) == (
-            f"the header __value_schema_id of the record has {len(schema_id)} bytes from "
-            f"0x{schema_id[0]:02x} on: it must be 0 and an id, or 1 and a GUID"
+            f"the header __value_schema_id of the record has {len(schema_id)} bytes and begins "
+            f"with 0x{schema_id[0]:02x}: it must be the byte 0 and an id, or the byte 1 and a GUID"
         )
     unknown = reason(b"\1" + GUID.bytes, registry=registry.url)
     assert unknown == f"the schema registry {registry.url} has no schema with the id {GUID}"

@@ -297,14 +297,14 @@ class DaskExecutor(Executor):
         self._client: Any = (
             engine.Client(self._cluster) if address is None else _client_of(engine, address)
         )
-        self._waits = address is not None
+        self._may_lack_workers = address is not None
 
     def submit(self, task: Callable[..., Any], *args: Any) -> Any:
         """Start a task; Dask runs it again if its worker dies."""
-        if self._waits and not self._client.nthreads():
+        if self._may_lack_workers and not self._client.nthreads():
             # A cluster may start its workers when there are tasks.
             logger.warning("the Dask scheduler has no workers yet: waiting for one")
-        self._waits = False
+        self._may_lack_workers = False
         # Equal calls would share a key, and so a result whose model the caller may change.
         return self._client.submit(with_flags_of_caller(task), *args, pure=False, retries=0)
 

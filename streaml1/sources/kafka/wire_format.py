@@ -34,10 +34,13 @@ HEADER = 5
 """Bytes before the record: 0, and the id of the schema."""
 
 SCHEMA_ID = "__value_schema_id"
-"""The header of a record into which serializers may write what else precedes its value."""
+"""The header of a record where serializers may put the id of the schema, not before the value."""
 
 GUID_START, GUID_HEADER = b"\x01", 17
-"""The byte before the GUID of a schema, and the bytes of both. For Protobuf indexes follow."""
+"""The byte before the GUID of a schema, and the size of both. For Protobuf, indexes follow."""
+
+ID_SIZES = {b"\0": HEADER, GUID_START: GUID_HEADER}
+"""Size of an id or a GUID, with the byte before it, by that byte."""
 
 SINGLE_OBJECT, SINGLE_OBJECT_HEADER = b"\xc3\x01", 10
 """How Avro's single-object encoding begins, and its bytes before the record."""
@@ -170,12 +173,11 @@ def schema_id_of(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes:
 
 def _check_schema_id(schema_id: bytes) -> None:
     """Raise ValueError if the header `SCHEMA_ID` does not begin with an id or a GUID."""
-    sizes = {b"\0": HEADER, GUID_START: GUID_HEADER}
-    size = sizes.get(schema_id[:1])
+    size = ID_SIZES.get(schema_id[:1])
     if size is None or len(schema_id) < size:
         raise ValueError(
-            f"the header {SCHEMA_ID} of the record has {len(schema_id)} bytes from "
-            f"0x{schema_id[0]:02x} on: it must be 0 and an id, or 1 and a GUID"
+            f"the header {SCHEMA_ID} of the record has {len(schema_id)} bytes and begins with "
+            f"0x{schema_id[0]:02x}: it must be the byte 0 and an id, or the byte 1 and a GUID"
         )
 
 
@@ -221,17 +223,15 @@ def _file_decoder(format: str, name: str) -> Decoder:
 
 
 def _protobuf_values(schema: ProtobufSchema) -> Decoder:
-    sizes = {b"\0": HEADER, GUID_START: GUID_HEADER}  # no message begins with either
-
     def decode(value: bytes) -> bytes:
-        size = sizes.get(value[:1])
+        size = ID_SIZES.get(value[:1])  # no message begins with one of these bytes
         return schema.decode_plain(value) if size is None else schema.decode(value[size:])
 
     return decode
 
 
 def _avro_values(decode_record: Decoder) -> Decoder:
-    headers = {b"\0": HEADER, GUID_START: GUID_HEADER, SINGLE_OBJECT: SINGLE_OBJECT_HEADER}
+    headers = {**ID_SIZES, SINGLE_OBJECT: SINGLE_OBJECT_HEADER}
 
     def decode(value: bytes) -> bytes:
         size = next((headers[start] for start in headers if value.startswith(start)), 0)
