@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import random
@@ -68,7 +69,10 @@ def model(n: int, seed: int = 0) -> Any:
     return trained
 
 
-MODELS = [model(n, n) for n in (1, 30, 7, 60, 3, 25)]
+@functools.cache
+def trained_models() -> list[Any]:
+    """Return models of several sizes, made by the first test that wants them."""
+    return [model(n, n) for n in (1, 30, 7, 60, 3, 25)]
 
 
 def state(trained: Any) -> tuple[Any, ...]:
@@ -149,7 +153,7 @@ def test_reader_gets_the_last_complete_model(seed: int, n: int) -> None:
     memory, expected = InMemoryTopic(rng, rng.choice((0.0, 0.2, 0.9))), None
     publisher = Publisher(memory, "t", memory)
     for _ in range(n):
-        candidate = rng.choice(MODELS)
+        candidate = rng.choice(trained_models())
         memory.remaining = rng.choice((10**9, rng.randint(0, 12)))
         try:
             publisher.publish(candidate, memory)
@@ -160,7 +164,9 @@ def test_reader_gets_the_last_complete_model(seed: int, n: int) -> None:
             if published is not None and published[0].writer == publisher._writer_id:
                 # It may have been killed after it sent the manifest but before the acknowledgement.
                 expected = next(
-                    trained for trained in MODELS if trained.n_iterations == published[0].examples
+                    trained
+                    for trained in trained_models()
+                    if trained.n_iterations == published[0].examples
                 )
             publisher = Publisher(memory, "t", memory)
         memory.remaining = 10**9
@@ -177,7 +183,7 @@ def test_reader_overtaken_by_a_publisher_gets_a_complete_model(seed: int) -> Non
     rng = random.Random(seed)
     memory = InMemoryTopic(rng, 0.5)
     publisher = Publisher(memory, "t", memory)
-    publisher.publish(MODELS[0], memory)
+    publisher.publish(trained_models()[0], memory)
     min_epoch, budget = 1, 6
 
     def during() -> None:
@@ -187,7 +193,7 @@ def test_reader_overtaken_by_a_publisher_gets_a_complete_model(seed: int) -> Non
             hook, memory.during = memory.during, None
             memory.remaining = rng.choice((10**9, rng.randint(0, 12)))
             try:
-                publisher.publish(rng.choice(MODELS), memory)
+                publisher.publish(rng.choice(trained_models()), memory)
             except Killed:
                 memory.remaining = 10**9
                 publisher = Publisher(memory, "t", memory)
@@ -211,16 +217,16 @@ def test_older_publisher_is_fenced(seed: int) -> None:
     rng = random.Random(seed)
     memory = InMemoryTopic(rng, 0.3)
     old = Publisher(memory, "t", memory)
-    old.publish(MODELS[1], memory)
+    old.publish(trained_models()[1], memory)
     memory.remaining = rng.randint(0, 12)  # it freezes here
     with pytest.raises(Killed):
         while True:
-            old.publish(rng.choice(MODELS), memory)
+            old.publish(rng.choice(trained_models()), memory)
     memory.remaining = 10**9
     new = Publisher(memory, "t", memory)
     # The in-flight records of the old publisher arrive now, its manifest as well.
     slot = 1 - old._slot
-    data = MODELS[3]._encode()
+    data = trained_models()[3]._encode()
     for number, chunk in enumerate(layout.split_chunks(data)):
         if rng.random() < 0.5:
             headers = [("id", b"old"), ("chunk", b"%d" % number)]
@@ -232,22 +238,27 @@ def test_older_publisher_is_fenced(seed: int) -> None:
         memory.send(layout.manifest_key(slot), stale_manifest.encode(), None, MANIFESTS)
     with contextlib.suppress(ModelFileError):
         decode_checked(read_newest(memory, "t"))
-    new.publish(MODELS[2], memory)
-    assert state(decode_checked(read_newest(memory, "t"))) == state(MODELS[2])
+    new.publish(trained_models()[2], memory)
+    assert state(decode_checked(read_newest(memory, "t"))) == state(trained_models()[2])
     with pytest.raises(SourceError, match="^t was taken over by process .+; only one run may"):
-        old.publish(MODELS[0], memory)
+        old.publish(trained_models()[0], memory)
 
 
 @pytest.mark.usefixtures("small_chunks")
 def test_chunks_of_a_larger_model_are_deleted() -> None:
     memory = InMemoryTopic(random.Random(0))
     publisher = Publisher(memory, "t", memory)
-    for trained in (MODELS[3], MODELS[3], MODELS[0], MODELS[0]):
+    for trained in (
+        trained_models()[3],
+        trained_models()[3],
+        trained_models()[0],
+        trained_models()[0],
+    ):
         publisher.publish(trained, memory)
     memory.rng = random.Random(1)
     last_value = {record.key: record.value for record in memory.logs[CHUNKS]}
     live_keys = [key for key, value in last_value.items() if value is not None]
-    n_chunks = len(list(layout.split_chunks(MODELS[0]._encode())))
+    n_chunks = len(list(layout.split_chunks(trained_models()[0]._encode())))
     assert len(live_keys) == 2 * n_chunks < len(last_value)
 
 
@@ -266,7 +277,7 @@ def test_invalid_manifests_are_ignored() -> None:
 def crafted_topic(**fields: Any) -> InMemoryTopic:
     """Return a topic whose only manifest has other values of these fields."""
     memory = InMemoryTopic(random.Random(0))
-    Publisher(memory, "t", memory).publish(MODELS[0], memory)
+    Publisher(memory, "t", memory).publish(trained_models()[0], memory)
     [record] = memory.logs[MANIFESTS]
     record.value = json.dumps(json.loads(record.value) | fields).encode()
     return memory
@@ -276,8 +287,8 @@ def test_publisher_after_the_last_epoch_is_rejected() -> None:
     """Readers would ignore all that it publishes."""
     for epoch in (2**63 - 2, 2**63):
         memory = crafted_topic(epoch=epoch)
-        Publisher(memory, "t", memory).publish(MODELS[1], memory)
-        assert state(decode_checked(read_newest(memory, "t"))) == state(MODELS[1])
+        Publisher(memory, "t", memory).publish(trained_models()[1], memory)
+        assert state(decode_checked(read_newest(memory, "t"))) == state(trained_models()[1])
     memory = crafted_topic(epoch=2**63 - 1)
     with pytest.raises(SourceError, match="^t holds a model of epoch 9223372036854775807, and re"):
         Publisher(memory, "t", memory)
@@ -303,8 +314,8 @@ def run(*args: str) -> Result:
 def test_publisher_killed_at_every_chunk(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "CHUNK_BYTES", 800)
     with ModelTopic(url) as topic:
-        topic.publish(MODELS[1])
-    n = len(list(layout.split_chunks(MODELS[3]._encode())))
+        topic.publish(trained_models()[1])
+    n = len(list(layout.split_chunks(trained_models()[3]._encode())))
     assert n > 3
     for n_sent in range(n + 1):
         with ModelTopic(url) as topic:
@@ -321,12 +332,12 @@ def test_publisher_killed_at_every_chunk(url: str, monkeypatch: pytest.MonkeyPat
 
             outbox.send = send_or_die  # type: ignore[method-assign]
             with pytest.raises(Killed):
-                topic.publish(MODELS[3])
+                topic.publish(trained_models()[3])
             outbox.flush()
-        assert state(streaml1.load(url)) == state(MODELS[1])
+        assert state(streaml1.load(url)) == state(trained_models()[1])
     with ModelTopic(url) as topic:
-        topic.publish(MODELS[3])
-    assert state(streaml1.load(url)) == state(MODELS[3])
+        topic.publish(trained_models()[3])
+    assert state(streaml1.load(url)) == state(trained_models()[3])
 
 
 @pytest.mark.kafka
@@ -339,7 +350,7 @@ def test_damaged_model_is_skipped(url: str, caplog: pytest.LogCaptureFixture) ->
             return send(key, value if intact else value[:-1] + b"?", *rest)
 
         topic._writer.send = send_damaged  # type: ignore[method-assign]
-        manifest = topic.publish(MODELS[0])
+        manifest = topic.publish(trained_models()[0])
         with pytest.raises(ModelFileError) as caught:
             streaml1.load(url)
         assert str(caught.value) == (
@@ -347,11 +358,11 @@ def test_damaged_model_is_skipped(url: str, caplog: pytest.LogCaptureFixture) ->
             "SHA-256 differs from the published one"
         )
         topic._writer.send = send  # type: ignore[method-assign]
-        topic.publish(MODELS[1])
+        topic.publish(trained_models()[1])
         topic._writer.send = send_damaged  # type: ignore[method-assign]
-        manifest = topic.publish(MODELS[2])
+        manifest = topic.publish(trained_models()[2])
     with caplog.at_level(logging.WARNING):
-        assert state(streaml1.load(url)) == state(MODELS[1])
+        assert state(streaml1.load(url)) == state(trained_models()[1])
     warnings = [record.getMessage() for record in caplog.records if record.name == "streaml1"]
     assert warnings == [
         f"{url}: the model of {manifest.time} is incomplete: its SHA-256 differs from the "
@@ -515,12 +526,12 @@ def test_topic_deleted_during_the_run(broker: Broker, url: str, recreated: bool)
     """The publisher must not let the broker auto-create it, which would drop models in a week."""
     name = url.rpartition("/")[2]
     with ModelTopic(url) as models:
-        models.publish(MODELS[0])
+        models.publish(trained_models()[0])
         broker.delete(name)
         if recreated:
             broker.topic(2, name)
         with pytest.raises(Unavailable, match=f"^{url} was deleted during the run; start"):
-            models.publish(MODELS[1])
+            models.publish(trained_models()[1])
     assert broker.has(name) == recreated
 
 

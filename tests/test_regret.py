@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -402,16 +404,23 @@ def test_regret_can_be_negative_under_drift() -> None:
     assert result.points[-1].regret < 0.0 and math.isnan(result.slope)
 
 
+@functools.cache
+def regret_of_letters() -> Any:
+    return softmax_regret("abc")
+
+
+def softmax_regret(labels: Sequence[Any]) -> Any:
+    """Return the regret of softmax on a stream with three labels."""
+    X, y = stream(3)
+    examples = [
+        (dict(enumerate(row)), labels[int(k)]) for row, k in zip(X.tolist(), y, strict=True)
+    ]
+    return streaml1.regret(streaml1.SoftmaxClassifier(strength=0.02), examples)
+
+
 @pytest.mark.parametrize("labels", [[1, 2, "1"], [(1, 2), (3, 4), (5, 6)], [(1, 2), "a", 3]])
 def test_softmax_labels_of_any_type(labels: list[Any]) -> None:
-    X, y = stream(3)
-    reference, mixed = (
-        streaml1.regret(
-            streaml1.SoftmaxClassifier(strength=0.02),
-            [(dict(enumerate(row)), names[int(k)]) for row, k in zip(X.tolist(), y, strict=True)],
-        )
-        for names in ("abc", labels)
-    )
+    reference, mixed = regret_of_letters(), softmax_regret(labels)
     assert mixed.points == reference.points
     assert mixed.classes == [labels["abc".index(label)] for label in reference.classes]
     assert len(mixed.weights) == len(mixed.classes) == 3
