@@ -643,7 +643,9 @@ class LaneMixture:
         self.stale_risk += (value(float(late[0]), y) - smallest) * w * self.n
         self.slow_risk += (value(float(late[1]), y) - smallest) * w * self.n
         self.lane_risk += (value(float(inside[1]), y) - smallest) * w * self.n
-        temperature = 2.0 * self.risk / self.n if self.regression else 1.0
+        temperature = 2.0 if self.loss == "squared_hinge" else 1.0
+        if self.regression:
+            temperature = 2.0 * self.risk / self.n
         if temperature > 0.0:
             loss = np.array([value(m, y) for m in inside])
             excess = np.minimum((loss - loss.min()) * w / temperature, 50.0)
@@ -740,6 +742,7 @@ class LaneMixture:
             "huber": max(1.0, mean / self.huber_delta),
             "quantile": mean / max(self.quantile, 1.0 - self.quantile),
             "poisson": 1.0 / max(mean, 1.0),
+            "squared_hinge": 0.5,
         }
         return units.get(self.loss, 1.0)
 

@@ -274,6 +274,21 @@ def test_large_targets_that_can_be_predicted_are_learnt(loss: str) -> None:
     assert abs(model.predict_one({"small": 1.0})) < 10.0
 
 
+def test_squared_hinge_is_as_good_as_the_best_fixed_rate_on_clicks() -> None:
+    """Its derivatives are twice those of other losses, so their rates would be twice too high."""
+    rng, n = np.random.default_rng(1), 20_000
+    columns = [np.minimum(rng.zipf(1.3, n), 300), 301 + rng.integers(0, 100, n)]
+    X = csr_matrix((np.ones(2 * n), np.stack(columns, 1).ravel(), np.arange(n + 1) * 2))
+    logits = X @ rng.normal(size=X.shape[1])
+    y = rng.random(n) < 1.0 / (1.0 + np.exp(-logits))
+
+    def loss_of(lr: Any) -> float:
+        margins = ElasticNetClassifier(lr=lr, loss="squared_hinge").progressive_many(X, y)
+        return float(np.mean(np.maximum(0.0, 1.0 - np.where(y, 1.0, -1.0) * margins) ** 2))
+
+    assert loss_of("auto") < 1.005 * min(map(loss_of, (0.01, 0.03, 0.1, 0.3)))
+
+
 def test_recovers_from_a_change_of_the_labels() -> None:
     X, y = linear_stream("logistic")
     y[4_000:] = ~y[4_000:]

@@ -106,6 +106,7 @@ from streaml1.optim.structures.lane_clock import (
     is_snapshot_due,
     rate_unit,
     relative_weight,
+    temperature,
 )
 from streaml1.optim.structures.lane_margins import (
     candidate_margins,
@@ -375,10 +376,10 @@ class LaneMixture(RuleState, LaneMixtureState):
         store_row(table, LARGEST, select_negative(load_row(table, COIN), risen, largest))
         update_scales(c, table, o.intercept_lr)
         count_risks(c, a, candidates, offset, y, w, parameter)
-        temperature = 2.0 * c.risk / c.n if regression else 1.0
-        if temperature > 0.0:
+        unit = temperature(c)
+        if unit > 0.0:
             lane_losses = losses_of(add(clipped, splat(offset)), y, c.loss, parameter)
-            learn_shares(table, lane_losses, w / temperature)
+            learn_shares(table, lane_losses, w / unit)
         learn_coefficients(table, c, clipped, offset, y, w, parameter)
         return p, 1.0
 

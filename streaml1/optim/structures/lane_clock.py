@@ -30,6 +30,7 @@ __all__ = [
     "rate_scale",
     "rate_unit",
     "relative_weight",
+    "temperature",
 ]
 
 CLOCK = np.dtype(
@@ -203,8 +204,11 @@ def rate_unit(c: Any, parameter: float) -> float:
     Margins have the unit of the targets, measured by their mean deviation. Those of the Poisson
     loss are logarithms, and its derivatives have the unit of the targets. So the absolute, Huber
     and quantile losses take the same steps at small residuals if tau = 1/2, and Huber's are those
-    of the squared loss if delta is more than the deviation.
+    of the squared loss if delta is more than the deviation. The derivatives of the squared hinge
+    are twice those of the hinge.
     """
+    if c.loss == losses.SQUARED_HINGE:
+        return 0.5
     deviation = c.deviations / max(c.targets, 1)
     if c.loss == losses.ABSOLUTE:
         return deviation
@@ -214,6 +218,17 @@ def rate_unit(c: Any, parameter: float) -> float:
         return deviation / max(parameter, 1.0 - parameter)
     # Rare events are not: a single one would be a large step.
     return 1.0 / max(deviation, 1.0) if c.loss == losses.POISSON else 1.0
+
+
+@inlined
+def temperature(c: Any) -> float:
+    """Return the loss by which a learner must be behind for its share to fall to 1/e.
+
+    For regression it is twice the mean loss, that is twice the variance or dispersion of the noise.
+    """
+    if losses.is_regression(c.loss):
+        return 2.0 * c.risk / c.n
+    return 2.0 if c.loss == losses.SQUARED_HINGE else 1.0
 
 
 @inlined

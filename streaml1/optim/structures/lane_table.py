@@ -211,8 +211,7 @@ def learn_shares(table: Any, lane_losses: Any, factor: float) -> None:
     """Multiply each share by exp(-loss), normalize, and mix in the uniform distribution.
 
     Herbster & Warmuth (1998), *Tracking the best expert*: fixed share. `factor` multiplies the
-    losses: it is the sample weight over the temperature. For regression that is twice the mean
-    loss, which is twice the variance or dispersion of the noise.
+    losses: it is the sample weight over the temperature.
     """
     excess = mul(sub(lane_losses, splat(lowest_of(lane_losses))), splat(factor))
     share = mul(load_row(table, SHARE), exp_neg(lane_min(excess, splat(MAX_EXCESS))))
