@@ -26,10 +26,13 @@ from streaml1.features.arrow_types import (
     is_list,
     is_nested,
     is_number,
+    is_stored_list,
     is_text,
+    list_lengths,
 )
 from streaml1.features.flat_members import DuplicateNames, MemberRoles
 from streaml1.features.records import flat_features, member_text
+from streaml1.features.spark_vectors import flat_elements, is_vector_type
 
 __all__ = [
     "LARGE_DICTIONARY", "PLAIN_ROLES", "feature_columns", "features_type", "holds_other_types",
@@ -58,6 +61,8 @@ def is_unusable(kind: Any) -> bool:
     """Return whether a type holds values that cannot even be categories."""
     from pyarrow import types
 
+    if is_vector_type(kind):
+        return False
     if types.is_map(kind):
         return not is_text(kind.key_type) or is_unusable(kind.item_type)
     if is_list(kind):
@@ -119,6 +124,8 @@ def _may_hold(kind: Any, path: str, other: Any) -> bool:
 
     if not path:
         return is_nested(kind) == is_nested(other)
+    if is_vector_type(kind):
+        kind = kind.field("values").type
     if is_list(kind):
         element = kind.value_type
         if not (is_nested(element) or is_number(element)):  # texts have no index
@@ -170,24 +177,21 @@ def feature_columns(table: Any, roles: MemberRoles, faults: dict[int, str]) -> A
 
 
 def _converted(name: str, array: Any, roles: MemberRoles) -> Any:
-    """Return a list of numbers or text as features; None if it must be read value by value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import types
-
+    """Return a column of lists or vectors as features; None if it must be read value by value."""
     kind = array.type
-    is_usual = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    inside = f"{name}."
+    if hasattr(array, "chunks"):
+        return None
+    if is_vector_type(kind):
+        return None if _have_roles(name, roles) else _elements(name, array)
     if (
-        not is_usual
-        or hasattr(array, "chunks")
+        not is_stored_list(kind)
         or is_nested(kind.value_type)
         or is_bytes(kind.value_type)
-        or any(role.startswith(inside) for role, _ in roles.named_roles())
+        or _have_roles(f"{name}.", roles)
     ):
         return None
     values = array.flatten()  # without values that null lists still refer to
-    lengths = pc.list_value_length(array).cast(pa.int64()).fill_null(0).to_numpy()
+    lengths = list_lengths(array)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     is_category = name in roles.categorical
     if is_number(kind.value_type) and not is_category:
@@ -197,16 +201,39 @@ def _converted(name: str, array: Any, roles: MemberRoles) -> Any:
     return _counted(name, offsets, values)
 
 
+def _have_roles(prefix: str, roles: MemberRoles) -> bool:
+    """Return whether a member has a role whose name begins with a prefix."""
+    return any(name.startswith(prefix) for name, _ in roles.named_roles())
+
+
+def _elements(name: str, array: Any) -> Any:
+    """Return vectors of Spark as features; None if one is not as Spark writes it."""
+    import pyarrow as pa
+
+    flat = flat_elements(array)
+    if flat is None:
+        return None
+    indices, codes = np.unique(flat.indices, return_inverse=True)
+    names = [f"{name}.{k}" for k in indices.tolist()]
+    return _lists(flat.offsets, pa.array(codes), names, _floats(flat.values))
+
+
 def _indexed(name: str, offsets: Any, lengths: Any, values: Any) -> Any:
     """Return numbers as features that are named by their indices."""
     import pyarrow as pa
 
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    floats = values.cast(pa.float64(), safe=False).fill_null(np.nan)
     indices = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
     names = [f"{name}.{k}" for k in range(lengths.max(initial=0))]
-    return _lists(offsets, pa.array(indices), names, floats)
+    return _lists(offsets, pa.array(indices), names, _floats(values))
+
+
+def _floats(values: Any) -> Any:
+    """Return numbers as floats, NaN for null."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    return values.cast(pa.float64(), safe=False).fill_null(np.nan)
 
 
 def _counted(name: str, offsets: Any, values: Any) -> Any:

@@ -15,6 +15,7 @@ from streaml1.features.arrow_nested import PLAIN_ROLES, json_values, reject_name
 from streaml1.features.arrow_types import is_dictionary, is_list, is_nested
 from streaml1.features.batch import require_distinct
 from streaml1.features.flat_members import MAX_DEPTH, MemberRoles, find_member
+from streaml1.features.spark_vectors import is_vector_type
 
 __all__ = ["OpenedColumns", "open_structs"]
 
@@ -72,7 +73,7 @@ class OpenedColumns:
 
         def add(way: tuple[str, ...], kind: Any) -> Iterator[str]:
             path = ".".join(way)
-            if types.is_struct(kind):
+            if types.is_struct(kind) and not is_vector_type(kind):
                 inside = [name for field in kind for name in add((*way, field.name), field.type)]
                 self._structs.setdefault(path, []).extend(inside)
                 yield from inside

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from streaml1.core.types import Ints
+
 __all__ = [
     "dictionary_encoded", "is_bytes", "is_dictionary", "is_feature", "is_list", "is_nested",
-    "is_number", "is_text",
+    "is_number", "is_stored_list", "is_text", "list_lengths",
 ]  # fmt: skip
 
 
@@ -64,6 +66,24 @@ def is_list(kind: Any) -> bool:
         types.is_large_list_view,
     )  # fmt: skip
     return any(test(kind) for test in tests)
+
+
+def is_stored_list(kind: Any) -> bool:
+    """Return whether values of an Arrow type are lists whose items are stored in order."""
+    from pyarrow import types
+
+    return any(
+        test(kind) for test in (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    )
+
+
+def list_lengths(lists: Any) -> Ints:
+    """Return the lengths of lists, 0 for null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths: Ints = pc.list_value_length(lists).cast(pa.int64()).fill_null(0).to_numpy()
+    return lengths
 
 
 def dictionary_encoded(array: Any) -> Any:

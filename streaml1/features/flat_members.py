@@ -14,6 +14,7 @@ from streaml1.core.named_options import named_option
 from streaml1.features.number_texts import read_number_text
 from streaml1.features.positive_label import is_positive
 from streaml1.features.raw_labels import shown
+from streaml1.features.spark_vectors import is_vector, vector_elements
 
 __all__ = [
     "MAX_DEPTH",
@@ -153,6 +154,11 @@ def find_member(value: Any, path: str) -> Found | None:
             found = Found(value, key, value[key])
         elif type(value) is list and key.isdecimal() and int(key) < len(value):
             found = Found(value, int(key), value[int(key)])
+        elif isinstance(value, Mapping) and is_vector(value):
+            elements = {str(index): v for index, v in vector_elements(path, value) or ()}
+            if key not in elements:
+                continue
+            found = Found(value, key, elements[key])
         else:
             continue
         deeper: Found | None = found if rest is None else find_member(found.value, rest)
@@ -379,14 +385,27 @@ class FlatMembers:
             if depth + 1 >= MAX_DEPTH:
                 raise ValueError(f"values are nested more than {MAX_DEPTH} levels deep")
             reject_duplicates(value)
-            if isinstance(value, dict):
-                self._add_object(value, f"{name}.", depth + 1, reading)
-            else:
+            if isinstance(value, list):
                 self._add_array(value, name, depth + 1, reading)
+            elif not self._add_vector(value, name, depth + 1, reading):
+                self._add_object(value, f"{name}.", depth + 1, reading)
         elif value is not None:
             value = self._feature(name, value, reading)
             if value is not None:
                 self._put(name, value)
+
+    def _add_vector(
+        self, members: Mapping[str, Any], name: str, depth: int, reading: Reading
+    ) -> bool:
+        """Add the elements of a vector; return whether the object is one."""
+        if not is_vector(members):
+            return False
+        opened = {key: self._opened(value) for key, value in members.items()}
+        elements = vector_elements(name, opened)
+        for index, v in elements or ():
+            if (id(members), str(index)) not in self._taken:
+                self._add(f"{name}.{index}", v, depth, reading)
+        return elements is not None
 
     def _add_array(self, array: list[Any], name: str, depth: int, reading: Reading) -> None:
         for index, v in enumerate(array):

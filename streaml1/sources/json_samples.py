@@ -11,6 +11,7 @@ import orjson
 
 from streaml1.core.named_options import list_of, named_option
 from streaml1.features.flat_members import array_of_objects, select_object
+from streaml1.features.spark_vectors import is_vector
 from streaml1.sources.readers.csv_cells import CellRules
 from streaml1.sources.readers.csv_kinds import MIN_ROWS, ColumnSummary, summarize_columns
 from streaml1.sources.readers.flat_json import JsonRoles, parse_flat
@@ -248,13 +249,21 @@ def summarize_members(names: Sequence[str], rows: list[dict[str, Any]]) -> list[
 def members_of(
     value: dict[str, Any], prefix: str = "", depth: int = 1
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the members of an object with their paths; ``x`` of an example stays whole."""
+    """Yield the members of an object with their paths.
+
+    Vectors of Spark and the ``x`` of an example stay whole.
+    """
     for name, member in value.items():
         is_example = not prefix and name == "x" and "y" in value
-        if isinstance(member, dict) and not is_example and depth < MAX_DEPTH:
+        is_whole = is_example or not isinstance(member, dict) or _is_vector(member)
+        if not is_whole and depth < MAX_DEPTH:
             yield from members_of(member, f"{prefix}{name}.", depth + 1)
         else:
             yield prefix + name, member
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, dict) and is_vector(value)
 
 
 def _cell(value: Any) -> str:
@@ -272,7 +281,7 @@ def _as_member(column: ColumnSummary, values: list[Any]) -> ColumnSummary:
     Among numbers, texts that look like them are meant as numbers, too.
     """
     present = [value for value in values if value is not None]
-    if any(isinstance(value, list) for value in present):
+    if any(isinstance(value, list) or _is_vector(value) for value in present):
         return replace(column, kind=ARRAY, words=(), is_category=False, holds_text=False)
     are_words = any(isinstance(value, str) for value in present)
     have_types = are_words and any(not isinstance(value, str) for value in present)

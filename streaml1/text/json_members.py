@@ -48,6 +48,7 @@ _DIGIT_ZERO, _X = map(u64, b"0x")
 _OPENING_BRACKET, _CLOSING_BRACKET = map(u64, b"[]")
 _NULL = u64(int.from_bytes(b"null", "little"))
 _DIGIT_ONE = u64(ord("1"))
+_TYPE, _SIX_BYTES = u64(int.from_bytes(b'"type"', "little")), u64(2**48 - 1)
 _OBJECT = u64(2**64 - 1)
 """The index of a member of an object, which has none."""
 _MAX_LEVELS, _IGNORED = u64(MAX_LEVELS), u64(IGNORED)
@@ -331,7 +332,12 @@ class _Opened(NamedTuple):
 def _open(
     text: Any, lines: Any, levels: Any, place: Any, pos: Any, key: Any, key_end: Any, name_pos: Any
 ) -> Any:
-    """Write the prefix of the object or array at `pos`. Returns an `_Opened`."""
+    """Write the prefix of the object or array at `pos`. Returns an `_Opened`.
+
+    An object that may be a vector of Spark is not opened.
+    """
+    if load_u8(pos) == OPENING_BRACE and _may_be_vector(skip_spaces(pos + u64(1))):
+        return _Opened(pos, place, name_pos, UNHASHED, False)
     if place.depth == _MAX_LEVELS or not _path_fits(lines, place, key, key_end, name_pos):
         return _Opened(pos, place, name_pos, UNHASHED, False)
     levels[0, place.depth], levels[1, place.depth] = place.prefix, place.prefix_size
@@ -341,6 +347,16 @@ def _open(
     index = _OBJECT if load_u8(pos) == OPENING_BRACE else u64(0)
     inside = _Place(place.depth + u64(1), name_pos, end + u64(1) - name_pos, index)
     return _Opened(skip_spaces(pos + u64(1)), inside, end + u64(1), murmur_at(name_pos, end), True)
+
+
+@inlined
+def _may_be_vector(pos: Any) -> Any:
+    """Return whether an object begins with ``"type": 0`` or 1, see `features.spark_vectors`."""
+    if loadu_u64(pos) & _SIX_BYTES != _TYPE:
+        return False
+    colon = skip_spaces(pos + u64(6))
+    digit = load_u8(skip_spaces(colon + u64(1)))
+    return load_u8(colon) == COLON and digit in (_DIGIT_ZERO, _DIGIT_ONE)
 
 
 @inlined

@@ -10,6 +10,7 @@ from streaml1.core.rows import is_missing
 from streaml1.features.arrow_frames import is_index
 from streaml1.features.arrow_nested import holds_other_types, is_unusable, json_values
 from streaml1.features.arrow_types import is_nested
+from streaml1.features.spark_vectors import is_vector
 from streaml1.sources.arrow.databases import first_query_rows
 from streaml1.sources.arrow.files import first_rows
 from streaml1.sources.arrow.tables import open_columns
@@ -47,7 +48,12 @@ def _summary(name: str, table: Any) -> ArrowSample:
     values = {column: _values(table[column]) for column in header}
     rows = [dict(zip(header, row, strict=True)) for row in zip(*values.values(), strict=True)]
     members = [dict(members_of(row)) for row in rows]
-    maps = {column for row in rows for column, value in row.items() if isinstance(value, dict)}
+    maps = {
+        column
+        for row in rows
+        for column, value in row.items()
+        if isinstance(value, dict) and not is_vector(value)
+    }
     names: dict[str, str] = {}  # and the columns that they are from
     for column in header:
         inside = [column]
