@@ -197,6 +197,23 @@ def test_files_of_the_compose_file_exist() -> None:
         assert job in targets.values()
 
 
+def test_records_outlive_the_broker_as_checkpoints_do() -> None:
+    """A checkpoint of a topic that is gone cannot be resumed."""
+    [compose] = documents(DEPLOY / "compose.yaml")
+    broker = compose["services"]["broker"]
+    mounts = dict(mount.split(":")[::-1] for mount in broker["volumes"])
+    assert mounts[broker["environment"]["KAFKA_LOG_DIRS"]] in compose["volumes"]
+
+
+def test_the_broker_is_stopped_last() -> None:
+    """A learner that is stopped publishes its model; `topics` has ended, and orders nothing."""
+    services = documents(DEPLOY / "compose.yaml")[0]["services"]
+    for service in services.values():
+        if any("//broker:" in argument for argument in service.get("command", ())):
+            assert service["depends_on"]["broker"]["condition"] == "service_healthy"
+            assert service["init"] and service["stop_grace_period"] == "30s"
+
+
 def test_the_image_gets_the_files_that_it_copies() -> None:
     *_, ignored, shown = (DEPLOY / "Dockerfile.dockerignore").read_text().partition("*\n")
     kept = re.findall(r"^!(\S+)$", shown, re.MULTILINE)
