@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from streaml1 import load
 from streaml1.cli import cli
+from streaml1.cli.options import MAX_BAD_SHARE
 from streaml1.cli.serve import DEFAULT_PORT as SERVE_PORT
 from streaml1.serving.metrics import ServiceMetrics
 from streaml1.training.metrics_server import DEFAULT_PORT, MetricsServer
@@ -289,6 +290,103 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 def test_promtool_accepts_the_rules() -> None:
     check_with("promtool", "check", "rules", str(ALERTS))
+
+
+FIRING: dict[str, tuple[dict[str, str], str]] = {
+    "LearnerDown": ({'up{job="streaml1-learner"}': "0x10"}, "5m"),
+    "LearnerUnhealthy": ({"streaml1_healthy": "0x10"}, "5m"),
+    "LearnerLags": (
+        {
+            'streaml1_lag{partition="0"}': "0+9000x60",
+            'streaml1_lag{partition="1"}': "0x60",
+        },
+        "40m",
+    ),
+    "LearnerWorseThanBaseline": (
+        {"streaml1_recent_loss": "0.7x30", "streaml1_constant_loss": "0.6x30"}, "20m"
+    ),
+    "LearnerMiscalibrated": ({"streaml1_recent_calibration": "0.7x30"}, "20m"),
+    "LearnerRejectsExamples": (
+        {"streaml1_refused_total": "0+3x30", "streaml1_examples_total": "0+97x30"}, "20m"
+    ),
+    "LearnerCheckpointsOld": (
+        {"streaml1_checkpoint_age_seconds": "0+60x30", "streaml1_idle_seconds": "1x30"}, "20m"
+    ),
+    "LearnerGrows": (
+        {'process_resident_memory_bytes{job="streaml1-learner"}': "1e8+1e7x400"}, "5h"
+    ),
+    "ServerDown": ({'up{job="streaml1-server"}': "0x10"}, "5m"),
+    "ServerModelOld": ({'streaml1_serving_model_age_seconds{model="clicks"}': "0+60x30"}, "25m"),
+    "ServerErrors": (
+        {
+            'streaml1_serving_requests_total{path="/predict",status="200"}': "0+90x30",
+            'streaml1_serving_requests_total{path="/predict",status="503"}': "0+10x30",
+        },
+        "20m",
+    ),
+    "ServerSlow": (
+        {
+            f'streaml1_serving_request_seconds_bucket{{path="/predict",le="{le}"}}': f"0+{n}x30"
+            for le, n in (("0.05", 90), ("0.1", 100), ("+Inf", 100))
+        },
+        "20m",
+    ),
+}  # fmt: skip
+"""Series, a value per minute, at which an alert fires, and the time at which it does."""
+
+NORMAL = {
+    'up{job="streaml1-learner"}': "1x400",
+    'up{job="streaml1-server"}': "1x400",
+    "streaml1_healthy": "1x400",
+    'streaml1_lag{partition="0"}': "200000-500x400",
+    "streaml1_recent_loss": "0.5x400",
+    "streaml1_constant_loss": "0.6x400",
+    "streaml1_recent_calibration": "1.1x400",
+    "streaml1_refused_total": "0+5x400",
+    "streaml1_examples_total": "0+995x400",
+    # Without new records there is nothing to save.
+    "streaml1_checkpoint_age_seconds": "0+60x400",
+    "streaml1_idle_seconds": "0+60x400",
+    'process_resident_memory_bytes{job="streaml1-learner"}': "1e8+1e6x400",
+    'process_resident_memory_bytes{job="streaml1-server"}': "1e8+1e8x400",
+    'streaml1_serving_model_age_seconds{model="clicks"}': "60x400",
+    'streaml1_serving_requests_total{path="/predict",status="200"}': "0+995x400",
+    'streaml1_serving_requests_total{path="/predict",status="503"}': "0+5x400",
+    'streaml1_serving_request_seconds_bucket{path="/predict",le="0.05"}': "0+999x400",
+    'streaml1_serving_request_seconds_bucket{path="/predict",le="+Inf"}': "0+1000x400",
+}
+"""Series at which no alert fires."""
+
+
+def test_alerts_fire(tmp_path: Path) -> None:
+    """Each at its trouble and nowhere else, as Prometheus evaluates them."""
+    names = [rule["alert"] for g in documents(ALERTS)[0]["groups"] for rule in g["rules"]]
+    assert sorted(FIRING) == sorted(names)
+    cases = [("none", NORMAL, "5h"), *((name, *case) for name, case in FIRING.items())]
+    tests = [
+        {
+            "interval": "1m",
+            "name": name,
+            "input_series": [{"series": s, "values": values} for s, values in series.items()],
+            "promql_expr_test": [
+                {
+                    "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                    "eval_time": time,
+                    "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1}]
+                    if name != "none"
+                    else [],
+                }
+            ],
+        }
+        for name, series, time in cases
+    ]
+    path = tmp_path / "alerts.yml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "tests": tests}))
+    check_with("promtool", "test", "rules", str(path))
+
+
+def test_alert_on_rejected_examples_precedes_the_end_of_the_run() -> None:
+    assert float(expressions()["LearnerRejectsExamples"].split(">")[1]) < MAX_BAD_SHARE
 
 
 def test_expressions_are_promql() -> None:
