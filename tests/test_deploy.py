@@ -171,6 +171,21 @@ def test_probes() -> None:
         assert any(argument == f"0.0.0.0:{expected}" for argument in container["args"])
 
 
+def test_servers_end_after_the_service_has_left_them() -> None:
+    """A server takes no connections from SIGTERM on, but a Service stops sending them later."""
+    for container in containers():
+        if container["args"][0] == "serve":
+            assert container["lifecycle"]["preStop"]["exec"]["command"][0] == "sleep"
+
+
+def test_the_job_on_a_dask_cluster_waits_for_its_files() -> None:
+    """The volume in the same file is empty at first."""
+    [job] = [d for path in KUBERNETES for d in documents(path) if d["kind"] == "Job"]
+    assert job["spec"]["suspend"] is True
+    guide = (ROOT / "docs" / "on-kubernetes.md").read_text()
+    assert f"kubectl patch job {job['metadata']['name']} -p" in guide
+
+
 def test_services_select_pods() -> None:
     for path in KUBERNETES:
         found = documents(path)
