@@ -309,6 +309,13 @@ def test_promtool_accepts_the_rules() -> None:
 
 FIRING: dict[str, tuple[dict[str, str], str]] = {
     "LearnerDown": ({'up{job="streaml1-learner"}': "0x10"}, "5m"),
+    "LearnerRestarts": (
+        {
+            'process_start_time_seconds{job="streaml1-learner"}': "1+60x30",
+            'up{job="streaml1-learner"}': "1 0 1 0 1 0 1 0 1 0 1 0 1 0 1 0 1 0 1 0 1",
+        },
+        "18m",
+    ),
     "LearnerUnhealthy": ({"streaml1_healthy": "0x10"}, "5m"),
     "LearnerLags": (
         {
@@ -352,6 +359,7 @@ FIRING: dict[str, tuple[dict[str, str], str]] = {
 NORMAL = {
     'up{job="streaml1-learner"}': "1x400",
     'up{job="streaml1-server"}': "1x400",
+    'process_start_time_seconds{job="streaml1-learner"}': "1x400",
     "streaml1_healthy": "1x400",
     'streaml1_lag{partition="0"}': "200000-500x400",
     "streaml1_recent_loss": "0.5x400",
