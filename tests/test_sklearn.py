@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,14 @@ def test_parameters_replace_those_of_the_model() -> None:
         (StreamRegressor, (), {"project": 1}, "'project'; expected one of: epochs, l1, .* shuffle"),
         (StreamClassifier, (), {"epoch": 1}, "'epoch'; did you mean 'epochs'."),
         (StreamClassifier, (None, 0.1), {}, "takes one positional argument, model, got 2; give"),
+        (StreamClassifier, (), {"penalty": "l1"}, "'penalty': set l1=alpha .* and l2=alpha .*"),
+        (StreamRegressor, (), {"alpha": 1}, "'alpha': set l1=.*rate of FTRL, .*FTRLRegressor."),
+        (StreamClassifier, (), {"C": 1.0}, "'C': set l2=1 / .C . n. for n examples"),
+        (StreamClassifier, (), {"class_weight": "balanced"}, "sample_weight=.*compute_sample_w"),
+        (StreamClassifier, (), {"max_iter": 9}, "'max_iter': set epochs"),
+        (StreamRegressor, (), {"fit_intercept": False}, "ElasticNetRegressor.intercept_lr=0."),
+        (StreamClassifier, (), {"warm_start": True}, "'warm_start': call partial_fit"),
+        (StreamClassifier, (), {"solver": "saga"}, "'solver': leave it out"),
     ],
 )
 def test_errors_name_the_class(
@@ -226,9 +235,25 @@ def test_probabilities_that_all_underflow_are_equal() -> None:
     assert np.allclose(p.sum(axis=1), 1.0)
 
 
+def test_parameters_of_scikit_learn_have_a_remedy() -> None:
+    """Those of its linear models, whose names learners may have with another meaning."""
+    here = StreamClassifier().get_params(deep=False)
+    for kind in (LogisticRegression, SGDClassifier, SGDRegressor):
+        for name in set(kind().get_params()) - set(here) - {"average"}:  # learners have it, too
+            with pytest.raises(TypeError, match=rf"argument '{name}': [a-z].+"):
+                StreamClassifier(**{name: 1})
+
+
+def test_classes_of_learners_are_rejected() -> None:
+    with pytest.raises(ValueError, match=r"got its class; give model=FTRLClassifier\(\)"):
+        StreamClassifier(streaml1.FTRLClassifier).fit(np.eye(2), [0, 1])
+
+
 def test_errors_show_labels_without_their_type() -> None:
     with pytest.raises(ValueError, match=r"got 1 class: 3$"):
         StreamClassifier().fit(np.eye(2), [3, 3])
+    with pytest.raises(ValueError, match=r"^classes must have at least 2 .* got 1 class: 3$"):
+        StreamClassifier().partial_fit(np.eye(2), [3, 3], classes=[3])
     model = StreamClassifier().fit(np.eye(2), [0, 1])
     with pytest.raises(ValueError, match=r"y has the label 6, which is not in classes"):
         model.partial_fit(np.eye(2), [0, 6])
@@ -339,6 +364,42 @@ def test_streams_are_frames() -> None:
         model = StreamClassifier(random_state=0).fit(X, y)
         assert np.array_equal(model.decision_function(X), expected)
         assert [*model.feature_names_in_] == ["site", "price"]
+
+
+def test_text_in_matrices_is_rejected_with_a_remedy() -> None:
+    texts = ["cheap pills", "see you"]
+    for X in (texts, pd.Series(texts), np.array(texts)[:, None]):
+        with pytest.raises(ValueError, match="string to float: .*; give a data frame, whose col"):
+            StreamClassifier().fit(X, [0, 1])
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_columns_that_were_numbers_in_fit(frame: Any) -> None:
+    """A later batch may hold text, or times, which numpy would make numbers of."""
+    model = StreamClassifier().fit(frame({"a": [1, 2], "b": [1.5, 2.5]}), [0, 1])
+    text = frame({"a": [1, 2], "b": ["x", "y"]})
+    with pytest.raises(ValueError, match="float: 'x'; column 'b' of X was a number in fit: conv"):
+        model.predict(text)
+    with pytest.raises(ValueError, match="column 'b' of X was a number in fit: convert it"):
+        model.partial_fit(text, [0, 1])
+    with pytest.raises(ValueError, match="string to float: 'x'; X was a matrix of numbers in fit"):
+        StreamClassifier().fit(np.eye(1, 2).T, [0, 1]).predict([["x"]])
+    days = [datetime(2026, 1, 31), datetime(2026, 2, 1)]
+    times = StreamClassifier().fit(frame({"at": [1, 2]}), [0, 1])
+    with pytest.raises(ValueError, match="column 'at' of X is of type Datetime.* convert it"):
+        times.predict(frame({"at": days}))
+
+
+def test_types_that_are_neither_numbers_nor_text_are_named() -> None:
+    X = pd.DataFrame({"at": pd.period_range("2026-01-31", periods=2)})
+    with pytest.raises(ValueError, match="of 'at' is a Period; values are numbers, strings"):
+        StreamClassifier().fit(X, [0, 1])
+
+
+def test_sparse_columns_next_to_text() -> None:
+    X = pd.DataFrame({"clicks": pd.arrays.SparseArray([0.0, 1.0]), "site": ["news", "mail"]})
+    fitted = StreamClassifier(shuffle=False).fit(X, [0, 1])
+    assert sorted(fitted.model_.weights) == ["clicks", "site=mail", "site=news"]
 
 
 def test_frames_without_rows_are_rejected() -> None:

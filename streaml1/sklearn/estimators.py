@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -37,6 +38,32 @@ __all__ = ["StreamClassifier", "StreamRegressor"]
 EPOCHS, SHUFFLE = Integer(1, 2**31), Boolean()
 NESTED = "model__"
 TINY = np.finfo(float).tiny
+
+PENALTIES = "set l1=alpha * l1_ratio and l2=alpha * (1 - l1_ratio), the strengths of the penalties"
+RATES = "set lr, or leave it out: the default needs no learning rate"
+PASSES = "set epochs, the number of passes; there is no stopping rule"
+NO_EFFECT = "leave it out, it has no counterpart"
+
+REMEDIES = {
+    "alpha": f"{PENALTIES}; for the rate of FTRL, pass model=FTRL{{task}}(alpha=...)",
+    "penalty": f"{PENALTIES}; for that of softmax, pass model=SoftmaxClassifier(penalty=...)",
+    "l1_ratio": PENALTIES,
+    "C": "set l2=1 / (C * n) for n examples",
+    "class_weight": (
+        "give fit sample_weight=sklearn.utils.class_weight.compute_sample_weight(class_weight, y)"
+    ),
+    **dict.fromkeys(["learning_rate", "eta0", "power_t"], RATES),
+    **dict.fromkeys(
+        ["max_iter", "n_iter", "tol", "early_stopping", "n_iter_no_change", "validation_fraction"],
+        PASSES,
+    ),
+    "fit_intercept": "to have none, pass model=ElasticNet{task}(intercept_lr=0)",
+    "warm_start": "call partial_fit, which goes on with what was learnt",
+    "multi_class": "for one model of all classes, pass model=SoftmaxClassifier()",
+    "epsilon": "pass model=ElasticNetRegressor(huber_delta=...)",
+    **dict.fromkeys(["solver", "dual", "n_jobs", "verbose", "intercept_scaling"], NO_EFFECT),
+}
+"""What to do instead of giving a parameter of scikit-learn's linear models."""
 
 
 class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
@@ -124,7 +151,10 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
             y = _check_y(y, y_numeric=numeric, estimator=self)
             check_consistent_length(X, y)
         else:
-            X, y = validate_data(self, X, y, reset=reset, y_numeric=numeric, **_matrix_checks(X))
+            with _other_types_rejected(X, is_fitted=not reset):
+                X, y = validate_data(
+                    self, X, y, reset=reset, y_numeric=numeric, **_matrix_checks(X)
+                )
             X = _without_missing(X)
         return X, y, _check_sample_weight(sample_weight, X, ensure_non_negative=True)
 
@@ -133,16 +163,16 @@ class _StreamEstimator(BaseEstimator):  # type: ignore[misc]
         X = as_frame(X)
         if self._reads_names:
             return self._frame(X, False)
-        return _without_missing(validate_data(self, X, reset=False, **_matrix_checks(X)))
+        with _other_types_rejected(X, is_fitted=True):
+            X = validate_data(self, X, reset=False, **_matrix_checks(X))
+        return _without_missing(X)
 
     def _needs_names(self, X: Any) -> bool:
         if not is_frame(X):
             return False
         if getattr(self.model, "cross", None) or getattr(self.model, "text", None):
             return True
-        dtypes = to_narwhals(X).schema.values()
-        # The type of a sparse column of pandas is unknown to narwhals.
-        return not all(t.is_numeric() or str(t) in ("Boolean", "Unknown") for t in dtypes)
+        return _other_column(X) is not None
 
     def _frame(self, X: Any, reset: bool) -> Any:
         if not is_frame(X):
@@ -216,8 +246,11 @@ def _named_constructor(kind: type[_StreamEstimator]) -> Callable[..., None]:
 
 
 def _unexpected_parameter(kind: type[_StreamEstimator], name: str) -> TypeError:
-    """Return the error for an unknown parameter, which may be one of a learner."""
+    """Return the error for an unknown parameter: of scikit-learn's models, or of a learner."""
     task = "regression" if issubclass(kind, RegressorMixin) else "classification"
+    if name in REMEDIES:
+        remedy = REMEDIES[name].format(task="Regressor" if task == "regression" else "Classifier")
+        return TypeError(f"{kind.__name__}() got an unexpected keyword argument {name!r}: {remedy}")
     for learner in LEARNERS.values():
         if task in learner.classes and name in parameters_of(learner.parameters):
             return TypeError(
@@ -231,6 +264,11 @@ def _with(model: Any, params: dict[str, Any], prefix: str = "") -> Any:
     """Return an untrained copy of a learner with other parameters."""
     if not isinstance(model, OnlineModel):
         purpose = f" to set {prefix}{next(iter(params))}" if prefix else ""
+        if isinstance(model, type) and issubclass(model, OnlineModel):
+            raise ValueError(
+                f"model must be a learner of streaml1{purpose}, got its class; give "
+                f"model={model.__name__}()"
+            )
         raise ValueError(f"model must be a learner of streaml1{purpose}, got {shown(model)}")
     for name in params:
         if name not in model._parameters():
@@ -242,6 +280,43 @@ def _matrix_checks(X: Any) -> dict[str, Any]:
     """Return the arguments of `validate_data` for a matrix; only a frame may lack values."""
     finite = "allow-nan" if is_frame(X) else True
     return {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": finite}
+
+
+def _other_column(X: Any) -> tuple[str, Any] | None:
+    """Return name and type of the first column of a frame that is not numeric, or None."""
+    for series in to_narwhals(X).iter_columns():
+        kind = series.dtype
+        # Narwhals does not know the type of a sparse column of pandas.
+        is_sparse = str(kind) == "Unknown" and hasattr(series.to_native(), "sparse")
+        if not (kind.is_numeric() or str(kind) == "Boolean" or is_sparse):
+            return shown(series.name), kind
+    return None
+
+
+@contextmanager
+def _other_types_rejected(X: Any, *, is_fitted: bool) -> Iterator[None]:
+    """Say what to do with text in a matrix, and with columns that were numbers in `fit`.
+
+    numpy makes a number of a time, in a unit that depends on the library of the frame.
+    """
+    column = _other_column(X) if is_fitted and is_frame(X) else None
+    if column is not None and column[1].is_temporal():
+        raise ValueError(
+            f"column {column[0]} of X is of type {column[1]}, but was a number in fit; convert it"
+        )
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("could not convert string to float"):
+            raise
+        if column is not None:
+            remedy = f"column {column[0]} of X was a number in fit: convert it"
+        elif is_fitted:
+            remedy = "X was a matrix of numbers in fit"
+        else:
+            remedy = "give a data frame, whose columns of text are categories, or raw text if the "
+            remedy += "model has text=[...]"
+        raise ValueError(f"{error}; {remedy}") from error
 
 
 def _without_missing(X: Any) -> Any:
@@ -308,10 +383,12 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
 
     _default = ElasticNetClassifier
 
-    def _start(self, classes: Any) -> None:
+    def _start(self, classes: Any, source: str) -> None:
         k = len(classes)
         if k < 2:
-            raise ValueError(f"y must have at least 2 classes, got 1 class: {shown(classes[0])}")
+            raise ValueError(
+                f"{source} must have at least 2 classes, got 1 class: {shown(classes[0])}"
+            )
         model = self._new_model()
         if isinstance(model, SoftmaxClassifier):
             self.models_ = [model.clone({"classes": range(k)})]
@@ -337,7 +414,7 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
         X, y, w = self._checked(X, y, sample_weight, True)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
-        self._start(self.classes_)
+        self._start(self.classes_, "y")
         self._learn_epochs(X, self._positions(y), w)
         return self
 
@@ -346,7 +423,7 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
         X, y, w = self._checked(X, y, sample_weight, not hasattr(self, "models_"))
         check_classification_targets(y)
         if _check_partial_fit_first_call(self, classes) or not hasattr(self, "models_"):
-            self._start(self.classes_)
+            self._start(self.classes_, "classes")
         self._learn(X, self._positions(y), w)
         self.n_iter_ = 1
         return self
