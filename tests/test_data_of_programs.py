@@ -872,7 +872,7 @@ def test_utf_16_without_a_mark(name: str, encoding: str) -> None:
     for command in (["learn", name, *target], ["inspect", name]):
         assert error_of(*command) == (
             f"{name} is encoded in UTF-16, not text; convert it to UTF-8 first, as with iconv "
-            "-f UTF-16 -t UTF-8"
+            f"-f {'UTF-16LE' if encoding == 'utf-16-le' else 'UTF-16BE'} -t UTF-8"
         )
 
 

@@ -97,7 +97,8 @@ __all__ = ["learn"]
               "directory. It keeps its parameters except those given here.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
-              help="Number of features to show for each label.")  # fmt: skip
+              help="Number of features to show for True and for False, or of all classes.",
+)  # fmt: skip
 def learn(
     source: str | list[str], model: str | None, task: str | None, **options: Any
 ) -> None:  # fmt: skip

@@ -100,7 +100,10 @@ class Records:
                 # The rest of this message is about opening files in Python.
                 reason = f"not CSV: {error}".partition(" - do you need to open")[0]
                 if "field limit" in reason:
-                    reason = f"a cell has more than {plain_csv.field_size_limit():,} characters"
+                    reason = (
+                        f"a cell has more than {plain_csv.field_size_limit():,} characters: write "
+                        "longer texts as JSON lines"
+                    )
                 elif "new-line" in reason:
                     reason += r"; if lines end in CR only, convert them, as with tr '\r' '\n'"
                 elif r"\"" in self._text:

@@ -110,7 +110,7 @@ _EXPORT = "export it as CSV or JSON lines first"
 _R = "export it as CSV, as with write.csv(x, file, row.names = FALSE)"
 _COLUMNS = "read it as a data frame in Python, or export it as CSV"
 _ARROW = "write all of it to a file whose name ends in .parquet or .arrow"
-_DECODE = "convert it to UTF-8 first, as with iconv -f UTF-16 -t UTF-8"
+_DECODE = "convert it to UTF-8 first, as with iconv -f {} -t UTF-8"
 _AVRO = "read it with --format avro", 'read it with format="avro"'
 _MODEL = "give it to --load, and name a file of examples", "read it by streaml1.load"
 _ROWS = "export the rows as CSV, as with psql --csv or mysql --batch"
@@ -153,7 +153,7 @@ _FOREIGN = [
     ForeignType("a file of SAS", _COLUMNS, b"HEADER RECORD*******LIBRARY"),
     ForeignType("a NumPy file", "load it in Python", b"\x93NUMPY"),
     *(ForeignType("a Python pickle", "load it in Python", bytes([0x80, k])) for k in range(2, 6)),
-    ForeignType("encoded in UTF-32", _DECODE.replace("16", "32"), _UTF_32),
+    ForeignType("encoded in UTF-32", _DECODE.format("UTF-32"), _UTF_32),
 ]
 
 
@@ -261,10 +261,11 @@ def foreign_type(head: bytes) -> ForeignType | None:
     for foreign in _FOREIGN_TEXT:
         if text.startswith(foreign.magic):
             return foreign
-    # Without a mark, every other byte of ASCII text in UTF-16 is zero.
-    for first, second in ((head[:WIDE:2], head[1:WIDE:2]), (head[1:WIDE:2], head[:WIDE:2])):
+    # Without a mark, every other byte of ASCII text in UTF-16 is zero. iconv would guess the order.
+    even, odd = head[:WIDE:2], head[1:WIDE:2]
+    for order, first, second in (("UTF-16LE", even, odd), ("UTF-16BE", odd, even)):
         if len(head) >= WIDE and all(first) and not any(second):
-            return ForeignType("encoded in UTF-16", _DECODE)
+            return ForeignType("encoded in UTF-16", _DECODE.format(order))
     if utf16_of(head) is not None or not _is_binary(head):
         return None
     if _is_text_with_zeros(head):
