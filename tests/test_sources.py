@@ -836,6 +836,7 @@ def test_unclosed_csv_quote(write):
         ),
         ("1,x,1,1,1", "the line has 5 cells, the header has 4"),
         ('1,"x"y,1,1', "not CSV: ',' expected after '\"'"),
+        ('1,"x" y,1,1', "expected after '\"'; if quotes are plain text in this file, remove them"),
         ("red,x,1,1", "column 'a': 'red' is not a number"),
         ("red,x,1,1", 'use categorical=["t", "a"] for text, or ignore=["a"]'),
         ("inf,x,1,1", "column 'a': 'inf' is not finite: leave missing values empty"),

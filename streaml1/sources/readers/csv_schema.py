@@ -59,6 +59,9 @@ class TextLines:
             raise IncompleteRecord
 
 
+_PLAIN_QUOTES = "if quotes are plain text in this file, remove them, as with tr -d '\"'"
+
+
 class Records:
     """The records of a CSV file, each with the line where it starts.
 
@@ -68,6 +71,7 @@ class Records:
 
     def __init__(self, lines: TextLines, delimiter: str = ",") -> None:
         self._lines = lines
+        self._delimiter = delimiter
         self._reader = plain_csv.reader(self._decoded(), strict=True, delimiter=delimiter)
         self._first = self._last = 0
         self._text = ""  # of the last line
@@ -108,9 +112,11 @@ class Records:
                     reason += r"; if lines end in CR only, convert them, as with tr '\r' '\n'"
                 elif r"\"" in self._text:
                     reason += r'; if \" stands for a quote, export the file with "" instead'
-                elif '" ' in self._text:
+                elif '" ' in self._text and self._delimiter not in self._text:
                     option = named_option("delimiter", " ")
                     reason += f"; if blanks separate the cells, use {option}"
+                elif self._last == self._first:
+                    reason += f"; {_PLAIN_QUOTES}"
                 yield self._first, ValueError(f"{reason}{self._extent()}")
                 continue
             if self._decoding_errors:
@@ -121,8 +127,7 @@ class Records:
     def _extent(self) -> str:
         if self._last == self._first:
             return ""
-        remedy = "if quotes are plain text in this file, remove them, as with tr -d '\"'"
-        return f" (the record extends to line {self._last}: is a quote not closed? {remedy})"
+        return f" (the record extends to line {self._last}: is a quote not closed? {_PLAIN_QUOTES})"
 
 
 _SEPARATOR_LINE = re.compile(rb'"?sep=([^\r\n])"?\r?\n')
