@@ -376,6 +376,31 @@ def test_roles_and_raw_text_are_no_categories() -> None:
     assert "site=a" in result.stdout and "title=goes" in result.stdout
 
 
+def test_raw_text_that_is_read_as_categories_is_reported() -> None:
+    """Each text would be a category that occurs once."""
+    titles = [f"order {k} arrived at {k % 7} o'clock" for k in range(40)]
+    stages = ["new and not paid yet", "paid but not sent yet"] * 20
+    rows = list(zip([0, 1] * 20, titles, stages, strict=True))
+    Path("a.csv").write_text("y,title,stage\n" + "".join(f"{y},{t},{s}\n" for y, t, s in rows))
+    Path("a.jsonl").write_text(
+        "".join(json.dumps({"y": y, "title": t, "stage": s}) + "\n" for y, t, s in rows)
+    )
+    for name in ("a.csv", "a.jsonl"):
+        advice = (
+            f"streaml1: {name}: texts of several words are categories: title; to learn their "
+            "words, use --text title"
+        )
+        command = ["learn", name, "--target", "y"]
+        assert advice in run(*command).stderr.splitlines()
+        for option in ("--text title", "--categorical title,stage", "--ignore title"):
+            assert "several words" not in run(*command, *option.split()).stderr
+        run(*command, "--text", "title", "--save", "m.model")
+        assert "several words" not in run(*command, "--load", "m.model").stderr
+        assert "several words" not in run("predict", "m.model", name, "--target", "y").stderr
+        # Row caches hold no raw text.
+        assert "several words" not in run("convert", name, "a.rows", "--target", "y").stderr
+
+
 def test_the_first_of_several_files_decides_and_resumes_agree() -> None:
     Path("parts").mkdir()
     Path("parts/0.csv").write_text(CLICKS)

@@ -18,6 +18,7 @@ from streaml1.cli.learnt_columns import (
     report_spellings,
 )
 from streaml1.cli.messages import report_problem
+from streaml1.core.named_options import named_option
 from streaml1.core.text_table import printable
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ def _with_text_columns(
         report_other_kinds(name, columns, model)
     if categories or any(column.kind in UNUSUAL for column in columns):
         report_problem(f"{name}: {_kinds(columns)}", "columns")
+    if model is None:
+        _report_texts(name, columns)
     _report_marks(name, columns, reading)
     _report_labels(name, every, reading)
     if not categories:
@@ -170,6 +173,7 @@ def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
         return
     for sentence in filter(None, (quoted_numbers(columns), mixed_members(columns))):
         report_problem(f"{name}: {sentence}", "columns")
+    _report_texts(name, columns)
 
 
 def _report_table(
@@ -199,6 +203,27 @@ def _category_texts(values: Counter[str]) -> Counter[str]:
     for value, n in values.items():
         texts[value.removesuffix(".0")] += n
     return texts
+
+
+def _report_texts(name: str, columns: Sequence[ColumnSummary]) -> None:
+    """Report raw text that is read as categories, of which few occur twice."""
+    options = click.get_current_context().command.params
+    if not any(option.name == "text" for option in options):
+        return
+    texts = [
+        column
+        for column in columns
+        if column.kind == "text"
+        and 2 * len(column.values) > column.values.total()
+        and not next(iter(column.values)).lstrip().startswith("{")  # an object as text, for --at
+    ]
+    if texts:
+        remedy = named_option("text", [column.name for column in texts])
+        report_problem(
+            f"{name}: texts of several words are categories: {listed_columns(texts)}; to learn "
+            f"their words, use {remedy}",
+            "columns",
+        )
 
 
 def _report_marks(name: str, columns: Sequence[ColumnSummary], reading: SourceOptions) -> None:
