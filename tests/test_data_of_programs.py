@@ -848,6 +848,14 @@ def test_damage_within_the_first_rows(cut: int) -> None:
     assert "site" not in message
 
 
+def test_mails_have_a_remedy() -> None:
+    for name in ("inbox.mbox", "1.eml"):
+        Path(name).write_text("From ann@example.org\nSubject: lunch\n\nSee you\n")
+        for command in ("learn", "inspect"):
+            message = error_of(command, name)
+            assert message.startswith(f"{name} holds mails; write them as JSON lines")
+
+
 def test_names_that_are_too_long() -> None:
     assert error_of("learn", "x" * 300 + ".csv").endswith(" cannot be read: File name too long")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ def test_spam_samples_on_the_data_set(cwd: Path) -> None:
     code = after.partition("```python\n")[2].partition("```")[0]
     exec(compile(code, "spam.md", "exec"), {})
     assert run_samples(after) == 1
+
+
+def test_spam_from_folders(cwd: Path) -> None:
+    for label, text in (("ham", b"see you"), ("spam", b"caf\xe9")):
+        Path(label).mkdir()
+        Path(label, "1.txt").write_bytes(text)
+    _, _, after = (GUIDE / "spam.md").read_text().partition("## From folders")
+    exec(compile(after.partition("```python\n")[2].partition("```")[0], "spam.md", "exec"), {})
+    mails = [json.loads(line) for line in Path("mails.jsonl").read_text().splitlines()]
+    assert sorted((mail["label"], mail["text"]) for mail in mails) == [
+        ("ham", "see you"),
+        ("spam", "caf\ufffd"),
+    ]
 
 
 def test_fraud_samples(cwd: Path) -> None:

@@ -43,6 +43,9 @@ FORMATS = {
 }
 """Format of a file by the suffix of its name."""
 
+MAIL_SUFFIXES = (".mbox", ".eml")
+"""Suffixes of files of mails, which are not read."""
+
 TEXT_FORMATS = ("csv", "jsonl", "vw", PARQUET, ARROW, AVRO)
 """Formats that can hold raw text."""
 
@@ -82,6 +85,11 @@ def file_format(name: str, format: str | None) -> FileFormat:
     if (foreign := foreign_type(head.text)) is not None:
         raise SourceError(foreign.sentence(name, head.codec))
     likely = likely_format(head.text)
+    if uncompressed.endswith(MAIL_SUFFIXES):
+        raise SourceError(
+            f"{name} holds mails; write them as JSON lines first, one object with the text and the "
+            "label per mail, as in the guide to spam in raw text"
+        )
     looks = f" (its first line looks like {named_options(likely)})" if likely else ""
     error = SourceError(f"cannot infer the format of {name} from its name; {remedy}{looks}")
     error.missing_options = likely
