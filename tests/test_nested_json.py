@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -287,3 +289,24 @@ def test_null_elements_are_absent_in_every_source(tmp_path: Path) -> None:
         model = ElasticNetClassifier(lr=0.1)
         progressive(model, source, target="y")
         assert sorted(map(str, model.weights)) == ["tags=a", "v.0", "v.2"]
+
+
+@pytest.mark.parametrize("paragraphs", [["Free prize", "win now"], ["Free prize"], []])
+def test_lists_in_the_place_of_raw_text_are_categories(
+    paragraphs: list[str], tmp_path: Path
+) -> None:
+    """Kernels took an element for the text of the row, and left out all others."""
+    rows = [
+        {"body": paragraphs, "mail": {"body": paragraphs}, "note": "So it goes", "y": 1},
+        {"body": ["lunch"], "mail": {"body": ["see you"]}, "note": "so it ends", "y": 0},
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sources: list[Any] = [path, rows, pl.DataFrame(rows), pd.DataFrame(rows)]
+    models = [ElasticNetClassifier(lr=0.5, text=["body", "mail.body", "note"]) for _ in sources]
+    for model, source in zip(models, sources, strict=True):
+        progressive(model, source, target="y")
+    assert {"body=lunch", "mail.body=see you", "note=goes"} <= set(models[0].weights)
+    assert {f"body={text}" for text in paragraphs} <= set(models[0].weights)
+    for model in models[1:]:
+        assert model.weights == models[0].weights

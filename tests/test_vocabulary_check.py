@@ -231,3 +231,14 @@ def test_the_check_does_not_change_what_is_learnt() -> None:
     progressive(checked, examples)
     progressive(unchecked, examples, data_checks=False)
     assert checked.weights == unchecked.weights
+
+
+def test_lists_in_the_place_of_text_have_a_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    """The data were said to lack the name that was listed as theirs."""
+    rows = [{"tags": ["a b", "c"], "y": k % 2} for k in range(4)]
+    model = streaml1.ElasticNetClassifier(text=["tags"])
+    streaml1.progressive(model, rows, target="y")
+    assert caplog.messages == [
+        "in the first 4 examples no feature is named 'tags', so its text adds no features; the "
+        "elements of its lists are categories: join them into one text"
+    ]

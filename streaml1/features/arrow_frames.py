@@ -553,9 +553,11 @@ def _rows(
         row = int(np.frombuffer(number.ljust(8, b"\n"), np.int64)[0])
         return (table_dicts(table.slice(row, 1), categorical)[0],)
 
+    # The texts in a list are features such as `tags=a`, not texts of the column `tags`.
+    header = [f"{field.name}=" if is_nested(field.type) else field.name for field in table.schema]
     return NamedRows(
         found.hashes, found.values, found.indptr, names.bytes, found.spans, lines, positions,
-        positions + 8, parse_line, table.column_names, values_checked=not found.has_large,
+        positions + 8, parse_line, header, values_checked=not found.has_large,
         distinct_names=not (counts or any("=" in name for name in table.column_names)),
     )  # fmt: skip
 

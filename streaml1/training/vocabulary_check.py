@@ -45,6 +45,8 @@ MIN_EXAMPLES = 20
 MAX_LISTED = 10
 """Columns or namespaces of the data that a warning lists."""
 
+JOIN_LISTS = "the elements of its lists are categories: join them into one text"
+
 MIN_SHARE = 0.05
 """Share of the features that a model must know."""
 
@@ -131,9 +133,11 @@ class VocabularyCheck(Observer):
                     extra=event("prefix_unmet", prefix=prefix),
                 )  # fmt: skip
         for name in sorted(self._missing_texts):
+            is_list = name in self._found  # `tags` of `tags=a`
             logger.warning(
                 "in %s no feature is named %r, so its text adds no features; %s",
-                where, name, remedy, extra=event("text_unmet", text=name),
+                where, name, JOIN_LISTS if is_list else remedy,
+                extra=event("text_unmet", text=name),
             )  # fmt: skip
         self._missing_texts.clear()
         if self._missing_offset is not None:

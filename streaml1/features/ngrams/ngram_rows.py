@@ -157,7 +157,10 @@ def _expand_parsed(ngrams: NGrams, X: NamedRows) -> NamedRows | None:
 
 
 def _rows_with_ngram_names(ngrams: NGrams, X: NamedRows) -> Ints:
-    """Return all rows whose lines have a feature with the name of an n-gram, and maybe others."""
+    """Return all rows whose lines have a feature with the name of an n-gram, and maybe others.
+
+    An element of an array is a feature such as ``tags=a b``, as a text is before it is split.
+    """
     if X.header or not len(X):  # the names of the columns have been checked
         return np.empty(0, np.int64)
     lo, hi = int(X.begins[0]), int(X.ends[-1])
@@ -169,11 +172,12 @@ def _rows_with_ngram_names(ngrams: NGrams, X: NamedRows) -> Ints:
     patterns = [pattern for pattern in quoted_prefixes if pattern in raw]
     if _ESCAPE in raw:
         patterns.append(_ESCAPE)
-    if not patterns:
-        return np.empty(0, np.int64)
     positions = [
         match.start() for pattern in patterns for match in re.finditer(re.escape(pattern), raw)
     ]
+    positions += ngrams.array_positions(raw)
+    if not positions:
+        return np.empty(0, np.int64)
     return np.searchsorted(X.begins - lo, np.array(positions), side="right") - 1
 
 

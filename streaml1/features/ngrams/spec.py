@@ -94,6 +94,17 @@ class NGrams:
         """Prefix of the names of n-grams for each text feature, in UTF-8."""
         return [f"{name}=".encode("utf-8", "surrogatepass") for name in self.names]
 
+    def array_positions(self, json: bytes) -> list[int]:
+        """Return where arrays begin in JSON that may be those of a text feature."""
+        return [match.start() for match in self._arrays.finditer(json)] if b"[" in json else []
+
+    @cached_property
+    def _arrays(self) -> re.Pattern[bytes]:
+        # A text may be at a path, whose last member the array is.
+        names = {*self.names, *(name.rpartition(".")[2] for name in self.names)}
+        members = b"|".join(re.escape(name.encode()) for name in sorted(names))
+        return re.compile(rb'"(?:%b)"\s*:\s*\[' % members)
+
     @cached_property
     def simple(self) -> bool:
         """True if kernels support the names of the texts.
