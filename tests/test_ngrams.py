@@ -366,3 +366,10 @@ def test_first_rejected_row_is_reported(bad: Any, message: str) -> None:
     with pytest.raises(BadExample, match=message) as error:
         ElasticNetClassifier(lr=0.1, text=["m"]).learn_many(xs, [True] * 3)
     assert error.value.row == 1
+
+
+def test_a_list_of_texts_has_a_remedy() -> None:
+    model = streaml1.ElasticNetClassifier(text=["text"])
+    for call in (lambda: model.learn_many(["a b"], [1]), lambda: model.predict_many(["a b"])):
+        with pytest.raises(BadExample, match=r'not a str; give {"text": ...} to a model with text'):
+            call()

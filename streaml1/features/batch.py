@@ -232,7 +232,8 @@ def _plain_items(xs: list[Any]) -> tuple[list[Hashable], Floats, Ints] | None:
 def _items(x: Mapping[Hashable, Any]) -> tuple[Iterable[Hashable], Any]:
     """Return names and values; numbers are passed on unchecked, the rows are checked later."""
     if not hasattr(type(x), "items"):
-        raise BadExample(f"an example is a dict of features, not {shown_type(x)}")
+        remedy = """; give {"text": ...} to a model with text=["text"]""" * isinstance(x, str)
+        raise BadExample(f"an example is a dict of features, not {shown_type(x)}{remedy}")
     try:
         if type(x) is dict and NUMBER_TYPES.issuperset(map(type, x.values())) and all(x.values()):
             return x, array("d", x.values())
