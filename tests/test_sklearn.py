@@ -17,7 +17,13 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_iris,
+    load_wine,
+    make_classification,
+)
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
 from sklearn.metrics import log_loss
@@ -278,13 +284,31 @@ def test_fit_is_learn_many(cancer: tuple[Any, Any]) -> None:
     assert fitted.model_.weights == model.weights
 
 
+@pytest.mark.parametrize("model", [None, streaml1.SoftmaxClassifier(), streaml1.FTRLClassifier()])
+def test_predicts_as_the_saved_model(model: Any, tmp_path: Path) -> None:
+    X, y = make_classification(400, 50, n_informative=5, flip_y=0.2, random_state=1)
+    fitted = StreamClassifier(model, shuffle=False).fit(X, y)
+    fitted.model_.save(tmp_path / "m")
+    expected = streaml1.load(tmp_path / "m").freeze().predict_proba_many(X)
+    assert np.array_equal(fitted.predict_proba(X), expected)
+    if model is None:  # while it learns, it predicts with a mixture
+        assert not np.array_equal(fitted.model_.predict_proba_many(X), expected)
+
+
+@pytest.mark.parametrize("loss", ["squared", "poisson", "quantile"])
+def test_regressor_predicts_as_the_frozen_model(loss: str) -> None:
+    X, y = load_diabetes(return_X_y=True)
+    fitted = StreamRegressor(streaml1.ElasticNetRegressor(loss=loss), random_state=0).fit(X, y)
+    assert np.array_equal(fitted.predict(X), fitted.model_.freeze().predict_many(X))
+
+
 def test_one_learner_per_class() -> None:
     X, y = load_wine(return_X_y=True)
     fitted = StreamClassifier(shuffle=False).fit(X, y)
     rest = [streaml1.ElasticNetClassifier() for _ in range(3)]
     for label, model in enumerate(rest):
         model.learn_many(X, y == label)
-    p = np.stack([model.predict_proba_many(X)[:, 1] for model in rest], axis=1)
+    p = np.stack([model.freeze().predict_proba_many(X)[:, 1] for model in rest], axis=1)
     assert fitted.predict_proba(X) == pytest.approx(p / p.sum(axis=1)[:, None])
     assert np.array_equal(fitted.predict(X), p.argmax(axis=1))
     assert np.array_equal(fitted.decision_function(csr_array(X)), fitted.decision_function(X))

@@ -11,7 +11,8 @@ from streaml1.features.arrow_frames import as_rows
 from streaml1.features.labels import require_mapping
 from streaml1.models.explanation import Contribution, Explanation, explanation_of
 from streaml1.models.output_buffer import predict_output_rows, predict_outputs
-from streaml1.models.state.feature_terms import FeatureTerms, examples_of, explained, terms_of
+from streaml1.models.state.feature_terms import FeatureTerms, examples_of, terms_of
+from streaml1.models.state.locking import published
 from streaml1.models.state.predictor import Predictor
 
 __all__ = ["debug_text", "explain_label_rows", "explain_labels", "explain_row", "explain_rows"]
@@ -26,7 +27,7 @@ def explain_row(state: Predictor, x: Mapping[Hashable, Any]) -> Explanation:
         If a value is invalid.
     """
     require_mapping(x)
-    with explained(state) as predictor:
+    with published(state) as predictor:
         margin = float(predictor.margin(x, 0))
         terms = terms_of(predictor, examples_of(predictor, [x]))
         return _explanations(terms, [margin], predictor.base_margin)[0]
@@ -40,7 +41,7 @@ def explain_rows(state: Predictor, X: RowsLike) -> list[Explanation]:
     BadExample
         If a row is invalid. `row` is the first such row.
     """
-    with explained(state) as predictor:
+    with published(state) as predictor:
         X = as_rows(X)  # a stream can be read only once
         margins = predictor.margins(predictor.batch(X), 0).tolist()
         terms = terms_of(predictor, examples_of(predictor, X))
@@ -52,7 +53,7 @@ def explain_labels(
 ) -> dict[Hashable, Explanation]:
     """Explain the margin of each label for an example; like `explain_row`."""
     require_mapping(x)
-    with explained(state) as predictor:
+    with published(state) as predictor:
         margins = predict_outputs(predictor, x, margins=True)[1].tolist()
         return _explain_outputs(predictor, labels, [x], [margins])[0]
 
@@ -61,7 +62,7 @@ def explain_label_rows(
     state: Predictor, labels: Sequence[Hashable], X: RowsLike
 ) -> list[dict[Hashable, Explanation]]:
     """Explain the margin of each label for each row; like `explain_rows`."""
-    with explained(state) as predictor:
+    with published(state) as predictor:
         X = as_rows(X)
         margins = predict_output_rows(predictor, predictor.batch(X), margins=True)[1].tolist()
         return _explain_outputs(predictor, labels, X, margins)

@@ -32,6 +32,8 @@ from streaml1.models.parameter_checks import Boolean, Integer
 from streaml1.models.parameters import parameters_of
 from streaml1.models.registry import LEARNERS
 from streaml1.models.softmax import SoftmaxClassifier
+from streaml1.models.state.dict_predictions import margins_of
+from streaml1.models.state.locking import published
 
 __all__ = ["StreamClassifier", "StreamRegressor"]
 
@@ -328,13 +330,16 @@ def _without_missing(X: Any) -> Any:
     return X
 
 
-def _outputs(model: Any, X: Any, proba: bool) -> Any:
-    """Return margins or probabilities: shape (n,), and (n, k) for softmax."""
-    if not isinstance(model, SoftmaxClassifier):
-        return model._margins(X, proba)
-    state = model._state
-    with state.exclusive():
-        return predict_output_rows(state, state.batch(X), margins=not proba)[1]
+def _outputs(model: Any, X: Any, response: bool) -> Any:
+    """Return the margins or responses of the published model: (n,), or (n, k) for softmax.
+
+    An estimator that is fitted is what `save` and `freeze` would keep.
+    """
+    with published(model._state) as predictor:
+        if isinstance(model, SoftmaxClassifier):
+            batch = predictor.batch(X)
+            return predict_output_rows(predictor, batch, margins=not response)[1]
+        return margins_of(predictor, X, response)
 
 
 class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
@@ -432,8 +437,8 @@ class StreamClassifier(ClassifierMixin, _StreamEstimator):  # type: ignore[misc]
     def coef_(self) -> Any:
         """The weights of the columns, shape (1, d) for two classes and (k, d) for more.
 
-        With `lr="auto"`, the default, they are those of the published model, which only approximate
-        `decision_function`: the margins that are mixed there are clipped.
+        With `lr="auto"`, the default, they only approximate `decision_function`, which bounds
+        margins and values far from the usual.
         """
         coef = self._weights()[0]
         return coef[1:] - coef[:1] if len(coef) == 2 else coef
@@ -538,7 +543,7 @@ class StreamRegressor(RegressorMixin, _StreamEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Any:
         """Return the predicted value of each row."""
         X = self._input(X)
-        return np.asarray(self.models_[0].predict_many(X))
+        return _outputs(self.models_[0], X, self.models_[0].loss == "poisson")
 
     @property
     def coef_(self) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,9 +18,9 @@ from streaml1.features.vocabulary.crossed_name import JOINT
 from streaml1.models.state.locking import LockedState
 from streaml1.models.state.predictor import Predictor
 from streaml1.optim import loop
-from streaml1.optim.update_rule import published_view, unknown_slot, without_intercept
+from streaml1.optim.update_rule import unknown_slot, without_intercept
 
-__all__ = ["FeatureTerms", "examples_of", "explained", "known_features", "terms_of"]
+__all__ = ["FeatureTerms", "examples_of", "known_features", "terms_of"]
 
 Alone: TypeAlias = Callable[[Predictor, Ids, Floats], Floats]
 """A function that returns the k margins of examples with one feature each: slots and values."""
@@ -48,22 +48,6 @@ class FeatureTerms(NamedTuple):
     contributions: NDArray[np.float64]
     known: Bools
     counts: list[int]
-
-
-@contextmanager
-def explained(state: Predictor) -> Iterator[Predictor]:
-    """Yield the predictor whose predictions are explained; it does not change within the block.
-
-    Its predictions are those of the state, or of what the state publishes if they differ.
-    """
-    if not isinstance(state, LockedState):
-        yield state
-        return
-    with state.exclusive():
-        yield Predictor(
-            published_view(state.rule), state.online, state.vocabulary, state.interactions,
-            state.ngrams, state.offset,
-        )  # fmt: skip
 
 
 def examples_of(predictor: Predictor, X: Any) -> list[dict[Hashable, float]]:

@@ -17,9 +17,9 @@ from streaml1.features.vocabulary import AnyVocabulary
 from streaml1.models.state.change_tracking import ChangeTracker
 from streaml1.models.state.distinct_count import DistinctCounter
 from streaml1.models.state.predictor import Predictor
-from streaml1.optim.update_rule import publish
+from streaml1.optim.update_rule import publish, published_view
 
-__all__ = ["LockedState"]
+__all__ = ["LockedState", "published"]
 
 
 class LockedState(Predictor):
@@ -121,6 +121,22 @@ class LockedState(Predictor):
         if publish(predictor.rule):  # without the slots that it does not predict with
             predictor.__setstate__(predictor.__getstate__())
         return predictor
+
+
+@contextmanager
+def published(state: Predictor) -> Iterator[Predictor]:
+    """Yield a predictor of what a state publishes; it does not change within the block.
+
+    It shares the slots of the state. Most rules publish what they predict with.
+    """
+    if not isinstance(state, LockedState):
+        yield state
+        return
+    with state.exclusive():
+        yield Predictor(
+            published_view(state.rule), state.online, state.vocabulary, state.interactions,
+            state.ngrams, state.offset,
+        )  # fmt: skip
 
 
 # Take all locks around a fork. Otherwise a fork while another thread learns would give the child a
