@@ -40,6 +40,7 @@ from streaml1.training.model_registry.record_layout import (
     Manifest,
 )
 from tests.broker import Broker
+from tests.command import error_of
 from tests.topics import records_of
 
 
@@ -554,6 +555,9 @@ def test_topics_without_a_model_are_rejected(broker: Broker, url: str) -> None:
             ModelFileError, match="holds no model yet; publish one with ModelPublisher"
         ):
             streaml1.load(topic_url)
+    # A server that was started before the learner is restarted.
+    served = error_of("serve", one_partition, code=75)
+    assert served == f"{one_partition} holds no model yet; publish one with learn --publish"
     assert "does not exist" in run("show", url).stderr
     with pytest.raises(SourceError, match="is not a topic URL; use kafka://host:port/topic"):
         streaml1.load("kafka:models")

@@ -1284,6 +1284,11 @@ def test_errors_of_the_command(
     assert sentence.format(**names) in done.stderr
 
 
+def test_a_directory_without_a_checkpoint_yet_is_worth_a_restart(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["serve", str(tmp_path)])
+    assert done.exit_code == 75 and f"{tmp_path} holds no checkpoint yet" in done.stderr
+
+
 def test_a_topic_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path) -> None:
     path = tmp_path / "m.model"
     trained(n=3).save(path)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streaml1 import models
+from streaml1.core import exit_codes as exits
 from streaml1.core.named_options import by_caller
 from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
@@ -25,6 +26,7 @@ __all__ = [
     "FileSource",
     "LoadedModel",
     "ModelSource",
+    "NotPublished",
     "TopicSource",
     "open_source",
 ]
@@ -32,6 +34,12 @@ __all__ = [
 logger = logging.getLogger("streaml1")
 
 VERSION_DIGITS = 12
+
+
+class NotPublished(ModelFileError):
+    """The place holds no model yet, which may change."""
+
+    exit_code = exits.TEMPORARY_FAILURE
 
 
 class LoadedModel(NamedTuple):
@@ -131,6 +139,8 @@ class DirectorySource:
         reasons: list[str] = []
         found = load_latest_file(self.path, reasons.append)
         if found is None:
+            if not reasons and self.path.is_dir():
+                raise NotPublished(f"{self.path} holds no checkpoint yet")
             why = f": {reasons[0]}" if reasons else ""
             raise ModelFileError(f"{self.path} holds no readable checkpoint{why}")
         if reasons:
@@ -165,7 +175,7 @@ class _PublishedModels:
 
         newest = read_newest(self._log, self._url)
         if newest is None:
-            raise ModelFileError(
+            raise NotPublished(
                 f"{self._url} holds no model yet; publish one with "
                 f"{by_caller('learn --publish', 'ModelPublisher')}"
             )
@@ -196,7 +206,7 @@ class _MixedModel:
         base = self._reader.state.base
         if base is None:
             member = by_caller("learn --mixed", "a MixedGroup")
-            raise ModelFileError(f"{self._url} holds no model yet; start {member}")
+            raise NotPublished(f"{self._url} holds no model yet; start {member}")
         model = models.decode(base.data, self._url)
         return LoadedModel(model, version_of(base.data), self._reader.published)
 
