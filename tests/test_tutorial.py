@@ -114,7 +114,8 @@ def test_sigterm_ends_the_broker(tmp_path: Path, slow: bool) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT / "demos")},
     )
     give_up = time.monotonic() + 60
-    while not calls.exists() and time.monotonic() < give_up:
+    # The shell creates the file before it writes to it.
+    while not (calls.exists() and calls.read_text()) and time.monotonic() < give_up:
         time.sleep(0.02)
     demo.terminate()
     assert demo.wait(60) == 143
