@@ -556,8 +556,13 @@ def test_topics_without_a_model_are_rejected(broker: Broker, url: str) -> None:
         ):
             streaml1.load(topic_url)
     # A server that was started before the learner is restarted.
-    served = error_of("serve", one_partition, code=75)
-    assert served == f"{one_partition} holds no model yet; publish one with learn --publish"
+    empty = broker.url(broker.topic(2, **{"cleanup.policy": "compact"}))
+    for topic_url, remedy in (
+        (empty, "publish one with learn --publish"),
+        (one_partition, "start learn --mixed"),
+    ):
+        served = error_of("serve", topic_url, code=75)
+        assert served == f"{topic_url} holds no model yet; {remedy}"
     assert "does not exist" in run("show", url).stderr
     with pytest.raises(SourceError, match="is not a topic URL; use kafka://host:port/topic"):
         streaml1.load("kafka:models")

@@ -115,7 +115,7 @@ class Records:
                 elif '" ' in self._text and self._delimiter not in self._text:
                     option = named_option("delimiter", " ")
                     reason += f"; if blanks separate the cells, use {option}"
-                elif self._last == self._first:
+                elif self._last == self._first and "expected after" in reason:
                     reason += f"; {_PLAIN_QUOTES}"
                 yield self._first, ValueError(f"{reason}{self._extent()}")
                 continue
