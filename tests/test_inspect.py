@@ -8,8 +8,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import streaml1
 from streaml1.cli import cli
@@ -385,7 +387,8 @@ def test_raw_text_that_is_read_as_categories_is_reported() -> None:
     Path("a.jsonl").write_text(
         "".join(json.dumps({"y": y, "title": t, "stage": s}) + "\n" for y, t, s in rows)
     )
-    for name in ("a.csv", "a.jsonl"):
+    parquet.write_table(pa.table({"y": [0, 1] * 20, "title": titles, "stage": stages}), "a.parquet")
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
         advice = (
             f"streaml1: {name}: texts of several words are categories: title; to learn their "
             "words, use --text title"

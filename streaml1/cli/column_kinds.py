@@ -119,7 +119,7 @@ def _with_text_columns(
             return reading
         if kind == "jsonl" and (reading.target is not None or model is not None):
             _report_members(name, reading, model)
-        if kind in (PARQUET, ARROW) and model is not None and not is_remote(name):
+        if kind in (PARQUET, ARROW) and not is_remote(name):
             _report_table(name, kind, keys, reading, model)
         if kind != "csv":
             return reading
@@ -179,7 +179,7 @@ def _report_members(name: str, reading: SourceOptions, model: Any) -> None:
 def _report_table(
     name: str, kind: str, keys: Sequence[ColumnSummary], reading: SourceOptions, model: Any
 ) -> None:
-    """Report how the columns of a Parquet or Arrow file differ from those a model has learnt."""
+    """Report raw text in a Parquet or Arrow file, and how its columns differ from a model's."""
     from streaml1.sources import SourceError
     from streaml1.sources.arrow.samples import NESTED, sample_arrow
     from streaml1.sources.json_samples import ARRAY
@@ -193,6 +193,9 @@ def _report_table(
         for column in _features(every, reading)
         if column.kind not in (ARRAY, NESTED)
     ]
+    if model is None:
+        _report_texts(name, columns)
+        return
     report_missing(name, [*every, *keys], columns, model)
     report_other_kinds(name, columns, model, has_types=True)
 
