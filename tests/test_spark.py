@@ -83,5 +83,5 @@ def test_vectors_of_spark_ml_are_read_by_their_elements(tmp_path: Path) -> None:
         )
         _, values, indptr = block.x.csr()
         names = block.x.feature_names(slice(None))
-        for lo, hi, x in zip(indptr, indptr[1:], expected, strict=False):
+        for lo, hi, x in zip(indptr[:-1], indptr[1:], expected, strict=True):
             assert dict(zip(names[lo:hi], values[lo:hi].tolist(), strict=True)) == x

@@ -134,12 +134,16 @@ def test_frames_and_dicts_learn_the_same_weights() -> None:
 def test_damaged_vectors_are_rejected_in_every_source(
     tmp_path: Path, vector: dict[str, Any], message: str
 ) -> None:
-    vectors = [sparse({1: 1.0}), vector]
+    vectors = [vector, sparse({1: 1.0})]
     json_file, parquet_file = tmp_path / "v.jsonl", tmp_path / "v.parquet"
     json_file.write_text("".join(json.dumps({"y": 1, "v": v}) + "\n" for v in vectors))
     parquet.write_table(pa.table({"y": [1, 0], "v": pa.array(vectors, VECTOR)}), parquet_file)
     for path in (json_file, parquet_file):
-        assert message in error_of("learn", str(path), "--target", "y", code=65)
+        command = ["learn", str(path), "--target", "y"]
+        for options in ([], ["--ignore", "v.1"]):
+            assert message in error_of(*command, *options, code=65)
+        skipped = run(*command, "--ignore", "v.1", "--bad", "skip", "--most-bad", "1").output
+        assert "rejected" in skipped and message in skipped
 
 
 def test_an_index_out_of_order_is_no_error(tmp_path: Path) -> None:
@@ -163,6 +167,6 @@ def test_options_and_inspect(tmp_path: Path) -> None:
         out = run("learn", path, "--target", "y", "--ignore", "v.2").output
         assert "3 of 3 features seen" in out and "v.40" in out and "none of" not in out
         assert "1 of 1 features seen" in run("learn", path, "--target", "y", "--ignore", "v").output
-        # An element may be the label; then it is no feature.
+        # An element that is the label is not a feature.
         out = run("learn", path, "--target", "v.2", "--task", "regression").output
         assert "4 features seen" in out and "v.1" in out and "v.2" not in out

@@ -14,7 +14,7 @@ from streaml1.core.named_options import named_option
 from streaml1.features.number_texts import read_number_text
 from streaml1.features.positive_label import is_positive
 from streaml1.features.raw_labels import shown
-from streaml1.features.spark_vectors import is_vector, vector_elements
+from streaml1.features.spark_vectors import find_element, is_vector, vector_elements
 
 __all__ = [
     "MAX_DEPTH",
@@ -155,10 +155,10 @@ def find_member(value: Any, path: str) -> Found | None:
         elif type(value) is list and key.isdecimal() and int(key) < len(value):
             found = Found(value, int(key), value[int(key)])
         elif isinstance(value, Mapping) and is_vector(value):
-            elements = {str(index): v for index, v in vector_elements(path, value) or ()}
-            if key not in elements:
+            element = find_element(value, key)
+            if element is None:
                 continue
-            found = Found(value, key, elements[key])
+            found = Found(value, key, element)
         else:
             continue
         deeper: Found | None = found if rest is None else find_member(found.value, rest)

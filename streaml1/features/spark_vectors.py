@@ -15,7 +15,10 @@ from streaml1.core.types import Ints
 from streaml1.features.arrow_types import is_list, is_number, is_stored_list, list_lengths
 from streaml1.features.raw_labels import shown
 
-__all__ = ["FlatElements", "flat_elements", "is_vector", "is_vector_type", "vector_elements"]
+__all__ = [
+    "FlatElements", "find_element", "flat_elements", "is_vector", "is_vector_type",
+    "vector_elements",
+]  # fmt: skip
 
 MEMBERS = {"type", "size", "indices", "values"}
 SPARSE, DENSE = "0", "1"
@@ -32,11 +35,16 @@ def is_vector(members: Mapping[Any, Any]) -> bool:
     >>> is_vector({"type": 1, "values": [0.5]}), is_vector({"type": "sum", "values": [0.5]})
     (True, False)
     """
-    if next(iter(members), None) != "type" or "values" not in members:
+    if not _are_members(members):
         return False
     kind = members["type"]
     # A subclass of str may be the text of a number.
-    return members.keys() <= MEMBERS and type(kind) is not str and str(kind) in (SPARSE, DENSE)
+    return type(kind) is not str and str(kind) in (SPARSE, DENSE)
+
+
+def _are_members(names: Mapping[Any, Any]) -> bool:
+    """Return whether an object or a struct has the members of a vector."""
+    return next(iter(names), None) == "type" and "values" in names and names.keys() <= MEMBERS
 
 
 def vector_elements(name: str, members: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]] | None:
@@ -47,12 +55,8 @@ def vector_elements(name: str, members: Mapping[Any, Any]) -> Iterable[tuple[Any
     ValueError
         If there are more or fewer indices than values, or an index is not a non-negative integer.
     """
-    indices, values = members.get("indices"), members["values"]
-    if not isinstance(values, list):
-        return None
-    if str(members["type"]) == DENSE:
-        return enumerate(values)
-    if not isinstance(indices, list):
+    indices, values = _arrays(members)
+    if not isinstance(indices, list | range) or not isinstance(values, list):
         return None
     if len(indices) != len(values):
         raise ValueError(
@@ -68,6 +72,22 @@ def vector_elements(name: str, members: Mapping[Any, Any]) -> Iterable[tuple[Any
     return zip(indices, values, strict=True)
 
 
+def find_element(members: Mapping[Any, Any], index: str) -> Any:
+    """Return the element of a vector with an index; None if there is none, or no valid vector."""
+    indices, values = _arrays(members)
+    if not isinstance(indices, list | range) or not isinstance(values, list):
+        return None
+    return next((v for k, v in zip(indices, values, strict=False) if str(k) == index), None)
+
+
+def _arrays(members: Mapping[Any, Any]) -> tuple[Any, Any]:
+    """Return the indices and values of a vector, which are lists unless it is damaged."""
+    values = members["values"]
+    if str(members["type"]) == DENSE and isinstance(values, list):
+        return range(len(values)), values
+    return members.get("indices"), values
+
+
 # Arrow
 
 
@@ -80,7 +100,7 @@ def is_vector_type(kind: Any) -> bool:
     inside = {field.name: field.type for field in kind}
     return (
         kind.num_fields == len(inside)
-        and is_vector(dict.fromkeys(inside, 0))
+        and _are_members(inside)
         and types.is_integer(inside["type"])
         and is_list(inside["values"])
         and is_number(inside["values"].value_type)
