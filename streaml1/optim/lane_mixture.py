@@ -104,9 +104,9 @@ from streaml1.optim.structures.lane_clock import (
     count_poisson_target,
     count_target,
     is_snapshot_due,
+    mixture_temperature,
     rate_unit,
     relative_weight,
-    temperature,
 )
 from streaml1.optim.structures.lane_margins import (
     candidate_margins,
@@ -376,10 +376,10 @@ class LaneMixture(RuleState, LaneMixtureState):
         store_row(table, LARGEST, select_negative(load_row(table, COIN), risen, largest))
         update_scales(c, table, o.intercept_lr)
         count_risks(c, a, candidates, offset, y, w, parameter)
-        unit = temperature(c)
-        if unit > 0.0:
+        temperature = mixture_temperature(c)
+        if temperature > 0.0:
             lane_losses = losses_of(add(clipped, splat(offset)), y, c.loss, parameter)
-            learn_shares(table, lane_losses, w / unit)
+            learn_shares(table, lane_losses, w / temperature)
         learn_coefficients(table, c, clipped, offset, y, w, parameter)
         return p, 1.0
 

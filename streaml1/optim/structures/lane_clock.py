@@ -27,10 +27,10 @@ __all__ = [
     "count_poisson_target",
     "counted",
     "is_snapshot_due",
+    "mixture_temperature",
     "rate_scale",
     "rate_unit",
     "relative_weight",
-    "temperature",
 ]
 
 CLOCK = np.dtype(
@@ -221,7 +221,7 @@ def rate_unit(c: Any, parameter: float) -> float:
 
 
 @inlined
-def temperature(c: Any) -> float:
+def mixture_temperature(c: Any) -> float:
     """Return the loss by which a learner must be behind for its share to fall to 1/e.
 
     For regression it is twice the mean loss, that is twice the variance or dispersion of the noise.
