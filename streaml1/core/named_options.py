@@ -115,7 +115,7 @@ def named_option(name: str, *values: Any) -> str:
     """
     if _Caller.flags is not None:
         flag = flag_of(name)
-        if len(values) == 1 and isinstance(values[0], bool):  # 1 == True, but is no switch
+        if len(values) == 1 and isinstance(values[0], bool):  # 1 == True, but 1 is not a switch
             return flag if values[0] else flag.replace("--", "--no-", 1)
         return f"{flag} {_alternatives(map(_shell_word, values))}" if values else flag
     keyword, _, key = name.partition(".")

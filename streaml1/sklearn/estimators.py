@@ -43,8 +43,8 @@ TINY = np.finfo(float).tiny
 
 PENALTIES = "set l1=alpha * l1_ratio and l2=alpha * (1 - l1_ratio), the strengths of the penalties"
 RATES = "set lr, or leave it out: the default needs no learning rate"
-PASSES = "set epochs, the number of passes; there is no stopping rule"
-NO_EFFECT = "leave it out, it has no counterpart"
+PASSES = "set epochs, the number of passes; early stopping is not supported"
+NO_EFFECT = "leave it out: it has no counterpart"
 
 REMEDIES = {
     "alpha": f"{PENALTIES}; for the rate of FTRL, pass model=FTRL{{task}}(alpha=...)",
@@ -60,7 +60,7 @@ REMEDIES = {
         PASSES,
     ),
     "fit_intercept": "to have none, pass model=ElasticNet{task}(intercept_lr=0)",
-    "warm_start": "call partial_fit, which goes on with what was learnt",
+    "warm_start": "call partial_fit, which continues from what was learnt",
     "multi_class": "for one model of all classes, pass model=SoftmaxClassifier()",
     "epsilon": "pass model=ElasticNetRegressor(huber_delta=...)",
     **dict.fromkeys(["solver", "dual", "n_jobs", "verbose", "intercept_scaling"], NO_EFFECT),
