@@ -437,7 +437,10 @@ def test_messages_that_readers_would_ignore_are_rejected() -> None:
 def test_messages_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaml1.training.mixed_models.messages.CHUNK_BYTES", 10)
     data = bytes(np.random.default_rng(0).integers(0, 256, 95, np.uint8))
-    sent = base(3, 5, frontier={0: 7, 12: 2**40}, scores={"mean": (1.5, 2.0)}, data=data)
+    topic = {"cluster": "c", "topic": "t", "topic id": None}
+    sent = base(
+        3, 5, frontier={0: 7, 12: 2**40}, scores={"mean": (1.5, 2.0)}, data=data, source=topic
+    )
     records = list(encode(sent))
     assert len(records) > 9
     for lost in (None, 0, 4, len(records) - 1):
@@ -619,6 +622,15 @@ def test_a_model_beyond_the_limit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -
         (
             ["--mixed", "m", "--group", "g", "--model", "pegasos"],
             "--mixed: the model cannot be merged: PegasosClassifier does not support it",
+        ),
+        (
+            ["--mixed", "m", "--group", "g", "--model", "ftrl", "--from", "checkpoint"],
+            "--from checkpoint requires checkpoints, which a mixed model does not have: its topic "
+            "holds the offsets",
+        ),
+        (
+            ["--mixed", "m", "--group", "g", "--bad", "dead-letter", "--dead-letters", "m"],
+            "--dead-letters m is also --mixed: choose another topic",
         ),
     ],
 )

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kafka
 import pytest
 from click.testing import CliRunner
+from kafka.admin import KafkaAdminClient
 
 import streaml1
 from streaml1.cli import cli
@@ -159,7 +161,7 @@ def test_commands_read_the_newest_model(broker: Broker) -> None:
     member = Member(broker.url(topic), topic + "-mixed")
     source = open_source(url)
     try:
-        broker.topic(1, topic + "-mixed")
+        broker.topic(1, topic + "-mixed", **{"cleanup.policy": "compact"})
         with pytest.raises(ModelFileError, match="holds no model yet; start a MixedGroup"):
             source.load()
         assert source.stamp() is None
@@ -191,7 +193,8 @@ def test_topics_of_examples_hold_no_model(broker: Broker) -> None:
 
 def test_message_that_is_not_written_is_an_error(broker: Broker) -> None:
     """Without it, no other message would follow."""
-    topic, mixed = broker.topic(1), broker.topic(1, **{"max.message.bytes": "100"})
+    configs = {"cleanup.policy": "compact", "max.message.bytes": "100"}
+    topic, mixed = broker.topic(1), broker.topic(1, **configs)
     member = Member(broker.url(topic), mixed)
     member.start()
     member.join(30)
@@ -211,6 +214,57 @@ def test_deleted_topic_of_the_model_is_an_error(
     broker.delete(topic + "-mixed")
     member.join(30)
     with pytest.raises(Lost, match=f"{topic}-mixed was deleted"):
+        member.end()
+
+
+def test_topic_that_does_not_retain_the_model_is_rejected(broker: Broker) -> None:
+    topic, mixed = broker.topic(1), broker.topic(1)
+    member = Member(broker.url(topic), mixed)
+    member.start()
+    member.join(30)
+    with pytest.raises(SourceError, match="its cleanup.policy must be compact, got delete"):
+        member.end()
+
+
+def test_topic_of_other_examples_is_rejected(broker: Broker) -> None:
+    """The offsets of the model refer to the records of one topic, not to one of the same name."""
+    topic, other = broker.topic(2), broker.topic(2)
+    mixed = topic + "-mixed"
+    first = Member(broker.url(topic), mixed)
+    first.start()
+    broker.send(topic, rows(2 * EVERY, 1), [0, 1])
+    wait(lambda: merged(first) == 2 * EVERY, [first])
+    first.end()
+    broker.send(other, rows(10 * EVERY, 2), [0, 1])
+    broker.delete(topic)
+    broker.topic(2, topic)
+    broker.send(topic, rows(10 * EVERY, 3), [0, 1])
+    for name, reason in [(topic, "its topic id is '"), (other, f"its topic is '{topic}'")]:
+        member = Member(broker.url(name), mixed)
+        member.start()
+        member.join(30)
+        with pytest.raises(SourceError, match=f"{mixed} belongs to another source: {reason}"):
+            member.end()
+    assert read_mixed(broker.url(mixed)).n_iterations == 2 * EVERY
+
+
+def test_expired_offset_is_an_error(broker: Broker) -> None:
+    topic = broker.topic(1)
+    mixed = topic + "-mixed"
+    first = Member(broker.url(topic), mixed)
+    first.start()
+    broker.send(topic, rows(2 * EVERY, 1))
+    wait(lambda: merged(first) == 2 * EVERY, [first])
+    first.end()
+    broker.send(topic, rows(2 * EVERY, 2))
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.delete_records({kafka.TopicPartition(topic, 0): 3 * EVERY})
+    admin.close()
+    member = Member(broker.url(topic), mixed)
+    member.start()
+    member.join(30)
+    remedy = "start all members again, with another topic for mixed"
+    with pytest.raises(Lost, match=f"{topic}/0@{2 * EVERY} no longer exists: .*; {remedy}"):
         member.end()
 
 

@@ -18,7 +18,7 @@ from streaml1.cli.options import Finite, NonEmptyPath, is_topic, reading_options
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import signal_before_broker, watching
 from streaml1.cli.signals import Signals
-from streaml1.cli.sink_options import require_decaying_rates, sink_observers
+from streaml1.cli.sink_options import require_decaying_rates, require_sinks, sink_observers
 from streaml1.cli.starting_model import ModelChoice
 from streaml1.cli.termination import watchdog
 
@@ -166,6 +166,7 @@ def group_setup(choice: ModelChoice, options: dict[str, Any]) -> Iterator[GroupS
             on_drift=options["on_drift"], source_options=reading_options(options),
         )  # fmt: skip
         place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))
+        require_sinks(place, bad, options)  # before the group waits for this process
         observers = partial(group_sinks, watchers, place, bad, options)
         yield GroupSetup(source, learner, config, signals, GroupLines().show, observers)
 

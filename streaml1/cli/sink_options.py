@@ -148,6 +148,8 @@ def _topics(
         if name is not None
     }
     taken = {} if options.get("labels") is None else {"--labels": read.sibling(options["labels"])}
+    if options.get("mixed") is not None:
+        taken["--mixed"] = _topic(examples, "--mixed", options["mixed"], None)
     for option, topic in topics.items():
         _require_apart(option, topic, taken)
         taken[option] = topic

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streaml1.core.named_options import named_option
 from streaml1.core.option_fields import document_options, parameter_entries
 from streaml1.distributed.mixing.guard import ModelJoin, ModelLearner, Rows
 from streaml1.distributed.mixing.merger import PROBE_SHARE, Merger
@@ -28,7 +29,7 @@ from streaml1.sources import SourceOptions
 from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.output_topics import output_topic
-from streaml1.sources.source import Unavailable
+from streaml1.sources.source import SourceError, Unavailable, shown
 from streaml1.training.config import RunConfig, require_positive, run_config, run_parameters
 from streaml1.training.error_policy import ErrorPolicy
 from streaml1.training.example_sources import slice_rows
@@ -129,7 +130,15 @@ class MixedGroup:
             url, self.config.source_options, model.text or (), "MixedGroup", "--mixed"
         )
         self.topic = self._source.topic
+        if self._source.start == "checkpoint":
+            raise SourceError(
+                f"{named_option('start', 'checkpoint')} requires checkpoints, which a mixed model "
+                "does not have: its topic holds the offsets"
+            )
         self.mix_topic = output_topic(self.topic, mixed)
+        option = named_option("mixed")
+        self.topic.remedy = f"start all members again, with another topic for {option}"
+        self.mix_topic.remedy = "start all members again, which begins a new model"
         self.reports: dict[int, Report] = {}
         self.model: Any = model
         self._every, self._wait, self._session = mix_every, wait, session
@@ -168,6 +177,9 @@ class MixedGroup:
 
     def _run(self, stopped: StopCheck) -> None:
         self._identity = self._source.identity(stopped)
+        self._topic_identity = {
+            name: self._identity[name] for name in ("cluster", "topic", "topic id")
+        }
         with contextlib.ExitStack() as stack:
             self._mix = MixTopic(self.mix_topic, stopped)
             stack.callback(self._mix.close)
@@ -203,9 +215,21 @@ class MixedGroup:
     def _adopt(self, is_new: bool) -> None:
         base = self._mix.state.base
         if is_new and base is not None:
+            self._require_same_source(base)
             for run in self._runs.values():
                 run.adopt(base)
             logger.debug("base %d of %s", base.round, self.mix_topic.name)
+
+    def _require_same_source(self, base: Base) -> None:
+        """Raise if the offsets of a base refer to the records of another topic."""
+        for name, saved in base.source.items():
+            if saved != self._topic_identity.get(name):
+                raise SourceError(
+                    f"{self.mix_topic.url} belongs to another source: its {name} is "
+                    f"{shown(saved)}, that of {self.topic.url} is "
+                    f"{shown(self._topic_identity.get(name))}; use another topic for "
+                    f"{named_option('mixed')}"
+                )
 
     def _start_runs(self) -> None:
         """Start the partitions that were assigned, once there is a base."""
@@ -231,7 +255,8 @@ class MixedGroup:
             starts, _ = self.topic.bounds(self._member.consumer, self._source.start, None, {})
             data = snapshot(self.model.clone(), packed=False)()
             initial = Base(0, "0", 0, dict(starts), {}, 0, data)
-        self._mix.send(self._merger.claim(self._mix.state, initial, time.monotonic()))
+        base = self._merger.claim(self._mix.state, initial, time.monotonic())
+        self._mix.send(base._replace(source=self._topic_identity))
         self._cleaned = False
 
     def _merge(self, now: float) -> None:

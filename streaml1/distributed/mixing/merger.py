@@ -113,9 +113,9 @@ class Merger:
             self._last_probe = [piece.rows for piece in probe if piece.examples]
         joined = self._join(base, list(parts.values()), self._last_probe)
         frontier = {**base.frontier, **{p: part.hi for p, part in parts.items()}}
-        merged = Base(
-            base.epoch, self._writer, base.round + 1, frontier, joined.scores, joined.examples,
-            joined.data,
+        merged = base._replace(
+            round=base.round + 1, frontier=frontier, scores=joined.scores,
+            examples=joined.examples, data=joined.data,
         )  # fmt: skip
         self._pending = merged.rank
         return merged

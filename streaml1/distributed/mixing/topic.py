@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.output_topics import create_topic
-from streaml1.sources.kafka.producer import TopicWriter, topic_exists
+from streaml1.sources.kafka.producer import TopicWriter, require_compaction, topic_exists
 from streaml1.sources.kafka.topic import Topic
 from streaml1.training.mixed_models.messages import Message, Record, encode, tombstones
 from streaml1.training.mixed_models.reader import MixReader, read_mixed
@@ -32,11 +32,13 @@ class MixTopic(MixReader):
     Raises
     ------
     SourceError
-        If the topic cannot be read or written, or has several partitions.
+        If the topic cannot be read or written, has several partitions, or is not compacted.
     """
 
     def __init__(self, topic: Topic, stopped: StopCheck) -> None:
-        if not topic_exists(topic):
+        if topic_exists(topic):
+            require_compaction(topic)
+        else:
             create_topic(topic, TOPIC_CONFIGS, partitions=1)
         self._writer = TopicWriter(topic)
         self._writer.stop_deadline.set_stop(stopped)

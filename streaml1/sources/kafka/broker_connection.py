@@ -41,6 +41,11 @@ class BrokerConnection:
         The security settings of clients.
     settings
         More settings of clients of kafka-python.
+
+    Attributes
+    ----------
+    remedy : str
+        What to do if offsets that were noted no longer refer to the same records, for errors.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class BrokerConnection:
     ) -> None:
         self.url, self.brokers, self.security, self.settings = url, brokers, security, settings
         self._reachable_brokers = brokers  # as of the last check
+        self.remedy = "start again, with another directory for checkpoints"
 
     def client_options(self) -> dict[str, Any]:
         """Return the settings that consumers, producers and admin clients share."""
@@ -142,7 +148,7 @@ class BrokerConnection:
             ((tp, offset), *_) = error.args[0].items()
             return Lost(
                 f"{tp.topic}/{tp.partition}@{offset} no longer exists: the topic has deleted or "
-                "lost the record; start at another offset"
+                f"lost the record; {self.remedy}"
             )
         if isinstance(error, errors.KafkaTimeoutError):
             return self._no_answer_error()
@@ -160,7 +166,7 @@ class BrokerConnection:
             back = "" if divergent is None else f" to offset {divergent.offset}"
             return Lost(
                 f"{tp.topic}/{tp.partition} has lost records that were read: its log was truncated"
-                f"{back}; start again, with another directory for checkpoints"
+                f"{back}; {self.remedy}"
             )
         codec = re.search(r"for (\w+) compression codec", str(error))
         if isinstance(error, errors.UnsupportedCodecError) and codec:

@@ -21,7 +21,15 @@ from streaml1.sources.source import Lost, SourceError, Unavailable
 if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata
 
-__all__ = ["Header", "TooLarge", "TopicWriter", "as_topic", "topic_exists", "write_error"]
+__all__ = [
+    "Header",
+    "TooLarge",
+    "TopicWriter",
+    "as_topic",
+    "require_compaction",
+    "topic_exists",
+    "write_error",
+]
 
 Header = tuple[str, bytes]
 
@@ -383,6 +391,26 @@ def topic_exists(topic: Topic) -> bool:
             return topic.name in admin.list_topics()
     except Exception as error:
         raise write_error(topic, error) from None
+
+
+def require_compaction(topic: Topic) -> None:
+    """Reject a topic that would delete models after a while, or keep all of them."""
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+    try:
+        with closing(KafkaAdminClient(**topic.client_options())) as admin:
+            resource = ConfigResource(
+                ConfigResourceType.TOPIC, topic.name, {"cleanup.policy": None}
+            )
+            configs = admin.describe_configs([resource], config_filter="all")
+        policy = configs["topic"][topic.name]["cleanup.policy"]["value"]
+    except Exception as error:
+        raise write_error(topic, error) from None
+    if policy != "compact":
+        raise SourceError(
+            f"{topic.url} would not retain models: its cleanup.policy must be compact, got "
+            f"{policy}; change it, or use another topic"
+        )
 
 
 def write_error(topic: Topic, error: Exception, key: str | None = None) -> SourceError:

@@ -245,7 +245,7 @@ class Topic(BrokerConnection):
         if topic_id is not None and topic_id != self._topic_id:
             raise Lost(
                 f"{self.url} was deleted and recreated: its id is {topic_id}, it was "
-                f"{self._topic_id}; start again, with another directory for checkpoints"
+                f"{self._topic_id}; {self.remedy}"
             )
         if self._topic_id is None or not is_missing(client, self.name):
             self._missing_since = None
@@ -253,10 +253,7 @@ class Topic(BrokerConnection):
         now = time.monotonic()
         self._missing_since = self._missing_since or now
         if must_exist or now - self._missing_since >= MISSING_SECONDS:
-            raise Lost(
-                f"{self.url} was deleted; create it and start again, with another directory for "
-                "checkpoints"
-            )
+            raise Lost(f"{self.url} was deleted; create it and {self.remedy}")
 
     def refresh_and_require_same(
         self, client: KafkaConsumer | KafkaProducer, stopped: StopCheck
@@ -361,8 +358,7 @@ class Topic(BrokerConnection):
                 raise Lost(
                     f"{self.url}: the checkpoint is at offset {resume_at[tp.partition]} of "
                     f"partition {tp.partition}, beyond the end of the log at {ends[tp]}: the topic "
-                    "has lost records, and new ones take their offsets; start again, with another "
-                    "directory for checkpoints"
+                    f"has lost records, and new ones take their offsets; {self.remedy}"
                 )
         if start == "latest":
             starts = ends

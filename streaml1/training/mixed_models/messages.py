@@ -18,7 +18,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streaml1.core.named_options import named_option
@@ -63,6 +63,9 @@ class Base(NamedTuple):
         Number of examples in the model.
     data
         The model.
+    source
+        Cluster, name and id of the topic of the examples, which the offsets refer to; empty if
+        unknown.
     """
 
     epoch: int
@@ -72,6 +75,7 @@ class Base(NamedTuple):
     scores: Scores
     examples: int
     data: bytes
+    source: Mapping[str, str | None] = {}
 
     @property
     def rank(self) -> Rank:
@@ -234,7 +238,7 @@ def _message(fields: dict[str, Any], chunks: dict[int, bytes]) -> Message | None
             fields["epoch"], fields["writer"], fields["round"],
             {int(p): offset for p, offset in fields["frontier"].items()},
             {str(name): (float(a), float(b)) for name, (a, b) in fields["scores"].items()},
-            fields["examples"], data,
+            fields["examples"], data, fields.get("source", {}),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, zlib.error):
         return None
@@ -258,4 +262,10 @@ def _is_valid_base(base: Base) -> bool:
     numbers = (base.epoch, base.round, base.examples, *base.frontier, *base.frontier.values())
     is_named = type(base.writer) is str and _WRITER.fullmatch(base.writer) is not None
     sums = (x for pair in base.scores.values() for x in pair)
-    return is_named and all(map(_is_int, numbers)) and all(map(math.isfinite, sums))
+    return (
+        is_named
+        and all(map(_is_int, numbers))
+        and all(map(math.isfinite, sums))
+        and type(base.source) is dict
+        and all(type(value) in (str, type(None)) for value in base.source.values())
+    )

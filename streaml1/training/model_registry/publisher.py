@@ -19,8 +19,8 @@ from streaml1.sources.kafka.producer import (
     Header,
     TopicWriter,
     as_topic,
+    require_compaction,
     topic_exists,
-    write_error,
 )
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError, Unavailable
@@ -170,7 +170,7 @@ class ModelTopic:
     def __init__(self, topic: str | Topic) -> None:
         self.topic = as_topic(topic)
         if topic_exists(self.topic):
-            _require_compaction(self.topic)
+            require_compaction(self.topic)
         else:
             create_topic(self.topic, TOPIC_CONFIGS, partitions=2)
         self._writer = TopicWriter(self.topic)
@@ -230,23 +230,3 @@ class ModelTopic:
             except Unavailable:
                 if self.stop_deadline.is_exhausted() or time.monotonic() > deadline:
                     raise
-
-
-def _require_compaction(topic: Topic) -> None:
-    """Reject a topic that would delete models after a while, or keep all of them."""
-    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-
-    try:
-        with closing(KafkaAdminClient(**topic.client_options())) as admin:
-            resource = ConfigResource(
-                ConfigResourceType.TOPIC, topic.name, {"cleanup.policy": None}
-            )
-            configs = admin.describe_configs([resource], config_filter="all")
-        policy = configs["topic"][topic.name]["cleanup.policy"]["value"]
-    except Exception as error:
-        raise write_error(topic, error) from None
-    if policy != "compact":
-        raise SourceError(
-            f"{topic.url} would not retain models: its cleanup.policy must be compact, got "
-            f"{policy}; change it, or use another topic"
-        )
