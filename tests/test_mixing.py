@@ -337,6 +337,7 @@ def test_a_partition_ahead_of_the_round_waits_before_each_part() -> None:
     run.open.start(state)
     sent: list[Any] = []
     run._mix, run._wait, run._waiting_since = SimpleNamespace(send=sent.append), WAIT, 0.0
+    run._examples_per_record = 1.0
     run.queue = deque([cast(Any, offset) for offset in range(100)])
 
     def learn(records: list[Any]) -> None:

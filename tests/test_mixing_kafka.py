@@ -146,6 +146,28 @@ def test_backlog_of_several_partitions(broker: Broker) -> None:
     assert_learnt_once(member.group.base, broker.url(topic + "-mixed"))
 
 
+def test_records_of_many_lines_make_no_larger_parts(broker: Broker) -> None:
+    topic = broker.topic(1)
+    mixed = topic + "-mixed"
+    lines = rows(EVERY * 25, 1)
+    broker.send(topic, ["\n".join(lines[k : k + 5]) for k in range(0, len(lines), 5)])
+    member = Member(broker.url(topic), mixed)
+    sizes: set[int] = set()
+    adopt = member.group._adopt
+
+    def note_parts(is_new: bool) -> None:
+        sizes.update(part.examples for part in member.group._mix.state.parts.values())
+        adopt(is_new)
+
+    member.group._adopt = note_parts  # type: ignore[method-assign]
+    member.start()
+    try:
+        wait(lambda: merged(member) == len(lines), [member])
+    finally:
+        member.end()
+    assert max(sizes) <= 2 * EVERY, sizes  # a part that is ahead may be merged with the next one
+
+
 @pytest.mark.parametrize("n_checks", [0, 1, 2, 3])
 def test_stop_before_the_group_is_joined(broker: Broker, n_checks: int) -> None:
     """A signal at any time ends a member without an error."""

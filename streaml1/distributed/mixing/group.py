@@ -355,6 +355,8 @@ class _MixedRun:
         self.open = OpenPartition(partition, self._learner, group._every, origin)
         group.reports[partition] = self._run.report
         self._waiting_since = 0.0  # when a whole part was learnt last
+        # A record may hold many examples. Assume so, until one has been learnt.
+        self._examples_per_record = float(group._every)
         self._run.set_stop(group._stopped)
 
     def start(self) -> None:
@@ -382,8 +384,10 @@ class _MixedRun:
         """
         if self.queue and self._may_learn(now):
             parts_ahead = self.open.open_examples // self.open.every
-            n = min(self.open.room(), len(self.queue))
-            self._learn([self.queue.popleft() for _ in range(n)])
+            end = self.open.open_examples + self.open.room()
+            while self.queue and (room := end - self.open.open_examples) > 0:
+                n = min(max(1, int(room / self._examples_per_record)), len(self.queue))
+                self._learn([self.queue.popleft() for _ in range(n)])
             if self.open.open_examples // self.open.every > parts_ahead:
                 self._waiting_since = now  # a base that is late must not leave it behind for good
             self._cut()
@@ -398,6 +402,7 @@ class _MixedRun:
         for block in self._source.blocks_of(records, len(records), self._policy):
             self._run.feed(block)
         examples = self._run.report.examples - before
+        self._examples_per_record = max(1.0, examples / len(records))
         self.open.add(Piece(records[-1].offset + 1, examples, self._recorder.rows))
 
     def _cut(self) -> None:
