@@ -36,6 +36,7 @@ from streaml1.training.mixed_models.messages import (
     tombstones,
 )
 from streaml1.training.mixed_models.state import MixState
+from streaml1.training.observers import Observers
 
 PARTITIONS, RECORDS, EVERY, WAIT = 3, 40, 4, 5.0
 
@@ -338,6 +339,7 @@ def test_a_partition_ahead_of_the_round_waits_before_each_part() -> None:
     sent: list[Any] = []
     run._mix, run._wait, run._waiting_since = SimpleNamespace(send=sent.append), WAIT, 0.0
     run._examples_per_record = 1.0
+    run._run = cast(Any, SimpleNamespace(observers=Observers()))
     run.queue = deque([cast(Any, offset) for offset in range(100)])
 
     def learn(records: list[Any]) -> None:

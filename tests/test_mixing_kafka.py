@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from streaml1.serving.model_source import open_source
 from streaml1.sources import SourceError
 from streaml1.sources.source import Lost
 from streaml1.training import prepare
-from streaml1.training.mixed_models.messages import Base
+from streaml1.training.mixed_models.messages import Base, Part
+from streaml1.training.observers import Batch, Observer
 from tests import mixing_storm
 from tests.broker import Broker
 
@@ -166,6 +168,58 @@ def test_records_of_many_lines_make_no_larger_parts(broker: Broker) -> None:
     finally:
         member.end()
     assert max(sizes) <= 2 * EVERY, sizes  # a part that is ahead may be merged with the next one
+
+
+class Sink(Observer):
+    """A sink that has received some examples since its last flush."""
+
+    essential = True
+
+    def __init__(self) -> None:
+        self.n_unwritten, self.is_bad = 0, False
+
+    def on_batch(self, batch: Batch) -> None:
+        self.n_unwritten += batch.hi - batch.lo
+
+    def flush(self) -> None:
+        self.n_unwritten = 0
+
+    def defers_checkpoint(self) -> bool:
+        return self.is_bad
+
+
+def test_what_a_part_led_to_is_written_before_it(broker: Broker) -> None:
+    """Predictions and dead letters: no owner reads the records of a part again."""
+    topic, sink = broker.topic(1), Sink()
+    member = Member(broker.url(topic), topic + "-mixed", observers=lambda _: nullcontext([sink]))
+    parts: list[tuple[int, int]] = []
+
+    def note_parts(is_new: bool, adopt: Callable[[bool], None] = member.group._adopt) -> None:
+        if member.group._mix.send is not send:
+            send.topic, member.group._mix.send = member.group._mix.send, send
+        adopt(is_new)
+
+    def send(message: Any) -> None:
+        if isinstance(message, Part):
+            parts.append((message.examples, sink.n_unwritten))
+        send.topic(message)  # type: ignore[attr-defined]
+
+    member.group._adopt = note_parts  # type: ignore[method-assign]
+    member.start()
+    try:
+        broker.send(topic, rows(EVERY, 1))
+        wait(lambda: merged(member) == EVERY, [member])
+        sink.is_bad = True
+        broker.send(topic, rows(2 * EVERY, 2))
+        wait(lambda: member.group.reports[0].examples == 3 * EVERY, [member])
+        time.sleep(0.5)
+        assert parts == [(EVERY, 0)]
+        sink.is_bad = False
+        broker.send(topic, rows(1, 3))
+        wait(lambda: merged(member) == 3 * EVERY + 1, [member])
+    finally:
+        member.end()
+    assert parts == [(EVERY, 0), (2 * EVERY + 1, 0)]
 
 
 @pytest.mark.parametrize("n_checks", [0, 1, 2, 3])

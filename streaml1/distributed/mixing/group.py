@@ -406,7 +406,9 @@ class _MixedRun:
         self.open.add(Piece(records[-1].offset + 1, examples, self._recorder.rows))
 
     def _cut(self) -> None:
-        if self.open.is_due:
+        if self.open.is_due and not self._run.observers.defers_checkpoint():
+            # No owner reads the records of a part again: first, what they led to must be written.
+            self._run.observers.flush()
             self._mix.send(self.open.cut())
 
     def finish(self) -> None:
