@@ -257,6 +257,44 @@ def test_checkpoint_folder_is_accepted_as_a_model(svm: str) -> None:
     assert error_of("show", "empty") == error_of("predict", "empty", svm) == message
 
 
+def test_damaged_checkpoint_is_passed_over_with_a_warning(svm: str) -> None:
+    """The model is an older one."""
+    run("learn", svm, "--checkpoint", "kept", "--limit", "5")
+    run("learn", svm, "--checkpoint", "kept")
+    latest = max(Path("kept").glob("*.checkpoint"))
+    latest.write_bytes(b"damaged")
+    warning = f"streaml1: {latest} is not a checkpoint, or is truncated; using the previous"
+    for command in (
+        ["show", "kept"], ["predict", "kept", svm], ["evaluate", "kept", svm],
+        ["diff", "kept", "kept"], ["learn", svm, "--load", "kept"],
+        ["merge", "kept", "kept", "-o", "m", "--probe", svm],
+    ):  # fmt: skip
+        result = run(*command)
+        assert result.stderr.count(warning) == command.count("kept"), (command, result.stderr)
+    shown = run("show", "kept").stdout
+    assert "examples learnt   5\n" in shown
+
+
+def test_directory_of_a_group_is_no_model(svm: str) -> None:
+    run("learn", svm, "--checkpoint", "kept/t-0")
+    run("learn", svm, "--checkpoint", "kept/t-10")
+    message = (
+        "kept holds a model per partition: give one of them, such as kept/t-0, or merge them with "
+        "streaml1 merge kept -o FILE --probe SOURCE"
+    )
+    commands: list[list[str]] = [["show", "kept"], ["predict", "kept", svm], ["serve", "kept"]]
+    for command in commands:
+        assert error_of(*command) == message
+
+
+def test_unreadable_partitions_are_reported(svm: str) -> None:
+    run("learn", svm, "--checkpoint", "kept/t-0")
+    for file in Path("kept/t-0").glob("*.checkpoint"):
+        file.write_bytes(b"damaged")
+    message = error_of("partitions", "kept", code=65)
+    assert message.startswith("kept/t-0 holds no readable checkpoint: ")
+
+
 def test_checkpoint_stores_the_text_columns() -> None:
     Path("a.csv").write_text("y,t\n1,hello you\n0,bye you\n")
     run("learn", "a.csv", "--target", "y", "--text", "t", "--checkpoint", "kept")

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1 import FTRLClassifier, FTRLRegressor
 from streaml1.cli import cli
-from streaml1.cli.merge import _partitions as partition_directories
 from streaml1.datasets import Drifting
 from streaml1.models.merging import merge_candidates
 from streaml1.optim.structures.joined_sums import joined_sums, last_moves
 from streaml1.training import evaluate
+from streaml1.training.checkpoint import partition_directories
 from streaml1.training.merge import compare
 from tests import reference_merge
 

@@ -62,13 +62,14 @@ def merge(
     Several ways to join them are tried. The candidate with the least loss on the examples of
     --probe is written; the best of the MODELs is a candidate, too.
     """
+    from streaml1.training.checkpoint import partition_directories
     from streaml1.training.merge import compare
 
     if probe == "-":
         raise CommandError(
             "--probe is read once for each candidate; write standard input to a file"
         )
-    if not isinstance(base, str) and base is not None and _partitions(base):
+    if not isinstance(base, str) and base is not None and partition_directories(base):
         raise CommandError(f"--base {base} holds models per partition; give one model")
     named = [part for path in models for part in _parts(path, options["kafka"])]
     names, parts = [name for name, _ in named], [model for _, model in named]
@@ -93,22 +94,12 @@ def merge(
 
 def _parts(path: str | Path, kafka: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the name and the model of a file or topic, or of each partition of a directory."""
-    partitions = [] if isinstance(path, str) else _partitions(path)
+    from streaml1.training.checkpoint import partition_directories
+
+    partitions = [] if isinstance(path, str) else partition_directories(path)
     places: Sequence[str | Path] = partitions or [path]
     for directory in places:
         yield str(directory), without_steps(loaded(directory, kafka), directory)
-
-
-def _partitions(path: Path) -> list[Path]:
-    """Return the directories of the partitions in a directory, by topic and number."""
-    from streaml1.training.checkpoint.ownership import list_files
-
-    found = []
-    for directory in path.iterdir() if path.is_dir() and not list_files(path) else ():
-        topic, _, number = directory.name.rpartition("-")
-        if topic and number.isdecimal() and directory.is_dir() and list_files(directory):
-            found.append((topic, int(number), directory))
-    return [directory for _, _, directory in sorted(found)]
 
 
 def _table(merged: Merged, names: Sequence[str]) -> str:

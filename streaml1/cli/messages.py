@@ -155,9 +155,13 @@ def logged(verbose: bool = False, once: bool = False) -> Iterator[None]:
     """Write log records, such as those of skipped examples, to standard error.
 
     Informational ones are written as JSON only, unless `verbose` is set. With `once`, for commands
-    that read a source several times, equal messages are written once.
+    that read a source several times, equal messages are written once. Within another one, this has
+    no effect.
     """
     logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
+    if any(isinstance(other, _ToStandardError) for other in logger.handlers):
+        yield
+        return
     if once:
         handler.addFilter(_OnlyOnce())
     level, before, logger.propagate = logger.level, logger.propagate, False

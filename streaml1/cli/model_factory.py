@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streaml1.cli.messages import logged
 from streaml1.cli.program import CommandError
 from streaml1.models.parameter_checks import AUTO
 from streaml1.models.parameters import parameters_of
@@ -113,7 +114,8 @@ def loaded(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
     import streaml1
 
     if not isinstance(path, str):
-        return streaml1.load(path)
+        with logged():  # of a damaged checkpoint
+            return streaml1.load(path)
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training.model_registry.reader import read
 

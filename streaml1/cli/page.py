@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaml1.cli.model_factory import without_steps
+from streaml1.cli.model_factory import loaded, without_steps
 from streaml1.cli.output_files import require_outputs, write_page
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import announce_page, log_option, page_option, page_places
@@ -35,13 +35,12 @@ def page(run: Path, model: Path | None, page: tuple[str, ...]) -> None:
     RUN is a file that learn --report wrote, or the standard error of learn --log json. The page is
     served until Ctrl-C, or written to one file.
     """
-    import streaml1
     from streaml1.training.page import FinishedPage, read_run
 
     places = page_places(page or ("default",))
     if places.file is not None:
         require_outputs(str(run), {"--page": places.file, "--plot": None}, model)
-    learner = None if model is None else without_steps(streaml1.load(model), model)
+    learner = None if model is None else without_steps(loaded(model), model)
     shown = FinishedPage(read_run(run), learner)
     if places.file is not None:
         write_page(shown, places.file)

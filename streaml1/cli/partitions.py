@@ -21,6 +21,7 @@ from streaml1.cli.signals import Signals
 from streaml1.cli.sink_options import require_decaying_rates, require_sinks, sink_observers
 from streaml1.cli.starting_model import ModelChoice
 from streaml1.cli.termination import watchdog
+from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
     from streaml1.training import RunConfig
@@ -255,10 +256,16 @@ def partitions(directory: Path) -> None:
     from streaml1.training.checkpoint.ownership import read_owner
 
     rows: list[tuple[str, ...]] = []
+    unreadable: list[str] = []
     examples = non_zeros = 0
     paths = directory.iterdir() if directory.is_dir() else iter(())
     for path in sorted(paths, key=lambda path: (len(path.name), path.name)):
-        found = load_latest(path) if path.is_dir() else None
+        reasons: list[str] = []
+        found = load_latest(path, reasons.append) if path.is_dir() else None
+        if found is None and reasons:
+            unreadable.append(f"{path} holds no readable checkpoint: {reasons[0]}")
+        elif reasons:
+            report_problem(f"{reasons[0]}; using the previous checkpoint")
         if found is None or "partition" not in found.identity:
             continue
         facts = found.report[0]
@@ -271,10 +278,14 @@ def partitions(directory: Path) -> None:
             f"{owner.get('pid', '?')} on {owner.get('host', '?')}",
         ))  # fmt: skip
         examples, non_zeros = examples + facts["examples"], non_zeros + found.model.n_nonzero
-    if not rows:
+    if not rows and not unreadable:
         raise CommandError(
             f"{directory} holds no models per partition; learn --per-partition creates them"
         )
+    for reason in unreadable:
+        report_problem(reason)
+    if not rows:
+        raise click.exceptions.Exit(exits.DATA_ERROR)
     heads = ("partition", "examples", "loss", "non-zeros", "rejected", "next offset", "last owner")
     click.echo(text_table(heads, rows))
     click.echo(f"{len(rows)} partitions, {examples:,} examples, {non_zeros:,} non-zero weights")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaml1.cli.model_factory import loaded
 from streaml1.cli.options import model_path
 from streaml1.cli.program import cli
 from streaml1.cli.weight_tables import text_table, top_weights_table, weight_text
@@ -35,11 +36,10 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
     MODEL is a file written by learn --save, a directory of learn --checkpoint, or a topic of learn
     --publish or --mixed.
     """
-    import streaml1
     from streaml1.models.pipelines import learner_of
 
-    loaded = streaml1.load(model)
-    learner = learner_of(loaded)
+    shown = loaded(model)
+    learner = learner_of(shown)
     if features:
         click.echo(_weights_of(learner, features))
         return
@@ -51,7 +51,7 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
     if params.get("lr") == "auto":
         del params["schedule"]  # has no effect with auto
     facts: list[tuple[str, object]] = [
-        *([] if learner is loaded else [("pipeline", printable(str(loaded)))]),
+        *([] if learner is shown else [("pipeline", printable(str(shown)))]),
         *((name, _plain(value)) for name, value in params.items()),
         ("examples learnt", f"{learner.n_iterations:,}"),
         ("non-zero weights", f"{non_zeros:,}"),

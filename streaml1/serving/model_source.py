@@ -15,7 +15,11 @@ from streaml1.core.named_options import by_caller
 from streaml1.models.pipelines import snapshot
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.source import SourceError
-from streaml1.training.checkpoint import load_latest_file
+from streaml1.training.checkpoint import (
+    load_latest_file,
+    partition_directories,
+    several_models,
+)
 from streaml1.training.checkpoint.ownership import list_files, path_of
 
 if TYPE_CHECKING:
@@ -139,6 +143,8 @@ class DirectorySource:
         reasons: list[str] = []
         found = load_latest_file(self.path, reasons.append)
         if found is None:
+            if partitions := partition_directories(self.path):
+                raise several_models(self.path, partitions)
             if not reasons and self.path.is_dir():
                 raise NotPublished(f"{self.path} holds no checkpoint yet")
             why = f": {reasons[0]}" if reasons else ""

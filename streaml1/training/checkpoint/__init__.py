@@ -12,6 +12,8 @@ from streaml1.training.checkpoint.ownership import (
     StorageUnavailable,
     TakenOver,
     Unreadable,
+    partition_directories,
+    several_models,
 )
 from streaml1.training.checkpoint.store import (
     Checkpoint,
@@ -32,6 +34,8 @@ __all__ = [
     "Unreadable",
     "load_latest",
     "load_latest_file",
+    "partition_directories",
     "require_model",
     "require_seconds",
+    "several_models",
 ]

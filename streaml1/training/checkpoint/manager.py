@@ -311,6 +311,9 @@ def _warn_restarted(directory: Path) -> None:
 def _copy_state(model: Model, saved: Any, directory: Path) -> None:
     """Give a model the state of a saved one with the same parameters."""
     if not have_same_parameters(model, saved):
-        held = str(saved) if is_pipeline(saved) else repr(saved)
-        raise CheckpointError(f"{directory} holds {held}; resume with a model of these parameters")
+        held, given = (str(one) if is_pipeline(one) else repr(one) for one in (saved, model))
+        raise CheckpointError(
+            f"{directory} holds {held}, not {given}; resume with a model of these parameters, or "
+            "use another directory"
+        )
     adopt_state(model, saved)

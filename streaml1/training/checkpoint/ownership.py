@@ -28,8 +28,9 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,8 +47,10 @@ __all__ = [
     "TakenOver",
     "Unreadable",
     "list_files",
+    "partition_directories",
     "path_of",
     "read_owner",
+    "several_models",
     "unwritable",
 ]
 
@@ -331,6 +334,28 @@ def list_files(path: Path) -> list[CheckpointFile]:
     matches = [_FILE.fullmatch(name) for name in os.listdir(path)]
     files = (CheckpointFile(int(match[1]), int(match[2])) for match in matches if match)
     return sorted(files, reverse=True)
+
+
+def partition_directories(path: Path) -> list[Path]:
+    """Return the directories with checkpoints in that of a consumer group, by topic and number.
+
+    There is none in a directory that has checkpoints of its own.
+    """
+    found = []
+    for directory in path.iterdir() if path.is_dir() and not list_files(path) else ():
+        topic, _, number = directory.name.rpartition("-")
+        if topic and number.isdecimal() and directory.is_dir() and list_files(directory):
+            found.append((topic, int(number), directory))
+    return [directory for _, _, directory in sorted(found)]
+
+
+def several_models(path: Path, partitions: Sequence[Path]) -> CheckpointError:
+    """Return the error for the directory of a consumer group where one model is needed."""
+    merge = f"streaml1 merge {shlex.quote(str(path))} -o FILE --probe SOURCE"
+    return CheckpointError(
+        f"{path} holds a model per partition: give one of them, such as {partitions[0]}, or merge "
+        f"them with {merge}"
+    )
 
 
 def path_of(path: Path, file: CheckpointFile) -> Path:

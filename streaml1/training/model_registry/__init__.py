@@ -36,6 +36,7 @@ publication repairs it.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ from streaml1 import models
 from streaml1.models.serialization import ModelFileError
 
 __all__ = ["load"]
+
+logger = logging.getLogger("streaml1")
 
 
 def load(path: str | Path) -> Any:
@@ -73,12 +76,21 @@ def load(path: str | Path) -> Any:
 
 
 def _load_checkpoint(directory: Path) -> Any:
-    from streaml1.training.checkpoint import Unreadable, load_latest
+    from streaml1.training.checkpoint import (
+        Unreadable,
+        load_latest,
+        partition_directories,
+        several_models,
+    )
 
     reasons: list[str] = []
     checkpoint = load_latest(directory, reasons.append)
     if checkpoint is None and reasons:
         raise Unreadable(f"{directory} holds no readable checkpoint: {reasons[0]}")
     if checkpoint is None:
+        if partitions := partition_directories(directory):
+            raise several_models(directory, partitions)
         raise ModelFileError(f"{directory} is a directory without a checkpoint; give a model file")
+    if reasons:
+        logger.warning("%s; using the previous checkpoint", reasons[0])
     return checkpoint.model
