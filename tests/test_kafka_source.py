@@ -27,6 +27,7 @@ from streaml1.training import progressive
 from streaml1.training.checkpoint import Checkpoints, load_latest
 from streaml1.training.consumer_group import Group
 from streaml1.training.report import Report
+from tests.command import error_of
 
 
 class Record(NamedTuple):
@@ -334,6 +335,32 @@ def test_error_messages_are_not_truncated() -> None:
     )
     none = errors.LogTruncationError({topic_partition: None})
     assert "its log was truncated; start again" in str(topic.read_error(none))
+
+
+def test_errors_of_groups_say_what_to_do() -> None:
+    from kafka import errors
+
+    topic = Topic("kafka://h/t")
+    assert str(topic.read_error(errors.InvalidSessionTimeoutError())) == (
+        "kafka://h/t: the brokers reject this session timeout; use session between their "
+        "group.min.session.timeout.ms and group.max.session.timeout.ms, by default 6 to 1800 "
+        "seconds"
+    )
+    assert str(topic.read_error(errors.InconsistentGroupProtocolError())) == (
+        "kafka://h/t: another program is a member of this consumer group; use another name for "
+        "group="
+    )
+
+
+def test_empty_name_of_a_group_is_rejected(tmp_path: Path) -> None:
+    """A broker assigns no partition to its members, and they would wait for ever."""
+    command = ["learn", "kafka://localhost:1/t", "--group", ""]
+    for options in (
+        ["--checkpoint", str(tmp_path)],
+        ["--checkpoint", str(tmp_path), "--per-partition"],
+        ["--mixed", "m"],
+    ):
+        assert error_of(*command, *options) == "--group must not be empty; name a consumer group"
 
 
 def test_namespaces_of_text_are_those_of_vw() -> None:

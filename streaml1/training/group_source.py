@@ -18,7 +18,7 @@ from streaml1.sources.kafka.broker_connection import StopCheck
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.records import KafkaBlock, Position, RecordReader
 from streaml1.sources.kafka.security import CONFLUENT
-from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.kafka.topic import Topic, require_group_name
 from streaml1.sources.kafka.topic_source import parse_start
 from streaml1.sources.options import CSV_OPTIONS
 from streaml1.training.example_sources import BLOCK_ROWS
@@ -74,7 +74,7 @@ class GroupTopic:
                 f"{named_option('kafka.client', CONFLUENT)} reads no consumer groups; use "
                 f"kafka-python with {by_caller(option, caller)}"
             )
-        self.group = options.group
+        self.group = require_group_name(options.group)
         self.start = parse_start(options.start)
         self._records = topic_records(url, replace(options, text=tuple(text)))
 

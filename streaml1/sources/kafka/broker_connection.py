@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from streaml1.core.named_options import by_caller, named_option
 from streaml1.sources.kafka.broker_diagnostics import NoAnswer, has_address, probe
 from streaml1.sources.kafka.partition_merge import POLL_MS
 from streaml1.sources.kafka.security import Security
@@ -152,6 +153,18 @@ class BrokerConnection:
             )
         if isinstance(error, errors.KafkaTimeoutError):
             return self._no_answer_error()
+        if isinstance(error, errors.InvalidSessionTimeoutError):
+            option = by_caller("--session-timeout", "session")
+            return SourceError(
+                f"{self.url}: the brokers reject this session timeout; use {option} between their "
+                "group.min.session.timeout.ms and group.max.session.timeout.ms, by default 6 to "
+                "1800 seconds"
+            )
+        if isinstance(error, errors.InconsistentGroupProtocolError):
+            return SourceError(
+                f"{self.url}: another program is a member of this consumer group; use another name "
+                f"for {named_option('group')}"
+            )
         user = shown(self.security.user)
         if isinstance(error, errors.SaslAuthenticationFailedError):
             return SourceError(f"{self.url}: the broker rejects user {user} with this password")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import KafkaAdminClient
 
-__all__ = ["Offsets", "Topic", "is_topic_name"]
+__all__ = ["Offsets", "Topic", "is_topic_name", "require_group_name"]
 
 logger = logging.getLogger("streaml1")
 
@@ -76,6 +76,20 @@ def is_topic_name(name: str) -> bool:
     (True, False, False)
     """
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def require_group_name(group: str) -> str:
+    """Return the name of a consumer group; reject an empty one, with which brokers assign nothing.
+
+    Examples
+    --------
+    >>> from streaml1.sources.kafka.topic import require_group_name
+    >>> require_group_name("clicks")
+    'clicks'
+    """
+    if not group:
+        raise SourceError(f"{named_option('group')} must not be empty; name a consumer group")
+    return group
 
 
 class Topic(BrokerConnection):

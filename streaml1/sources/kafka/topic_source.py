@@ -22,7 +22,7 @@ from streaml1.sources.kafka.partition_merge import merge_partitions
 from streaml1.sources.kafka.record_formats import event_parser, record_parser
 from streaml1.sources.kafka.records import PartitionKey, Position, RecordReader
 from streaml1.sources.kafka.security import SecurityOptions
-from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, Topic
+from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, Topic, require_group_name
 from streaml1.sources.readers.flat_json import NO_ROLES, JsonRoles
 from streaml1.sources.source import Block, Reject, SourceError, shown
 
@@ -156,7 +156,7 @@ class KafkaSource:
         self._start = parse_start(start)
         self._until_end = until_end
         self._partitions = partitions
-        self._group = group
+        self._group = None if group is None else require_group_name(group)
         self._committed_at = time.monotonic()
         self._bounds: Bounds | None = None
         self._was_read = False
