@@ -248,8 +248,8 @@ def partitions(directory: Path) -> None:
     """Show the models that learn --per-partition keeps in DIRECTORY.
 
     Each line has a partition with its examples, loss, non-zero weights, rejected examples, next
-    offset and last owner process. The directory of each partition can be used like that of
-    --checkpoint.
+    offset and last owner process. The directory of each partition can be given to commands that
+    take a model, such as show, predict and learn --load.
     """
     from streaml1.cli.weight_tables import text_table
     from streaml1.training.checkpoint import load_latest
