@@ -163,6 +163,18 @@ def test_l1_with_a_piecewise_linear_loss_is_a_linear_program(name: str, norm: st
     assert solution.converged and solution.objective == pytest.approx(expected.fun, abs=2e-6)
 
 
+@pytest.mark.parametrize("norm", ["l2", "q"])
+@pytest.mark.parametrize("seed", range(4))
+def test_failed_stages_are_repeated(seed: int, norm: str) -> None:
+    # With correlated rows of one label, hinge steps undo each other, and the gap estimated by an
+    # epoch says little.
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(3, 2)) + 3.0 * rng.normal(size=(3, 1))
+    solution = solve_quietly(X, [True] * 3, "hinge", 1e-3, norm=norm, tol=1e-4)
+    objectives = [record.objective for record in solution.trace]
+    assert max(objectives) < 100.0 and solution.objective < 0.9
+
+
 @pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("name", SCALAR_LOSSES)
 def test_degenerate_data(name: str, case: str) -> None:

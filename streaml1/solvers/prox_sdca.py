@@ -20,9 +20,11 @@ convex enough, and with l2 = 0 not at all. Then a run has stages, as in the prox
 Each adds $\lambda (h(w) - \langle \nabla h(w_0), w \rangle)$ to the objective, around the weights
 $w_0$ of the previous stage, so that $\lambda$ + l2 is the strength of h. $\lambda$ is first `inner`
 (None: the mean of $|x_i|_p^2 (p - 1)/c$, over n); with an l2 of at least that there are no stages.
-It is halved after a stage of at most 3 epochs and doubled after one of more than 30. The reported
-objective and gap are those of the original problem. Its dual is taken at l2 and also at 0, with the
-dual variables scaled until $|\sum_i \alpha_i x_i|_\infty / n \le \sigma$; the larger value counts.
+It is halved after a stage of at most 3 epochs and doubled after one of more than 30. A stage after
+which the gap has more than doubled is repeated around the same $w_0$, with $\lambda$ doubled. The
+reported objective and gap are those of the original problem. Its dual is taken at l2 and also at 0,
+with the dual variables scaled until $|\sum_i \alpha_i x_i|_\infty / n \le \sigma$; the larger value
+counts.
 
 Differences from the paper:
 
@@ -98,6 +100,8 @@ NORMS = ("l2", "q")
 GAP_RATIO = 5.0
 # Epochs of a stage: few, so that lambda is halved; many, so that it is doubled; the maximum.
 FEW_EPOCHS, MANY_EPOCHS, MAX_EPOCHS = 3, 30, 100
+# A stage is repeated if it multiplied the gap of the original problem by more than this.
+MAX_GAP_GROWTH = 2.0
 # Columns with a derivative below the first share of l1 are dropped from a stage, if less than the
 # second share of the columns remains.
 MIN_SLOPE, MAX_KEPT = 0.8, 0.5
@@ -401,10 +405,16 @@ def _run_stages(run: _Run) -> None:
     """Run stages until the trace ends."""
     trace, first_inner, monitor = run.trace, run.inner, SupportMonitor()
     epoch, done = 0, run.record(0)
+    center_gap = trace.records[-1].gap
     while not done:
         taken = run.stage(trace.max_epochs - epoch)
         epoch += taken
         done = run.record(epoch)
+        if trace.records[-1].gap > MAX_GAP_GROWTH * center_gap:
+            # The estimate of the stage's gap was wrong. Continued from here, the weights diverge.
+            run.inner *= 2.0
+            continue
+        center_gap = trace.records[-1].gap
         run.center = run.soft_threshold(run.current_theta())
         run.inner *= 0.5 if taken <= FEW_EPOCHS else 2.0 if taken > MANY_EPOCHS else 1.0
         run.inner = max(run.inner, MIN_LAMBDA)
