@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -63,6 +64,7 @@ def test_matrices() -> None:
         ([1.0, 1.0], [1.0, 1.0]),
         (np.array([-1, -1], np.int8), [-1.0, -1.0]),
         (np.array([True, 0], object), [1.0, -1.0]),
+        ([-1, 1.0], [-1.0, 1.0]),
     ],
 )
 def test_labels(y: Any, signs: list[float]) -> None:
@@ -82,7 +84,20 @@ def test_other_labels() -> None:
     [
         (np.eye(2), [0, 2], "logistic", "labels of a classifier must be .*, got 2"),
         (np.eye(2), [0, -1], "logistic", "labels of a classifier must be .*, got -1"),
-        (np.eye(2), [0, math.nan], "logistic", "nan is not a label of a classifier"),
+        (
+            np.eye(2),
+            [0, math.nan],
+            "logistic",
+            "nan is not a label .*; drop its row",
+        ),
+        (np.eye(2), np.array([0, math.nan]), "hinge", "nan is not a label of a classifier"),
+        (
+            np.eye(2),
+            [0, "no"],
+            "logistic",
+            "'no' is not a label .* use fista",
+        ),
+        (np.eye(2), ["no", None], "softmax", "the label None is missing; drop its row"),
         (np.eye(2), [0, math.nan], "squared", "the label nan is not finite"),
         (np.eye(2), [0, math.nan], "softmax", "a label is NaN; drop its row"),
         (np.eye(2), [0, "a"], "softmax", "labels must be of one type, got int and str"),
@@ -102,8 +117,11 @@ def test_bad_data(X: Any, y: Any, loss: str, sentence: str) -> None:
         Data(X, y, loss)
     if isinstance(caught.value, BadExample):
         assert caught.value.row == 1
-    with pytest.raises(TypeError, match="X must be a scipy.sparse or numpy matrix, got a list"):
-        Data([{"a": 1.0}], [1], loss)
+    what = "X must be a scipy.sparse or numpy matrix, got a"
+    with pytest.raises(TypeError, match=rf"{what} list; use np.array\(X\)"):
+        Data([[1.0]], [1], loss)
+    with pytest.raises(TypeError, match=rf"{what} DataFrame; use X.to_numpy\(\)"):
+        Data(pd.DataFrame({"a": [1.0]}), [1], loss)
 
 
 def test_errors_name_solver_and_argument() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -156,3 +157,10 @@ def test_unsupported_shards(solver: Any, options: dict[str, Any], sentence: str)
     with pytest.raises(ValueError) as error:
         solver(X, y, **options)
     assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("solver", [sdca, prox_sdca])
+def test_a_pool_is_no_executor(solver: Any) -> None:
+    X, y = toy("logistic")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(TypeError, match="such as ProcessExecutor"):
+        solver(X, y, l2=0.1, shards=2, executor=pool)

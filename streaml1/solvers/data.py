@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streaml1.core.rows import Rows, shown, shown_type
+from streaml1.core.rows import BadExample, Rows, shown, shown_type
 from streaml1.core.types import Floats
 from streaml1.features.batch import batch_of, checked, is_matrix
-from streaml1.features.labels import column_of, equals_itself, to_numbers, to_signs
+from streaml1.features.labels import column_of, equals_itself, to_numbers
 from streaml1.models.parameter_checks import Integer, Number, boolean
 from streaml1.optim.tasks import REGRESSION
 
@@ -77,7 +77,10 @@ class Data:
 
     def __init__(self, X: MatrixLike, y: ArrayLike, loss: str) -> None:
         if not is_matrix(X):
-            raise TypeError(f"X must be a scipy.sparse or numpy matrix, got {shown_type(X)}")
+            remedy = "X.to_numpy()" if hasattr(X, "to_numpy") else "np.array(X)"
+            raise TypeError(
+                f"X must be a scipy.sparse or numpy matrix, got {shown_type(X)}; use {remedy}"
+            )
         batch = batch_of(X)
         if batch.width is None:
             raise ValueError(f"X must have less than 2**32 columns, got {X.shape[1]:,}")
@@ -127,6 +130,11 @@ def _encode_classes(y: ArrayLike, n: int) -> tuple[tuple[Any, ...], NDArray[np.i
     try:
         labels, codes = np.unique(column, return_inverse=True)
     except TypeError:
+        for row, label in enumerate(column):
+            if label is None or not equals_itself(label):
+                raise BadExample(
+                    f"the label {shown(label)} is missing; drop its row", row
+                ) from None
         kinds = sorted({type(label).__name__ for label in column})
         raise ValueError(f"labels must be of one type, got {' and '.join(kinds)}") from None
     classes = tuple(labels.tolist())
@@ -138,18 +146,24 @@ def _encode_classes(y: ArrayLike, n: int) -> tuple[tuple[Any, ...], NDArray[np.i
 def _signs(y: ArrayLike, n: int) -> Floats:
     """Return -1.0 or 1.0 for each label."""
     labels = column_of("labels", y, n)
-    if labels.dtype.kind in "if" and np.all(np.abs(labels) == 1):
-        signs: Floats = labels.astype(np.float64)
-        return signs
-    if labels.dtype.kind in "iuf":
-        stray = labels[(labels != 0) & (labels != 1)]
-        if len(stray):
-            raise ValueError(
-                "labels of a classifier must be False and True, 0 and 1, or -1 and 1, "
-                f'got {shown(stray[0].item())}; use loss="squared" for numbers'
-            )
-    zeros_and_ones: Floats = to_signs(labels, n)
-    return zeros_and_ones
+    try:
+        numbers: Floats = to_numbers(labels, n)
+    except BadExample as error:
+        raise BadExample(
+            f"{shown(labels[error.row])} is not a label of a classifier; labels are False and "
+            "True, 0 and 1, or -1 and 1; drop its row, or use fista with "
+            'loss="softmax" for other labels',
+            error.row,
+        ) from None
+    if np.all(np.abs(numbers) == 1.0):
+        return numbers
+    stray = np.flatnonzero((numbers != 0.0) & (numbers != 1.0))
+    if len(stray):
+        raise ValueError(
+            "labels of a classifier must be False and True, 0 and 1, or -1 and 1, "
+            f'got {shown(labels[stray[0]])}; use loss="squared" for numbers'
+        )
+    return 2.0 * numbers - 1.0
 
 
 def unsupported(solver: str, what: str, remedy: str) -> ValueError:

@@ -188,7 +188,7 @@ def prox_sdca(
         inner = check_strength("inner", inner, above_zero=True)
     trace = Trace("prox_sdca", tol, max_epochs, callback)
     data = Data(X, y, loss)
-    if check_shards("prox_sdca", shards, l2) > 1:
+    if check_shards("prox_sdca", shards, l2, executor) > 1:
         return ascend_shards(
             data, CODES[loss], gamma, l1, l2, equal_shards(data, shards), order_kind, seed, trace,
             executor,

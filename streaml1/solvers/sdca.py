@@ -224,7 +224,7 @@ def sdca(
     trace = Trace("sdca", tol, max_epochs, callback)
     data = Data(X, y, loss)
     active = ActiveSet(order_kind, data.n, rng_state(seed))
-    shards = check_shards("sdca", shards, l2)
+    shards = check_shards("sdca", shards, l2, executor)
     if loss == "multiclass_hinge":
         if shards > 1:
             raise unsupported("sdca", f"shards={shards} with loss={loss!r}", "use shards=1")

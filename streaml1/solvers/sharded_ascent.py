@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from streaml1.core.jit import u64
-from streaml1.core.rows import Rows
+from streaml1.core.rows import Rows, shown
 from streaml1.core.types import Floats
 from streaml1.solvers.data import Data, unsupported
 from streaml1.solvers.objective import (
@@ -102,18 +102,25 @@ def equal_shards(data: Data, n_shards: int) -> list[Shard]:
     return shards_of(data, [data.n * k // n_shards for k in range(n_shards + 1)])
 
 
-def check_shards(solver: str, shards: object, l2: float) -> int:
+def check_shards(solver: str, shards: object, l2: float, executor: object) -> int:
     """Return the number of shards.
 
     Raises
     ------
     ValueError
         If it is not a whole number >= 1, or if several shards need an l2 > 0.
+    TypeError
+        If the executor is none, such as a number of workers or a pool of `concurrent.futures`.
     """
     if not isinstance(shards, int | np.integer) or isinstance(shards, bool) or shards < 1:
         raise ValueError(f"shards must be a whole number >= 1, got {shards!r}")
     if shards > 1 and not l2:
         raise unsupported(solver, f"l2=0 with shards={shards}", "use a small l2")
+    if executor is not None and not (hasattr(executor, "submit") and hasattr(executor, "gather")):
+        raise TypeError(
+            "executor must be one of streaml1.distributed, such as ProcessExecutor(2), "
+            f"got {shown(executor)}"
+        )
     return int(shards)
 
 
