@@ -10,8 +10,8 @@ iteration of Michelot (1986), which is the fastest on current processors, "sort"
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -294,7 +294,11 @@ def draw(measurements: list[Measurement], out: Path) -> None:
 
 
 def main() -> None:
-    sizes = [int(argument) for argument in sys.argv[1:]] or ACTIVE
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sizes", nargs="*", type=int, metavar="ACTIVE", help="weights, at least 2")
+    sizes = parser.parse_args().sizes or ACTIVE
+    if min(sizes) < 2:
+        parser.error(f"ACTIVE must be >= 2, got {min(sizes)}")
     columns = (*METHODS, "linear/wheel", "linear/tree", "levels", "tree ns")
     print("us per example; levels: of the tree; tree ns: per non-zero and log2(active)\n")
     print(f"{'active':>10}" + "".join(f"{column:>13}" for column in columns))

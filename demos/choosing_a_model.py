@@ -10,7 +10,7 @@ names an interpreter that has it. Takes a few minutes.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,7 +103,9 @@ def draw(axes: Axes, found: dict[str, list[Outcome]], ys: list[bool]) -> None:
 
 
 def main() -> None:
-    sources = sys.argv[1:] or DEFAULT_SOURCES
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sources", nargs="*", metavar="SOURCE")
+    sources = parser.parse_args().sources or DEFAULT_SOURCES
     figure, all_axes = plt.subplots(
         1,
         len(sources),

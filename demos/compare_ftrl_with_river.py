@@ -6,6 +6,7 @@ features.
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -71,5 +72,6 @@ def many_features() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     one_feature()
     many_features()

@@ -6,6 +6,7 @@ the weight of an absent feature by the l1 and the squared l2 penalty.
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from rich.console import Console
@@ -81,4 +82,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     main()

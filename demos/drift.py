@@ -185,6 +185,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--stationary", type=int, default=100_000, metavar="N")
     options = parser.parse_args()
+    if options.stationary < 1:
+        parser.error(f"--stationary must be >= 1, got {options.stationary}")
     show_changes()
     count_false_alarms(options.stationary)
     compare_actions()

@@ -82,7 +82,11 @@ def main() -> None:
     print(f"{'':30}{'log-loss':>12}{'log-loss':>10}{'zeros':>10}{'seen':>10}  sparsity")
     reports: dict[str, Report] = {}
     for name, model in methods().items():
-        report = reports[name] = learn(model, options.topic or options.source, options.limit)
+        try:
+            report = learn(model, options.topic or options.source, options.limit)
+        except ValueError as error:
+            parser.error(str(error))
+        reports[name] = report
         last = report.lines[-1]
         print(
             f"{name:30}{report.cumulative_loss:12,.1f}{last.loss:10.4f}{last.n_nonzero:10,}"

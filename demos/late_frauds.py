@@ -15,9 +15,9 @@ and the mean prediction over the observed rate in this quarter.
 
 from __future__ import annotations
 
+import argparse
 import heapq
 import random
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,7 +70,11 @@ def learn(n: int, settles: bool, history: int) -> Report:
 
 
 def main() -> None:
-    n = int(sys.argv[1]) if len(sys.argv) > 1 else 44_320
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("n", nargs="?", type=int, default=44_320, metavar="PAYMENTS")
+    n = parser.parse_args().n
+    if n < 1:
+        parser.error(f"PAYMENTS must be >= 1, got {n}")
     print(f"{'':28}{'examples':>9}{'log-loss':>10}{'baseline':>10}{'calibration':>13}")
     for name, settles, history in (
         ("frauds are labelled", False, 0),

@@ -9,6 +9,7 @@ of a loop of numpy over all weights. Writes out/lazy_updates.png.
 
 from __future__ import annotations
 
+import argparse
 import time
 from pathlib import Path
 from typing import Any
@@ -113,4 +114,5 @@ def main(sizes: tuple[int, ...] = SIZES, n: int = 20_000) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     main()

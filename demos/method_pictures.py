@@ -134,6 +134,8 @@ def main() -> None:
     parser.add_argument("--only", choices=METHODS, help="draw one picture")
     parser.add_argument("--limit", type=int, metavar="N", help="learn at most N examples")
     options = parser.parse_args()
+    if options.limit is not None and options.limit < 1:
+        parser.error(f"--limit must be >= 1, got {options.limit}")
     xs, ys = load_examples(options.source)
     X, y = to_csr(xs[: options.limit]), np.array(ys[: options.limit])
     default = Run(elastic_net(1e-4)(X.shape[1]), X, y)

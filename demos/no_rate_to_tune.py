@@ -15,7 +15,7 @@ better of these two.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,15 @@ def best_of_schedule(X: Any, ys: Any, schedule: str) -> tuple[float, str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sources", nargs="*", metavar="SOURCE")
     table = Table()
     for k, column in enumerate(
         ("stream", "examples", "auto", "best rate", "auto / best", "FTRL", "VW", "VW --coin")
     ):
         table.add_column(column, justify="left" if k == 0 else "right")
     ratios = []
-    for source in sys.argv[1:] or DEFAULT_SOURCES:
+    for source in parser.parse_args().sources or DEFAULT_SOURCES:
         xs, ys = load_examples(source)
         X = to_csr(xs)
         auto = progressive_outcome(streaml1.ElasticNetClassifier(), X, ys).loss

@@ -19,9 +19,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet
-from pyspark.sql import DataFrame, SparkSession
+try:
+    import pyarrow as pa
+    import pyarrow.parquet
+    from pyspark.sql import DataFrame, SparkSession
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        f"{error.name} is not installed: pip install 'streaml1[arrow]' pyspark"
+    ) from None
 
 import streaml1
 from streaml1.training import evaluate

@@ -10,8 +10,8 @@ Prints the accuracy and the log-loss on held-out rows.
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,14 @@ DATA = {
 
 def main() -> None:
     """Print a line for each data set and model."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(DATA)}")
+    names = parser.parse_args().names or [*DATA]
+    unknown = sorted({*names} - {*DATA})
+    if unknown:
+        parser.error(f"there is no data set {unknown[0]}; use {', '.join(DATA)}")
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
-    for name in sys.argv[1:] or DATA:
+    for name in names:
         X, y = DATA[name]()
         for label, model in MODELS.items():
             estimator = StreamClassifier(model, epochs=5, random_state=0)

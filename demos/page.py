@@ -10,6 +10,7 @@ is not open, with an open one, and with one in which rare names are searched wit
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import random
@@ -146,7 +147,9 @@ def measure_without(seconds: float = SECONDS, weights: int = WEIGHTS) -> float:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--cost"]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cost", action="store_true", help="measure what a live page costs")
+    if parser.parse_args().cost:
         print(f"{WEIGHTS:,} weights, 200 examples per second: share of a core")
         print(f"no server            {measure_without():7.2%}")
         for name, share in measure().items():

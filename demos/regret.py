@@ -1,6 +1,6 @@
 """Regret of the online learners against the best fixed weights in hindsight, and proven bounds.
 
-    STREAML1_DATA=... python demos/regret.py [examples]
+    STREAML1_DATA=... python demos/regret.py [EXAMPLES]
 
 Runs on RCV1, topic CCAT, shuffled, if available, and otherwise on synthetic rows without drift. The
 plot shows the falling regret per step of each learner, and the measured regret of two learners with
@@ -9,8 +9,8 @@ the bounds of FOBOS (Theorem 3) and SMIDAS (Theorem 2).
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,11 @@ def with_bounds(X: Any, y: Any) -> list[tuple[str, Any, list[float]]]:
 
 def main() -> None:
     """Run all learners, print a table and write a plot."""
-    n = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("n", nargs="?", type=int, default=3000, metavar="EXAMPLES")
+    n = parser.parse_args().n
+    if n < 1:
+        parser.error(f"EXAMPLES must be >= 1, got {n}")
     name, X, y = load(n)
     print(f"{name}: {X.shape[0]:,} examples, {X.shape[1]:,} features, {X.nnz:,} non-zeros")
     print(f"{'':<22} {'total':>9} {'max.':>8} {'regret':>8} {'growth':>8}")

@@ -16,7 +16,7 @@ examples.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,8 @@ def table_of(title: str, *columns: str) -> Table:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sources", nargs="*", metavar="SOURCE")
     rows = (f"row x {factor:g}" for factor in ROW_FACTORS)
     changes = table_of(
         "progressive log-loss, and its factor under changes of the data",
@@ -132,7 +134,7 @@ def main() -> None:
     )
     frozen = table_of("last fifth, by a frozen model", "stream", "auto", "VW", "VW --coin", "ratio")
     ratios = []
-    for source in sys.argv[1:] or DEFAULT_SOURCES:
+    for source in parser.parse_args().sources or DEFAULT_SOURCES:
         xs, ys = load_examples(source)
         X, y, name = to_csr(xs), np.array(ys), Path(source).name
         changes.add_row(name, *(f"{v:.4f}" for v in robustness(X, y)))

@@ -9,7 +9,7 @@ for the rest. The table has their log-losses on the second day, and the excess o
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numpy as np
 from right_by_default import simulated_clicks
@@ -44,7 +44,11 @@ def excess_losses(n: int, kept: float) -> dict[str, float]:
 
 
 def main() -> None:
-    n = int(sys.argv[1]) if len(sys.argv) > 1 else 400_000
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("n", nargs="?", type=int, default=400_000, metavar="EXAMPLES")
+    n = parser.parse_args().n
+    if n < 1:
+        parser.error(f"EXAMPLES must be >= 1, got {n}")
     losses = losses_of_days(n, KEPT)
     print(f"{n:,} examples a day, {KEPT:.0%} of the negatives kept\n")
     print(f"{'learnt with':16} {'log-loss':>9} {'excess':>9}")

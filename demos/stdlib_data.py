@@ -5,6 +5,7 @@ Prints the figures of docs/stdlib-data.md for the running Python. Takes half a m
 
 from __future__ import annotations
 
+import argparse
 import platform
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -64,4 +65,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     main()

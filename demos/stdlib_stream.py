@@ -7,6 +7,7 @@ weights equal those of the dense update, and most of them are zero.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import streaml1
@@ -56,4 +57,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     main()

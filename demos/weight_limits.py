@@ -35,7 +35,10 @@ def main() -> None:
     params = vars(parser.parse_args())
     source = params.pop("source")
 
-    base, model = learn(source, **params)
+    try:
+        base, model = learn(source, **params)
+    except ValueError as error:
+        parser.error(str(error))
     print(f"{source}, {base.examples:,} examples, l1 = {params['l1']:g}, lr = {params['lr']:g}")
     print(f"\n{'max_features':>14} {'loss':>8} {'change':>7} {'non-zeros':>10} {'dropped':>12}")
     print(f"{'none':>14} {base.loss:8.4f} {'':>7} {base.n_nonzero:10,} {0:12,}")

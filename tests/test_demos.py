@@ -24,6 +24,52 @@ def demos_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "demos"))
 
 
+DEMOS = sorted(
+    path.name
+    for path in (ROOT / "demos").glob("*.py")
+    if '__name__ == "__main__"' in path.read_text() and path.name != "on_spark.py"
+)
+
+
+@pytest.mark.parametrize("name", DEMOS)
+def test_help_of_every_demo(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(ROOT / "demos" / name), run_name="__main__")
+    assert end.value.code == 0 and capsys.readouterr().out.startswith(f"usage: {name} [-h]")
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("ball_sizes.py 1", "ACTIVE must be >= 2, got 1"),
+        ("drift.py --stationary 0", "--stationary must be >= 1, got 0"),
+        ("four_methods.py none.svm", "none.svm: there is no such file"),
+        ("late_frauds.py 0", "PAYMENTS must be >= 1, got 0"),
+        ("method_pictures.py --limit 0", "--limit must be >= 1, got 0"),
+        ("one_versus_rest.py iris mnist", "there is no data set mnist; use iris, wine"),
+        ("regret.py many", "invalid int value: 'many'"),
+        ("sampled_negatives.py -5", "EXAMPLES must be >= 1, got -5"),
+        ("weight_limits.py river:Phishing --l1 -1", "l1 must be a number from 0"),
+    ],
+)
+def test_invalid_arguments_of_demos(
+    command: str,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name, *arguments = command.split()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(ROOT / "demos" / name), run_name="__main__")
+    assert end.value.code == 2 and sentence in capsys.readouterr().err
+
+
 def test_sparse_paths_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
