@@ -26,7 +26,15 @@ CONTRIBUTOR_PAGES = [
 ]
 FILES = {
     f"/{path.relative_to(ROOT).as_posix()}": path
-    for folder in ("", ".github/**/", "docs/**/", "scripts/**/", "streaml1/**/", "tests/**/")
+    for folder in (
+        "",
+        ".github/**/",
+        "demos/**/",
+        "docs/**/",
+        "scripts/**/",
+        "streaml1/**/",
+        "tests/**/",
+    )
     for path in ROOT.glob(f"{folder}*.*")
 }
 
@@ -103,6 +111,23 @@ def test_contributors_find_what_a_page_names(page: Path) -> None:
         assert any(map(word.search, sources)), (
             f"{page.name} finds {name} in {path}, where it is not"
         )
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/papers/*.md")), ids=lambda page: page.stem)
+def test_papers_name_tests_and_functions_that_exist(page: Path) -> None:
+    """Three names had moved."""
+    names = re.findall(r"`([\w./]+)[`(]", page.read_text())
+    tests = "".join(path.read_text() for path in ROOT.glob("tests/test_*.py"))
+    for name in names:
+        if name.startswith("test_") and not name.endswith(".py"):
+            assert f"def {name}(" in tests, name
+        elif name.endswith(".py"):
+            assert files_named(name), name
+        elif "." in name and "/" not in name:
+            module, _, member = name.rpartition(".")
+            path = module.replace(".", "/")
+            sources = [*files_named(f"{path}.py"), *files_named(f"{path}/__init__.py")]
+            assert any(re.search(rf"\b{member}\b", file.read_text()) for file in sources), name
 
 
 def test_readme_is_a_landing_page() -> None:
