@@ -204,6 +204,10 @@ def test_rejected_arguments(tmp_path: Path) -> None:
         distributed.sweep([streaml1.FTRLClassifier()], "stdlib", executor=2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"a/x\.svm and b/x\.svm would both be .* x\.rows"):
         distributed.convert(["a/x.svm", "b/x.svm"], tmp_path / "rows")
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file", tmp_path / "file" / "rows"):
+        with pytest.raises(NotADirectoryError, match="give a directory for the .rows files"):
+            distributed.convert(["x.svm"], directory)
 
 
 def test_single_items_in_place_of_lists_are_rejected(tmp_path: Path) -> None:

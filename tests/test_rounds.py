@@ -264,6 +264,8 @@ def test_a_shard_that_fails_ends_the_run(files: list[str], tmp_path: Path) -> No
         ({"shards": 0}, ValueError, "shards must be >= 1, got 0"),
         ({"rounds": 0}, ValueError, "rounds must be >= 1, got 0"),
         ({"probe": 0}, ValueError, "probe must be >= 1, got 0"),
+        ({"warm": "auto"}, ValueError, r"warm must be in \[0, 1\), got 'auto'"),
+        ({"sources": []}, ValueError, r"sources must name at least one .rows file, got \[\]"),
         ({"warm": 1.0}, ValueError, r"warm must be in \[0, 1\), got 1.0"),
         ({"probe": 30_000}, ValueError, "24,000 rows are too few for warm=0.05, rounds=16, shard"),
         ({"model": FTRLClassifier(text=["t"])}, ValueError, "use the file it was converted from"),

@@ -212,9 +212,17 @@ def convert(
     for source in _listed("sources", sources):
         name = f"{Path(source).name.split('.')[0]}.rows"
         if name in targets:
-            raise ValueError(f"{targets[name]} and {source} would both be converted to {name}")
+            raise ValueError(
+                f"{targets[name]} and {source} would both be converted to {name}; convert them "
+                "into different directories"
+            )
         targets[name] = source
-    Path(directory).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(
+            f"{directory} is a file, or below one; give a directory for the .rows files"
+        ) from None
     calls = [
         (_convert, str(source), str(Path(directory, name)), options)
         for name, source in targets.items()

@@ -178,6 +178,8 @@ def _files(sources: Any) -> list[str]:
     """Return the names of the files of the stream."""
     if is_many(sources):
         return list_files(sources)
+    if isinstance(sources, list | tuple) and not sources:
+        raise ValueError(f"sources must name at least one .rows file, got {sources}")
     if not isinstance(sources, str | Path):
         raise TypeError(
             f"sources must be the names of .rows files, got an object of type "
@@ -204,8 +206,8 @@ def _stretches(n_rows: int, shards: int, rounds: int, warm: float, probe: int) -
     """Cut a stream into the warm-up, the rounds and the rest."""
     require_positive("rounds", rounds)
     require_positive("probe", probe)
-    if not 0.0 <= warm < 1.0:
-        raise ValueError(f"warm must be in [0, 1), got {warm}")
+    if not (isinstance(warm, int | float) and 0.0 <= warm < 1.0):
+        raise ValueError(f"warm must be in [0, 1), got {warm!r}")
     first = int(warm * n_rows)
     last = n_rows - (probe if shards > 1 else 0)  # one shard is not merged: nothing is judged
     n = last - first
