@@ -217,6 +217,24 @@ def test_automatic_step_size_is_scale_invariant(loss: str, geometry: str) -> Non
             np.testing.assert_allclose(scaled.weights, plain.weights * 2.0**60, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::streaml1.solvers.NotConverged")
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("loss", ["logistic", "squared", "hinge", "softmax"])
+def test_scale_of_the_features_does_not_matter_to_the_intercept(loss: str, geometry: str) -> None:
+    X, y = toy(loss)
+    options: dict[str, Any] = {"loss": loss, "geometry": geometry, "fit_intercept": True}
+    for scale in (2.0**-20, 2.0**20):
+        for step in ("invsqrt", "line") if loss != "hinge" else ("invsqrt",):
+            options["step"] = step
+            plain = projected_gradient(X, y, radius=1.0, tol=1e-4, **options)
+            scaled = projected_gradient(X * scale, y, radius=1.0 / scale, tol=1e-4, **options)
+            if step == "line":
+                assert plain.converged and scaled.converged
+            else:
+                np.testing.assert_allclose(scaled.weights * scale, plain.weights, atol=1e-9)
+                np.testing.assert_allclose(scaled.intercept, plain.intercept, atol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["magic04", "arcene", "rcv1"])
 def test_real_data(name: str) -> None:

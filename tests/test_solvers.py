@@ -281,6 +281,13 @@ def test_trace() -> None:
         solution.gap = 1.0  # type: ignore[misc]
 
 
+def test_an_infinite_objective_has_not_converged() -> None:
+    trace = Trace("scd", 1e-6, 3)
+    assert not trace.record(1, math.inf, 0.0, 0, np.zeros(1)) and not trace.converged
+    with pytest.warns(NotConverged, match="with a gap of inf"):
+        assert not trace.solution(np.zeros(1)).converged
+
+
 def test_warning_names_the_gap() -> None:
     trace = Trace("scd", 1e-6, 1)
     assert trace.record(1, 2.0, 1.5, 0, np.zeros(1))

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 MULTICLASS = ("softmax", "multiclass_hinge")
+POWER_ITERATIONS = 20
 
 
 class MatrixLike(Protocol):
@@ -122,6 +123,26 @@ class Data:
         """The squared l2 norm of each column, shape (d,)."""
         squares = np.bincount(self.rows.ids, self.rows.values**2, self.d)
         return squares.astype(np.float64, copy=False)
+
+    def largest_eigenvalue(self, seed: int) -> float:
+        """Return an estimate of the largest eigenvalue of X'X / n; 0 if X has no non-zeros.
+
+        It comes from a few steps of power iteration, and is hardly too large.
+
+        Parameters
+        ----------
+        seed
+            Seed of the vector to start from.
+        """
+        x = np.random.default_rng(seed).normal(size=self.d)
+        s = 0.0
+        for _ in range(POWER_ITERATIONS):
+            norm = float(np.linalg.norm(x))
+            if norm == 0.0:
+                break
+            x = self.matrix.T @ (self.matrix @ (x / norm)) / self.n
+            s = float(np.linalg.norm(x))
+        return s
 
 
 def _encode_classes(y: ArrayLike, n: int) -> tuple[tuple[Any, ...], NDArray[np.intp]]:

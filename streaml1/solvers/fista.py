@@ -47,7 +47,6 @@ LOSSES = ("logistic", "smoothed_hinge", "squared", "softmax")
 MAX_START = 1e100  # absolute value of an initial weight
 GROWTH, DECAY = 2.0, 0.97  # of L
 ROUNDING = 1e-15  # relative rounding error of the mean loss
-POWER_ITERATIONS = 20
 
 Start = tuple[ArrayLike, ArrayLike]
 """Weights and intercept to start from."""
@@ -275,12 +274,4 @@ def _metric(data: Data, g: Penalty, seed: int) -> float | Floats:
     if g.separable:
         squares = data.column_squares / data.n
         return np.where(squares > 0.0, squares, 1.0)
-    x = np.random.default_rng(seed).normal(size=data.d)
-    s = 0.0
-    for _ in range(POWER_ITERATIONS):
-        norm = float(np.linalg.norm(x))
-        if norm == 0.0:
-            break
-        x = data.matrix.T @ (data.matrix @ (x / norm)) / data.n
-        s = float(np.linalg.norm(x))
-    return s if s > 0.0 else 1.0
+    return data.largest_eigenvalue(seed) or 1.0

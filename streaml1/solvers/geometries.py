@@ -40,7 +40,15 @@ class Geometry(Protocol):
     def distance(self, new: State, old: State) -> float:
         """Return the Bregman divergence between two states."""
 
-    def first_step_size(self, data: Data, theta: Margins, is_unbounded: bool) -> float:
+    def scale_intercept(self, data: Data, seed: int) -> None:
+        """Set `intercept_scale` so that the loss is as curved in the intercept as in the weights.
+
+        Otherwise small features would let the intercept diverge at a rate that suits the weights.
+        """
+
+    def first_step_size(
+        self, data: Data, theta: Margins, is_unbounded: bool, fit_intercept: bool
+    ) -> float:
         """Return a step size for the first step, as in the analysis of subgradient methods.
 
         Parameters
@@ -52,6 +60,8 @@ class Geometry(Protocol):
         is_unbounded
             Whether the derivative of the loss is unbounded, as that of the squared loss is. The
             step size is then limited to what is stable.
+        fit_intercept
+            Whether the intercept takes steps, too, of `intercept_scale`.
         """
 
 
@@ -81,12 +91,18 @@ class Euclidean:
         """Return half the squared Euclidean distance."""
         return 0.5 * float(np.sum((new - old) ** 2))
 
-    def first_step_size(self, data: Data, theta: Margins, is_unbounded: bool) -> float:
+    def scale_intercept(self, data: Data, seed: int) -> None:
+        """Set `intercept_scale` to the largest eigenvalue of X'X / n."""
+        self.intercept_scale = data.largest_eigenvalue(seed) or 1.0
+
+    def first_step_size(
+        self, data: Data, theta: Margins, is_unbounded: bool, fit_intercept: bool
+    ) -> float:
         """Return the radius divided by the typical norm of an example's gradient."""
         norm = math.sqrt(float(data.row_squares.mean())) * _rms(theta)
         eta = self.radius / norm if norm > 0.0 else 1.0
-        largest = float(data.row_squares.max())
-        return min(eta, 1.0 / largest) if is_unbounded and largest > 0.0 else eta
+        stable = float(data.row_squares.max()) + self.intercept_scale * fit_intercept
+        return min(eta, 1.0 / stable) if is_unbounded and stable > 0.0 else eta
 
 
 class Entropy:
@@ -129,12 +145,19 @@ class Entropy:
         logs -= np.log(v, where=v > 0.0, out=np.full_like(v, -745.0))
         return float(np.sum(u * logs))
 
-    def first_step_size(self, data: Data, theta: Margins, is_unbounded: bool) -> float:
+    def scale_intercept(self, data: Data, seed: int) -> None:
+        """Set `intercept_scale` to the radius times the largest mean square of a column."""
+        largest = float(data.column_squares.max(initial=0.0)) / data.n
+        self.intercept_scale = self.radius * (largest or 1.0)
+
+    def first_step_size(
+        self, data: Data, theta: Margins, is_unbounded: bool, fit_intercept: bool
+    ) -> float:
         """Return sqrt(2 log 2d) divided by the largest typical entry of a gradient."""
         largest = float(data.column_squares.max(initial=0.0)) / data.n
         entry = math.sqrt(largest) * _rms(theta)
         eta = math.sqrt(2.0 * math.log(2.0 * max(data.d, 1))) / entry if entry > 0.0 else 1.0
-        stable = self.radius * largest
+        stable = self.radius * largest + self.intercept_scale * fit_intercept
         return min(eta, 1.0 / stable) if is_unbounded and stable > 0.0 else eta
 
 

@@ -13,6 +13,9 @@ search. Exponentiated gradient (Eq. 13) multiplies weights that sum to z by $\ex
 The line search halves $\eta$ until $f(w') \le f(w) + \langle\nabla, w' - w\rangle + D(w', w) /
 \eta$, where D is half the squared distance or the relative entropy. Each step starts at twice the
 previous $\eta$.
+
+With a line search or an automatic $\eta_0$, the step size of the intercept is $\eta$ times the
+curvature of the squared loss along the weights, so that the scale of X does not matter.
 """
 
 from __future__ import annotations
@@ -92,7 +95,8 @@ def projected_gradient(
         Step size: "line" searches for it, with batch="full" and a smooth loss; "invsqrt" is
         lr / sqrt(t), "inverse" lr / t, "constant" lr.
     lr
-        The first step size, not used with "line". None: from the radius and the size of X.
+        The first step size, not used with "line". None: from the radius and the size of X, with
+        one of its own for the intercept.
     geometry
         "euclidean", or "eg" for exponentiated gradient.
     {gamma}
@@ -144,8 +148,10 @@ def projected_gradient(
     )
     mirror = Entropy if geometry == "eg" else Euclidean
     run = _Run(f, ball, mirror(radius, nonnegative), data, fit_intercept)
+    if fit_intercept and (lr is None or step == "line"):
+        run.geometry.scale_intercept(data, seed)
     if lr is None:
-        run.eta_0 = run.geometry.first_step_size(data, run.theta, loss == "squared")
+        run.eta_0 = run.geometry.first_step_size(data, run.theta, loss == "squared", fit_intercept)
     else:
         run.eta_0 = float(Number(0.0, 1e10, above=True)("lr", lr))
     run.power = POWERS.get(step, 0.0)

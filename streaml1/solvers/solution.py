@@ -137,7 +137,8 @@ class Trace:
     @property
     def converged(self) -> bool:
         """Whether the gap of the last record is within the tolerance."""
-        return self.records[-1].gap <= self.target_gap
+        gap = self.records[-1].gap  # infinite if the objective is, and so is then the target
+        return math.isfinite(gap) and gap <= self.target_gap
 
     @property
     def target_gap(self) -> float:
