@@ -55,6 +55,26 @@ def test_matrices() -> None:
 
 
 @pytest.mark.parametrize(
+    ("solver", "loss", "options", "remedy"),
+    [
+        ("sdca", "hinge", {"l2": 0.0}, "use l2 > 0"),
+        ("sdca", "logistic", {"l2": 0.0}, "use l2 > 0, or fista"),
+        ("sdca", "multiclass_hinge", {"l1": 0.1}, "use l1=0"),
+        ("sdca", "hinge", {"fit_intercept": True}, "add a column of ones"),
+        ("sdca", "squared", {"fit_intercept": True}, "add a column of ones, or use fista or scd"),
+        ("prox_sdca", "absolute", {"l1": 0.0}, "use one of them"),
+        ("frank_wolfe", "logistic", {"fit_intercept": True}, 'use fista with penalty="ball"'),
+    ],
+)
+def test_remedies_are_solvers_of_the_same_loss(
+    solver: str, loss: str, options: dict[str, Any], remedy: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        getattr(solvers, solver)(np.eye(2), [0, 1], loss=loss, **options)
+    assert str(error.value).endswith(f"; {remedy}")
+
+
+@pytest.mark.parametrize(
     ("y", "signs"),
     [
         ([False, True], [-1.0, 1.0]),

@@ -191,7 +191,7 @@ def test_output_that_is_not_the_maximum_is_rejected() -> None:
         ({"l2": 0.0}, "l2=0"),
         ({"order": "up"}, "order='up'"),
         ({"keep_outputs": "yes"}, "keep_outputs must be"),
-        ({"fit_intercept": True}, "fit_intercept=True"),
+        ({"fit_intercept": True}, "fit_intercept=True; add a feature that is always 1"),
         ({"oracle": 3}, "oracle must be a function of w, x and y, got 3"),
         ({"n_weights": 0}, "n_weights must be"),
         ({"y": [1, 2]}, "of one length, got 1 and 2"),

@@ -40,6 +40,7 @@ from streaml1.solvers.data import (
     check_ridge,
     check_run,
     check_strength,
+    column_of_ones,
     reject_intercept,
 )
 from streaml1.solvers.dual_steps import example_gap, label_logit
@@ -203,8 +204,8 @@ def accelerated_sdca(
     solver = "accelerated_sdca"
     check_choice(solver, "loss", loss, LOSSES)
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
-    l2 = check_ridge(solver, l1, l2)
-    reject_intercept(solver, fit_intercept)
+    l2 = check_ridge(solver, l1, l2, loss)
+    reject_intercept(solver, fit_intercept, column_of_ones(loss))
     gamma = check_strength("gamma", gamma, above_zero=True)
     m = Integer(1, 2**31 - 1)("batch", batch)
     trace = Trace(solver, tol, max_epochs, callback)

@@ -14,18 +14,21 @@ from streaml1.core.types import Floats
 from streaml1.features.batch import batch_of, checked, is_matrix
 from streaml1.features.labels import column_of, equals_itself, to_numbers
 from streaml1.models.parameter_checks import Integer, Number, boolean
+from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import REGRESSION
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
+    "ALTERNATIVES",
     "Data",
     "MatrixLike",
     "check_choice",
     "check_ridge",
     "check_run",
     "check_strength",
+    "column_of_ones",
     "floats",
     "reject_intercept",
     "unsupported",
@@ -33,6 +36,8 @@ __all__ = [
 
 MULTICLASS = ("softmax", "multiclass_hinge")
 POWER_ITERATIONS = 20
+ALTERNATIVES = {"logistic": "fista or scd", "squared": "fista or scd", "smoothed_hinge": "fista"}
+"""Loss -> the solvers that fit an intercept. `fista` needs no penalty, either."""
 
 
 class MatrixLike(Protocol):
@@ -220,23 +225,30 @@ def check_strength(name: str, value: object, *, above_zero: bool = False) -> flo
     return float(Number(0.0, 1e100, above=above_zero)(name, value))
 
 
-def check_ridge(solver: str, l1: float, l2: float) -> float:
+def check_ridge(solver: str, l1: float, l2: float, loss: str) -> float:
     """Return `l2` for a solver whose dual needs l2 > 0 and l1 = 0, or raise a ValueError."""
     if check_strength("l1", l1):
-        raise unsupported(solver, f"l1={l1:g}", "use prox_sdca")
+        raise unsupported(solver, f"l1={l1:g}", "use prox_sdca" if loss in CODES else "use l1=0")
     strength = check_strength("l2", l2)
     if not strength:
-        raise unsupported(solver, "l2=0", "use l2 > 0, or fista or scd")
+        others = ", or fista" if loss in ALTERNATIVES else ""
+        raise unsupported(solver, "l2=0", f"use l2 > 0{others}")
     return strength
 
 
-def reject_intercept(solver: str, fit_intercept: bool) -> None:
+def reject_intercept(solver: str, fit_intercept: bool, remedy: str) -> None:
     """Raise a ValueError if `fit_intercept` is set.
 
     An unpenalized intercept couples all dual variables: no single one could change alone.
     """
     if boolean("fit_intercept", fit_intercept):
-        raise unsupported(solver, "fit_intercept=True", "add a column of ones, or use fista or scd")
+        raise unsupported(solver, "fit_intercept=True", remedy)
+
+
+def column_of_ones(loss: str) -> str:
+    """Return the remedy for `fit_intercept` of a dual solver."""
+    others = ALTERNATIVES.get(loss)
+    return "add a column of ones" + (f", or use {others}" if others else "")
 
 
 def check_run(tol: object, max_epochs: object, seed: object = 0) -> tuple[float, int, int]:

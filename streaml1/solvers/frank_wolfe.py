@@ -107,7 +107,7 @@ def frank_wolfe(
     for name, strength in (("l1", l1), ("l2", l2)):
         if check_strength(name, strength):
             raise unsupported(SOLVER, f"{name}={strength}", "use a radius, or fista")
-    reject_intercept(SOLVER, fit_intercept)
+    reject_intercept(SOLVER, fit_intercept, 'use fista with penalty="ball"')
     tol, max_epochs, _ = check_run(tol, max_epochs, seed)
     radius = check_strength("radius", radius, above_zero=True)
     trace = Trace(SOLVER, tol, max_epochs, callback)

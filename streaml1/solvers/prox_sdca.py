@@ -64,11 +64,13 @@ from streaml1.solvers.active_set_newton import (
 )
 from streaml1.solvers.coordinate_kernels import transpose
 from streaml1.solvers.data import (
+    ALTERNATIVES,
     Data,
     MatrixLike,
     check_choice,
     check_run,
     check_strength,
+    column_of_ones,
     reject_intercept,
     unsupported,
 )
@@ -180,10 +182,11 @@ def prox_sdca(
     l1, l2 = check_strength("l1", l1), check_strength("l2", l2)
     gamma = check_strength("gamma", gamma, above_zero=True)
     if not l1 and not l2:
-        raise unsupported("prox_sdca", "l1=0 with l2=0", "use one of them, or fista")
+        others = ", or fista" if loss in ALTERNATIVES else ""
+        raise unsupported("prox_sdca", "l1=0 with l2=0", f"use one of them{others}")
     if l2 and norm == "q":
         raise unsupported("prox_sdca", f'norm="q" with l2={l2:g}', 'use norm="l2", or l2=0')
-    reject_intercept("prox_sdca", fit_intercept)
+    reject_intercept("prox_sdca", fit_intercept, column_of_ones(loss))
     if inner is not None:
         inner = check_strength("inner", inner, above_zero=True)
     trace = Trace("prox_sdca", tol, max_epochs, callback)

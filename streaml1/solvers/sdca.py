@@ -52,6 +52,7 @@ from streaml1.solvers.data import (
     check_ridge,
     check_run,
     check_strength,
+    column_of_ones,
     reject_intercept,
     unsupported,
 )
@@ -218,8 +219,8 @@ def sdca(
     check_choice("sdca", "loss", loss, LOSSES)
     order_kind = ORDERS[check_choice("sdca", "order", order, tuple(ORDERS))]
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
-    l2 = check_ridge("sdca", l1, l2)
-    reject_intercept("sdca", fit_intercept)
+    l2 = check_ridge("sdca", l1, l2, loss)
+    reject_intercept("sdca", fit_intercept, column_of_ones(loss))
     gamma = check_strength("gamma", gamma, above_zero=True)
     trace = Trace("sdca", tol, max_epochs, callback)
     data = Data(X, y, loss)

@@ -140,8 +140,8 @@ def structured_sdca(
     check_choice(SOLVER, "loss", loss, ("structured_hinge",))
     order_kind = ORDERS[check_choice(SOLVER, "order", order, tuple(ORDERS))]
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
-    l2 = check_ridge(SOLVER, l1, l2)
-    reject_intercept(SOLVER, fit_intercept)
+    l2 = check_ridge(SOLVER, l1, l2, loss)
+    reject_intercept(SOLVER, fit_intercept, "add a feature that is always 1")
     if not callable(oracle):
         raise ValueError(f"oracle must be a function of w, x and y, got {shown(oracle)}")
     d = int(Integer(1, 2**32 - 1)("n_weights", n_weights))
