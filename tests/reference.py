@@ -421,10 +421,12 @@ class LaneMixture:
         self.average, self.touched = np.zeros((2, d)), np.zeros(d)  # of lanes 2 and 6
         self.average_bias = np.zeros(8)
         self.share, self.coefficient = np.full(8, 1 / 8), np.full(8, 1 / 8)
+        self.precision = np.eye(8) / 0.05  # of the coefficients
+        self.opinions = np.array([0.0, 0.0, 1.0])  # by shares, by coefficients, the mean of both
         self.unit = 1.0
         self.n = self.targets = self.fresh = self.retained = 0
         self.weight_sum = self.norm_sum = self.scaled_norm_sum = self.deviation_sum = 0.0
-        self.risk = self.average_risk = self.square_sum = 0.0
+        self.risk = self.average_risk = 0.0
         self.stale_risk = self.slow_risk = self.lane_risk = 0.0
         # The weights of the mixture and of lane 1 as of the snapshot, for features touched since.
         self.stale, self.snapshot = np.zeros((2, d)), 0
@@ -515,8 +517,24 @@ class LaneMixture:
 
     def combined(self, margins: Vector) -> float:
         """Return the combined margin of the eight lanes."""
+        mixed = self.mixed_margins(margins)
+        return self.bounded(self.base + float(self.mixture @ (mixed - self.base)))
+
+    def mixed_margins(self, margins: Vector) -> Vector:
+        """Return the margins of the lanes as they count in the mixture."""
         clipped = np.clip(margins, self.low, self.high)
-        return self.bounded(float((self.share + self.coefficient) @ clipped / 2.0))
+        lead = 0.5
+        if self.regression and self.loss != "poisson":
+            lead *= self.deviation_sum / max(self.targets, 1)
+        others = clipped[1:]
+        clipped[0] = np.clip(clipped[0], others.min() - lead, others.max() + lead)
+        return clipped
+
+    @property
+    def mixture(self) -> Vector:
+        """The weights of the lanes."""
+        both = (self.share + self.coefficient) / 2.0
+        return self.opinions @ np.array([self.share, self.coefficient, both])
 
     def bounded(self, a: float) -> float:
         """Return a margin within the range, if its exponential is the prediction."""
@@ -535,8 +553,6 @@ class LaneMixture:
             "mixture": self.stale_risk,
             "slow": self.slow_risk,
         }
-        if self.intercept_lr == 0.0 and self.base != 0.0:
-            del risks["mixture"]
         return min(risks, key=risks.__getitem__)
 
     def published(self, x: Vector) -> float:
@@ -570,7 +586,7 @@ class LaneMixture:
             return np.asarray(self.nets[1] * unit)
         if self.choice == "mixture":
             lanes = np.vstack([self.nets[0] * seen, self.nets[1:] * unit, bets[:, :-1] * bet])
-            return np.asarray((self.share + self.coefficient) @ lanes / 2.0)
+            return np.asarray(self.mixture @ lanes)
         average = self.averaged(bets)
         return np.asarray((average[0] * unit + average[1] * bet) / 2.0)
 
@@ -580,11 +596,11 @@ class LaneMixture:
 
     @property
     def intercept_at_origins(self) -> float:
-        lanes = self.intercepts(self.coin_weights()) + self.base
+        lanes = self.intercepts(self.coin_weights())
         if self.choice == "mixture":
-            return float((self.share + self.coefficient) @ lanes / 2.0)
+            return float(self.mixture @ lanes) + self.base
         if self.choice == "slow":
-            return float(lanes[1])
+            return float(lanes[1]) + self.base
         return float(self.average_bias[[2, 6]].mean()) + self.base
 
     def learn(self, x: Vector, y: float, w: float) -> float:
@@ -598,10 +614,14 @@ class LaneMixture:
         margins, averages = self.lanes(x, z, largest_z, bets)
         clipped = np.clip(margins, self.low, self.high)
         margin = a = self.combined(margins)
+        centre = self.base
+        mixed = self.mixed_margins(margins)
+        said = np.array([self.share, self.coefficient]) @ (mixed - centre) + centre
+        said = np.array([self.bounded(float(one)) for one in said])
         stale = self.snapshot_weights(bets)
         clipped_x = z * (self.sizes + size) / (self.counts + 1.0)
         late = stale @ (clipped_x * self.supported) + np.array(
-            [self.stale_share @ (self.stale_bias + self.base), self.stale_bias[1] + self.base]
+            [self.stale_share @ self.stale_bias + self.base, self.stale_bias[1] + self.base]
         )
         average_now = np.array([self.nets[2], bets[2, :-1]])
         intercepts = self.intercepts(bets)
@@ -615,8 +635,9 @@ class LaneMixture:
                 starts = not self.targets and self.intercept_lr > 0.0
                 y = self._count_target(y - offset, a) + offset
                 if starts:  # nothing is learnt from the first target
-                    a = low = high = self.base
-                    margins = clipped = np.full(8, a)
+                    a = low = high = centre = self.base
+                    said = np.full(2, a)
+                    margins = clipped = mixed = np.full(8, a)
                     averages, late = np.full((2, 2), a)
         a, averages = a + offset, np.clip(averages, low, high) + offset
         late = np.clip(late, low, high) + offset
@@ -643,21 +664,7 @@ class LaneMixture:
         self.stale_risk += (value(float(late[0]), y) - smallest) * w * self.n
         self.slow_risk += (value(float(late[1]), y) - smallest) * w * self.n
         self.lane_risk += (value(float(inside[1]), y) - smallest) * w * self.n
-        temperature = 2.0 if self.loss == "squared_hinge" else 1.0
-        if self.regression:
-            temperature = 2.0 * self.risk / self.n
-        if temperature > 0.0:
-            loss = np.array([value(m, y) for m in inside])
-            excess = np.minimum((loss - loss.min()) * w / temperature, 50.0)
-            self.share = self.share * np.exp(-excess)
-            self.share = 0.999 * self.share / self.share.sum() + 1e-3 / 8
-        second = self.bounded(float(self.coefficient @ clipped))
-        square = float(clipped @ clipped)
-        self.square_sum += square
-        q = max(self.square_sum / self.n, square / 16.0)
-        if q > 0.0:
-            step = 0.05 * self.unit * w * derivative(second + offset, y) / q
-            self.coefficient = self.coefficient - step * clipped
+        self._mix(mixed, said, centre, y, w)
         # Averages, as of before this step.
         t = self.n - 1
         touched = x != 0.0
@@ -690,10 +697,49 @@ class LaneMixture:
             self.choose_origins()
         if self.n >= self.snapshot + max(1, self.snapshot // 4):
             self.snapshot = self.n
-            self.stale_share = (self.share + self.coefficient) / 2.0
+            self.stale_share = self.mixture
             self.stale_bias = self.intercepts(self.coin_weights())
         if self.l1 > 0.0 and self.fresh >= max(self.min_fresh, self.retained):
             self._forget()
+        return margin
+
+    def _mix(self, lanes: Vector, said: Vector, centre: float, y: float, w: float) -> None:
+        """Learn shares, coefficients and opinions; `said` are the predictions of the first two."""
+        value, derivative = loss_functions(self)
+        temperature = 2.0 if self.loss == "squared_hinge" else 1.0
+        if self.regression:
+            temperature = 2.0 * self.risk / self.n
+        if temperature <= 0.0:
+            return
+        loss = np.array([value(m, y) for m in lanes + self.offset])
+        excess = np.minimum((loss - loss.min()) * w / temperature, 50.0)
+        self.share = self.share * np.exp(-excess)
+        self.share = 0.999 * self.share / self.share.sum() + 1e-3 / 8
+        said = said + self.offset
+        loss = np.array([value(one, y) for one in (*said, said.mean())])
+        excess = np.minimum((loss - loss.min()) * w / temperature, 50.0)
+        self.opinions = self.opinions * np.exp(-excess)
+        self.opinions = 0.999 * self.opinions / self.opinions.sum() + 1e-3 / 3
+        g = derivative(float(said[1]), y)
+        if self.loss == "poisson":
+            g /= max(1.0, self.unit * math.exp(said[1]))
+        gradient = g / temperature * (lanes - centre)
+        forgets = np.linalg.inv(self.precision).trace() < 0.8 * 8 * 0.05
+        self.precision = self.precision + w * np.outer(gradient, gradient)
+        self.coefficient = self.coefficient - np.linalg.solve(self.precision, w * gradient)
+        if forgets:
+            self.precision = self.precision * (1.0 - 1.0 / min(4.0 + self.n / 4.0, 1e4))
+
+    def fit(self, x: Vector, y: float, w: float) -> float:
+        """Learn how to mix the lanes, and nothing else; return the margin before."""
+        x = self.shifted(x)
+        _, z, largest = self.scaled(x)
+        lanes = self.mixed_margins(self.lanes(x, z, largest, self.coin_weights())[0])
+        margin = self.bounded(self.base + float(self.mixture @ (lanes - self.base)))
+        said = np.array([self.share, self.coefficient]) @ (lanes - self.base) + self.base
+        said = np.array([self.bounded(float(one)) for one in said])
+        w = robust(w, self.n, self.weight_sum) / (self.weight_sum / self.n)
+        self._mix(lanes, said, self.base, y, w)
         return margin
 
     def _relative(self, w: float) -> float:

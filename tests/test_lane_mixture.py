@@ -16,6 +16,7 @@ import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.elastic_net import RATES
 from streaml1.optim.losses import CODES
+from streaml1.optim.structures.lane_table import COVARIANCE
 from streaml1.optim.tasks import REGRESSION, RESPONSES
 from tests import kit, reference
 from tests.learner_data import LOSS_PARAMETERS, D
@@ -47,6 +48,18 @@ def test_equals_eight_dense_learners(loss: str, update: str) -> None:
     cuts = [0, 1, 40, 500] if loss in ("squared_hinge", "smoothed_hinge") else cuts
     data = tuple(part[: cuts[-1]] for part in kit.data_of(loss))
     kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), data, cuts)
+
+
+def test_regression_over_margins_starts_anew_where_rounding_has_ruined_it() -> None:
+    X, y, _, w = (part[:200] for part in kit.data_of("logistic"))
+    model = make("logistic")
+    model.learn_many(csr_matrix(X), y, w)
+    covariance = model._state.rule.table[int(COVARIANCE) :][:64].reshape(8, 8)
+    assert np.array_equal(covariance, covariance.T)
+    assert np.linalg.eigvalsh(covariance)[0] > 0.0
+    covariance *= -1.0
+    model.learn_one({0: 1.0}, True)
+    assert np.array_equal(covariance, 0.05 * np.eye(8))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
@@ -244,11 +257,11 @@ def test_sentinels_change_the_loss_by_at_most_1_percent() -> None:
     assert progressive_losses("logistic", X, y).mean() < 1.01 * expected
 
 
-def test_constant_column_of_a_year_changes_the_loss_by_at_most_2_percent() -> None:
+def test_constant_column_of_a_year_changes_the_loss_by_at_most_3_percent() -> None:
     X, y = linear_stream("logistic")
     with_year = np.c_[X, np.full(len(y), 2026.0)]
     losses = [progressive_losses("logistic", Z, y).mean() for Z in (X, with_year)]
-    assert losses[1] < 1.02 * losses[0]
+    assert losses[1] < min(1.03 * losses[0], 0.3)
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,18 @@ def expected_slots(base: Any, parts: list[Any]) -> dict[str, dict[Any, list[floa
     return joined
 
 
+def mixture(model: Any) -> list[float]:
+    """Return shares, coefficients and the weights of opinions."""
+    clock = model._state.rule.clock[0]
+    opinions = [float(clock[name]) for name in ("by_shares", "by_coefficients", "by_both")]
+    return [*row(model, "SHARE"), *row(model, "COEFFICIENT"), *opinions]
+
+
+def covariance(model: Any) -> Any:
+    first = int(lane_table.COVARIANCE)
+    return model._state.rule.table[first : first + 64]
+
+
 @pytest.mark.parametrize("model", MODELS[:3])
 @given(examples=ALL_PARTS)
 def test_lanes_equal_those_of_the_twin(model: Any, examples: list[list[Example]]) -> None:
@@ -149,10 +161,9 @@ def test_lanes_equal_those_of_the_twin(model: Any, examples: list[list[Example]]
         for field in SUMS:
             grown = sum(part._state.rule.clock[0][field] - before[field] for part in parts)
             assert clock[field] == pytest.approx(before[field] + grown, rel=1e-9, abs=1e-12)
-        for name in ("SHARE", "COEFFICIENT"):
-            rows = zip(*(row(part, name) for part in parts), strict=True)
-            means = [sum(s * v for s, v in zip(shares, lane, strict=True)) for lane in rows]
-            assert row(joined, name) == pytest.approx(means, rel=1e-9, abs=1e-12)
+        for values in (mixture, covariance):
+            means = np.array(shares) @ [values(part) for part in parts]
+            assert values(joined) == pytest.approx(means, rel=1e-9, abs=1e-12)
         assert row(joined, "UNIT")[4:] == pytest.approx(units(joined), rel=1e-9)
         joined.learn_one({"a": 1.0, "z": 1.0}, 1)
         assert math.isfinite(joined.intercept)

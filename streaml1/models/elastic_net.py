@@ -93,7 +93,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
     >>> import streaml1
     >>> model = streaml1.ElasticNetClassifier(l1=1e-4)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.326838
+    LogLoss: 0.323008
 
     References
     ----------
@@ -116,7 +116,7 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     >>> import streaml1
     >>> model = streaml1.ElasticNetRegressor(l1=1e-4)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.264403
+    MAE: 0.237570
 
     References
     ----------

@@ -94,9 +94,9 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
                     f"{name} has {parameter}={value!r} and model 1 {others[parameter]!r}; merge "
                     "models with the same parameters"
                 )
-        if _value_scheme(model) != _value_scheme(first):
+        if _version(model) != _version(first):
             raise ValueError(
-                f"{name} and model 1 read values in different ways, because an earlier version "
+                f"{name} and model 1 learn in different ways, because an earlier version "
                 "began one of them; merge models that one version began"
             )
     for name, model in named:
@@ -107,8 +107,8 @@ def require_mergeable(models: Sequence[Any], base: Any = None) -> None:
             )
 
 
-def _value_scheme(model: OnlineModel) -> float | None:
-    return getattr(model._state.rule, "value_scheme", None)
+def _version(model: OnlineModel) -> Any:
+    return getattr(model._state.rule, "version", None)
 
 
 def set_clock(model: OnlineModel, n: int, step: int) -> None:

@@ -51,7 +51,7 @@ class CentredRule(ScratchRule):
         return float(self.intercept_at_origins(online)) - moved
 
     @property
-    def value_scheme(self: Any) -> float:
+    def version(self: Any) -> float:
         """Whether features have origins; models that differ in this cannot be joined."""
         return float(self.clock[0].origin_rows)
 

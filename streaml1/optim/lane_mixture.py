@@ -14,7 +14,8 @@ rule, one learner per SIMD lane; its parts are in `structures/`:
 | x - m for a feature in each of the first 16 rows (m: its usual value), written x from there on | `feature_origins` |
 | z: x over the mean size of its feature, bounded | `feature_scales` |
 | the floats of a slot, and the weight of each lane | `lane_slots` |
-| the numbers of each lane; two mixtures of their clipped margins, whose mean predicts | `lane_table` |
+| the numbers of each lane | `lane_table` |
+| mixtures of their clipped margins, whose combination predicts | `lane_mixing` |
 | the scalars that lanes share; means that resist outliers; units of rates | `lane_clock` |
 | intercepts, rates and penalties of a step | `lane_steps` |
 | the published model | `lane_margins` |
@@ -45,7 +46,7 @@ that are absent.
 
 **Margins** of lanes and mixtures are relative to a centre: the mean target, for the Poisson loss its logarithm. They
 are without the offset of the row, which losses and derivatives add. Where the loss is a function of a - y, the
-target is y less the offset instead.
+target is y less the offset instead. In mixtures, that of lane 0, whose values are unbounded, is limited by the others.
 
 **Invariance.** If a column is multiplied by a power of two, all lanes but lane 0 give the same bits.
 
@@ -97,6 +98,7 @@ from streaml1.optim.structures.joined_lanes import JoinedLanes, divide_coins, jo
 from streaml1.optim.structures.lane_clock import (
     AVERAGES,
     CLOCK,
+    MAX_LEAD,
     MAX_MARGIN,
     MIXTURE,
     SLOW_LANE,
@@ -104,17 +106,27 @@ from streaml1.optim.structures.lane_clock import (
     count_poisson_target,
     count_target,
     is_snapshot_due,
+    lead_of_plain_lane,
     mixture_temperature,
     rate_unit,
     relative_weight,
+    uncounted_weight,
 )
 from streaml1.optim.structures.lane_margins import (
+    bounded_margins,
     candidate_margins,
     clip,
     complete,
     count_risks,
     published_margin,
     take_snapshot,
+)
+from streaml1.optim.structures.lane_mixing import (
+    PRIOR_VARIANCE,
+    combine,
+    learn_mixtures,
+    opinions_of,
+    share_of_coefficients,
 )
 from streaml1.optim.structures.lane_momentum import SHARD_CANDIDATES, add_momentum
 from streaml1.optim.structures.lane_slots import (
@@ -153,6 +165,7 @@ from streaml1.optim.structures.lane_table import (
     BETS,
     COEFFICIENT,
     COIN,
+    COVARIANCE,
     DENOMINATOR,
     GRADIENT,
     INTERCEPT,
@@ -171,12 +184,8 @@ from streaml1.optim.structures.lane_table import (
     A,
     P,
     abs_f64x8,
-    combine,
     derivatives,
-    learn_coefficients,
-    learn_shares,
     load_row,
-    losses_of,
     store_row,
 )
 from streaml1.optim.structures.slot_arrays import scratch_for, zeros
@@ -185,6 +194,7 @@ from streaml1.optim.update_rule import renormalize, weight
 __all__ = ["COIN_WEALTH", "LaneMixture"]
 
 COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
+
 REGRESSION_CEILING, LABEL_CEILING = 12.0, 3.0  # of scaled values
 
 LANE = u64(LANES)
@@ -348,8 +358,15 @@ class LaneMixture(RuleState, LaneMixtureState):
         parameter, offset = o.loss_parameter, o.offset
         margins = complete(c, table, load_row(table, MARGIN))
         clipped = clip(margins, c.low, c.high)
-        a = combine(table, c, clipped)
+        mixed = bounded_margins(c, margins)
+        a, opinions, centre = combine(table, c, mixed), opinions_of(table, c, mixed), c.centre
         p = losses.output(c.loss, a + offset, parameter)
+        if c.fitting:
+            if losses.is_regression(c.loss) and c.loss != losses.POISSON:
+                y, offset = y - offset, 0.0
+            w, temperature = uncounted_weight(c, w), mixture_temperature(c)
+            learn_mixtures(table, c, mixed, opinions, centre, offset, y, w, parameter, temperature)
+            return p, 0.0
         candidates = candidate_margins(c, table, clipped)
         regression = losses.is_regression(c.loss)
         w = relative_weight(c, w)
@@ -360,8 +377,9 @@ class LaneMixture(RuleState, LaneMixtureState):
                 starts = c.targets == 0 and o.intercept_lr > 0.0 and w > 0.0
                 y = count_target(c, y, a, o.intercept_lr) if w > 0.0 else y
                 if starts:  # the first target becomes the centre: nothing is learnt from it
-                    a = c.centre
-                    margins = clipped = splat(a)
+                    a = centre = c.centre
+                    opinions = (a, a)
+                    margins = mixed = splat(a)
                     candidates = (a, a, a, a)
             elif w > 0.0:
                 y = count_poisson_target(c, y, a, offset, o.intercept_lr)
@@ -377,14 +395,15 @@ class LaneMixture(RuleState, LaneMixtureState):
         update_scales(c, table, o.intercept_lr)
         count_risks(c, a, candidates, offset, y, w, parameter)
         temperature = mixture_temperature(c)
-        if temperature > 0.0:
-            lane_losses = losses_of(add(clipped, splat(offset)), y, c.loss, parameter)
-            learn_shares(table, lane_losses, w / temperature)
-        learn_coefficients(table, c, clipped, offset, y, w, parameter)
+        learn_mixtures(table, c, mixed, opinions, centre, offset, y, w, parameter, temperature)
+        if c.newton:
+            c.lead = lead_of_plain_lane(c)
         return p, 1.0
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c, slots, table, scratch = self.clock[0], self.slots, self.table, self.scratch
+        if c.fitting:
+            return
         threshold = load_row(table, A)
         t = float(c.n - 1)
         average_intercepts(table, t)
@@ -426,6 +445,8 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def apply_penalty(self, eta: float) -> None:
         c, table = self.clock[0], self.table
+        if c.fitting:
+            return
         if (c.l1 != 0.0 or c.l2 != 0.0) and step_penalties(c, table, eta):
             renormalize(self)
         refresh(c, table)
@@ -455,7 +476,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         if c.serving:
             a = published_margin(c, table, margins, averages)
         else:
-            a = combine(table, c, clip(margins, c.low, c.high))
+            a = combine(table, c, bounded_margins(c, margins))
         a = losses.full_stream_margin(c.loss, a, online[0].loss_parameter)
         return losses.response(c.loss, a) if out else a
 
@@ -473,10 +494,11 @@ class LaneMixture(RuleState, LaneMixtureState):
         if c.published == SLOW_LANE:
             w = lane_weight(table, slots, i, SLOW_NET) * unit
         elif c.published == MIXTURE:
-            w = 0.0
+            w, of_coefficients = 0.0, share_of_coefficients(c)
             for k in range(u64(0), LANE):
                 of_z = unit if k < u64(4) else bet
-                share = 0.5 * (table[SHARE + k] + table[COEFFICIENT + k])
+                share = (1.0 - of_coefficients) * table[SHARE + k]
+                share += of_coefficients * table[COEFFICIENT + k]
                 w += share * lane_weight(table, slots, i, k) * (of_z if k > 0 else 1.0)
         else:
             coin = lane_weight(table, slots, i, SUPPORT_LANE)
@@ -513,9 +535,12 @@ class LaneMixture(RuleState, LaneMixtureState):
 
         if c.published == AVERAGES:
             return float(row(AVERAGED) @ (row(AVERAGE_BIAS) + c.centre))
-        mixture = 0.5 * (row(SHARE) + row(COEFFICIENT))
-        lanes = mixture if c.published == MIXTURE else row(SLOW)
-        return float(lanes @ (row(INTERCEPT) + c.centre))
+        if c.published == SLOW_LANE:
+            return float(row(SLOW) @ (row(INTERCEPT) + c.centre))
+        of_coefficients = float(c.by_coefficients + 0.5 * c.by_both)
+        weights = (1.0 - of_coefficients) * row(SHARE) + of_coefficients * row(COEFFICIENT)
+        centre = float(c.centre) if c.newton else 0.0
+        return centre + float(weights @ (row(INTERCEPT) + (c.centre - centre)))
 
     def live_mask(self) -> Bools:
         slots = self.slots.reshape(-1, WIDTH)
@@ -539,7 +564,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         """Return the published rule with intercepts of 0 and unbounded margins."""
         view, table = self.published_view(), self.table.copy()
         c = view.clock[0]
-        c.centre, c.low, c.high = 0.0, -math.inf, math.inf
+        c.centre, c.low, c.high, c.lead = 0.0, -math.inf, math.inf, math.inf
         for row in (INTERCEPT, AVERAGE_BIAS):
             table[int(row) : int(row) + LANES] = 0.0
         return view._replace(table=table)
@@ -557,9 +582,12 @@ class LaneMixture(RuleState, LaneMixtureState):
         return self._joined(joined_lanes(self, parts, rates))
 
     @property
-    def value_scheme(self) -> float:
-        """The ceiling of scaled values; models with different ones cannot be joined."""
-        return float(self.clock[0].ceiling)
+    def version(self) -> tuple[float, bool]:
+        """What differs in models that earlier versions began, which cannot be joined with others.
+
+        The ceiling of scaled values, and whether coefficients of the mixture take Newton steps.
+        """
+        return float(self.clock[0].ceiling), bool(self.clock[0].newton)
 
     always_has_momentum = True
 
@@ -571,6 +599,16 @@ class LaneMixture(RuleState, LaneMixtureState):
         for name, rule in self._joined(joined_lanes(self, parts, rates, kinds, divided=True)):
             add_momentum(rule, self, before, SHARD_CANDIDATES[name])
             yield name, rule
+
+    def start_fit(self) -> None:
+        """Learn only how to mix the lanes from now on, from coefficients as they are."""
+        first = int(COVARIANCE)
+        self.table[first : first + LANES * LANES] = (PRIOR_VARIANCE * np.eye(LANES)).ravel()
+        self.clock[0].fitting = 1
+
+    def end_fit(self) -> None:
+        """Learn everything again."""
+        self.clock[0].fitting = 0
 
     def start_shards(self, shards: int, n_rows: int) -> None:
         """Let coins start one of some shards that learn the next rows, `n_rows` all together."""
@@ -622,7 +660,7 @@ class LaneMixture(RuleState, LaneMixtureState):
         rule = new_state(LaneMixture, d)
         c, table = rule.clock[0], rule.table.reshape(ROWS, LANES)
         c.l1, c.l2, c.sgd, c.loss, c.centre = l1, l2, sgd, loss, b
-        c.unit = 1.0
+        c.unit = c.by_both = c.newton = 1
         regression = loss >= losses.SQUARED  # to call `is_regression` here would import numba
         c.smallest = c.largest = b
         # For the Poisson loss z is clipped at 3 instead, and features have no origins: means are
@@ -630,10 +668,12 @@ class LaneMixture(RuleState, LaneMixtureState):
         if loss != losses.POISSON:
             c.ceiling = REGRESSION_CEILING if regression else LABEL_CEILING
             c.origin_rows = ORIGIN_ROWS
-        c.low, c.high = (b, b) if regression else (-MAX_MARGIN, MAX_MARGIN)
+        c.low, c.high, c.lead = (b, b, 0.0) if regression else (-MAX_MARGIN, MAX_MARGIN, MAX_LEAD)
         elastic, coins = slice(0, 4), slice(4, LANES)
         for row, value in ((P, 1.0), (SHARE, 1 / LANES), (COEFFICIENT, 1 / LANES), (LARGEST, 1.0)):
             table[int(row) // LANES] = value
+        covariance = int(COVARIANCE) // LANES
+        table[covariance : covariance + LANES] = PRIOR_VARIANCE * np.eye(LANES)
         table[int(RATE) // LANES, elastic] = rates
         table[int(WEALTH) // LANES, coins] = COIN_WEALTH
         table[int(BETS) // LANES, coins] = 1.0

@@ -5,7 +5,7 @@ r"""Candidates for the eight lanes of `lane_mixture.py` after several models hav
 | elastic nets | as in `joined_weights`. A slot counts the rows that had its feature, so it is known by how many rows a part has moved a weight |
 | coins | as in `joined_coins` |
 | averaged weights and intercepts | see below |
-| shares and coefficients of the mixtures, intercepts of elastic nets | their mean in proportion to the examples |
+| shares, coefficients and opinions of the mixtures, covariance, intercepts of elastic nets | their mean in proportion to the examples |
 | sums over examples: counts, sizes, norms, targets, losses | base and growth of all parts |
 | ranges of targets and margins, largest derivatives | their hull |
 
@@ -59,6 +59,7 @@ from streaml1.optim.structures.lane_table import (
     BIAS_GRADIENTS,
     BIAS_WEALTH,
     COEFFICIENT,
+    COVARIANCE,
     DENOMINATOR,
     LARGEST,
     OVER_LARGEST,
@@ -310,7 +311,8 @@ def _joined_table(
     """Return the table with all but the coins of the intercept, and no pending penalties."""
     table = base.table.copy()
     shares = list(zip(_shares(examples), _gains(base, examples), parts, strict=True))
-    for row in (_row(SHARE), _row(COEFFICIENT), _row(BIAS)):
+    covariance = range(_row(COVARIANCE), _row(COVARIANCE) + LANES)
+    for row in (_row(SHARE), _row(COEFFICIENT), _row(BIAS), *covariance):
         table[row] = sum(share * part.table[row] for share, _, part in shares)
     row = _row(AVERAGE_BIAS)
     for share, gain, part in shares:
@@ -326,10 +328,21 @@ def _joined_clock(base: Any, parts: Sequence[Any]) -> Any:
     clock = parts[-1].copy()
     for name in SUMS:
         clock[name] = base[name] + sum(part[name] - base[name] for part in parts)
-    for name, hull in (("low", min), ("smallest", min), ("high", max), ("largest", max)):
+    for name, hull in (
+        ("low", min),
+        ("smallest", min),
+        ("high", max),
+        ("largest", max),
+        ("lead", max),
+    ):
         clock[name] = hull(part[name] for part in parts)
     for name in ("fresh", "retained"):
         clock[name] = max(part[name] for part in parts)
+    shares = list(
+        zip(_shares([float(part["n"] - base["n"]) for part in parts]), parts, strict=True)
+    )
+    for name in ("by_shares", "by_coefficients", "by_both"):
+        clock[name] = sum(share * part[name] for share, part in shares)
     counts = [float(part["targets"] - base["targets"]) for part in parts]
     shares = list(zip(_shares(counts), parts, strict=True))
     clock["unit"] = sum(share * part["unit"] for share, part in shares)

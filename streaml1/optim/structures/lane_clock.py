@@ -27,10 +27,12 @@ __all__ = [
     "count_poisson_target",
     "counted",
     "is_snapshot_due",
+    "lead_of_plain_lane",
     "mixture_temperature",
     "rate_scale",
     "rate_unit",
     "relative_weight",
+    "uncounted_weight",
 ]
 
 CLOCK = np.dtype(
@@ -61,9 +63,15 @@ CLOCK = np.dtype(
         ("lane_risk", "f8"),
         ("snapshot", "i8"),  # examples learnt before the snapshot
         ("published", "i8"),  # `AVERAGES`, `MIXTURE` or `SLOW_LANE`
-        ("squares", "f8"),  # sum of the squares of the clipped margins
+        # Weights of what the mixtures say: that by shares, that by coefficients, and their mean.
+        ("by_shares", "f8"),
+        ("by_coefficients", "f8"),
+        ("by_both", "f8"),
+        ("newton", "i8"),  # whether coefficients take Newton steps; earlier versions: 0
+        ("squares", "f8"),  # else the sum of the squares of the clipped margins
         ("low", "f8"),  # range that margins are clipped to
         ("high", "f8"),
+        ("lead", "f8"),  # how far lane 0 may be beyond the others in mixtures
         ("smallest", "f8"),  # range of the targets; Poisson loss: of the logarithms of those > 0
         ("largest", "f8"),
         ("fresh", "i8"),  # features touched for the first time since the last forgetting
@@ -73,6 +81,7 @@ CLOCK = np.dtype(
         ("origin_rows", "i8"),  # first rows, which decide about origins
         ("with_origin", "i8"),  # features that were given an origin
         ("serving", "i8"),  # whether it only predicts
+        ("fitting", "i8"),  # whether it learns how to mix the lanes, and nothing else
         # Of the current row.
         ("square", "f8"),  # |x|^2
         ("scaled_square", "f8"),  # |z|^2
@@ -83,6 +92,7 @@ CLOCK = np.dtype(
 )
 
 MAX_MARGIN, MAX_LIFT, MAX_CONFIDENCE = 5.0, 2.0, 3.0
+MAX_LEAD = 0.5  # of the margin of lane 0, in units of the margins
 MAX_JUMP = 10.0  # of norms, weights and derivatives, relative to their mean
 MAX_SQUARE = 16.0  # of a row, relative to that of the mean, before it lowers the rate
 MAX_SCALE = 1e100  # of the rates: values may be so small that squares underflow
@@ -107,6 +117,13 @@ def relative_weight(c: Any, w: float) -> float:
 
 
 @inlined
+def uncounted_weight(c: Any, w: float) -> float:
+    """Return a sample weight relative to the mean of those that were counted."""
+    mean = c.sample_weights / max(c.n, 1)
+    return counted(w, c.n, c.sample_weights) / mean if mean > 0.0 else 0.0
+
+
+@inlined
 def is_snapshot_due(c: Any) -> bool:
     """Return whether a fifth of the stream or more has come since the snapshot."""
     return bool(c.n >= c.snapshot + max(1, c.snapshot // 4))
@@ -116,12 +133,12 @@ def is_snapshot_due(c: Any) -> bool:
 def best_published(c: Any) -> int:
     """Return which candidate would have predicted best, had it been frozen at each snapshot.
 
-    How much worse averages become by their age is taken from the slow lane. The mixture scales the
-    intercepts of its lanes, so it is left out if the intercept is a constant.
+    How much worse averages become by their age is taken from the slow lane. The mixture of earlier
+    versions scales the centre, so it is left out if the intercept is a constant.
     """
     age = c.slow_risk / c.lane_risk if c.slow_risk > c.lane_risk > 0.0 else 1.0
     average_risk = c.average_risk * age
-    may_scale = c.slope > 0.0 or c.centre == 0.0
+    may_scale = c.newton == 1 or c.slope > 0.0 or c.centre == 0.0
     if may_scale and c.stale_risk < average_risk and c.stale_risk <= c.slow_risk:
         return MIXTURE
     return SLOW_LANE if c.slow_risk < average_risk else AVERAGES
@@ -218,6 +235,17 @@ def rate_unit(c: Any, parameter: float) -> float:
         return deviation / max(parameter, 1.0 - parameter)
     # Rare events are not: a single one would be a large step.
     return 1.0 / max(deviation, 1.0) if c.loss == losses.POISSON else 1.0
+
+
+@inlined
+def lead_of_plain_lane(c: Any) -> float:
+    """Return how far the margin of lane 0 may be beyond those of the others in mixtures.
+
+    It is the only lane whose values are unbounded: a single one would be its margin.
+    """
+    if losses.is_regression(c.loss) and c.loss != losses.POISSON:
+        return MAX_LEAD * float(c.deviations / max(c.targets, 1))
+    return MAX_LEAD
 
 
 @inlined

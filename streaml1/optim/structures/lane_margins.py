@@ -7,8 +7,8 @@ those of the next day. It is one of three:
 
 - the mean of lanes 2 and 6 with weights averaged over about a quarter of the steps, which removes
   the noise of the last ones;
-- the mixture as it is, where it still improves and averages lag, unless the intercept is a constant
-  other than 0;
+- the mixture as it is, where it still improves and averages lag (in models of earlier versions
+  unless the intercept is a constant other than 0);
 - lane 1, which has the smallest rate, where the stream drifts and the others follow the last
   examples.
 
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.simd import (
     add,
     hsum,
@@ -42,6 +42,7 @@ from streaml1.core.simd import (
 )
 from streaml1.optim import losses
 from streaml1.optim.structures.lane_clock import AVERAGES, MIXTURE
+from streaml1.optim.structures.lane_mixing import combine, mixture_centre, mixture_weights
 from streaml1.optim.structures.lane_slots import SLOW_NET
 from streaml1.optim.structures.lane_table import (
     AVERAGE_BIAS,
@@ -52,14 +53,13 @@ from streaml1.optim.structures.lane_table import (
     STALE_BIAS,
     STALE_COEFFICIENT,
     P,
-    combine,
     load_row,
     losses_of,
-    mixture_weights,
     store_row,
 )
 
 __all__ = [
+    "bounded_margins",
     "candidate_margins",
     "clip",
     "complete",
@@ -73,6 +73,22 @@ __all__ = [
 def clip(a: Any, low: float, high: float) -> Any:
     """Return the lanes of `a`, clipped."""
     return lane_min(lane_max(a, splat(low)), splat(high))
+
+
+@inlined
+def bounded_margins(c: Any, margins: Any) -> Any:
+    """Return the margins of all lanes as they count in mixtures.
+
+    They are clipped, and lane 0 to `c.lead` beyond the others.
+    """
+    lanes = stack_buffer()
+    address = np.uint64(lanes.ctypes.data)
+    store_f64x8(address, clip(margins, c.low, c.high))
+    low = high = lanes[1]
+    for k in range(u64(2), u64(LANES)):
+        low, high = min(low, lanes[k]), max(high, lanes[k])
+    lanes[0] = min(max(lanes[0], low - c.lead), high + c.lead)
+    return load_f64x8(address)
 
 
 @inlined
@@ -95,16 +111,16 @@ def published_margin(c: Any, table: Any, margins: Any, averages: Any) -> float:
     """Return the margin of the published model, given those of all lanes and of the averages."""
     if c.published == AVERAGES:
         return _averaged_margin(c, table, averages)
-    margins = clip(margins, c.low, c.high)
     if c.published == MIXTURE:
-        return combine(table, c, margins)
+        return combine(table, c, bounded_margins(c, margins))
+    margins = clip(margins, c.low, c.high)
     return hsum(mul(margins, load_row(table, SLOW)))
 
 
 @inlined
 def take_snapshot(c: Any, table: Any) -> None:
     """Note the weights of the lanes in the mixture and their intercepts."""
-    store_row(table, STALE_COEFFICIENT, mixture_weights(table))
+    store_row(table, STALE_COEFFICIENT, mixture_weights(table, c))
     store_row(table, STALE_BIAS, load_row(table, INTERCEPT))
     c.snapshot = c.n
 
@@ -117,8 +133,9 @@ def candidate_margins(c: Any, table: Any, margins: Any) -> tuple[float, float, f
     of the slow lane as it is.
     """
     average = _averaged_margin(c, table, load_row(table, AVERAGE_MARGIN))
-    bias = add(load_row(table, STALE_BIAS), splat(c.centre))
-    mixture = table[AVERAGE_MARGIN] + hsum(mul(bias, load_row(table, STALE_COEFFICIENT)))
+    centre = mixture_centre(c)
+    bias = add(load_row(table, STALE_BIAS), splat(c.centre - centre))
+    mixture = hsum(mul(bias, load_row(table, STALE_COEFFICIENT))) + centre + table[AVERAGE_MARGIN]
     slow = table[AVERAGE_MARGIN + SLOW_NET] + table[STALE_BIAS + SLOW_NET] + c.centre
     mixture, slow = min(max(mixture, c.low), c.high), min(max(slow, c.low), c.high)
     return average, mixture, slow, hsum(mul(margins, load_row(table, SLOW)))

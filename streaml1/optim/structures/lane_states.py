@@ -44,9 +44,17 @@ OF_SNAPSHOTS = {"stale_risk", "slow_risk", "lane_risk", "snapshot", "published"}
 OF_ORIGINS = {"ceiling", "origin_rows", "with_origin"}
 """Fields of the clock that came with the origins of features and the ceiling of values, later."""
 
-CLOCK_WITHOUT_ORIGINS = dtype_without(CLOCK, OF_ORIGINS)
-CLOCK_WITHOUT_SNAPSHOTS = dtype_without(CLOCK, OF_ORIGINS | OF_SNAPSHOTS)
-ROWS_WITHOUT_SNAPSHOTS = ROWS - 2
+OF_NEWTON = {"by_shares", "by_coefficients", "by_both", "newton", "lead", "fitting"}
+"""Fields of the clock that came with Newton steps of the mixture, and its covariance, last."""
+
+CLOCK_WITHOUT_NEWTON = dtype_without(CLOCK, OF_NEWTON)
+CLOCK_WITHOUT_ORIGINS = dtype_without(CLOCK, OF_NEWTON | OF_ORIGINS)
+CLOCK_WITHOUT_SNAPSHOTS = dtype_without(CLOCK, OF_NEWTON | OF_ORIGINS | OF_SNAPSHOTS)
+ROWS_WITHOUT_NEWTON = ROWS - LANES
+ROWS_WITHOUT_SNAPSHOTS = ROWS_WITHOUT_NEWTON - 2
+NO_LIMIT = 1e300
+"""Of how far lane 0 may be beyond the others."""
+
 FIRST_ROW_OF_SNAPSHOTS = int(AVERAGE_BIAS) // LANES + 1
 
 
@@ -84,6 +92,11 @@ def _check_clock(c: Any) -> None:
     for name in SUMS:
         ensure(0.0 <= c[name] < math.inf, f"the sum of {name} is out of range")
     ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
+    opinions = [float(c[name]) for name in ("by_shares", "by_coefficients", "by_both")]
+    ensure(min(opinions) >= 0.0 and abs(sum(opinions) - 1.0) < 1e-9, "not weights of opinions")
+    ensure(c.lead >= 0.0, "the limit of lane 0 is negative")
+    ensure(c.fitting == 0, "a fit of the mixture has not ended")
+    ensure(c.newton in (0, 1), "the kind of steps of the mixture is out of range")
     ensure(0 <= c.snapshot <= c.n + 1, "the snapshot is out of range")
     ensure(c.published in (AVERAGES, MIXTURE, SLOW_LANE), "no such model is published")
     ensure(c.low <= c.high and c.smallest <= c.largest, "a range is empty")
@@ -100,29 +113,37 @@ def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:
 
     The oldest rules have no snapshots, by which the published model is chosen. Now one is taken,
     and averages are published until what is learnt says otherwise. Older rules have no origins and
-    no ceiling: they continue to read values as they did.
+    no ceiling: they continue to read values as they did. Others have no covariance: they continue
+    to mix lanes as they did.
     """
     clock, table = (np.atleast_1d(arrays.get(name, 0)) for name in ("clock", "table"))
-    if clock.dtype == CLOCK_WITHOUT_SNAPSHOTS and len(clock) == 1:
-        if table.shape != (ROWS_WITHOUT_SNAPSHOTS * LANES,):
-            return arrays
-        arrays = {**arrays, **_with_snapshots(clock, table.reshape(-1, LANES))}
-    elif clock.dtype == CLOCK_WITHOUT_ORIGINS and len(clock) == 1:
-        arrays = {**arrays, "clock": copied_to(CLOCK, clock)}
-    else:
+    if len(clock) != 1 or clock.dtype not in (
+        CLOCK_WITHOUT_NEWTON, CLOCK_WITHOUT_ORIGINS, CLOCK_WITHOUT_SNAPSHOTS,
+    ):  # fmt: skip
         return arrays
-    n_slots = len(arrays["slots"]) if np.ndim(arrays.get("slots", 0)) else 0
-    return {**arrays, "origins": np.zeros((n_slots, ORIGIN_WIDTH))}
+    rows = ROWS_WITHOUT_NEWTON
+    if clock.dtype == CLOCK_WITHOUT_SNAPSHOTS:
+        rows = ROWS_WITHOUT_SNAPSHOTS
+    if table.shape != (rows * LANES,):
+        return arrays
+    arrays = {**arrays, "clock": copied_to(CLOCK, clock)}
+    arrays["clock"]["by_both"], arrays["clock"]["lead"] = 1.0, NO_LIMIT
+    if clock.dtype == CLOCK_WITHOUT_SNAPSHOTS:
+        table = _with_snapshots(arrays["clock"], table.reshape(-1, LANES))
+    arrays["table"] = np.append(table, np.zeros(LANES * LANES))
+    if clock.dtype != CLOCK_WITHOUT_NEWTON:
+        n_slots = len(arrays["slots"]) if np.ndim(arrays.get("slots", 0)) else 0
+        arrays["origins"] = np.zeros((n_slots, ORIGIN_WIDTH))
+    return arrays
 
 
-def _with_snapshots(clock: Any, rows: Any) -> dict[str, Any]:
-    """Return the clock and the table after a snapshot is taken now."""
-    new_clock = copied_to(CLOCK, clock)
-    new_clock["average_risk"] = 0.0  # the others start from 0, too
-    new_clock["snapshot"] = clock["n"]
-    new_table = np.insert(rows, [FIRST_ROW_OF_SNAPSHOTS] * 2, 0.0, axis=0)
+def _with_snapshots(clock: Any, rows: Any) -> Floats:
+    """Return the table after a snapshot is taken now, and note it in the clock."""
+    clock["average_risk"] = 0.0  # the others are 0, too
+    clock["snapshot"] = clock["n"]
+    table: Floats = np.insert(rows, [FIRST_ROW_OF_SNAPSHOTS] * 2, 0.0, axis=0)
     mixture = (rows[int(SHARE) // LANES] + rows[int(COEFFICIENT) // LANES]) / 2.0
-    new_table[int(STALE_COEFFICIENT) // LANES] = mixture
-    new_table[int(STALE_BIAS) // LANES] = rows[int(INTERCEPT) // LANES]
-    new_table[int(SLOW) // LANES] = np.arange(LANES) == SLOW_NET
-    return {"clock": new_clock, "table": new_table.ravel()}
+    table[int(STALE_COEFFICIENT) // LANES] = mixture
+    table[int(STALE_BIAS) // LANES] = rows[int(INTERCEPT) // LANES]
+    table[int(SLOW) // LANES] = np.arange(LANES) == SLOW_NET
+    return table.ravel()

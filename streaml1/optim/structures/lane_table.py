@@ -1,7 +1,7 @@
-"""The shared numbers of the eight lanes of `lane_mixture.py`, and how their margins are combined.
+"""The shared numbers of the eight lanes of `lane_mixture.py`, and losses at their margins.
 
 The table is a matrix of `ROWS` rows of eight floats, stored row by row; the constants `P` to
-`COIN` are the offsets of its rows. Lanes 0 to 3 are elastic nets, lanes 4 to 7 bet coins.
+`COVARIANCE` are the offsets of its rows. Lanes 0 to 3 are elastic nets, lanes 4 to 7 bet coins.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.simd import (
     add,
     div,
-    hsum,
     lane_max,
-    lane_min,
     load_f64x8,
     mul,
     neg,
@@ -24,7 +22,6 @@ from streaml1.core.simd import (
     splat,
     stack_buffer,
     store_f64x8,
-    sub,
 )
 from streaml1.core.simd.math import exp_neg, log1p
 from streaml1.optim import losses
@@ -41,6 +38,7 @@ __all__ = [
     "BIAS_WEALTH",
     "COEFFICIENT",
     "COIN",
+    "COVARIANCE",
     "DENOMINATOR",
     "GRADIENT",
     "INTERCEPT",
@@ -60,15 +58,10 @@ __all__ = [
     "UNIT",
     "WEALTH",
     "abs_f64x8",
-    "bounded",
-    "combine",
     "damped",
     "derivatives",
-    "learn_coefficients",
-    "learn_shares",
     "load_row",
     "lowest_of",
-    "mixture_weights",
     "store_row",
     "losses_of",
 ]
@@ -82,7 +75,7 @@ __all__ = [
     RATE,  # elastic nets: rate in units of 1 / (squared norm)
     WEALTH,  # coins: the initial wealth
     SHARE,  # weights of the fixed share, which sum to 1
-    COEFFICIENT,  # weights of the logistic mixing
+    COEFFICIENT,  # weights of the regression over the margins
     BIAS,  # what the intercept stores: b of an elastic net, Z of a coin
     BIAS_GRADIENTS,  # coins: G of the intercept
     BIAS_WEALTH,  # coins: R of the intercept
@@ -106,14 +99,11 @@ __all__ = [
     SCALED,  # constant: 1 where an elastic net sees scaled values, else 0
     BETS,  # constant: 1 where a lane bets coins, else 0
     COIN,  # constant: -1 where a lane bets coins, else 1, for `select_negative`
-) = (np.uint64(LANES * row) for row in range(28))
-ROWS = 28
+    COVARIANCE,  # first of eight rows: the matrix C of `lane_mixing`
+) = (np.uint64(LANES * row) for row in range(29))
+ROWS = 28 + LANES
 
 LANE = u64(LANES)
-FIXED_SHARE = 1e-3
-COEFFICIENT_RATE = 0.05
-MAX_SQUARE = 16.0  # of the margins of a row, relative to the mean, before it lowers the rate
-MAX_EXCESS = 50.0  # of a loss over the minimum, in units of the temperature
 
 
 @inlined
@@ -143,25 +133,6 @@ def lowest_of(a: Any) -> float:
     for k in range(u64(1), LANE):
         lowest = min(lowest, lanes[k])
     return float(lowest)
-
-
-@inlined
-def mixture_weights(table: Any) -> Any:
-    """Return the weights of the lanes in the mean of both mixtures."""
-    return mul(add(load_row(table, SHARE), load_row(table, COEFFICIENT)), splat(0.5))
-
-
-@inlined
-def combine(table: Any, clock: Any, margins: Any) -> float:
-    """Return the mean of both mixtures of the clipped margins."""
-    weights = add(load_row(table, SHARE), load_row(table, COEFFICIENT))
-    return bounded(clock, 0.5 * hsum(mul(margins, weights)))
-
-
-@inlined
-def bounded(clock: Any, a: float) -> float:
-    """Return a combined margin; clipped like those of the lanes where its exponential counts."""
-    return min(max(a, clock.low), clock.high) if clock.loss == losses.POISSON else a
 
 
 @inlined
@@ -204,36 +175,3 @@ def losses_of(margins: Any, y: float, loss: int, parameter: float) -> Any:
     for k in range(LANE):
         value[k] = losses.value(loss, a[k], y, parameter)
     return load_f64x8(np.uint64(value.ctypes.data))
-
-
-@inlined
-def learn_shares(table: Any, lane_losses: Any, factor: float) -> None:
-    """Multiply each share by exp(-loss), normalize, and mix in the uniform distribution.
-
-    Herbster & Warmuth (1998), *Tracking the best expert*: fixed share. `factor` multiplies the
-    losses: it is the sample weight over the temperature.
-    """
-    excess = mul(sub(lane_losses, splat(lowest_of(lane_losses))), splat(factor))
-    share = mul(load_row(table, SHARE), exp_neg(lane_min(excess, splat(MAX_EXCESS))))
-    share = mul(share, splat((1.0 - FIXED_SHARE) / hsum(share)))
-    store_row(table, SHARE, add(share, splat(FIXED_SHARE / LANES)))
-
-
-@inlined
-def learn_coefficients(
-    table: Any, clock: Any, margins: Any, offset: float, y: float, w: float, parameter: float
-) -> None:
-    """Take a normalized gradient step on the coefficients of the second mixture.
-
-    Mattern (2013), *Linear and geometric mixtures*: an online regression over the margins.
-    """
-    coefficients = load_row(table, COEFFICIENT)
-    a = bounded(clock, hsum(mul(margins, coefficients)))
-    square = hsum(mul(margins, margins))
-    clock.squares += square
-    q = max(clock.squares / clock.n, square / MAX_SQUARE)
-    if q > 0.0:
-        a += offset
-        g = damped(clock, a, losses.derivative(clock.loss, a, y, parameter))
-        rate = COEFFICIENT_RATE * clock.unit * w * g / q
-        store_row(table, COEFFICIENT, sub(coefficients, mul(margins, splat(rate))))
