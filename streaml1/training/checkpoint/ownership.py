@@ -36,6 +36,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from streaml1.core import exit_codes as exits
 from streaml1.core.atomic_write import fsync_directory, write_atomic
+from streaml1.core.named_options import by_caller
 from streaml1.models.serialization import ModelFileError
 
 __all__ = [
@@ -351,10 +352,12 @@ def partition_directories(path: Path) -> list[Path]:
 
 def several_models(path: Path, partitions: Sequence[Path]) -> CheckpointError:
     """Return the error for the directory of a consumer group where one model is needed."""
-    merge = f"streaml1 merge {shlex.quote(str(path))} -o FILE --probe SOURCE"
+    remedy = by_caller(
+        f"streaml1 merge {shlex.quote(str(path))} -o FILE --probe SOURCE", "streaml1.merge"
+    )
     return CheckpointError(
         f"{path} holds a model per partition: give one of them, such as {partitions[0]}, or merge "
-        f"them with {merge}"
+        f"them with {remedy}"
     )
 
 
