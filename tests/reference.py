@@ -730,18 +730,6 @@ class LaneMixture:
         if forgets:
             self.precision = self.precision * (1.0 - 1.0 / min(4.0 + self.n / 4.0, 1e4))
 
-    def fit(self, x: Vector, y: float, w: float) -> float:
-        """Learn how to mix the lanes, and nothing else; return the margin before."""
-        x = self.shifted(x)
-        _, z, largest = self.scaled(x)
-        lanes = self.mixed_margins(self.lanes(x, z, largest, self.coin_weights())[0])
-        margin = self.bounded(self.base + float(self.mixture @ (lanes - self.base)))
-        said = np.array([self.share, self.coefficient]) @ (lanes - self.base) + self.base
-        said = np.array([self.bounded(float(one)) for one in said])
-        w = robust(w, self.n, self.weight_sum) / (self.weight_sum / self.n)
-        self._mix(lanes, said, self.base, y, w)
-        return margin
-
     def _relative(self, w: float) -> float:
         counted = robust(w, self.n, self.weight_sum)
         self.n += 1

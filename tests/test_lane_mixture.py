@@ -15,7 +15,6 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.elastic_net import RATES
-from streaml1.models.merging import fitted_mixture
 from streaml1.optim.losses import CODES
 from streaml1.optim.structures.lane_table import COVARIANCE
 from streaml1.optim.tasks import REGRESSION, RESPONSES
@@ -49,41 +48,6 @@ def test_equals_eight_dense_learners(loss: str, update: str) -> None:
     cuts = [0, 1, 40, 500] if loss in ("squared_hinge", "smoothed_hinge") else cuts
     data = tuple(part[: cuts[-1]] for part in kit.data_of(loss))
     kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), data, cuts)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_fit_learns_how_lanes_are_mixed_and_nothing_else(loss: str) -> None:
-    X, y, signed, w = (part[:400] for part in kit.data_of(loss))
-    first, rest = slice(0, 150), slice(150, 400)
-    model, twin = make(loss), twin_of(loss)
-    kit.assert_matches_twin(model, twin, (X[first], y[first], signed[first], w[first]), [0, 150])
-    lanes, clock = model._state.rule.slots.copy(), model._state.rule.clock.copy()
-    with fitted_mixture(model):
-        got = kit.progressive(model, X[rest], y[rest], w[rest], one_by_one=False)
-    twin.precision = np.eye(8) / 0.05
-    margins = [twin.fit(*row) for row in zip(X[rest], signed[rest], w[rest], strict=True)]
-    expected = [reference.prediction(loss, margin) for margin in margins]
-    np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
-    assert model.n_iterations == 150
-    columns = [*range(18), *range(20, 24)]  # all but the notes of the snapshot
-    now = model._state.rule.slots
-    assert np.array_equal(now.reshape(-1, 24)[:, columns], lanes.reshape(-1, 24)[:, columns])
-    changed = {"by_shares", "by_coefficients", "by_both", "square", "scaled_square"}
-    for name in {*(clock.dtype.names or ())} - changed:
-        assert model._state.rule.clock[name] == clock[name], name
-    kit.assert_matches_twin(model, twin, (X, y, signed, w), [0, 1, 100])
-
-
-def test_fit_ends_if_features_are_new() -> None:
-    model = ElasticNetClassifier()
-    model.learn_many([{"a": 1.0}, {"b": 1.0}] * 20, [True, False] * 20)
-    with fitted_mixture(model):
-        model.learn_many([{f"new {k}": 1.0} for k in range(5_000)], [True] * 5_000)
-    assert model._state.rule.clock[0].fitting == 0
-    assert model.n_iterations == 40
-    assert {*model.weights} == {"a", "b"}
-    model.learn_one({"new 1": 1.0}, True)
-    assert "new 1" in model.weights
 
 
 def test_regression_over_margins_starts_anew_where_rounding_has_ruined_it() -> None:

@@ -23,7 +23,7 @@ from streaml1 import (
 from streaml1.cli import cli
 from streaml1.datasets import Drifting
 from streaml1.distributed import rounds, train
-from streaml1.models.merging import fitted_mixture, merge_candidates, start_shards
+from streaml1.models.merging import merge_candidates, start_shards
 from streaml1.optim.lane_mixture import COIN_WEALTH
 from streaml1.optim.structures import lane_table
 from streaml1.training import convert
@@ -363,29 +363,6 @@ def test_the_best_candidate_is_returned_and_learns_on(kind: Any, tmp_path: Path)
     for one in (model, loaded):
         one.learn_many(*rest)
     assert loaded._encode() == model._encode()
-
-
-def test_candidates_that_are_not_published_fit_their_mixture_on_the_probe() -> None:
-    X, y = Drifting(n=1500, d=60, change="none", seed=2).matrix()
-    base = ElasticNetClassifier()
-    base.learn_many(X[:100], y[:100])
-    parts = [copy.deepcopy(base) for _ in range(2)]
-    parts[0].learn_many(X[100:500], y[100:500])
-    parts[1].learn_many(X[500:900], y[500:900])
-    before = [part._encode() for part in (base, *parts)]
-    merged = compare(parts, base, probe=(X[900:], y[900:]), published=False)
-    assert [part._encode() for part in (base, *parts)] == before
-    [expected] = [one for name, one in merge_candidates(parts, base) if name == merged.chosen]
-    for name, values in slots(merged.model).items():
-        kept = [*values[:18], *values[20:]]  # all but the notes of the snapshot
-        assert kept == [*slots(expected)[name][:18], *slots(expected)[name][20:]]
-    assert merged.model.n_iterations == 900
-    with fitted_mixture(expected):
-        p = expected.progressive_many(X[900:], y[900:])
-    assert mixture(merged.model) == mixture(expected)
-    loss = -np.log(np.where(y[900:], p, 1.0 - p)).mean()
-    best = min(merged.candidates, key=lambda one: one.loss)
-    assert best.name == merged.chosen and best.loss == pytest.approx(loss, rel=1e-9)
 
 
 def test_the_command_merges_the_default(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
@@ -34,8 +33,6 @@ from streaml1.models.schedules import rates_of_steps
 __all__ = [
     "always_has_momentum",
     "can_have_momentum",
-    "fitted_mixture",
-    "has_mixture",
     "merge_candidates",
     "require_mergeable",
     "set_clock",
@@ -129,29 +126,6 @@ def can_have_momentum(model: OnlineModel) -> bool:
 def always_has_momentum(model: OnlineModel) -> bool:
     """Return whether each candidate of such a merge repeats that move."""
     return getattr(model._state.rule, "always_has_momentum", False)
-
-
-@contextmanager
-def fitted_mixture(model: OnlineModel) -> Iterator[None]:
-    """Let a model that mixes several learners learn only how to mix them.
-
-    Once they are merged, they are no longer those that the mixture has learnt from.
-    """
-    state = model._state
-    with state.exclusive():
-        online = state.online.copy()
-        state.rule.start_fit()
-    try:
-        yield
-    finally:
-        with state.exclusive():
-            state.rule.end_fit()  # it may be another one, with more slots
-            state.online[:] = online
-
-
-def has_mixture(model: OnlineModel) -> bool:
-    """Return whether a model mixes several learners."""
-    return hasattr(model._state.rule, "start_fit")
 
 
 def start_shards(model: OnlineModel, shards: int, n_rows: int) -> None:

@@ -110,7 +110,6 @@ from streaml1.optim.structures.lane_clock import (
     mixture_temperature,
     rate_unit,
     relative_weight,
-    uncounted_weight,
 )
 from streaml1.optim.structures.lane_margins import (
     bounded_margins,
@@ -361,12 +360,6 @@ class LaneMixture(RuleState, LaneMixtureState):
         mixed = bounded_margins(c, margins)
         a, opinions, centre = combine(table, c, mixed), opinions_of(table, c, mixed), c.centre
         p = losses.output(c.loss, a + offset, parameter)
-        if c.fitting:
-            if losses.is_regression(c.loss) and c.loss != losses.POISSON:
-                y, offset = y - offset, 0.0
-            w, temperature = uncounted_weight(c, w), mixture_temperature(c)
-            learn_mixtures(table, c, mixed, opinions, centre, offset, y, w, parameter, temperature)
-            return p, 0.0
         candidates = candidate_margins(c, table, clipped)
         regression = losses.is_regression(c.loss)
         w = relative_weight(c, w)
@@ -402,8 +395,6 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c, slots, table, scratch = self.clock[0], self.slots, self.table, self.scratch
-        if c.fitting:
-            return
         threshold = load_row(table, A)
         t = float(c.n - 1)
         average_intercepts(table, t)
@@ -445,8 +436,6 @@ class LaneMixture(RuleState, LaneMixtureState):
 
     def apply_penalty(self, eta: float) -> None:
         c, table = self.clock[0], self.table
-        if c.fitting:
-            return
         if (c.l1 != 0.0 or c.l2 != 0.0) and step_penalties(c, table, eta):
             renormalize(self)
         refresh(c, table)
@@ -599,16 +588,6 @@ class LaneMixture(RuleState, LaneMixtureState):
         for name, rule in self._joined(joined_lanes(self, parts, rates, kinds, divided=True)):
             add_momentum(rule, self, before, SHARD_CANDIDATES[name])
             yield name, rule
-
-    def start_fit(self) -> None:
-        """Learn only how to mix the lanes from now on, from coefficients as they are."""
-        first = int(COVARIANCE)
-        self.table[first : first + LANES * LANES] = (PRIOR_VARIANCE * np.eye(LANES)).ravel()
-        self.clock[0].fitting = 1
-
-    def end_fit(self) -> None:
-        """Learn everything again."""
-        self.clock[0].fitting = 0
 
     def start_shards(self, shards: int, n_rows: int) -> None:
         """Let coins start one of some shards that learn the next rows, `n_rows` all together."""

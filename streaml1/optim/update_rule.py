@@ -70,8 +70,6 @@ class UpdateRule(Protocol):
       repeat the move from `before`, the base of the previous merge, to this base.
       `always_has_momentum` is true if all do. `start_shards(shards, n_rows)` prepares the copy for
       a shard of the next rows.
-    - `start_fit()` and `end_fit()`: between them a rule that mixes several learners learns how to
-      mix them, and nothing else.
     """
 
     # Compiled, called once for each row or step.

@@ -9,15 +9,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from streaml1.models.base import OnlineModel
-from streaml1.models.merging import (
-    fitted_mixture,
-    has_mixture,
-    merge_candidates,
-    require_mergeable,
-)
+from streaml1.models.merging import merge_candidates, require_mergeable
 from streaml1.optim.update_rule import publish
 from streaml1.training.evaluation import evaluate
-from streaml1.training.progressive_validation import progressive
 
 __all__ = ["Candidate", "Merged", "compare", "merge"]
 
@@ -128,17 +122,15 @@ def compare(
     The parameters and the exceptions are those of `merge`, and `slack`: a joined model is taken
     unless the base or the best part has a loss that is smaller by more than this share; `before`,
     as for `streaml1.models.merging.merge_candidates`; and `published`: whether models are judged as
-    they are published, or by how they predict the next example. Those that mix several learners
-    then learn from the probe how to mix them, each example after it was predicted.
+    they are published, or by how they predict the next example.
     """
     require_mergeable(models, base)
     if isinstance(probe, Iterator):
         probe = list(probe)  # it is read once for each candidate
     judged = partial(_judged, probe=probe, published=published, options=options)
-    own = partial(_judgeable, published=published)
     joined = judged(merge_candidates(models, base, before))
-    part = judged((f"model {k}", own(one)) for k, one in enumerate(models, start=1))
-    unchanged = [] if base is None else [judged([("base", own(base))])]
+    part = judged((f"model {k}", one) for k, one in enumerate(models, start=1))
+    unchanged = [] if base is None else [judged([("base", base)])]
     given = min([part, *unchanged], key=lambda one: one.best.loss)
     is_joined = joined.best.loss <= given.best.loss + slack * abs(given.best.loss)
     chosen = joined if is_joined else given
@@ -148,11 +140,6 @@ def compare(
         [*joined.candidates, part.best, *(one.best for one in unchanged)],
         chosen.loss_name,
     )
-
-
-def _judgeable(model: OnlineModel, published: bool) -> OnlineModel:
-    """Return the model, or a copy if to judge it changes its mixture."""
-    return model if published or not has_mixture(model) else deepcopy(model)
 
 
 class _Judged(NamedTuple):
@@ -189,11 +176,7 @@ def _loss(
     if published and hasattr(model._state.rule, "publish"):
         model = deepcopy(model)
         publish(model._state.rule)
-    if not published and has_mixture(model):
-        with fitted_mixture(model):
-            report = progressive(model, probe, data_checks=False, on_drift="ignore", **options)
-    else:
-        report = evaluate(model, probe, **options)
+    report = evaluate(model, probe, **options)
     if not report.examples:
         raise ValueError("the probe has no example; give labelled examples that no model has seen")
     loss = report.lines[-1].loss

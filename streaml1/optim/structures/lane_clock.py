@@ -32,7 +32,6 @@ __all__ = [
     "rate_scale",
     "rate_unit",
     "relative_weight",
-    "uncounted_weight",
 ]
 
 CLOCK = np.dtype(
@@ -81,7 +80,6 @@ CLOCK = np.dtype(
         ("origin_rows", "i8"),  # first rows, which decide about origins
         ("with_origin", "i8"),  # features that were given an origin
         ("serving", "i8"),  # whether it only predicts
-        ("fitting", "i8"),  # whether it learns how to mix the lanes, and nothing else
         # Of the current row.
         ("square", "f8"),  # |x|^2
         ("scaled_square", "f8"),  # |z|^2
@@ -114,13 +112,6 @@ def relative_weight(c: Any, w: float) -> float:
     c.sample_weights += size
     mean = c.sample_weights / c.n
     return size / mean if mean > 0.0 else 0.0
-
-
-@inlined
-def uncounted_weight(c: Any, w: float) -> float:
-    """Return a sample weight relative to the mean of those that were counted."""
-    mean = c.sample_weights / max(c.n, 1)
-    return counted(w, c.n, c.sample_weights) / mean if mean > 0.0 else 0.0
 
 
 @inlined

@@ -44,7 +44,7 @@ OF_SNAPSHOTS = {"stale_risk", "slow_risk", "lane_risk", "snapshot", "published"}
 OF_ORIGINS = {"ceiling", "origin_rows", "with_origin"}
 """Fields of the clock that came with the origins of features and the ceiling of values, later."""
 
-OF_NEWTON = {"by_shares", "by_coefficients", "by_both", "newton", "lead", "fitting"}
+OF_NEWTON = {"by_shares", "by_coefficients", "by_both", "newton", "lead"}
 """Fields of the clock that came with Newton steps of the mixture, and its covariance, last."""
 
 CLOCK_WITHOUT_NEWTON = dtype_without(CLOCK, OF_NEWTON)
@@ -95,7 +95,6 @@ def _check_clock(c: Any) -> None:
     opinions = [float(c[name]) for name in ("by_shares", "by_coefficients", "by_both")]
     ensure(min(opinions) >= 0.0 and abs(sum(opinions) - 1.0) < 1e-9, "not weights of opinions")
     ensure(c.lead >= 0.0, "the limit of lane 0 is negative")
-    ensure(c.fitting == 0, "a fit of the mixture has not ended")
     ensure(c.newton in (0, 1), "the kind of steps of the mixture is out of range")
     ensure(0 <= c.snapshot <= c.n + 1, "the snapshot is out of range")
     ensure(c.published in (AVERAGES, MIXTURE, SLOW_LANE), "no such model is published")
