@@ -193,7 +193,6 @@ from streaml1.optim.update_rule import renormalize, weight
 __all__ = ["COIN_WEALTH", "LaneMixture"]
 
 COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
-
 REGRESSION_CEILING, LABEL_CEILING = 12.0, 3.0  # of scaled values
 
 LANE = u64(LANES)
