@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
 
 Sums = dict[Hashable, tuple[float, float]]
 """For each name z and n, the sums of FTRL-Proximal."""
+
+Regression = tuple[Any, Any, int]
+"""Coefficients of the mixture, their covariance, and the number of examples."""
 
 NEW = (0.0, 0.0)
 
@@ -247,3 +253,34 @@ def average(
             mean = base + (value - base) / (1.0 - (t / (t + n)) ** 4)
             joined += whole * share / sum(shares) * (mean - base)
     return joined
+
+
+def regression(base: Regression, parts: Sequence[Regression]) -> tuple[Any, Any]:
+    """Return the coefficients and covariance of the mixture of a part that has learnt all.
+
+    Each part and the whole forget the base step by step. The largest variance is 0.32.
+    """
+    n0 = base[2]
+    added = [part for part in parts if part[2] > n0]
+    if len(added) < 2:
+        coefficients, C, _ = added[0] if added else base
+        return coefficients, C
+    precision, sums = np.zeros((8, 8)), np.zeros(8)
+    for part in added:
+        precision += np.linalg.inv(part[1])
+        sums += np.linalg.solve(part[1], part[0])
+    kept = left_of_base(n0, n0 + sum(part[2] - n0 for part in added))
+    kept -= sum(left_of_base(n0, part[2]) for part in added)
+    precision += kept * np.linalg.inv(base[1])
+    sums += kept * np.linalg.solve(base[1], base[0])
+    values, vectors = np.linalg.eigh(precision)
+    C = sum(
+        np.outer(q, q) / max(value, 1 / 0.32) for value, q in zip(values, vectors.T, strict=True)
+    )
+    return C @ sums, C
+
+
+def left_of_base(start: int, end: int) -> float:
+    """Return by what factor a sum shrinks from one example to another."""
+    shares = (1.0 - 1.0 / min(4.0 + t / 4.0, 1e4) for t in range(start + 1, end + 1))
+    return math.prod(shares)

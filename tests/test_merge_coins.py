@@ -26,6 +26,7 @@ from streaml1.distributed import rounds, train
 from streaml1.models.merging import merge_candidates, start_shards
 from streaml1.optim.lane_mixture import COIN_WEALTH
 from streaml1.optim.structures import lane_table
+from streaml1.optim.structures.joined_mixtures import Regression, joined_regression
 from streaml1.training import convert
 from streaml1.training.merge import compare
 from tests import reference_merge
@@ -125,16 +126,18 @@ def expected_slots(base: Any, parts: list[Any]) -> dict[str, dict[Any, list[floa
     return joined
 
 
-def mixture(model: Any) -> list[float]:
-    """Return shares, coefficients and the weights of opinions."""
+def shares_of(model: Any) -> list[float]:
+    """Return the shares of the lanes and the weights of opinions."""
     clock = model._state.rule.clock[0]
     opinions = [float(clock[name]) for name in ("by_shares", "by_coefficients", "by_both")]
-    return [*row(model, "SHARE"), *row(model, "COEFFICIENT"), *opinions]
+    return [*row(model, "SHARE"), *opinions]
 
 
-def covariance(model: Any) -> Any:
+def regression(model: Any) -> tuple[Any, Any, int]:
+    """Return the coefficients, their covariance, and the number of examples."""
     first = int(lane_table.COVARIANCE)
-    return model._state.rule.table[first : first + 64]
+    C = model._state.rule.table[first : first + 64].reshape(8, 8)
+    return np.array(row(model, "COEFFICIENT")), C, model.n_iterations
 
 
 @pytest.mark.parametrize("model", MODELS[:3])
@@ -161,9 +164,11 @@ def test_lanes_equal_those_of_the_twin(model: Any, examples: list[list[Example]]
         for field in SUMS:
             grown = sum(part._state.rule.clock[0][field] - before[field] for part in parts)
             assert clock[field] == pytest.approx(before[field] + grown, rel=1e-9, abs=1e-12)
-        for values in (mixture, covariance):
-            means = np.array(shares) @ [values(part) for part in parts]
-            assert values(joined) == pytest.approx(means, rel=1e-9, abs=1e-12)
+        means = np.array(shares) @ [shares_of(part) for part in parts]
+        assert shares_of(joined) == pytest.approx(means, rel=1e-9, abs=1e-12)
+        coefficients, C = reference_merge.regression(regression(base), list(map(regression, parts)))
+        assert regression(joined)[0] == pytest.approx(coefficients, rel=1e-6, abs=1e-9)
+        assert regression(joined)[1] == pytest.approx(C, rel=1e-6, abs=1e-9)
         assert row(joined, "UNIT")[4:] == pytest.approx(units(joined), rel=1e-9)
         joined.learn_one({"a": 1.0, "z": 1.0}, 1)
         assert math.isfinite(joined.intercept)
@@ -383,3 +388,19 @@ def test_the_command_merges_the_default(tmp_path: Path) -> None:
     assert streaml1.load(target)._encode() == expected._encode()
     names = [line.split()[0] for line in result.stdout.splitlines()[1:5]]
     assert names == ["sum", "rho", "average", "mean"]
+
+
+@given(st.integers(0, 60_000), st.integers(1, 3_000), st.integers(1, 3_000))
+def test_regressions_of_parts_add_up_at_any_time(start: int, first: int, second: int) -> None:
+    rng = np.random.default_rng(start)
+
+    def regression_at(n: int) -> Regression:
+        A = rng.standard_normal((8, 8))
+        return Regression(rng.standard_normal(8), np.linalg.inv(A @ A.T + 400.0 * np.eye(8)), n)
+
+    base, *parts = (regression_at(start + n) for n in (0, first, second))
+    coefficients, C = reference_merge.regression(base, parts)
+    joined = joined_regression(base, parts)
+    assert joined.coefficients == pytest.approx(coefficients, rel=1e-6, abs=1e-9)
+    assert joined.covariance == pytest.approx(C, rel=1e-6, abs=1e-12)
+    assert joined.n == start + first + second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from collections import Counter, deque
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1.cli import cli
+from streaml1.datasets import Drifting
 from streaml1.distributed.mixing.group import _MixedRun
 from streaml1.distributed.mixing.guard import ModelJoin, ModelLearner, Rows, updated_scores
 from streaml1.distributed.mixing.merger import Joined, Merger
@@ -577,6 +579,54 @@ def test_ways_to_join_are_scored_over_rounds() -> None:
         assert chosen.weights == by_name[favourite].weights
         assert joined.scores[favourite][1] == pytest.approx(1e4 * np.exp(-40 / 2000) + 40)
     assert updated_scores({"mean": (1.0, 1.0)}, [], 1.0) == {}
+
+
+def joined_on(
+    start: Any, learnt: list[Any], probe: tuple[Any, Any], scores: Any = None
+) -> tuple[Any, Any]:
+    """Return the model that joins some models, judged on a probe, and the scores."""
+    data = snapshot(start)()
+    parts = [part(base(), k)._replace(data=snapshot(one)()) for k, one in enumerate(learnt)]
+    join = ModelJoin("")(base(data=data, scores=scores or {}), parts, [[Rows(*probe, None)]])
+    return decode(join.data, ""), join.scores
+
+
+def test_ways_are_judged_by_what_members_predict_next() -> None:
+    X, y = Drifting(n=600, d=60, change="none", seed=3).matrix()
+    start = streaml1.ElasticNetClassifier()
+    learnt = []
+    for k in range(2):
+        learner = start.clone()
+        learner.learn_many(X[80 * k : 80 * k + 80], y[80 * k : 80 * k + 80])
+        learnt.append(learner)
+    _, scores = joined_on(start, learnt, (X[400:], y[400:]))
+    for name, joined in merge_candidates(learnt, start):
+        live = log_loss(joined.predict_proba_many(X[400:])[:, 1], y[400:])
+        assert scores[name] == pytest.approx((200 * live, 200.0))
+        assert log_loss(joined.freeze().predict_proba_many(X[400:])[:, 1], y[400:]) != live
+
+
+@pytest.mark.parametrize("usual", [0.005, 0.3])
+def test_a_few_easy_examples_do_not_refuse_a_join(usual: float) -> None:
+    x = {"b": 1.0}
+    start = streaml1.FTRLClassifier(alpha=1.0, l1=0.0)
+    start.learn_many([x] * 400, [False] * 400)
+    learnt = [copy.deepcopy(start) for _ in range(2)]
+    for learner in learnt:
+        learner.learn_many([x] * 2, [True] * 2)
+    losses = [
+        log_loss(model.predict_proba_many([x])[:, 1], [False])
+        for model in (*dict(merge_candidates(learnt, start)).values(), *learnt)
+    ]
+    assert 0.005 < log_loss(start.predict_proba_many([x])[:, 1], [False]) < min(losses) / 1.5
+    scores = {"base": (2000.0 * usual, 2000.0)}
+    kept, after = joined_on(start, learnt, ([x] * 10, [False] * 10), scores)
+    assert kept.n_iterations == (404 if usual > 0.1 else 400)
+    assert after["base"][1] == pytest.approx(2000.0 * np.exp(-10 / 2000) + 10.0)
+
+
+def log_loss(p: Any, y: Any) -> float:
+    return float(-np.log(np.where(np.asarray(y) > 0, p, 1.0 - np.asarray(p))).mean())
 
 
 def test_models_that_cannot_be_merged_are_rejected() -> None:

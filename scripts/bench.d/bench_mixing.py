@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from streaml1.training.report import Report
 
 ROWS = 20_000
 MEMBERS, EVERY = (4, 16), (20, 100)
+LEARNERS: dict[str, Callable[[], Any]] = {
+    "FTRL": streaml1.FTRLClassifier,
+    "elastic net": streaml1.ElasticNetClassifier,
+}
 
 
 def rcv1_matrix(n: int) -> tuple[Any, Any]:
@@ -37,12 +42,14 @@ def rcv1_matrix(n: int) -> tuple[Any, Any]:
 def bench_mixing() -> None:
     """Deal RCV1 to 4 and 16 partitions that mix after every 20 and 100 examples."""
     X, y = rcv1_matrix(ROWS)
-    model = streaml1.FTRLClassifier()
+    for name, make in LEARNERS.items():
+        show(f"{name} on {len(y):,} rows of RCV1: log-loss of the last quarter", make(), X, y)
+
+
+def show(title: str, model: Any, X: Any, y: Any) -> None:
+    """Print a table of one learner."""
     alone = last_quarter(model, X, y)
-    table = new_table(
-        f"FTRL on {len(y):,} rows of RCV1: log-loss of the last quarter",
-        *("members", "mixed every", "merges", "log-loss", "against one"),
-    )
+    table = new_table(title, *("members", "mixed every", "merges", "log-loss", "against one"))
     table.add_row("1", "", "", f"{alone:.4f}", "")
     for members, every in itertools.product(MEMBERS, EVERY):
         done = simulate(model, X, y, members=members, every=every, delay=every // 5)

@@ -4,11 +4,14 @@ A round has few examples that judge it, so that the best of several candidates o
 often one by luck. The losses of each way to join are therefore summed over rounds, with a decay,
 and travel with the base.
 
-A join is refused if its loss on the examples of this round is far above that of the base. Then the
-other ways are tried, then the best part alone. If all are refused, the base stays as it is, and
-the examples of the round are lost to the model; one warning says so. Parts that cannot be joined,
-because they have seen more features than one model may see, are treated as if each way were
-refused.
+What is judged is what members predict with until the next round.
+
+A join is refused if its loss on the examples of this round is far above that of the base. Few
+examples may all be easy ones: a base with hardly any loss on them is taken to lose more. If a join
+is refused, the other ways are tried, then the best part alone. If all are refused, the base stays
+as it is, and the examples of the round are lost to the model; one warning says so. Parts that
+cannot be joined, because they have seen more features than one model may see, are treated as if
+each way were refused.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 from streaml1 import models
@@ -25,7 +27,6 @@ from streaml1.distributed.mixing.merger import Joined
 from streaml1.models.merging import merge_candidates
 from streaml1.models.pipelines import adopt_state, have_same_parameters, snapshot
 from streaml1.models.serialization import ModelFileError
-from streaml1.optim.update_rule import publish
 from streaml1.training.mixed_models.messages import Base, Part, Scores
 from streaml1.training.model_adapter import batch_learner, batch_predictor, loss_of
 from streaml1.training.report import Report
@@ -39,6 +40,9 @@ MEMORY = 2000.0
 
 MAX_RATIO = 1.5
 """A join is refused if its loss is above that of the base by this factor."""
+
+USUAL_WEIGHT = 20.0
+"""The usual loss of bases counts for this number of examples, beside those of the round."""
 
 
 class Rows(NamedTuple):
@@ -115,8 +119,9 @@ class ModelJoin:
         joined, obstacle = _all_joined(learnt, start, rows)
         [unchanged] = _judged([("base", start)], rows)
         weight = sum(float(len(y)) for _, y, _ in rows)
-        scores = updated_scores(base.scores, joined, weight) if joined else base.scores
-        limit = MAX_RATIO * unchanged.loss if rows else math.inf
+        judged = [*joined, unchanged]
+        scores = updated_scores(base.scores, judged, weight) if joined else base.scores
+        limit = MAX_RATIO * _usual_loss(unchanged, weight, scores) if rows else math.inf
         chosen = _first_within(limit, _by_score(joined, scores))
         if chosen is None:
             chosen = _first_within(limit, _judged((("part", model) for model in learnt), rows))
@@ -162,6 +167,13 @@ def _all_joined(
         return [], str(error)
 
 
+def _usual_loss(base: _Candidate, weight: float, scores: Scores) -> float:
+    """Return the loss of the base; more if there are few examples, and bases usually lose more."""
+    total, seen = scores.get(base.name, (0.0, 0.0))
+    usual = total / seen if seen else base.loss
+    return max(base.loss, (weight * base.loss + USUAL_WEIGHT * usual) / (weight + USUAL_WEIGHT))
+
+
 def _by_score(joined: Sequence[_Candidate], scores: Scores) -> list[_Candidate]:
     """Return the candidate that was best lately, and then the others by their loss now."""
 
@@ -184,9 +196,6 @@ def _judged(candidates: Any, rows: Sequence[Rows]) -> list[_Candidate]:
 
 def mean_loss(model: Any, rows: Sequence[Rows]) -> float:
     """Return the mean loss of a model on some rows; 0 without rows."""
-    if hasattr(model._state.rule, "publish"):
-        model = deepcopy(model)
-        publish(model._state.rule)
     loss = loss_of(model)
     predict = batch_predictor(model, loss).act
     report = Report(loss)

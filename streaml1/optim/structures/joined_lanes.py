@@ -5,7 +5,8 @@ r"""Candidates for the eight lanes of `lane_mixture.py` after several models hav
 | elastic nets | as in `joined_weights`. A slot counts the rows that had its feature, so it is known by how many rows a part has moved a weight |
 | coins | as in `joined_coins` |
 | averaged weights and intercepts | see below |
-| shares, coefficients and opinions of the mixtures, covariance, intercepts of elastic nets | their mean in proportion to the examples |
+| shares and opinions of the mixtures, intercepts of elastic nets | their mean in proportion to the examples |
+| coefficients of the mixture | as in `joined_mixtures` |
 | sums over examples: counts, sizes, norms, targets, losses | base and growth of all parts |
 | ranges of targets and margins, largest derivatives | their hull |
 
@@ -44,6 +45,7 @@ from streaml1.core.types import Bools, Floats
 from streaml1.optim import losses
 from streaml1.optim.structures.feature_origins import origins_of
 from streaml1.optim.structures.joined_coins import Coins, joined_coins
+from streaml1.optim.structures.joined_mixtures import Regression, joined_regression
 from streaml1.optim.structures.joined_origins import (
     common_origins,
     moved_intercepts,
@@ -79,6 +81,7 @@ GAMBLED, NETS, OUTCOMES, AVERAGES, GAINS = (
     slice(*columns) for columns in ((4, 8), (8, 12), (12, 16), (16, 18), (20, 24))
 )
 ELASTIC, COINS = slice(0, 4), slice(4, LANES)  # lanes
+COVARIANCES = slice(int(COVARIANCE) // LANES, int(COVARIANCE) // LANES + LANES)  # rows
 PLAIN, AVERAGED_LANE, SUPPORT_LANE = 0, 2, 6
 MAX_SCALE = 1e100
 SUMS = (
@@ -311,9 +314,11 @@ def _joined_table(
     """Return the table with all but the coins of the intercept, and no pending penalties."""
     table = base.table.copy()
     shares = list(zip(_shares(examples), _gains(base, examples), parts, strict=True))
-    covariance = range(_row(COVARIANCE), _row(COVARIANCE) + LANES)
-    for row in (_row(SHARE), _row(COEFFICIENT), _row(BIAS), *covariance):
+    for row in (_row(SHARE), _row(COEFFICIENT), _row(BIAS)):
         table[row] = sum(share * part.table[row] for share, _, part in shares)
+    if clock["newton"]:
+        joined = joined_regression(_regression(base), [_regression(part) for part in parts])
+        table[_row(COEFFICIENT)], table[COVARIANCES] = joined.coefficients, joined.covariance
     row = _row(AVERAGE_BIAS)
     for share, gain, part in shares:
         table[row] += share * gain * (part.table[row] - base.table[row])
@@ -321,6 +326,12 @@ def _joined_table(
     table[_row(P)], table[_row(A)], table[_row(A_LOW)] = 1.0, 0.0, 0.0
     table[_row(A), COINS] = clock["l1"] * clock["n"]
     return table
+
+
+def _regression(part: _Part) -> Regression:
+    """Return the regression of the mixture."""
+    n = float(part.clock["n"])
+    return Regression(part.table[_row(COEFFICIENT)], part.table[COVARIANCES], n)
 
 
 def _joined_clock(base: Any, parts: Sequence[Any]) -> Any:
