@@ -12,7 +12,7 @@ import pytest
 import streaml1
 from streaml1 import ElasticNetClassifier
 from streaml1.sources import SourceError, format_of, open_source
-from streaml1.sources.arrow.databases import place_of
+from streaml1.sources.arrow.databases import parse_name
 from streaml1.training import predictions
 from tests.command import error_of, run
 
@@ -68,11 +68,11 @@ def test_commands() -> None:
 
 
 def test_places() -> None:
-    assert place_of("duckdb:a?table=s.t") == ("a", "s.t", None)
-    assert place_of("duckdb:a?query=SELECT a = 1 FROM t") == ("a", None, "SELECT a = 1 FROM t")
-    assert place_of("duckdb:a b.duckdb?table=t").database == "a b.duckdb"
+    assert parse_name("duckdb:a?table=s.t") == ("a", "s.t", None)
+    assert parse_name("duckdb:a?query=SELECT a = 1 FROM t") == ("a", None, "SELECT a = 1 FROM t")
+    assert parse_name("duckdb:a b.duckdb?table=t").database == "a b.duckdb"
     Path("select x").touch()
-    assert place_of("duckdb:select x").database == "select x"
+    assert parse_name("duckdb:select x").database == "select x"
 
 
 @pytest.mark.parametrize(

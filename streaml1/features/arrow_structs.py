@@ -63,25 +63,27 @@ class OpenedColumns:
         self.roles = PLAIN_ROLES
         self.name_from_two = ""
         # Column -> names of the structs that it is inside, from the outermost, and its own name.
-        self._ways: dict[str, tuple[str, ...]] = {}
+        self._name_paths: dict[str, tuple[str, ...]] = {}
         # Path of a struct -> the columns inside.
         self._structs: dict[str, list[str]] = {}
         # Label, weight or id inside a list or map -> the column of that list or map.
         self._holders: dict[str, str] = {}
         # Bools inside structs that are categories: their text is that of JSON.
-        self._spelled: set[str] = set()
+        self._json_bools: set[str] = set()
 
-        def add(way: tuple[str, ...], kind: Any) -> Iterator[str]:
-            path = ".".join(way)
+        def add(names: tuple[str, ...], kind: Any) -> Iterator[str]:
+            path = ".".join(names)
             if types.is_struct(kind) and not is_vector_type(kind):
-                inside = [name for field in kind for name in add((*way, field.name), field.type)]
+                inside = [name for field in kind for name in add((*names, field.name), field.type)]
                 self._structs.setdefault(path, []).extend(inside)
                 yield from inside
                 return
-            if path in self._ways and not self.name_from_two:
-                self.name_from_two = f"{path!r} (from {self._ways[path][0]!r} and {way[0]!r})"
+            if path in self._name_paths and not self.name_from_two:
+                self.name_from_two = (
+                    f"{path!r} (from {self._name_paths[path][0]!r} and {names[0]!r})"
+                )
             self.header.append(path)
-            self.kinds[path], self._ways[path] = kind, way
+            self.kinds[path], self._name_paths[path] = kind, names
             yield path
 
         for field in schema:
@@ -148,7 +150,7 @@ class OpenedColumns:
         ignore = {*self.expand(roles.ignore)} - {*single}
         taken = ignore.union(single)
         texts, numbers = self._readings(roles, taken)
-        self._spelled = self._bools_in_structs(texts)
+        self._json_bools = self._bools_in_structs(texts)
         own = {column for column in self.kinds if self.is_nested(column)}.union(holders)
         target, weight, id = (name if name in holders else None for name in single)
         categorical = texts & own | self._lists_of_categories(numbers) - taken
@@ -207,8 +209,8 @@ class OpenedColumns:
 
     def roots(self, columns: Iterable[str]) -> list[str]:
         """Return the columns of the table that hold these columns."""
-        ways = (self._ways[self._holders.get(column, column)] for column in columns)
-        return list(dict.fromkeys(way[0] for way in ways))
+        name_paths = (self._name_paths[self._holders.get(column, column)] for column in columns)
+        return list(dict.fromkeys(names[0] for names in name_paths))
 
     def paths(self, columns: Iterable[str]) -> list[str]:
         """Return the paths by which Parquet selects these columns."""
@@ -230,7 +232,7 @@ class OpenedColumns:
         if (holder := self._holders.get(path)) is not None:
             values = json_values(self._column(table, holder))
             return pa.chunked_array([pa.array([_inside(holder, v, path) for v in values])])
-        root, *names = self._ways[path]
+        root, *names = self._name_paths[path]
         column = table.column(root)
         if not names:
             return column
@@ -239,7 +241,7 @@ class OpenedColumns:
             indices.append(kind.get_field_index(name))
             kind = kind.field(indices[-1]).type
         column = pc.struct_field(column, indices)
-        return column.cast(pa.string()) if path in self._spelled else column
+        return column.cast(pa.string()) if path in self._json_bools else column
 
 
 def open_structs(table: Any) -> Any:

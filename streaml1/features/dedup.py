@@ -119,7 +119,7 @@ def _first_repeat(ids: Any, indptr: Any, key: Any, probes: Any) -> Any:
 
 @gil_kernel
 def _sum_by_name(
-    hashes: Any, values: Any, i: Any, lo: Any, hi: Any, mask: Any, slots: Any, kept: Any,
+    hashes: Any, values: Any, i: Any, lo: Any, hi: Any, mask: Any, slots: Any, merged: Any,
     begin: Any, n: Any, key: Any, probes: Any, marks: Any, names: Any, sums: Any,
 ) -> Any:  # fmt: skip
     """Recompute the sums of row i: values of one name first, then names that share a slot.
@@ -142,18 +142,18 @@ def _sum_by_name(
             sums[marks[pos] & _LOW] += values[k]
             bad |= validity(sums[marks[pos] & _LOW])
     for k in range(begin, n):
-        kept[k] = 0.0
+        merged[k] = 0.0
     for k in range(m):
         slot = np.uint32(names[k] & mask)
         _, content = _probe(slot, _home(slot, key, probes), slots, begin, probes)
-        kept[content - u64(1)] += sums[k]
-        bad |= validity(kept[content - u64(1)])
+        merged[content - u64(1)] += sums[k]
+        bad |= validity(merged[content - u64(1)])
     return bad
 
 
 @kernel
 def _masked(
-    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, key: Any,
+    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, merged: Any, ends: Any, key: Any,
     probes: Any, marks: Any, names: Any, sums: Any,
 ) -> bool:  # fmt: skip
     """Write the result of `masked_rows`; return whether all sums are valid and non-zero."""
@@ -168,13 +168,13 @@ def _masked(
         for k in range(lo, hi):
             slot = np.uint32(hashes[k] & mask)
             slots[n] = slot  # overwritten if the slot is a repeat
-            kept[n] = values[k]
+            merged[n] = values[k]
             pos = _home(slot, key, probes)
             if probes[pos] > begin:
                 pos, content = _probe(slot, pos, slots, begin, probes)
                 if content > begin:
-                    v = kept[content - u64(1)] + values[k]
-                    kept[content - u64(1)] = v
+                    v = merged[content - u64(1)] + values[k]
+                    merged[content - u64(1)] = v
                     bad |= validity(v)
                     if n_repeats < _MAX_EXAMINED:
                         # The first feature of the slot is at this position or after it.
@@ -190,7 +190,7 @@ def _masked(
             probes[pos] = n
         if several:
             bad |= _sum_by_name(
-                hashes, values, i, lo, hi, mask, slots, kept, begin, n, key, probes, marks,
+                hashes, values, i, lo, hi, mask, slots, merged, begin, n, key, probes, marks,
                 names, sums,
             )  # fmt: skip
         ends[i + u64(1)] = n
@@ -262,8 +262,8 @@ def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
     tables = PROCESS_KEY, probes, *more
     if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, *tables):
         return None
-    kept = int(masked.indptr[-1])
-    return Rows(masked.ids[:kept], masked.values[:kept], masked.indptr)
+    n_merged = int(masked.indptr[-1])
+    return Rows(masked.ids[:n_merged], masked.values[:n_merged], masked.indptr)
 
 
 def _merged(rows: Rows) -> Rows:
@@ -279,11 +279,11 @@ def _merged(rows: Rows) -> Rows:
 
 
 def _without_zeros(rows: Rows) -> Rows:
-    kept = rows.values != 0.0
-    return rows if kept.all() else _only(rows, kept)
+    nonzero = rows.values != 0.0
+    return rows if nonzero.all() else _only(rows, nonzero)
 
 
-def _only(rows: Rows, kept: Any) -> Rows:
-    before = np.zeros(len(kept) + 1, np.uint64)
-    np.cumsum(kept, out=before[1:])
-    return Rows(rows.ids[kept], rows.values[kept], before[rows.indptr.astype(np.int64)])
+def _only(rows: Rows, retained: Any) -> Rows:
+    before = np.zeros(len(retained) + 1, np.uint64)
+    np.cumsum(retained, out=before[1:])
+    return Rows(rows.ids[retained], rows.values[retained], before[rows.indptr.astype(np.int64)])

@@ -45,8 +45,8 @@ READING = re.compile(r"\(*\s*(with|select|from|values|table|pivot|unpivot)\b", r
 """How a query begins that needs no database; a file may have such a name."""
 
 
-class Place(NamedTuple):
-    """What the name of a source says."""
+class DuckdbName(NamedTuple):
+    """The parts of a source's name."""
 
     database: str | None
     """The file; None for a query that needs none."""
@@ -72,18 +72,18 @@ class DuckdbRows(TableSource):
 
     def __init__(self, name: str, *, text: tuple[str, ...] = (), **roles: Any) -> None:
         super().__init__(name, text)
-        self._place = place_of(name)
-        with open_rows(name, self._place) as batches:
+        self._parsed_name = parse_name(name)
+        with open_rows(name, self._parsed_name) as batches:
             self._reader = TableReader(name, batches.schema, text=text, **roles)
-        self._digest = _digest(self._place.database)
+        self._digest = _digest(self._parsed_name.database)
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a position to be valid, by name."""
         return {"source": self.name, "sha256": self._digest, **self._reader.roles}
 
     def _read(self, size: int, skipped: int, reject: Reject) -> Iterator[Block]:
-        if _digest(self._place.database) != self._digest:
-            raise Lost(f"{self._place.database} was changed while it was read; start again")
+        if _digest(self._parsed_name.database) != self._digest:
+            raise Lost(f"{self._parsed_name.database} was changed while it was read; start again")
         line = skipped
         for table in tables_of(after_rows(self._batches(), skipped), size):
             yield from self._reader.blocks(table, line, reject)
@@ -92,13 +92,13 @@ class DuckdbRows(TableSource):
                 return
 
     def _batches(self) -> Iterator[Any]:
-        with open_rows(self.name, self._place) as stream:
+        with open_rows(self.name, self._parsed_name) as stream:
             for batch in stream:
                 yield batch.select(self._reader.columns)
 
 
-def place_of(name: str) -> Place:
-    """Return what the name of a source says.
+def parse_name(name: str) -> DuckdbName:
+    """Parse the name of a source.
 
     Raises
     ------
@@ -107,10 +107,10 @@ def place_of(name: str) -> Place:
 
     Examples
     --------
-    >>> from streaml1.sources.arrow.databases import place_of
-    >>> place_of("duckdb:day.duckdb?table=clicks")
-    Place(database='day.duckdb', table='clicks', query=None)
-    >>> place_of("duckdb:SELECT * FROM 'day-*.parquet'").query
+    >>> from streaml1.sources.arrow.databases import parse_name
+    >>> parse_name("duckdb:day.duckdb?table=clicks")
+    DuckdbName(database='day.duckdb', table='clicks', query=None)
+    >>> parse_name("duckdb:SELECT * FROM 'day-*.parquet'").query
     "SELECT * FROM 'day-*.parquet'"
     """
     rest = name.removeprefix(PREFIX).strip()
@@ -118,26 +118,26 @@ def place_of(name: str) -> Place:
     kind, equals, value = option.partition("=")
     kind = kind.strip().lower()
     if mark and equals and kind in ("table", "query") and database and value.strip():
-        return Place(database, *((value, None) if kind == "table" else (None, value)))
+        return DuckdbName(database, *((value, None) if kind == "table" else (None, value)))
     if not os.path.exists(rest) and (READING.match(rest) or re.search(r"\s", rest)):
-        return Place(None, None, rest)
+        return DuckdbName(None, None, rest)
     if not rest or mark:
         raise SourceError(
             f"{name} names no rows: use duckdb:FILE?table=NAME, duckdb:FILE?query=QUERY or "
             "duckdb:QUERY"
         )
-    return Place(rest, None, None)
+    return DuckdbName(rest, None, None)
 
 
 def first_query_rows(name: str, n: int) -> Any:
     """Return the first rows of a source as a pyarrow.Table."""
-    with open_rows(name, place_of(name)) as stream:
+    with open_rows(name, parse_name(name)) as stream:
         table = next(tables_of(stream, n), None)
         return stream.schema.empty_table() if table is None else table
 
 
 @contextmanager
-def open_rows(name: str, place: Place) -> Iterator[Any]:
+def open_rows(name: str, parsed: DuckdbName) -> Iterator[Any]:
     """Open the rows of a source as a pyarrow.RecordBatchReader.
 
     Raises
@@ -148,19 +148,19 @@ def open_rows(name: str, place: Place) -> Iterator[Any]:
     with importing("DuckDB", "duckdb", name):
         import duckdb
     pyarrow = require_pyarrow(name)
-    if place.database is not None:
-        _require_database(place.database)
+    if parsed.database is not None:
+        _require_database(parsed.database)
     try:
-        with _connected(duckdb, place.database) as connection:
-            relation = connection.sql(_reading_query(duckdb, connection, name, place))
+        with _connected(duckdb, parsed.database) as connection:
+            relation = connection.sql(_reading_query(duckdb, connection, name, parsed))
             with pyarrow.RecordBatchReader.from_stream(_Exported(relation)) as stream:
                 yield stream
     except (duckdb.Error, pyarrow.ArrowException, OSError) as error:
         text = first_line(error)
         if "lock on file" in text:
             raise Unavailable(
-                f"{place.database} is open in a process that writes to it: close it there, or read "
-                "a copy"
+                f"{parsed.database} is open in a process that writes to it: close it there, or "
+                "read a copy"
             ) from None
         raise SourceError(f"{name}: {text}") from None
 
@@ -188,27 +188,27 @@ def _connected(duckdb: Any, database: str | None) -> Iterator[Any]:
         connection.close()
 
 
-def _reading_query(duckdb: Any, connection: Any, name: str, place: Place) -> str:
+def _reading_query(duckdb: Any, connection: Any, name: str, parsed: DuckdbName) -> str:
     """Return a query of the rows that only reads."""
-    if place.query is not None:
-        statements = connection.extract_statements(place.query)
+    if parsed.query is not None:
+        statements = connection.extract_statements(parsed.query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise SourceError(
                 f"{name}: a source must be one statement that only reads, such as SELECT"
             )
-        return place.query
+        return parsed.query
     tables = _tables(connection)
-    table = place.table
+    table = parsed.table
     if table is None:
         if len(tables) != 1:
             raise SourceError(
-                f"{place.database} has {_listed(tables)}: name one, as in {PREFIX}{place.database}"
-                "?table=NAME"
+                f"{parsed.database} has {_listed(tables)}: name one, as in "
+                f"{PREFIX}{parsed.database}?table=NAME"
             )
         [table] = tables
     matches = [known for known in tables if known.lower() == table.lower()]
     if not matches:
-        raise SourceError(f"{place.database} has no table {table!r}, but {_listed(tables)}")
+        raise SourceError(f"{parsed.database} has no table {table!r}, but {_listed(tables)}")
     return f"SELECT * FROM {tables[matches[0]]}"
 
 

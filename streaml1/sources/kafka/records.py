@@ -148,8 +148,8 @@ class RecordLines:
         self.start = start
         self._key = key
         values = [record.value or b"" for record in records]
-        self._refused = {k: reason for k, v in enumerate(values) if (reason := _excess(v))}
-        for k in self._refused:
+        self._rejected = {k: reason for k, v in enumerate(values) if (reason := _excess(v))}
+        for k in self._rejected:
             values[k] = b""
         self.text = b"\n".join([*values, b""])
         self.n_lines = len(values)
@@ -178,8 +178,8 @@ class RecordLines:
         for k, record in enumerate(self.records):
             value = record.value or b""
             found: Sequence[bytes | Piece]
-            if k in self._refused:
-                found = [Piece(b"", value[:SHOWN_BYTES], self._refused[k])]
+            if k in self._rejected:
+                found = [Piece(b"", value[:SHOWN_BYTES], self._rejected[k])]
             else:
                 found = parser.split(value, k in broken, schema_id_of(record.headers))
             if len(found) == 1:
@@ -204,8 +204,8 @@ class RecordLines:
             if numbers[k] and isinstance(line := pieces[k], bytes) and not parser.is_whole(line)
         }
 
-    def refuse_hopeless(self, faults: Sequence[tuple[int, str]]) -> bool:
-        """Refuse each record with too many rejected lines; return whether there is one.
+    def reject_faulty_records(self, faults: Sequence[tuple[int, str]]) -> bool:
+        """Reject each record with too many rejected lines; return whether there is one.
 
         The records must be split again, then.
         """
@@ -213,19 +213,19 @@ class RecordLines:
             return False
         counts = Counter(self._split.records[line] for line, _ in faults)
         first = {self._split.records[line]: reason for line, reason in reversed(faults)}
-        hopeless = {
+        faulty = {
             k: f"{n:,} lines of the record are rejected, more than {MAX_REJECTED_LINES:,}; the "
             f"first one: {first[k]}"
             for k, n in counts.items()
             if n > MAX_REJECTED_LINES
         }
-        self._refused |= hopeless
-        return bool(hopeless)
+        self._rejected |= faulty
+        return bool(faulty)
 
     def faults(self) -> list[tuple[int, str]]:
         """Return the pieces that are rejected without being parsed: line, reason."""
         if self._split is None:
-            return list(self._refused.items())
+            return list(self._rejected.items())
         pieces = enumerate(self._split.pieces)
         return [
             (k, piece.reason) for k, piece in pieces if isinstance(piece, Piece) and piece.reason
@@ -240,7 +240,7 @@ class RecordLines:
             value = piece if isinstance(piece, bytes) else piece.value
         record = self.records[k]
         if value is None:
-            value = record.value[:SHOWN_BYTES] if k in self._refused else record.value
+            value = record.value[:SHOWN_BYTES] if k in self._rejected else record.value
         return Origin(
             record.topic, record.partition, record.offset, record.timestamp or 0, number,
             record.key, value, schema_id_of(record.headers),
@@ -397,7 +397,7 @@ class RecordReader:
             lines.split_records(parser)
             parsed = parser(lines.text)
             broken = lines.broken_records(parser, parsed.faults)
-            if lines.refuse_hopeless(parsed.faults) or broken:
+            if lines.reject_faulty_records(parsed.faults) or broken:
                 lines.split_records(parser, broken)
                 parsed = parser(lines.text)
         parsed.faults.extend(lines.faults())
