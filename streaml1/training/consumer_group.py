@@ -10,7 +10,6 @@ is wrong about its ownership is discarded.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
 __all__ = ["Group", "partition_directory"]
-
-logger = logging.getLogger("streaml1")
 
 
 def partition_directory(directory: str | Path, topic: str, partition: int) -> Path:

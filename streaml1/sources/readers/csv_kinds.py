@@ -16,21 +16,9 @@ from streaml1.sources.readers.csv_cells import CellRules, number_marks
 from streaml1.sources.readers.time_texts import is_date, is_duration
 
 __all__ = [
-    "KINDS", "ColumnSummary", "are_codes", "describe_marks", "describe_other_marks",
+    "ColumnSummary", "are_codes", "describe_marks", "describe_other_marks",
     "describe_units", "guess_marks", "guess_target", "is_missing_number", "summarize_columns",
 ]  # fmt: skip
-
-KINDS = {
-    "number": "numbers",
-    "boolean": "true and false, or 0 and 1",
-    "category": "words that repeat",
-    "text": "several words per cell",
-    "id-like": "a different value in nearly every row",
-    "time-like": "dates, times of day and durations, or seconds or milliseconds since 1970",
-    "constant": "one value",
-    "empty": "missing values only",
-}
-"""Kinds of columns and their description."""
 
 MIN_ROWS = 20
 """With fewer rows, different values do not make an id."""
@@ -95,7 +83,10 @@ class ColumnSummary:
     position
         Its number, from 0.
     kind
-        One of `KINDS`.
+        ``number``, ``boolean`` (true and false, or 0 and 1), ``category`` (words that repeat),
+        ``text`` (several words per cell), ``id-like`` (a different value in nearly every row),
+        ``time-like`` (dates, times of day and durations, or seconds or milliseconds since 1970),
+        ``constant``, or ``empty`` (missing values only).
     missing
         The share of missing values.
     values
