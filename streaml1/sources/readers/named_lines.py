@@ -187,43 +187,59 @@ class NamedLineParser(LineParser):
         labels, ids = self._labels_and_ids(x)
         labels = self._convert_labels(y, labels)
         faults: list[tuple[int, str]] = []
-        found: list[RowFeatures] = []
-        retained = np.ones(n, bool) if irregular else _NONE
-        for row in irregular:
-            try:
-                example = self.parse_line(x.line(row))
-            except ValueError as error:
-                example = None
-                faults.append((int(lines[row]), str(error)))
-            if example is None:
-                retained[row] = False
-                continue
-            features, labels[row], w[row] = example[:3]
-            if len(example) > 3:
-                ids[row] = example[3]
-            found.append((row, *flatten_features(features)))
+        retained: Bools | None = None
         if irregular:
+            retained = np.ones(n, bool)
+            found = self._parse_irregular(x, rows, irregular, retained, labels, ids, faults)
             x = insert_features(x, found, retained)
-        row_ids = None
-        if ids:
-            remaining = np.flatnonzero(retained).tolist() if irregular else range(n)
-            row_ids = [ids.get(row) for row in remaining]
-            row_ids = None if all(id is None for id in row_ids) else row_ids
-        row_ids = self._row_ids(x, row_ids)
+        row_ids = self._row_ids(x, _column_of_ids(ids, n, retained))
         column: Any = y
         if labels or not self._require_label:
             column = [None if label != label else label for label in y.tolist()]
             for row, label in labels.items():
                 column[row] = label
-        if irregular:
+        if retained is not None:
             w, lines, ends = w[retained], lines[retained], ends[retained]
             as_list = isinstance(column, list)
             column = list(compress(column, retained)) if as_list else column[retained]
         weights = None if (w == 1.0).all() else w
         return ParsedChunk(x, column, weights, lines, ends, faults, n_lines, row_ids)
 
+    def _parse_irregular(
+        self, x: NamedRows, rows: RowArrays, irregular: list[int], retained: Bools,
+        labels: dict[int, Any], ids: dict[int, Any], faults: list[tuple[int, str]],
+    ) -> list[RowFeatures]:  # fmt: skip
+        """Parse the irregular lines in Python; return their features.
 
-_NONE: Bools = np.zeros(0, bool)
+        This adds their labels, ids and sample weights to `labels`, `ids` and `rows.w`. A line
+        without an example is not retained; if it was rejected, the reason is added to `faults`.
+        """
+        found: list[RowFeatures] = []
+        for row in irregular:
+            try:
+                example = self.parse_line(x.line(row))
+            except ValueError as error:
+                example = None
+                faults.append((int(rows.lines[row]), str(error)))
+            if example is None:
+                retained[row] = False
+                continue
+            features, labels[row], rows.w[row] = example[:3]
+            if len(example) > 3:
+                ids[row] = example[3]
+            found.append((row, *flatten_features(features)))
+        return found
+
+
+def _column_of_ids(
+    ids: dict[int, Any], n: int, retained: Bools | None
+) -> list[int | str | None] | None:
+    """Return the ids of the retained ones of n rows, all if None; None if no row has an id."""
+    if not ids:
+        return None
+    rows = range(n) if retained is None else np.flatnonzero(retained).tolist()
+    column = [ids.get(row) for row in rows]
+    return None if all(id is None for id in column) else column
 
 
 def utf8_state(text: Bytes) -> Any:

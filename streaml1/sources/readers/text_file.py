@@ -162,7 +162,6 @@ class TextSource:
         self, start: dict[str, Any], size: int, reject: Reject, patience: float
     ) -> Iterator[Block]:
         pending = _PendingBlock(self.name)
-        started = 0.0
         try:
             for parsing in self._parsed_chunks(start):
                 if parsing is None:
@@ -170,35 +169,8 @@ class TextSource:
                         yield pending.take_block(self._block_end())
                         self._check_stop()
                     continue
-                parsed, first, text = parsing
-                del parsing
-                faults = deque(parsed.faults)
-                lo, done = 0, 0
-                # Invariant: the examples before `lo` are in blocks or pending, and `text[:done]` is
-                # behind the position. Faults are reported in order with the examples.
-                while lo < len(parsed) or faults:
-                    hi = len(parsed)
-                    if faults:
-                        hi = int(np.searchsorted(parsed.lines, faults[0][0]))
-                    late = len(pending) > 0 and time.monotonic() - started >= patience
-                    hi = min(hi, lo + (1 if late else size - len(pending)))
-                    if hi == lo:
-                        line, reason = faults.popleft()
-                        reject(f"{self.name}:{first + line + 1}", reason)
-                        continue
-                    if not len(pending):
-                        started = time.monotonic()
-                    pending.add(parsed, lo, hi, first)
-                    lo, end = hi, int(parsed.ends[hi - 1])
-                    self._advance(text[done:end], first + parsed.lines_read(hi - 1))
-                    done = end
-                    if late or len(pending) == size:
-                        yield pending.take_block(self._block_end())
-                        self._check_stop()
-                self._advance(text[done:], first + parsed.n_lines)
-                full = len(pending) >= min(FULL_EXAMPLES, size / 2)
-                full = full or len(parsed) >= FULL_EXAMPLES or len(text) >= FULL_BYTES
-                del parsed, text  # free their memory before the next chunk is read
+                full = yield from self._add_chunk(parsing, pending, size, reject, patience)
+                del parsing  # free its memory before the next chunk is read
                 if len(pending) and full and not self._fills_blocks:
                     yield pending.take_block(self._block_end())
         except ReadingStopped:
@@ -210,6 +182,48 @@ class TextSource:
             raise
         if len(pending):
             yield pending.take_block(self._block_end())
+
+    def _add_chunk(
+        self,
+        parsing: _Parsing,
+        pending: _PendingBlock,
+        size: int,
+        reject: Reject,
+        patience: float,
+    ) -> Generator[Block, None, bool]:
+        """Add the examples of a chunk to the pending ones, and yield the blocks that are complete.
+
+        Faults are reported in order with the examples.
+
+        Returns
+        -------
+        Whether the rest of the examples should become a block, although it is smaller.
+        """
+        parsed, first, text = parsing
+        faults = deque(parsed.faults)
+        lo, done = 0, 0
+        # Invariant: the examples before `lo` are in blocks or pending, and `text[:done]` is behind
+        # the position.
+        while lo < len(parsed) or faults:
+            hi = len(parsed)
+            if faults:
+                hi = int(np.searchsorted(parsed.lines, faults[0][0]))
+            late = len(pending) > 0 and time.monotonic() - pending.started_at >= patience
+            hi = min(hi, lo + (1 if late else size - len(pending)))
+            if hi == lo:
+                line, reason = faults.popleft()
+                reject(f"{self.name}:{first + line + 1}", reason)
+                continue
+            pending.add(parsed, lo, hi, first)
+            lo, end = hi, int(parsed.ends[hi - 1])
+            self._advance(text[done:end], first + parsed.lines_read(hi - 1))
+            done = end
+            if late or len(pending) == size:
+                yield pending.take_block(self._block_end())
+                self._check_stop()
+        self._advance(text[done:], first + parsed.n_lines)
+        is_large = len(parsed) >= FULL_EXAMPLES or len(text) >= FULL_BYTES
+        return is_large or len(pending) >= min(FULL_EXAMPLES, size / 2)
 
     def _parsed_chunks(self, start: dict[str, Any]) -> Iterator[_Parsing | None]:
         """Parse the file from a position on, in a background thread if that pays.
@@ -384,12 +398,16 @@ class _PendingBlock:
         self._name = name
         self._pieces: list[_Piece] = []
         self._n = 0
+        self.started_at = 0.0
+        """When the first example was added, by the monotonic clock."""
 
     def __len__(self) -> int:
         return self._n
 
     def add(self, parsed: ParsedChunk, lo: int, hi: int, first: int) -> None:
         """Add the examples from lo to hi of a chunk that begins after `first` lines."""
+        if not self._n:
+            self.started_at = time.monotonic()
         w = None if parsed.w is None else parsed.w[lo:hi].tolist()
         ids = None if parsed.ids is None else parsed.ids[lo:hi]
         lines = _line_numbers(parsed.lines[lo:hi], first + 1)
