@@ -5,11 +5,12 @@ above it:
 
 | class | adds |
 |---|---|
+| `row_slots.RowSlots` | conversion of batches to rows of slots, for known names |
 | `predictor.Predictor` | prediction |
 | `locking.LockedState` | the lock, backups and copies |
 | `capacity.GrowableState` | slots: allocation, release, remapping |
 | `weight_counts.WeightedState` | queries of the weights, pruning to `max_features` |
-| `batch_learning.BatchLearner` | batches, learnt whole or not at all |
+| `batch_learning.BatchLearner` | batches, of which all rows are learnt or none |
 | `model_state.ModelState` | learning of single examples |
 """
 
