@@ -1,4 +1,4 @@
-"""``streaml1 convert``."""
+"""``streaml1 convert``: write any source to a `.rows` file, which is read faster."""
 
 from __future__ import annotations
 

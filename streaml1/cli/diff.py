@@ -1,4 +1,4 @@
-"""``streaml1 diff``."""
+"""``streaml1 diff``: compare the weights of two models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streaml1 evaluate``."""
+"""``streaml1 evaluate``: report the loss of a fixed model on labelled examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streaml1 export``."""
+"""``streaml1 export``: write the weights of a model as CSV, JSON or SQL."""
 
 from __future__ import annotations
 

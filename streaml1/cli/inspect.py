@@ -1,4 +1,4 @@
-"""``streaml1 inspect``."""
+"""``streaml1 inspect``: show what the columns of a source hold, and how to learn from it."""
 
 from __future__ import annotations
 

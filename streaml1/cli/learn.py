@@ -1,4 +1,4 @@
-"""``streaml1 learn``."""
+"""``streaml1 learn``: predict each example of a source, then learn it."""
 
 from __future__ import annotations
 

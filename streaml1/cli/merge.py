@@ -1,4 +1,4 @@
-"""``streaml1 merge``."""
+"""``streaml1 merge``: join models that have learnt parts of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streaml1 page``."""
+"""``streaml1 page``: show a finished run in the browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streaml1 predict``."""
+"""``streaml1 predict``: predict the examples of a source with a fixed model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streaml1 serve``."""
+"""``streaml1 serve``: answer requests for predictions over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streaml1 show``."""
+"""``streaml1 show``: print the parameters, statistics and largest weights of a model."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class _Ended(NamedTuple):
 
 
 def learn_single(choice: ModelChoice, options: dict[str, Any]) -> None:
-    """Learn one model in this process, write what was asked for, and print a summary."""
+    """Learn one model in this process, write the requested files, and print a summary."""
     plan, signals = _plan(choice, options), Signals()
     ended = _run(plan, signals)
     done = ended.report

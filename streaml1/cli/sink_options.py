@@ -47,7 +47,7 @@ publish_options = together(
     click.option("--on-drift", type=click.Choice(["log", "publish", "reset-rates", "ignore"]),
                  default="log", show_default=True,
                  help="What to do when the loss rises by more than chance allows: log it, publish "
-                 "the model at once, too, let the learning rates start anew, or do not look."),
+                 "the model at once, too, restart the learning rates, or do not look."),
 )  # fmt: skip
 
 

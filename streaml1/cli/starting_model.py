@@ -46,7 +46,7 @@ def resumed(
 
 
 class ModelChoice(NamedTuple):
-    """What the command says of the model.
+    """The options of the command that choose the model.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``streaml1 sweep``."""
+"""``streaml1 sweep``: compare settings of hyperparameters on one source."""
 
 from __future__ import annotations
 

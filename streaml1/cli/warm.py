@@ -1,4 +1,4 @@
-"""``streaml1 warm``."""
+"""``streaml1 warm``: compile all kernels ahead of the first run."""
 
 from __future__ import annotations
 
