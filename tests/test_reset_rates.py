@@ -1,4 +1,4 @@
-"""Learning rates that start anew: what changes, what stays, and when a run does it."""
+"""Learning rates that restart: what changes, what stays, and when a run does it."""
 
 from __future__ import annotations
 

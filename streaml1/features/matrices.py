@@ -12,7 +12,7 @@ import numpy as np
 
 __all__ = ["CSR", "as_csr", "csr_of", "out_of_range_column", "own", "require_two_dimensions"]
 
-REMEDY = "X.check_format() tells more"
+REMEDY = "X.check_format() explains"
 BROKEN = f"the index pointers of X are out of order; {REMEDY}"
 
 

@@ -324,7 +324,7 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         return state.progressive(batch, labels, to_weights(w, n), eta)
 
     def reset_rates(self) -> None:
-        """Start the learning rates anew, as at the first example; weights stay.
+        """Restart the learning rates, as at the first example; weights stay.
 
         For use when the stream has changed: rates that have decayed follow it slowly.
 

@@ -27,7 +27,7 @@ A feature that is in each of the first 16 rows has an origin m: from then on, x 
 the feature were absent.
 
 **Invariant.** After the first 16 rows, a feature whose row of weights is zero has neither a scale nor an $n_j$: its
-next value starts both anew. So, as in `softmax.py`, a slot is live only while its row is not zero, or has an
+next value starts both again. So, as in `softmax.py`, a slot is live only while its row is not zero, or has an
 origin, and memory follows the number of rows that are not. Only a penalty makes a row zero, and hardly ever that of
 a feature that matters.
 

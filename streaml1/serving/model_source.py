@@ -130,7 +130,7 @@ class DirectorySource:
     def stamp(self) -> object:
         """Return the latest checkpoint file, and what the file system reports about it.
 
-        A run that starts anew in an emptied directory numbers its checkpoints as the one before.
+        A run that starts over in an emptied directory numbers its checkpoints as the one before.
         """
         files = list_files(self.path)
         if not files:
@@ -255,7 +255,7 @@ class TopicSource:
         try:
             return self._connected().stamp()
         except Exception:
-            self.close()  # connect anew next time
+            self.close()  # reconnect next time
             raise
 
     def load(self) -> LoadedModel:

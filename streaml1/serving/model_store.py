@@ -27,9 +27,9 @@ READ_ERRORS = (OSError, SourceError, ModelFileError)
 class ModelStore:
     """The newest model of each source, by name; the first is the default.
 
-    A new version is read and frozen beside the current one, and then replaces it by one assignment:
-    a request sees one version or the other. A version that cannot be read is reported once, and
-    the current one stays.
+    A new version is read and frozen next to the current one, and then replaces it by one
+    assignment: a request sees one version or the other. A version that cannot be read is reported
+    once, and the current one stays.
 
     Parameters
     ----------

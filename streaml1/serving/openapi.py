@@ -150,9 +150,11 @@ def _describing(model: dict[str, Any], most_weights: int) -> dict[str, Any]:
 
 def _probing() -> dict[str, Any]:
     """Return the paths of the probes and of the metrics."""
-    lives = _operation("Tell whether the process runs.", _answer("It does.", {}, kinds=(TEXT,)), ())
+    lives = _operation(
+        "Report whether the process runs.", _answer("It does.", {}, kinds=(TEXT,)), ()
+    )
     is_ready = {
-        "summary": "Tell whether the models are there and recent.",
+        "summary": "Report whether the models are loaded and recent.",
         "responses": {
             "200": _answer("Ready.", OBJECT),
             "503": _answer("Not ready, with reasons.", OBJECT),

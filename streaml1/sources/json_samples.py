@@ -53,7 +53,7 @@ class Envelope(NamedTuple):
     at
         Path of the example.
     mark
-        Path of a member that tells the envelope from other objects with a member `at`.
+        Path of a member that distinguishes the envelope from other objects with a member `at`.
     """
 
     program: str

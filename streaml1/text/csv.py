@@ -93,7 +93,7 @@ CATEGORY, LABEL, WEIGHT, IGNORED = map(u64, (1, 2, 3, 4))
 
 DONE, IRREGULAR, OPEN, UTF8_NEEDED = range(4)
 """Why `parse_records` returns: all records are read; the next record is irregular; the next record
-may continue after the chunk; the caller must tell whether the text is valid UTF-8."""
+may continue after the chunk; the caller must check whether the text is valid UTF-8."""
 
 _KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(u64, range(6))  # rows of `columns`
 

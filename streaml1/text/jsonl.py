@@ -240,7 +240,7 @@ def _find_line(
     begin = pos
     more = load_u8(pos) == OPENING_BRACE
     pos = skip_spaces(pos + u64(1))
-    # Invariant: the members before `pos` are read; `more` tells that another one must follow.
+    # Invariant: the members before `pos` are read; `more` is set if another one must follow.
     while more:
         more = False
         member = _X

@@ -101,7 +101,7 @@ def parse_lines(
     Returns
     -------
     tuple
-        The fields of `LineCounts`; both flags tell whether the rows are canonical, see
+        The fields of `LineCounts`; both flags say whether the rows are canonical, see
         `streaml1.core.rows.is_canonical_row`.
     """
     ids, values, positions = borrowed((ids, values, positions))

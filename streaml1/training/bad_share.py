@@ -41,7 +41,7 @@ class BadShare(Observer):
     max_share
         Largest share of rejected examples that the run accepts, from 0 to 1.
     min_rejected
-        Number of rejected examples among the last 1,000 below which the run goes on in any case.
+        Number of rejected examples among the last 1,000 below which the run continues in any case.
 
     Raises
     ------

@@ -187,7 +187,7 @@ class RunConfig:
         "log",
         'What to do when the loss rises by more than chance allows (a drift): "log" it and keep '
         'it in the report; "publish" the model at once, too, with a `ModelPublisher` among the '
-        'observers; "reset-rates" lets the learning rates start anew; "ignore" does not look for '
+        'observers; "reset-rates" restarts the learning rates; "ignore" does not look for '
         "drifts.",
         check=_one_of("log", "publish", "reset-rates", "ignore"),
     )

@@ -89,7 +89,7 @@ class MetricsObserver(Observer):
         self.run_metrics.learnt()
 
     def on_pass_start(self) -> None:
-        """Start the recent metrics anew: later passes report held-out rows only."""
+        """Restart the recent metrics: later passes report held-out rows only."""
         self.run_metrics.restart()
 
     def on_rejected(self, rejected: Rejected) -> None:

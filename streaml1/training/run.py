@@ -375,7 +375,7 @@ class Run:
             return
         loss = self.report.held_out_loss
         self._held_out.close_pass(self.model, number, loss)
-        if loss is None:  # no row is held out: the report goes on as with one pass
+        if loss is None:  # no row is held out: the report continues as with one pass
             return
         if self.report.n_since_line:
             self._emit_line()

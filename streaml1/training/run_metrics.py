@@ -116,7 +116,7 @@ class RunMetrics:
                     self._recent.popleft()
 
     def restart(self) -> None:
-        """Forget the last minute, because the sums of the report start anew."""
+        """Forget the last minute, because the sums of the report start over."""
         assert self._start is not None
         self._now = _snapshot(self._start)
         with self._lock:

@@ -40,7 +40,7 @@ def has_type(value: Any, kind: Any) -> bool:
 
 
 def require_type(value: Any, kind: Any, what: str) -> None:
-    """Raise ValueError unless a JSON value has a type, as `has_type` tells."""
+    """Raise ValueError unless a JSON value has a type, see `has_type`."""
     if not has_type(value, kind):
         raise ValueError(f"{what} has the wrong type or is out of range")
 

@@ -1,4 +1,4 @@
-"""Learning of batches: row by row in order, and whole or not at all."""
+"""Learning of batches: row by row in order, and all rows or none."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def is_number_of(column: str, header: Sequence[str]) -> bool:
 
 
 def _duplicates(header: Sequence[str], ignored: Iterable[int]) -> list[str]:
-    """Return a clause for names that several columns have which are not ignored."""
+    """Return a clause about the names that several columns share; ignored columns may share one."""
     read = {k: name for k, name in enumerate(header) if k not in set(ignored)}
     twice = [name for name, n in Counter(read.values()).items() if n > 1]
     if not twice:

@@ -194,7 +194,7 @@ def _walk(directory: str) -> Iterator[str]:
 
 
 def first_with_bytes(files: Sequence[str]) -> str:
-    """Return the first file that is not empty, as far as that can be told without reading it."""
+    """Return the first file that is not empty, as far as that is known without reading it."""
     for file in files:
         if is_remote(file) or not os.path.isfile(file) or os.path.getsize(file):
             return file

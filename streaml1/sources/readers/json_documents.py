@@ -22,7 +22,8 @@ import orjson
 __all__ = ["json_lines"]
 
 HEAD = 2**16
-"""Bytes in which the first object must end, or else a line break tells that it has several."""
+"""Bytes in which the first object must end; otherwise a line break shows that it has several
+lines."""
 
 READ_SIZE = 2**18
 

@@ -120,7 +120,7 @@ def features_of(value: Any, roles: JsonRoles | None = None) -> dict[Hashable, An
             '{"site": "news", "age": 31}'
         )
     members: dict[Hashable, Any] = value
-    if isinstance(value.get("x"), dict):  # as in files: a label and an id may be beside it
+    if isinstance(value.get("x"), dict):  # as in files: a label and an id may accompany it
         members = value["x"]
     if roles is None and {dict, list}.isdisjoint(map(type, members.values())):
         return members

@@ -54,7 +54,7 @@ MARK_SIZE = len(_UTF_32)
 """Bytes that suffice to recognize a byte order mark."""
 
 HEAD_SIZE = 512
-"""Bytes that suffice to tell the type of a file; that of a tar archive is near the end of them."""
+"""Bytes that show the type of a file; that of a tar archive is near the end of them."""
 
 
 _LINES = [

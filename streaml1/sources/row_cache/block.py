@@ -78,7 +78,7 @@ class EncodedRows(NamedTuple):
     example_ids: list[Any] | None
     """The ids of the examples in their source, or None."""
     places: list[str] | None
-    """Where each example was read; None if its line tells."""
+    """Where each example was read; None if its line number says it all."""
 
     @property
     def n(self) -> int:

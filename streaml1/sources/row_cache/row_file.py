@@ -66,7 +66,7 @@ class RowsBlock(Block):
     first
         How many examples of the file are before them.
     places
-        Where each example was read; None if its line tells.
+        Where each example was read; None if its line number says it all.
     """
 
     first: int = 0

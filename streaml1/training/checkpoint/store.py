@@ -190,7 +190,7 @@ class Checkpoints:
     ) -> None:
         """Write a checkpoint atomically, and remove the oldest.
 
-        `arrays` are saved beside those of the report, which have other names.
+        `arrays` are saved next to those of the report, which have other names.
 
         Raises
         ------

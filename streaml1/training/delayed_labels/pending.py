@@ -263,7 +263,7 @@ class PendingStore:
         """Copy items of old segments to new ones, if most of the log is obsolete.
 
         Each entry that is written allows `COPIES_PER_WRITE` copies. Copies count as writes, too: a
-        call that makes one copy goes on to the end of the queues.
+        call that makes one copy continues to the end of the queues.
         """
         if self._log is None:
             return

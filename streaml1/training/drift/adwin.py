@@ -257,7 +257,7 @@ def _test(counts: Any, buckets: Any, cut: Any, delta: float, bucket: int) -> boo
         rows = 0
         n = total = squares = loss = top = 0.0
         size = float(bucket)
-        # Sum up anew: running totals from which buckets are subtracted would keep rounding errors.
+        # Sum up again: running totals from which buckets are subtracted would keep rounding errors.
         for row in range(ROWS):
             if counts[row] == 0:
                 break  # a row without buckets has none above it

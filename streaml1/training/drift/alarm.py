@@ -28,7 +28,7 @@ class DriftAlarm:
         `RunConfig.on_drift`.
 
     learner
-        What learns: its rates start anew after a drift if the action is "reset-rates".
+        What learns: its rates restart after a drift if the action is "reset-rates".
 
     Raises
     ------

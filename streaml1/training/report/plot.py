@@ -126,7 +126,7 @@ def _draw(axes: Axes, lines: Sequence[Line], *series: tuple[str, str, str, str])
 
 
 def _mark_passes(axes: Axes, lines: Sequence[Line], is_named: bool) -> None:
-    """Mark the end of each pass, after which the figures start anew with held-out rows."""
+    """Mark the end of each pass, after which the figures start over with held-out rows."""
     ends = [a.examples for a, b in pairwise(lines) if b.held_out and b.pass_number > a.pass_number]
     for end in ends:
         axes.axvline(end, linestyle=":", color="0.6", linewidth=1)

@@ -12,7 +12,7 @@ __all__ = ["as_kafka_python_error", "is_transient"]
 
 
 def is_transient(error: KafkaError) -> bool:
-    """Return whether librdkafka goes on by itself, or a missing topic explains the error."""
+    """Return whether librdkafka recovers by itself, or a missing topic explains the error."""
     from confluent_kafka import KafkaError
 
     return error.retriable() or error.code() in (
