@@ -56,8 +56,8 @@ def from_origin(origins: Any, j: Any, x: float) -> float:
 def origins_of(origins: Floats) -> tuple[Bools, Floats]:
     """Return which slots have an origin, and the origins of all; 0 for those without."""
     table = origins.reshape(-1, ORIGIN_WIDTH)
-    has = table[:, 1] > table[:, 2]
-    return has, np.where(has, table[:, 0], 0.0)
+    has_origin = table[:, 1] > table[:, 2]
+    return has_origin, np.where(has_origin, table[:, 0], 0.0)
 
 
 @inlined
@@ -71,9 +71,9 @@ def count_value(origins: Any, j: Any, n: float, rows: float, x: float) -> bool:
     j
         The slot.
     n
-        Number of rows before that had it.
+        Number of earlier rows that had it.
     rows
-        Number of rows before.
+        Number of earlier rows.
     x
         The value.
     """

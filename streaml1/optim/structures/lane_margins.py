@@ -119,7 +119,7 @@ def published_margin(c: Any, table: Any, margins: Any, averages: Any) -> float:
 
 @inlined
 def take_snapshot(c: Any, table: Any) -> None:
-    """Note the weights of the lanes in the mixture and their intercepts."""
+    """Store the weights of the lanes in the mixture and their intercepts."""
     store_row(table, STALE_COEFFICIENT, mixture_weights(table, c))
     store_row(table, STALE_BIAS, load_row(table, INTERCEPT))
     c.snapshot = c.n
@@ -127,7 +127,7 @@ def take_snapshot(c: Any, table: Any) -> None:
 
 @inlined
 def candidate_margins(c: Any, table: Any, margins: Any) -> tuple[float, float, float, float]:
-    """Return the margins of what may be published, given the clipped ones of all lanes.
+    """Return the margins of the models that may be published, given those of all lanes, clipped.
 
     They are those of averaged weights, of the mixture and of the slow lane as of the snapshot, and
     of the slow lane as it is.
@@ -153,7 +153,7 @@ def count_risks(
 ) -> None:
     """Count the losses at the margin `a` of the mixture and at those of `candidate_margins`.
 
-    Of a Poisson loss, what exceeds the smallest possible one for the target y counts.
+    For the Poisson loss, only the excess over the smallest possible loss at the target y counts.
     """
     lanes = stack_buffer()
     address = np.uint64(lanes.ctypes.data)

@@ -8,7 +8,7 @@ A slot is three lines of eight floats:
 | 1 | u of the elastic nets 0 to 3 | | | | Z of four coins |
 | 2 | averaged weight of lane 2 | that of lane 6 | weight of the mixture as of the snapshot | that of lane 1 | R of four coins |
 
-The two weights as of the snapshot, of x, hold only if the feature was touched since: else they are those of now.
+The two weights as of the snapshot are weights of x. They are valid only if the feature was touched since; otherwise the current weights are those of the snapshot.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ WINDOW, MIN_WINDOW = 0.25, 1.0  # steps of averages: relative to those so far; a
 
 @inlined
 def window(t: float) -> float:
-    """Return how many of t steps averages reach back."""
+    """Return how many of the last of t steps an average covers."""
     return max(MIN_WINDOW, WINDOW * t)
 
 

@@ -62,7 +62,7 @@ __all__ = [
 
 MIN_P = 1e-150
 MAX_SHRINKAGE, MIN_STEPS = 64.0, 256.0  # see `elastic_net`
-OF_LABELS, OF_VALUES = 7.0, 30.0  # rate of an intercept over `intercept_lr`
+LABEL_RATE, VALUE_RATE = 7.0, 30.0  # of an intercept, in units of `intercept_lr`
 TINY = 5e-324
 LANE = u64(LANES)
 
@@ -102,10 +102,10 @@ def step_intercepts(c: Any, table: Any, step: float) -> None:
 
 @inlined
 def update_scales(c: Any, table: Any, intercept_lr: float) -> None:
-    """Count norms; set the rates of this step."""
+    """Count the norms of the row, and set the rates of this step."""
     count_norms(c)
     unit = c.unit
-    c.slope = intercept_lr * (OF_VALUES if losses.is_regression(c.loss) else OF_LABELS) * unit
+    c.slope = intercept_lr * (VALUE_RATE if losses.is_regression(c.loss) else LABEL_RATE) * unit
     scales = stack_buffer()
     plain = rate_scale(c.norms / c.n, c.square) * unit
     scaled = rate_scale(c.scaled_norms / c.n, c.scaled_square) * unit
