@@ -96,8 +96,6 @@ class TableReader:
         numeric: Iterable[str] = (),
         elsewhere: Iterable[str] = (),
     ) -> None:
-        from pyarrow import types
-
         self.name = name
         self._positive = positive
         self._require_label = require_label
@@ -115,36 +113,16 @@ class TableReader:
         self._target = None if roles.target is None else header[roles.target]
         self._weight = None if roles.weight is None else header[roles.weight]
         self._id = None if roles.id is None else header[roles.id]
-        self._categorical = [header[position] for position in sorted(roles.text)]
         others = {roles.target, roles.weight, roles.id, *roles.ignored}
         self._features = [
             column
             for position, column in enumerate(header)
             if position not in others and not is_index(column)
         ]
-        requested_numbers = [header[position] for position in sorted(roles.numeric)]
-        # Categories may be numbers, as those of pandas.
-        kinds = {column: opened.kinds[column] for column in self._features}
-        self._categorical += [
-            column
-            for column, kind in kinds.items()
-            if is_dictionary(kind) and column not in (*self._categorical, *requested_numbers)
-        ]
-        self._nested = any(map(is_nested, kinds.values()))
-        self._number_texts = [c for c in requested_numbers if _holds_text(opened.kinds[c])]
-        self._decimals = [  # as categories they keep all of their digits, which ids need
-            column
-            for column, kind in kinds.items()
-            if _is_decimal(kind) and column not in self._categorical
-        ]
-        self._require_readable(kinds)
-        if clash := name_from_two(kinds):
-            raise SourceError(f"{name} has several columns {clash}: rename or ignore one of them")
-        self.kinds = {
-            column: "text" if self._holds_words(column, kind) else "numbers"
-            for column, kind in kinds.items()
-            if not types.is_null(kind) and (is_list(kind) or not is_nested(kind))
-        }
+        self._set_kinds(
+            [header[position] for position in sorted(roles.text)],
+            [header[position] for position in sorted(roles.numeric)],
+        )
         used = {*self._features, self._target, self._weight, self._id}
         self._used = [column for column in header if column in used]
         self.columns = opened.roots(self._used)
@@ -155,6 +133,35 @@ class TableReader:
             **({} if id is None else {"id": id}),
             **({"numeric": sorted(numeric)} if numeric else {}),
         }  # fmt: skip
+
+    def _set_kinds(self, categorical: list[str], numeric: list[str]) -> None:
+        """Decide how each feature is read, given the columns requested as either kind."""
+        from pyarrow import types
+
+        kinds = {column: self._opened.kinds[column] for column in self._features}
+        # Categories may be numbers, as those of pandas.
+        self._categorical = categorical + [
+            column
+            for column, kind in kinds.items()
+            if is_dictionary(kind) and column not in (*categorical, *numeric)
+        ]
+        self._nested = any(map(is_nested, kinds.values()))
+        self._number_texts = [c for c in numeric if _holds_text(self._opened.kinds[c])]
+        self._decimals = [  # as categories they keep all of their digits, which ids need
+            column
+            for column, kind in kinds.items()
+            if _is_decimal(kind) and column not in self._categorical
+        ]
+        self._require_readable(kinds)
+        if clash := name_from_two(kinds):
+            raise SourceError(
+                f"{self.name} has several columns {clash}: rename or ignore one of them"
+            )
+        self.kinds = {
+            column: "text" if self._holds_words(column, kind) else "numbers"
+            for column, kind in kinds.items()
+            if not types.is_null(kind) and (is_list(kind) or not is_nested(kind))
+        }
 
     @property
     def header(self) -> list[str]:

@@ -119,45 +119,24 @@ class RequestedRoles(NamedTuple):
         """
         listed = [(role, column, self._positions(header, role, column))
                   for role, column in self._listed()]  # fmt: skip
-        unknown = [column for _, column, positions in listed if not positions]
+        unknown = list(dict.fromkeys(column for _, column, positions in listed if not positions))
         by_position: dict[int, list[str]] = {}
         for role, _, positions in listed:
             for position in positions:
                 by_position.setdefault(position, []).append(role)
+        ignored = {p for p, roles in by_position.items() if "ignored" in roles}
         problems = []
         if self.target is None and require_target:
             option = named_option("target", "COLUMN")
             problems.append(f": use {option} to name the label column")
-        if unknown := list(dict.fromkeys(unknown)):
-            looks = {*map(_as_it_looks, unknown)}
-            same = [name for name in header if _as_it_looks(name) in looks]
-            meant = same or _similar(unknown, [*header, *self.elsewhere])
-            hint = f" (did you mean {listing(meant)}?)" if meant else ""
-            if meant and {*meant} <= {*header} and not all(map(_can_be_typed, [*meant, *unknown])):
-                shown = ", ".join(f"{ascii(name)}, column {header.index(name)}" for name in meant)
-                hint = f" (did you mean {shown}? select it by its number)"
-            if split := [
-                name for name in header if "," in name and {*name.split(",")} <= {*unknown}
-            ]:
-                quoted = f"a name with a comma is quoted, as in {shlex.quote(list_of(split))}"
-                hint = f" ({by_caller(quoted, f'did you mean {listing(split)}?')})"
-            problems.append(f" has no column{'s' * (len(unknown) > 1)} {listing(unknown)}{hint}")
-        ignored = {p for p, roles in by_position.items() if "ignored" in roles}
+        if unknown:
+            problems.append(self._unknown_clause(unknown, header))
         problems += _duplicates(header, ignored)
         for position, roles in by_position.items():
             if len(distinct := list(dict.fromkeys(roles))) > 1:
                 problems.append(f": column {header[position]!r} {several_roles(distinct)}")
         if problems:
-            if delimiter := other_delimiter(header):
-                raise DelimiterError(name, delimiter, header[0])
-            if unknown:
-                check_blanks(header, name, unknown)
-            first, *rest = problems
-            clauses = [f"{name}{first}", *(clause.removeprefix(":").strip() for clause in rest)]
-            clauses.append(list_columns(header))
-            if self.elsewhere:
-                clauses.append(f"those of directories: {', '.join(self.elsewhere)}")
-            raise SourceError("; ".join(clauses))
+            raise self._error(problems, unknown, header, name)
         found = {role: {p for r, _, positions in listed if r == role for p in positions}
                  for role in ("target", "weight", "text", "categorical", "id", "numeric")
                  }  # fmt: skip
@@ -166,6 +145,35 @@ class RequestedRoles(NamedTuple):
             frozenset(found["text"] | found["categorical"]), frozenset(ignored),
             next(iter(found["id"]), None), frozenset(found["numeric"]),
         )  # fmt: skip
+
+    def _unknown_clause(self, unknown: Sequence[str], header: Sequence[str]) -> str:
+        """Return a clause about columns that a header lacks, and the columns that may be meant."""
+        looks = {*map(_as_it_looks, unknown)}
+        same = [name for name in header if _as_it_looks(name) in looks]
+        meant = same or _similar(unknown, [*header, *self.elsewhere])
+        hint = f" (did you mean {listing(meant)}?)" if meant else ""
+        if meant and {*meant} <= {*header} and not all(map(_can_be_typed, [*meant, *unknown])):
+            shown = ", ".join(f"{ascii(name)}, column {header.index(name)}" for name in meant)
+            hint = f" (did you mean {shown}? select it by its number)"
+        if split := [name for name in header if "," in name and {*name.split(",")} <= {*unknown}]:
+            quoted = f"a name with a comma is quoted, as in {shlex.quote(list_of(split))}"
+            hint = f" ({by_caller(quoted, f'did you mean {listing(split)}?')})"
+        return f" has no column{'s' * (len(unknown) > 1)} {listing(unknown)}{hint}"
+
+    def _error(
+        self, problems: Sequence[str], unknown: Sequence[str], header: Sequence[str], name: str
+    ) -> SourceError:
+        """Return the error about clauses; about the delimiter, if that explains them."""
+        if delimiter := other_delimiter(header):
+            return DelimiterError(name, delimiter, header[0])
+        if unknown:
+            check_blanks(header, name, unknown)
+        first, *rest = problems
+        clauses = [f"{name}{first}", *(clause.removeprefix(":").strip() for clause in rest)]
+        clauses.append(list_columns(header))
+        if self.elsewhere:
+            clauses.append(f"those of directories: {', '.join(self.elsewhere)}")
+        return SourceError("; ".join(clauses))
 
     def _positions(self, header: Sequence[str], role: str, column: str) -> list[int]:
         """Return where a column is; one to ignore may mean several."""
