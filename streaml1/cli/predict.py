@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,9 +83,7 @@ def predict(
 
     if explain and options["predictions"] is not None:
         raise click.UsageError("--explain cannot be combined with --predictions")
-    from streaml1.sources.class_labels import class_text
     from streaml1.training.model_adapter import learner_of, text_features
-    from streaml1.training.prediction_records import to_json_label
 
     pipeline = published(model, options["kafka"], source)
     learner = learner_of(pipeline)
@@ -94,7 +92,6 @@ def predict(
             f"--explain requires a model, but {model} holds a river pipeline; "
             "explain its examples in Python with debug_one"
         )
-    key = "value" if learner.loss in REGRESSION else "p"
     texts = text_features(pipeline)
     if options["id"] is not None and not as_json and options["predictions"] is None:
         report_problem("--id: lines of text have no ids; use --json to write them")
@@ -102,8 +99,41 @@ def predict(
     require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
 
     by_place = is_topic(source) or hasattr(examples, "files")
+    line = _line_format(learner.loss, by_place, as_json, explain or 0)
+    written = options["predictions"] is not None
+    with logged(), sink_observers(examples, bad, options) as observers:
+        skip = "skip" if bad == "dead-letter" else bad
+        config = RunConfig(limit=limit, bad=skip, observers=observers)
+        unknown = _UnknownFeatures(learner, active=learner is pipeline)
+        for block in prediction_blocks(pipeline, examples, config, explain=bool(explain)):
+            unknown.inspect(block)
+            if not written:
+                click.echo("\n".join(map(line, block)))
+        unknown.end()
 
-    def text(prediction: Prediction) -> str:
+
+def _line_format(
+    loss: str, by_place: bool, as_json: bool, n_explained: int
+) -> Callable[[Prediction], str]:
+    """Return a function that writes a prediction as a line of the output.
+
+    Parameters
+    ----------
+    loss
+        The loss of the model.
+    by_place
+        Whether JSON has the place of the example instead of its line.
+    as_json
+        Whether lines are JSON.
+    n_explained
+        Number of features that explain a prediction, if it has an explanation.
+    """
+    from streaml1.sources.class_labels import class_text
+    from streaml1.training.prediction_records import to_json_label
+
+    key = "value" if loss in REGRESSION else "p"
+
+    def line(prediction: Prediction) -> str:
         p = prediction.p
         place: dict[str, Any] = (
             {"place": prediction.place} if by_place else {"line": prediction.line}
@@ -122,20 +152,11 @@ def predict(
         if isinstance(explanation, dict):
             explanation = explanation.get(best)
         if as_json:
-            return json.dumps(record | _json_fields(explanation, explain or 0))
+            return json.dumps(record | _json_fields(explanation, n_explained))
         shown = printable(class_text(best)) if isinstance(p, dict) else "" if p is None else repr(p)
-        return "\t".join([shown, *_largest(explanation, explain or 0)])
+        return "\t".join([shown, *_largest(explanation, n_explained)])
 
-    written = options["predictions"] is not None
-    with logged(), sink_observers(examples, bad, options) as observers:
-        skip = "skip" if bad == "dead-letter" else bad
-        config = RunConfig(limit=limit, bad=skip, observers=observers)
-        unknown = _UnknownFeatures(learner, active=learner is pipeline)
-        for block in prediction_blocks(pipeline, examples, config, explain=bool(explain)):
-            unknown.inspect(block)
-            if not written:
-                click.echo("\n".join(map(text, block)))
-        unknown.end()
+    return line
 
 
 def _largest(explanation: Explanation | None, k: int) -> list[str]:
