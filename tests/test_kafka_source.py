@@ -397,7 +397,7 @@ class FakeTopicSource(KafkaSource):
     def _update_status(self, has_records: bool) -> None:
         pass
 
-    def kept(self, at: Any, last: bool) -> None:
+    def on_saved(self, at: Any, last: bool) -> None:
         pass
 
 
@@ -563,16 +563,16 @@ def test_offsets_are_committed_at_intervals_and_at_the_end(
     )
     source = KafkaSource("kafka://h/t", group="g", events=True, labels="late")
     position = {0: (7, 2), "labels/1": (4, 0)}
-    source.kept(position, False)  # soon after the start
-    source.kept({}, True)
+    source.on_saved(position, False)  # soon after the start
+    source.on_saved({}, True)
     assert not committed
-    source.kept(position, True)
+    source.on_saved(position, True)
     assert committed == [("t", "g", {0: 7}), ("late", "g", {1: 4})]
     source._committed_at -= 5.0
-    source.kept(position, False)
-    source.kept(position, False)
+    source.on_saved(position, False)
+    source.on_saved(position, False)
     assert len(committed) == 4
-    KafkaSource("kafka://h/t").kept(position, True)
+    KafkaSource("kafka://h/t").on_saved(position, True)
     assert len(committed) == 4
 
 

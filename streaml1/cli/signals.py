@@ -136,7 +136,7 @@ class Interruptible:
             resumable = cast("Resumable", source)
             self.identity, self.begin = resumable.identity, resumable.begin
             self.position = resumable.position
-        for name in ("block", "fill_blocks", "kept", "lag", "is_reachable", "require_same"):
+        for name in ("block", "fill_blocks", "on_saved", "lag", "is_reachable", "require_same"):
             if hasattr(source, name):
                 setattr(self, name, getattr(source, name))
 

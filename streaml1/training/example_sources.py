@@ -60,7 +60,7 @@ BLOCK_ROWS = 1000
 ARRAY_BLOCK_ROWS = 8192
 """Maximum size of a block of an array or a frame, which needs no parsing."""
 
-OPTIONAL_MEMBERS = ("fill_blocks", "kept", "lag", "is_reachable", "require_same", "files")
+OPTIONAL_MEMBERS = ("fill_blocks", "on_saved", "lag", "is_reachable", "require_same", "files")
 """Members that some sources have: of topics, of files that may change, and of several files."""
 
 

@@ -152,7 +152,7 @@ class PartitionSource:
         """Return the number of unread offsets, as of the last fetch."""
         return {self.partition: self._member.lag(self.partition, self._reader.position)}
 
-    def kept(self, at: Any, last: bool) -> None:
+    def on_saved(self, at: Any, last: bool) -> None:
         """Handle that a checkpoint holds position `at`; `last` if it is the last of the run."""
         if at:
             ((offset, _),) = at.values()

@@ -296,7 +296,7 @@ class KafkaSource:
         """Return the next offset of each partition, and the number of its lines that are done."""
         return dict(self._reader.position)
 
-    def kept(self, at: Any, last: bool) -> None:
+    def on_saved(self, at: Any, last: bool) -> None:
         """Handle that a checkpoint holds position `at`; `last` if it is the last of the run."""
         due = last or time.monotonic() - self._committed_at >= COMMIT_SECONDS
         if self._group is not None and at and due:

@@ -270,8 +270,8 @@ class CheckpointManager:
             return
         if self._unsaved:
             self._save()
-        if hasattr(self._source, "kept"):
-            self._source.kept(self._progress.position, True)
+        if hasattr(self._source, "on_saved"):
+            self._source.on_saved(self._progress.position, True)
 
     def _save(self, in_background: bool = False) -> None:
         """Write a checkpoint: now, or in a thread while learning continues."""
@@ -297,8 +297,8 @@ class CheckpointManager:
         self._observers.on_checkpoint(
             SavedCheckpoint(self._store.directory, self._store.size, self._report.examples)
         )
-        if hasattr(self._source, "kept"):
-            self._source.kept(position, False)
+        if hasattr(self._source, "on_saved"):
+            self._source.on_saved(position, False)
 
 
 def _warn_restarted(directory: Path) -> None:
