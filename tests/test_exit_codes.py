@@ -712,6 +712,9 @@ def test_out_of_memory_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None
     result = CliRunner().invoke(cli, ["learn", "a.svm"])
     assert result.exit_code == 2
     assert "out of memory (unable to allocate 64.0 GiB): reduce --hash-bits" in result.stderr
+    rule = streaml1.ElasticNetClassifier()._state.rule
+    per_feature = (rule.slots.nbytes + rule.origins.nbytes) // rule.size
+    assert f"keeps 8 bytes per feature instead of {per_feature}" in result.stderr
 
 
 def test_convert_leaves_no_file_after_sigterm(cwd: Path) -> None:

@@ -196,7 +196,7 @@ class Program(click.Group):
             raise CommandError(
                 f"out of memory ({reason[:1].lower()}{reason[1:]}): reduce --hash-bits or "
                 "--max-features, or use a numeric --lr, which keeps 8 bytes per feature "
-                "instead of 192"
+                "instead of 216"
             ) from None
         except click.UsageError:
             raise
