@@ -529,7 +529,11 @@ def test_topics_that_were_read_are_checked(
 def test_start_at_a_checkpoint_needs_one(use_topics: Callable[[Topics], None]) -> None:
     use_topics(Topics(t=[["1 1:1", "0 2:1"]]))
     source = KafkaSource("kafka://h/t", start="checkpoint")
-    with pytest.raises(SourceError, match="^kafka://h/t: there is no checkpoint to start from$"):
+    sentence = (
+        "^kafka://h/t: there is no checkpoint to start from; "
+        'use start="earliest" or start="latest"$'
+    )
+    with pytest.raises(SourceError, match=sentence):
         source.begin(None)
     assert source.begin({"0": [1, 0]}) == {0: (1, 0)}
 

@@ -1263,7 +1263,7 @@ def _children(pid: int) -> list[str]:
         (["missing.model"], "missing.model does not exist"),
         (["{m}", "--listen", "x"], "--listen must be a port (8490) or HOST:PORT, got x"),
         (["{m}", "{m}"], "two models have the name 'm'"),
-        (["=m"], "'=m' is no model"),
+        (["=m"], "'=m' is not a model"),
         (["{m}", "--check-every", "nan"], "'--check-every': must be a finite number, got nan"),
         (["{m}", "--max-age", "inf"], "'--max-age': must be a finite number, got inf"),
         (["{m}", "--listen", "1.2.3.4:80"], "assign requested address; the host must be an addre"),

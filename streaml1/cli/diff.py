@@ -82,13 +82,13 @@ def _require_comparable(models: list[OnlineModel], paths: list[str | Path]) -> N
     if kinds[0] != kinds[1]:
         softmax, other = paths if kinds[0] == "softmax" else paths[::-1]
         raise click.UsageError(
-            f"{softmax} has weights for each label and {other} has not; compare models of one kind"
+            f"{softmax} has weights for each label and {other} does not; compare models of one kind"
         )
     bits = [model.hash_bits for model in models]
     if bits[0] != bits[1]:
         raise click.UsageError(
             f"the features of {paths[0]} and {paths[1]} have no common names: hash_bits is "
-            f"{bits[0]} and {bits[1]}"
+            f"{bits[0]} and {bits[1]}; compare models with the same hash_bits"
         )
 
 

@@ -110,10 +110,10 @@ def _named(models: Sequence[str]) -> dict[str, str]:
             place = text
             name = place.partition("?")[0].rstrip("/").rpartition("/")[2].partition(".")[0]
         if not name or not place:
-            raise CommandError(f"{text!r} is no model; use NAME=MODEL")
+            raise CommandError(f"{text!r} is not a model; use NAME=MODEL")
         if name in places:
             raise CommandError(
-                f"two models have the name {name!r}; use NAME=MODEL to tell them apart"
+                f"two models have the name {name!r}; use NAME=MODEL to distinguish them"
             )
         places[name] = place
     return places

@@ -116,6 +116,6 @@ def _restored(content: ModelFile, path: str | Path) -> Any:
 
         return join_steps(steps, model)
     except MemoryError:
-        raise ModelFileError(f"{path} needs more memory than there is") from None
+        raise ModelFileError(f"{path} needs more memory than is available") from None
     except Exception:  # a crafted file can raise anything
         raise ModelFileError(f"{path} was not written by streaml1") from None

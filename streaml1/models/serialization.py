@@ -199,7 +199,7 @@ def decode(data: bytes, path: str | Path) -> ModelFile:
     try:
         return _decode(body)
     except MemoryError:
-        raise ModelFileError(f"{path} needs more memory than there is") from None
+        raise ModelFileError(f"{path} needs more memory than is available") from None
     except Exception:  # a crafted file can raise anything
         raise ModelFileError(f"{path} was not written by streaml1") from None
 

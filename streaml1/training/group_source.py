@@ -128,7 +128,10 @@ class PartitionSource:
         """Set where reading starts, and return it; None is the start of the source."""
         done: Position = {int(key): tuple(place) for key, place in (at or {}).items()}
         if not done and self._start == "checkpoint":
-            raise SourceError(f"{self.name}: there is no checkpoint to start from")
+            raise SourceError(
+                f"{self.name}: there is no checkpoint to start from; use "
+                f"{named_option('start', 'earliest')} or {named_option('start', 'latest')}"
+            )
         offsets = {int(key): offset for key, (offset, _) in done.items()}
         starts, _ = self._member.topic.bounds(
             self._member.consumer, self._start, [self.partition], offsets

@@ -220,7 +220,7 @@ class HttpServer:
         connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Answer the request of a connection; a client that is gone is no error."""
+        """Answer the request of a connection; a client that is gone is not an error."""
         try:
             with contextlib.suppress(OSError):
                 self._answer(connection)

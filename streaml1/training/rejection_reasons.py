@@ -18,7 +18,7 @@ MAX_KEY = 200
 
 _VALUES = re.compile(
     r"""
-    (?P<column>\bcolumn\ )?  # the name of a column is no value
+    (?P<column>\bcolumn\ )?  # the name of a column is not a value
     (?: '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
     | (?<!\w)[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?
     """,

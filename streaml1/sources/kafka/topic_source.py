@@ -308,7 +308,10 @@ class KafkaSource:
 
     def _find_bounds(self, consumer: KafkaConsumer, resume_at: KeyedOffsets) -> Bounds:
         if self._start == "checkpoint" and not resume_at:
-            raise SourceError(f"{self.name}: there is no checkpoint to start from")
+            raise SourceError(
+                f"{self.name}: there is no checkpoint to start from; use "
+                f"{named_option('start', 'earliest')} or {named_option('start', 'latest')}"
+            )
         examples, labels = _split_offsets(resume_at)
         starts, ends = self._topic.bounds(consumer, self._start, self._partitions, examples)
         if self._labels is None:

@@ -1,4 +1,4 @@
-"""Drift alarms: a rise of the progressive loss that is no coincidence.
+"""Drift alarms: a rise of the progressive loss that is not a coincidence.
 
 | module | content |
 |---|---|

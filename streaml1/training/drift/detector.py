@@ -59,7 +59,7 @@ class DriftDetector:
     an upper bound becomes min(c / (10 s), 1). The scale s is a mean of the first losses, and after
     each change that of the losses since. The Poisson loss, which may be negative, counts from its
     minimum at the same label. Falls of the loss shorten the window, too, but a model that improves
-    is no drift.
+    is not a drift.
 
     Numbers such as the probabilities themselves or c / (c + s) would not do: their mean is not
     smallest where that of the loss is. If one label is rare, it rises whenever predictions rise by
