@@ -87,7 +87,7 @@ def rise(rule: Any, left: float) -> None:
         n = above
         if unchanged:
             break
-    block = _at(rule, level) if n > 0 else u64(0)
+    block = _block_at(rule, level) if n > 0 else u64(0)
     for k in range(np.uint64(c.risen)):
         j = np.uint64(scratch[k].risen)
         size = abs(rule.u[j])
@@ -100,7 +100,7 @@ def rise(rule: Any, left: float) -> None:
 
 
 @inlined
-def _at(rule: Any, level: float) -> Any:
+def _block_at(rule: Any, level: float) -> Any:
     """Return the highest block if it is at the level, or else a new one."""
     top = np.uint64(rule.blocks[0].lower)
     return top if top > u64(0) and rule.blocks[top].value == level else new_block(rule, level)
@@ -112,29 +112,29 @@ def fall(rule: Any, left: float) -> None:
 
     Invariants at the top of the loop: n weights are at `level`, in `block` if it is not 0; every
     weight above `known` has been found; every free weight from `reach` on is in the pool; the first
-    `n_met` of the `n_found` candidates have joined.
+    `n_joined` of the `n_found` candidates have joined.
     """
     c = rule.clock[0]
     level, n = c.level, np.int64(0)
     block = u64(0)  # the block that falls, if there is one yet: the highest
     if c.risen > 0:
-        block = _at(rule, level)
+        block = _block_at(rule, level)
         for k in range(np.uint64(c.risen)):
             join(rule, np.uint64(rule.scratch[k].risen), block)
         add(rule, block, c.risen)
         n = rule.blocks[block].n
-    n_found, n_met = u64(0), u64(0)  # candidates found, and those that the level has reached
+    n_found, n_joined = u64(0), u64(0)  # candidates, and those that the level has reached
     known = reach = math.inf
     while True:
         below = np.uint64(rule.blocks[block].lower)
         top = rule.blocks[below].value if below > u64(0) else -1.0
         fallen = level - left / n if n > 0 else 0.0
-        if n_met == n_found and max(fallen, top, 0.0) < known:
+        if n_joined == n_found and max(fallen, top, 0.0) < known:
             n_found, known = find(rule, max(fallen, top, 0.0), level, n, left)
-            n_met = u64(0)
+            n_joined = u64(0)
             if known >= c.floor and bucket_of(c, known) >= c.open:
                 reach = min(reach, known)
-        key = rule.found[n_met].key if n_met < n_found else 0.0
+        key = rule.found[n_joined].key if n_joined < n_found else 0.0
         following = max(top, key)
         if max(fallen, following) < reach:
             reach = max(fallen, following)
@@ -144,7 +144,7 @@ def fall(rule: Any, left: float) -> None:
                 n, block = np.int64(0), u64(0)
                 lower(rule)
             if ready != READY:
-                n_found, n_met = u64(0), u64(0)
+                n_found, n_joined = u64(0), u64(0)
                 known = reach = math.inf
                 continue
         if n > 0 and fallen > following:
@@ -162,17 +162,17 @@ def fall(rule: Any, left: float) -> None:
         if block == u64(0):
             block = new_block(rule, key)
         n_before = n
-        while n_met < n_found:  # candidates, until a block or a lower bucket comes first
-            key = rule.found[n_met].key
+        while n_joined < n_found:  # candidates, until a block or a lower bucket comes first
+            key = rule.found[n_joined].key
             if key <= top or key < reach or (n > 0 and level - left / n > key):
                 break
-            entry = np.uint64(rule.found[n_met].at)
+            entry = np.uint64(rule.found[n_joined].at)
             left = max(left - n * (level - key), 0.0)
             level = key
             n += 1
             rule.keys[entry] = NONE
             join(rule, np.uint64(rule.ids[entry]), block)
-            n_met += u64(1)
+            n_joined += u64(1)
         add(rule, block, n - n_before)
     _land(rule, block, level)
     c.level = level
