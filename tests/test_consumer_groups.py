@@ -604,6 +604,10 @@ def test_command_line(broker: Broker, tmp_path: Path) -> None:
         (["--per-partition", "--group", "g", "--checkpoint", "k", "--save", "m"],
          "--save cannot be combined with --per-partition"),
         (["--per-partition", "--group", "g", "--checkpoint", "k", "--until-end"], "--until-end"),
+        (["--per-partition", "--group", "g", "--checkpoint", "k", "--top", "3"],
+         "--top cannot be combined with --per-partition"),
+        (["--per-partition", "--group", "g", "--checkpoint", "k", "--ngrams", "2"],
+         "--ngrams requires --text"),
     ],
 )  # fmt: skip
 def test_incompatible_options_are_rejected(options: list[str], message: str) -> None:

@@ -347,8 +347,8 @@ def test_errors_of_groups_say_what_to_do() -> None:
         "seconds"
     )
     assert str(topic.read_error(errors.InconsistentGroupProtocolError())) == (
-        "kafka://h/t: another program is a member of this consumer group; use another name for "
-        "group="
+        "kafka://h/t: a member of this consumer group is another program, or learns other models; "
+        "use another name for group="
     )
 
 

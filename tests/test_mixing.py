@@ -665,6 +665,14 @@ def test_a_model_beyond_the_limit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -
         (["--mixed", "m"], "--mixed requires --group"),
         (["--mixed", "m", "--group", "g", "--save", "f"], "--save cannot be combined with --mixed"),
         (
+            ["--mixed", "m", "--group", "g", "--checkpoint-every", "5"],
+            "--checkpoint-every cannot be combined with --mixed",
+        ),
+        (["--mixed", "m", "--group", "g", "--top", "3"], "--top cannot be combined with --mixed"),
+        (["--mixed", "m", "--group", "g", "--seed", "3"], "--seed cannot be combined with --mixed"),
+        (["--mixed", "m", "--group", "g", "--stalled", "9"], "--stalled requires --metrics"),
+        (["--mixed", "m", "--group", "g", "--ngrams", "2"], "--ngrams requires --text"),
+        (
             ["--mixed", "m", "--group", "g", "--checkpoint", "d"],
             "--checkpoint cannot be combined with --mixed",
         ),

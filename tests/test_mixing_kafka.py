@@ -28,6 +28,7 @@ from streaml1.serving.model_source import open_source
 from streaml1.sources import SourceError
 from streaml1.sources.source import Lost
 from streaml1.training import prepare
+from streaml1.training.consumer_group import Group
 from streaml1.training.mixed_models.messages import Base, Part
 from streaml1.training.observers import Batch, Observer
 from tests import mixing_storm
@@ -322,6 +323,51 @@ def test_topic_of_other_examples_is_rejected(broker: Broker) -> None:
         with pytest.raises(SourceError, match=f"{mixed} belongs to another source: {reason}"):
             member.end()
     assert read_mixed(broker.url(mixed)).n_iterations == 2 * EVERY
+
+
+def test_model_of_another_target_is_rejected(broker: Broker) -> None:
+    """A restart with another label would teach the same model another task."""
+    topic = broker.topic(1)
+    mixed = topic + "-mixed"
+    broker.send(topic, [f'{{"a": {k % 2}, "b": {k // 2 % 2}, "x": 1}}' for k in range(50)])
+    first = Member(broker.url(topic), mixed, format="json", target="a", ignore=["c"])
+    first.start()
+    wait(lambda: merged(first) > 0, [first])
+    first.end()
+    for options, reason in (
+        ({"target": "b", "ignore": ["c"]}, "its target is 'a', that of .* is 'b'"),
+        ({"target": "a", "ignore": []}, "its ignore is"),
+    ):
+        member = Member(broker.url(topic), mixed, format="json", **options)
+        member.start()
+        member.join(30)
+        with pytest.raises(SourceError, match=f"{mixed} belongs to another source: {reason}"):
+            member.end()
+    again = Member(broker.url(topic), mixed, format="json", target="a", ignore=["c"])
+    again.start()
+    broker.send(topic, ['{"a": 1, "b": 1, "x": 1}'] * 50)
+    wait(lambda: merged(again) > 60, [again])
+    again.end()
+
+
+def test_group_of_other_models_is_rejected(broker: Broker, tmp_path: Path) -> None:
+    """Members that share partitions but no model would each learn a part of the examples."""
+    topic = broker.topic(2)
+    mixed = topic + "-mixed"
+    first = Member(broker.url(topic), mixed)
+    first.start()
+    broker.send(topic, rows(2 * EVERY, 1), [0, 1])
+    wait(lambda: merged(first) == 2 * EVERY, [first])
+    name = "g" + mixed
+    groups: list[Any] = [
+        Group(model(), broker.url(topic), directory=tmp_path, group=name, session=6.0),
+        MixedGroup(model(), broker.url(topic), group=name, mixed=topic + "-other", session=6.0),
+    ]
+    limit = time.monotonic() + 20.0
+    for group in groups:
+        with pytest.raises(SourceError, match="a member of this consumer group is another program"):
+            group.run(lambda: time.monotonic() > limit)
+    first.end()
 
 
 def test_expired_offset_is_an_error(broker: Broker) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from streaml1.cli.messages import report_problem
+from streaml1.cli.option_checks import is_given
 from streaml1.cli.options import Finite, positive, together
 from streaml1.cli.partitions import (
     given_single_model_options,
@@ -79,6 +80,7 @@ def _require_consistent(source: str | list[str], options: dict[str, Any]) -> Non
     conflicts = {
         "--per-partition": options["per_partition"],
         "--checkpoint": options["checkpoint"] is not None,
+        "--checkpoint-every": is_given("checkpoint_every"),
         "--on-drift reset-rates": options["on_drift"] == "reset-rates",
     }
     given = [option for option, is_given in conflicts.items() if is_given]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODEL_REMEDY",
+    "is_given",
     "require_holdout",
     "require_late",
     "require_needed",
@@ -76,17 +77,21 @@ def require_prefixes(
 
 
 _NEEDS = {"checkpoint_every": ("checkpoint",), "stalled": ("metrics", "page"),
-          "session_timeout": ("per_partition",)}  # fmt: skip
+          "session_timeout": ("per_partition", "mixed")}  # fmt: skip
 """Options that have an effect only together with one of some others."""
+
+
+def is_given(name: str) -> bool:
+    """Return whether an option was given, on the command line or in a file of --config."""
+    origin = click.get_current_context().get_parameter_source(name)
+    return origin in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
 def require_needed() -> None:
     """Reject options in `_NEEDS` without an option they need."""
-    context = click.get_current_context()
+    params = click.get_current_context().params
     for name, needed in _NEEDS.items():
-        origin = context.get_parameter_source(name)
-        given = origin in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-        if given and not any(context.params[other] for other in needed):
+        if is_given(name) and not any(params[other] for other in needed):
             option, *required = (f"--{other.replace('_', '-')}" for other in (name, *needed))
             raise CommandError(f"{option} requires {' or '.join(required)}")
 

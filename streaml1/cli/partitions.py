@@ -13,7 +13,7 @@ import click
 
 from streaml1.cli.live_table import table_width
 from streaml1.cli.messages import logged, report_problem
-from streaml1.cli.option_checks import require_prefixes
+from streaml1.cli.option_checks import require_needed, require_prefixes, require_text
 from streaml1.cli.options import Finite, NonEmptyPath, is_topic, reading_options
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import signal_before_broker, watching
@@ -42,6 +42,7 @@ SINGLE_MODEL_DEFAULTS = {
     "limit": None, "passes": 1, "holdout": None, "save": None, "load": None, "report": None,
     "plot": None, "partitions": None, "until_end": False, "watch": 0, "cumulative": False,
     "table": None, "publish": None, "label_within": None, "regret": False, "page": (),
+    "top": 10, "seed": None,
 }  # fmt: skip
 """Options that require a single model, with their defaults."""
 
@@ -152,6 +153,8 @@ def group_setup(choice: ModelChoice, options: dict[str, Any]) -> Iterator[GroupS
     from streaml1.training import RunConfig
 
     source, bad = choice.source, options["bad"]
+    require_needed()
+    require_text(options, resumes=False)
     require_prefixes(source, options["format"], options["cross"])
     assert isinstance(source, str)
     signals = Signals()

@@ -8,6 +8,7 @@ the model, and continues after the last part of the partition.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import time
 import uuid
@@ -177,13 +178,18 @@ class MixedGroup:
 
     def _run(self, stopped: StopCheck) -> None:
         self._identity = self._source.identity(stopped)
-        self._topic_identity = {
-            name: self._identity[name] for name in ("cluster", "topic", "topic id")
+        self._base_source = {
+            name: value if isinstance(value, str | None) else json.dumps(value)
+            for name, value in self._identity.items()
+            if name != "source"
         }
         with contextlib.ExitStack() as stack:
             self._mix = MixTopic(self.mix_topic, stopped)
             stack.callback(self._mix.close)
-            self._member = GroupMember(self.topic, self._source.group, self, self._session, stopped)
+            self._member = GroupMember(
+                self.topic, self._source.group, self, self._session, stopped,
+                protocol=f"streaml1-mixed {self.mix_topic.name}",
+            )  # fmt: skip
             stack.callback(self._member.close)
             if self._member.consumer is None:
                 return
@@ -221,14 +227,14 @@ class MixedGroup:
             logger.debug("base %d of %s", base.round, self.mix_topic.name)
 
     def _require_same_source(self, base: Base) -> None:
-        """Raise if the offsets of a base refer to the records of another topic."""
+        """Raise if a base was learnt from the records of another topic, or from other columns."""
         for name, saved in base.source.items():
-            if saved != self._topic_identity.get(name):
+            current = self._base_source.get(name)
+            if saved != current:
                 raise SourceError(
                     f"{self.mix_topic.url} belongs to another source: its {name} is "
-                    f"{shown(saved)}, that of {self.topic.url} is "
-                    f"{shown(self._topic_identity.get(name))}; use another topic for "
-                    f"{named_option('mixed')}"
+                    f"{shown(saved)}, that of {self.topic.url} is {shown(current)}; use another "
+                    f"topic for {named_option('mixed')}"
                 )
 
     def _start_runs(self) -> None:
@@ -256,7 +262,7 @@ class MixedGroup:
             data = snapshot(self.model.clone(), packed=False)()
             initial = Base(0, "0", 0, dict(starts), {}, 0, data)
         base = self._merger.claim(self._mix.state, initial, time.monotonic())
-        self._mix.send(base._replace(source=self._topic_identity))
+        self._mix.send(base._replace(source=self._base_source))
         self._cleaned = False
 
     def _merge(self, now: float) -> None:

@@ -162,8 +162,8 @@ class BrokerConnection:
             )
         if isinstance(error, errors.InconsistentGroupProtocolError):
             return SourceError(
-                f"{self.url}: another program is a member of this consumer group; use another name "
-                f"for {named_option('group')}"
+                f"{self.url}: a member of this consumer group is another program, or learns other "
+                f"models; use another name for {named_option('group')}"
             )
         user = shown(self.security.user)
         if isinstance(error, errors.SaslAuthenticationFailedError):

@@ -62,6 +62,9 @@ class GroupMember:
         Seconds without a heartbeat after which the brokers give the partitions to other members.
     stopped
         Checked while waiting for a broker.
+    protocol
+        Name of the protocol by which the members share the partitions. Brokers reject a member
+        with another one than the members before it.
 
     Attributes
     ----------
@@ -78,9 +81,12 @@ class GroupMember:
         handler: RebalanceHandler,
         session_seconds: float,
         stopped: StopCheck,
+        protocol: str = "cooperative-sticky",
     ) -> None:
         from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
+        assignor = CooperativeStickyAssignor()
+        assignor.name = protocol
         self.topic, self._handler = topic, handler
         self.failure: BaseException | None = None
         self.is_closed = False
@@ -94,7 +100,7 @@ class GroupMember:
             group,
             session_timeout_ms=milliseconds,
             heartbeat_interval_ms=min(3000, milliseconds // 4),
-            partition_assignment_strategy=(CooperativeStickyAssignor(),),
+            partition_assignment_strategy=(assignor,),
         )
         if self.consumer is not None:
             self.consumer.subscribe([topic.name], listener=_rebalance_listener(self))

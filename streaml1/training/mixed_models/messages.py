@@ -64,8 +64,8 @@ class Base(NamedTuple):
     data
         The model.
     source
-        Cluster, name and id of the topic of the examples, which the offsets refer to; empty if
-        unknown.
+        Cluster, name and id of the topic of the examples, which the offsets refer to, and the
+        columns that were learnt; what is not a string is JSON. Empty if unknown.
     """
 
     epoch: int
