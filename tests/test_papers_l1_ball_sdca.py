@@ -216,6 +216,19 @@ def test_demos(
     assert (tmp_path / f"{name.replace('_', '-')}.png").stat().st_size > 10_000
 
 
+def test_radius_applies_to_synthetic_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["l1_ball_rcv1.py", "--quick", "--out", str(tmp_path), "--radius"]
+    monkeypatch.setattr(sys, "argv", [*command, "-1"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(DEMOS / command[0]), run_name="__main__")
+    assert "--radius must be a finite number > 0, got -1" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [*command, "20"])
+    runpy.run_path(str(DEMOS / command[0]), run_name="__main__")
+    assert "radius 20" in capsys.readouterr().out
+
+
 def test_cocoa_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -641,6 +641,26 @@ def test_plot_of_one_line_has_integer_axes() -> None:
         assert len(set(labels)) == len(labels) and all(label.isdecimal() for label in labels)
 
 
+def test_output_in_a_missing_directory(tmp_path: Path) -> None:
+    report = Report(loss="logistic")
+    report.add([0.5], [1.0])
+    report.line()
+    path = tmp_path / "missing" / "run.png"
+    for write in (report.plot, report.write, report.write_reliability):
+        with pytest.raises(FileNotFoundError) as raised:
+            write(path)
+        assert str(raised.value) == (
+            f"{path} cannot be written: there is no such directory; create it first"
+        )
+
+
+def test_summary_of_one_feature(tmp_path: Path) -> None:
+    model = streaml1.ElasticNetClassifier(lr=0.5)
+    (tmp_path / "one.svm").write_text("1 1:1\n")
+    shown = streaml1.progressive(model, tmp_path / "one.svm").summary()
+    assert "1 non-zero weight of 1 feature seen, 0.0% sparse" in shown
+
+
 def test_plot_requires_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
     with pytest.raises(RuntimeError, match=r"pip install 'streaml1\[plot\]'"):

@@ -842,6 +842,18 @@ def test_a_file_that_is_back_is_no_failure(tmp_path: Path) -> None:
     assert store.failures == {}
 
 
+def test_a_named_pipe_in_place_of_the_model_does_not_block(tmp_path: Path) -> None:
+    store, path = service_of(tmp_path, trained()).store, tmp_path / "m0.model"
+    path.unlink()
+    os.mkfifo(path)
+    refreshed: list[bool] = []
+    thread = threading.Thread(target=lambda: refreshed.append(store.refresh("m0")), daemon=True)
+    thread.start()
+    thread.join(10.0)
+    assert refreshed == [False]
+    assert store.failures == {"m0": f"{path} is not a regular file; save the model there again"}
+
+
 def test_a_model_of_another_class_is_announced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -961,6 +973,26 @@ def test_requests_of_one_connection_are_answered_in_order(shared_server: int) ->
     answers = [json.loads(body)["p"] for body in re.findall(rb"\{.*\}", received)]
     words = [*WORDS, "w3"]
     assert answers == [frozen.predict_proba_one({"word": word})[True] for word in words]
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://host:8000/predict", 200),
+        ("HTTPS://host/predict?model=m0", 200),
+        ("http://host/predict?model=http://b/c", 404),
+        ("http://host", 404),
+        ("http://host?model=m0", 404),
+        ("ftp://host/predict", 404),
+    ],
+)
+def test_targets_in_absolute_form(shared_server: int, target: str, status: int) -> None:
+    """Servers must accept them, as clients of proxies send them (RFC 9112, 3.2.2)."""
+    body = b'{"word":"w1"}'
+    framing = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    head = f"POST {target} HTTP/1.1\r\nHost: host\r\n{framing}"
+    answer = exchange(shared_server, head.encode() + body)
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer
 
 
 class RecordingTransport(asyncio.Transport):
@@ -1309,8 +1341,20 @@ def test_slow_clients_are_closed(tmp_path: Path) -> None:
         running = await loop.create_server(lambda: HttpProtocol(connections), "127.0.0.1", 0)
         port = running.sockets[0].getsockname()[1]
         streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        # Closing the connection before the request arrives would reset it, and lose the answer.
+        streams[4][1].write(b"POST /predict HTTP/1.1\r\nContent-Length: 10000000\r\n\r\n")
+        await asyncio.sleep(0.05)
+        streams[4][1].write(b"1" * 100_000)
         refused = await streams[4][0].read()
-        assert refused.startswith(b"HTTP/1.1 503")
+        assert refused.startswith(b"HTTP/1.1 503") and b"too many connections" in refused
+        streams[4][1].write(b"1" * 100_000)
+        await asyncio.sleep(0.05)
+        await streams[4][1].drain()
+        assert len(connections.refused) == 1
+        await asyncio.sleep(0.2)
+        connections.sweep(time.monotonic())
+        await asyncio.sleep(0.05)
+        assert not connections.refused
         idle, partial, stuck, large = streams[:4]
         large[1].write(b"POST /predict HTTP/1.1\r\nContent-Length: 10000000\r\n\r\n")
         assert (await large[0].read()).startswith(b"HTTP/1.1 413")

@@ -166,7 +166,7 @@ def test_options_and_inspect(tmp_path: Path) -> None:
         assert "  v       array" in run("inspect", path, "--target", "y").output
         out = run("learn", path, "--target", "y", "--ignore", "v.2").output
         assert "3 of 3 features seen" in out and "v.40" in out and "none of" not in out
-        assert "1 of 1 features seen" in run("learn", path, "--target", "y", "--ignore", "v").output
+        assert "1 of 1 feature seen" in run("learn", path, "--target", "y", "--ignore", "v").output
         # An element that is the label is not a feature.
         out = run("learn", path, "--target", "v.2", "--task", "regression").output
         assert "4 features seen" in out and "v.1" in out and "v.2" not in out

@@ -15,6 +15,7 @@ synthetic rows if the data is missing.
 from __future__ import annotations
 
 import functools
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -265,10 +266,16 @@ def claims(curves: dict[str, Curve], optimum: float, us: dict[str, float]) -> li
 
 def main() -> None:
     parser = argument_parser(__doc__)
-    parser.add_argument("--radius", type=float, default=RADIUS, help="radius of the l1 ball")
+    parser.add_argument(
+        "--radius",
+        type=float,
+        help=f"radius of the l1 ball (default: {RADIUS:g}; synthetic rows: 30)",
+    )
     parser.add_argument("--topic", default="CCAT", help="topic that is the label")
     parser.add_argument("--rows", type=int, default=ROWS, help="maximum number of documents")
     args = parser.parse_args()
+    if args.radius is not None and not 0.0 < args.radius < math.inf:
+        parser.error(f"--radius must be a finite number > 0, got {args.radius:g}")
     warnings.simplefilter("ignore")  # runs stop early on purpose
     set_data_directory(args.data)
     epochs = {"Full": 40, "Stoch": 15, "100": 3, "1": 3}
@@ -277,8 +284,9 @@ def main() -> None:
         X, y = synthetic(800, 400)
         title, radius, epochs = "synthetic rows", 30.0, {"Full": 8, "Stoch": 4, "100": 2, "1": 2}
     else:
-        (X, y), radius = found_rows, args.radius
+        (X, y), radius = found_rows, RADIUS
         title = f"RCV1, {args.topic}: all rows, and 25%"
+    radius = radius if args.radius is None else args.radius
     optimum = fista(X, y, penalty="ball", radius=radius, tol=1e-7, max_epochs=500).objective
     curves = measure_all(X, y, radius, epochs, 3 if args.quick else 1)
     us = step_times(X, y, radius, curves, 2 if args.quick else 5)

@@ -84,17 +84,18 @@ class Connections:
         self.limit = limit
         self.timeouts = timeouts
         self.open: set[HttpProtocol] = set()
+        self.refused: set[HttpProtocol] = set()  # those above the limit that linger
         self.heads = RequestHeads()
 
     def sweep(self, now: float) -> None:
         """Close connections that are too slow; called about every second."""
-        for protocol in [*self.open]:
+        for protocol in [*self.open, *self.refused]:
             protocol.check(now)
 
     def drain(self) -> None:
         """Close idle connections now, and the others after their current request."""
         self.service.drain()
-        for protocol in [*self.open]:
+        for protocol in [*self.open, *self.refused]:
             protocol.drain()
 
 
@@ -134,8 +135,13 @@ class HttpProtocol(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         connections = self._connections
         if len(connections.open) >= connections.limit:
+            self._parser = None
             self._send(Response(503, b'{"error":"too many connections"}'), keep=False)
-            self._transport.close()
+            if len(connections.refused) < connections.limit:
+                connections.refused.add(self)
+                self._linger()
+            else:
+                self._transport.close()
             return
         connections.open.add(self)
         # The loop may have accepted it just before the server was closed: answer one request.
@@ -144,6 +150,7 @@ class HttpProtocol(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the connection."""
         self._connections.open.discard(self)
+        self._connections.refused.discard(self)
         self._queue.clear()
         self._parser = None  # it refers to this object
 
@@ -273,7 +280,7 @@ class HttpProtocol(asyncio.Protocol):
             self._queue.append(
                 Request(
                     self._parser.get_method().decode("latin-1"),
-                    self._target.decode("latin-1"),
+                    _origin_form(self._target.decode("latin-1")),
                     self._headers,
                     b"".join(self._body),
                 )
@@ -402,6 +409,15 @@ class HttpProtocol(asyncio.Protocol):
         self._drains = True
         if not (self._in_request or self._queue or self._waits):
             self._transport.close()
+
+
+def _origin_form(target: str) -> str:
+    """Return the path and the query of a target, which may be a whole URL (RFC 9112, 3.2.2)."""
+    scheme, is_url, rest = target.partition("://")
+    if not is_url or scheme.lower() not in ("http", "https"):
+        return target
+    start = min((pos for mark in "/?" if (pos := rest.find(mark)) >= 0), default=len(rest))
+    return rest[start:] if rest[start : start + 1] == "/" else f"/{rest[start:]}"
 
 
 def _encode(response: Response, keep: bool, is_head: bool = False) -> bytes:

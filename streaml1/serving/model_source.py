@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -112,9 +113,13 @@ class FileSource:
 
     def _status(self) -> os.stat_result:
         try:
-            return self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             raise ModelFileError(f"{self.path} does not exist") from None
+        # Reading a named pipe would wait for a writer; reading a directory is an error anyway.
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise ModelFileError(f"{self.path} is not a regular file; save the model there again")
+        return status
 
     def close(self) -> None:
         """Do nothing."""

@@ -6,10 +6,10 @@ import html
 import io
 import json
 import math
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 from streaml1.core.atomic_write import open_atomic
 from streaml1.training.report.columns import default_names, fit, render_lines, report_columns
@@ -242,7 +242,7 @@ class Report(ResumableFigures):
             json.dumps({k: _finite(v) for k, v in line.as_dict().items()}, allow_nan=False) + "\n"
             for line in self.lines
         )
-        with open_atomic(path) as file:
+        with _replacing(path) as file:
             file.write(text.encode())
 
     def write_reliability(self, path: str | Path) -> None:
@@ -254,7 +254,7 @@ class Report(ResumableFigures):
             If the file cannot be written.
         """
         text = "".join(json.dumps(b._asdict(), allow_nan=False) + "\n" for b in self.reliability())
-        with open_atomic(path) as file:
+        with _replacing(path) as file:
             file.write(text.encode())
 
     @overload
@@ -296,7 +296,7 @@ class Report(ResumableFigures):
         image = io.BytesIO()
         with ignoring_missing_glyphs():
             self._figure().savefig(image, format=kind, dpi=100)
-        with open_atomic(path) as file:
+        with _replacing(path) as file:
             file.write(image.getvalue())
         return None
 
@@ -325,3 +325,14 @@ class Report(ResumableFigures):
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def _replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """Open an output file as `open_atomic` does, but name it if its directory is missing."""
+    if not Path(path).resolve().parent.is_dir():
+        raise FileNotFoundError(
+            f"{path} cannot be written: there is no such directory; create it first"
+        )
+    with open_atomic(path) as file:
+        yield file

@@ -34,12 +34,12 @@ def describe_line(line: Line, loss: str, d: int | None) -> list[str]:
     if line.calibration is not None:
         parts.append(f"calibration {format_ratio(line.calibration)}")
     if line.n_nonzero is not None:
-        text = f"{line.n_nonzero:,} non-zero weights"
+        text = f"{line.n_nonzero:,} non-zero weight{'s' * (line.n_nonzero != 1)}"
         if line.n_nonzero_rows is not None:
             text += f" in the rows of {line.n_nonzero_rows:,}"
         parts.append(text + _sparsity(line, d))
     if line.cut:
-        parts.append(f"{line.cut:,} weights dropped by max_features")
+        parts.append(f"{line.cut:,} weight{'s' * (line.cut != 1)} dropped by max_features")
     if line.auc is not None:
         parts.append(f"ROC AUC {format_four(line.auc)} ({WINDOW_NAME} examples)")
     if line.skewed and line.mean_prediction is not None:
@@ -114,7 +114,8 @@ def _sparsity(line: Line, d: int | None) -> str:
     """Return what follows the number of non-zero weights."""
     text = ""
     if line.n_features_seen:
-        text = f" of {line.n_features_seen:,} features seen, {format_percent(line.sparsity)} sparse"
+        seen = f"{line.n_features_seen:,} feature{'s' * (line.n_features_seen != 1)} seen"
+        text = f" of {seen}, {format_percent(line.sparsity)} sparse"
     if line.share_of_d is not None:
         text += f" ({line.share_of_d:.2%} of all {d:,} features)"
     return text
