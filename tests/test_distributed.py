@@ -31,7 +31,7 @@ from streaml1.distributed import (
     TaskFailed,
 )
 from streaml1.sources import SourceError
-from streaml1.training import Observer, evaluate, predictions
+from streaml1.training import Observer, RunConfig, evaluate, predictions
 
 
 def as_svmlight(n_lines: int, first: int = 0) -> str:
@@ -240,6 +240,29 @@ def test_runs_do_not_share_an_iterator() -> None:
         distributed.sweep(models, "-", format="svmlight")
     results = distributed.sweep((model for model in models), examples)
     assert [swept.report.examples for swept in results] == [5, 5]
+
+
+def test_runs_do_not_share_a_checkpoint(tmp_path: Path) -> None:
+    """The second run would resume from the model of the first."""
+    models = [streaml1.FTRLClassifier(l1=l1) for l1 in (0.1, 0.1)]
+    options: list[dict[str, Any]] = [
+        {"checkpoint": tmp_path / "c"}, {"config": RunConfig(checkpoint=tmp_path / "c")}
+    ]  # fmt: skip
+    for given in options:
+        with pytest.raises(ValueError, match="c' would be shared by the runs of 2 models; sweep"):
+            distributed.sweep(models, [({1: 1.0}, True)] * 5, **given)
+    assert not (tmp_path / "c").exists()
+
+
+def test_workers_report_a_skipped_line_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.svm"
+    path.write_text("1 x:y:z\n" + "1 1:1\n-1 2:1\n" * 40)
+    options = ["--bad", "skip", "--l1", "1e-5,1e-4,1e-3", "--workers", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "streaml1", "sweep", str(path), *options],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.stderr.count(f"skipped {path}:1: ") == 1 and "3 of 3 runs" in done.stderr
 
 
 def test_command(parts: list[str], tmp_path: Path) -> None:

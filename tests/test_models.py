@@ -644,9 +644,40 @@ def test_repr_shows_parameters_that_differ_from_the_defaults() -> None:
     assert repr(ElasticNetClassifier(stamps="explicit")) == (
         "ElasticNetClassifier(stamps='explicit', lr=0.1)"
     )
-    regressor = ElasticNetRegressor(l1=0.25, schedule="inverse", clip_gradient=3.0)
+    regressor = ElasticNetRegressor(l1=0.25, lr=0.2, schedule="inverse", clip_gradient=3.0)
     rebuilt = eval(repr(regressor), {"ElasticNetRegressor": ElasticNetRegressor})
     assert rebuilt._get_params() == regressor._get_params()
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "message"),
+    [
+        (ElasticNetRegressor, {"quantile": 0.9}, 'quantile=0.9 .*: it requires loss="quantile"'),
+        (
+            streaml1.FTRLRegressor,
+            {"loss": "absolute", "huber_delta": 2.0},
+            'huber_delta=2.0 has no effect: it requires loss="huber"',
+        ),
+        (ElasticNetClassifier, {"schedule": "inverse"}, "schedule='inverse' .* a number for lr"),
+        (SoftmaxClassifier, {"radius": 2.0}, 'radius=2.0 .*: it requires penalty="ball"'),
+        (SoftmaxClassifier, {"nonnegative": True}, "nonnegative=True has no effect"),
+    ],
+)
+def test_parameters_without_effect_warn(kind: Any, params: dict[str, Any], message: str) -> None:
+    with pytest.warns(UserWarning, match=message) as warned:
+        model = kind(**params)
+    assert [warning.filename for warning in warned] == [__file__]  # the caller's line
+    clone = model.clone()  # says nothing again
+    assert clone._get_params() == model._get_params()
+
+
+def test_parameters_with_effect_do_not_warn(tmp_path: Path) -> None:
+    model = ElasticNetRegressor(loss="quantile", quantile=0.9, lr=0.1)
+    ElasticNetRegressor(lr=0.1, schedule="inverse", average=True, budget=5)
+    ElasticNetRegressor(quantile=0.5, huber_delta=1.0)  # the defaults
+    model.loss = "squared"
+    model.save(tmp_path / "m")
+    assert streaml1.load(tmp_path / "m").quantile == 0.9
 
 
 def test_immutable_parameters_cannot_change() -> None:

@@ -35,6 +35,28 @@ def proposed(error: BaseException) -> list[dict[str, Any]]:
     return [eval(f"dict({keyword})") for keyword in _KEYWORD.findall(text)]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--lr -1", "--lr must be a number from 0 to 1e+10, got -1.0"),
+        ("--hash-bits 40", "--hash-bits must be an integer from 1 to 30, got 40"),
+        ("--loss hinge --negative-rate 0.5", "--negative-rate requires --loss logistic, got 'hi"),
+        ("--model softmax --penalty ball --l2 1", "--l2 must be 0 with --penalty ball, got 1.0"),
+        ("--model softmax --classes a,a", "--classes must not contain duplicates"),
+        ("--model ftrl --alpha auto --no-scaled", "--alpha auto requires scaled features; leave "
+         "--no-scaled out"),
+        ("--model eg --lr auto", "--lr auto is only supported by the elastic net and softmax"),
+        ("--offset a --text a", "--offset must not be a text feature, got 'a'"),
+        ("--text ,", "--text has an empty name"),
+        ("--cross a", "--cross has ('a',), which is not an interaction"),
+    ],
+)  # fmt: skip
+def test_errors_of_parameters_name_options(options: str, message: str) -> None:
+    result = CliRunner().invoke(cli, ["learn", "stdlib", *options.split()])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"streaml1: {message}"), result.stderr
+
+
 def learn(source: Any, options: dict[str, Any]) -> None:
     progressive(ElasticNetClassifier(), source, every=10, **options)
 

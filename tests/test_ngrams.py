@@ -18,11 +18,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier
+from streaml1.cli import cli
 from streaml1.core.hashing import name_hash
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import numeric_features
@@ -183,6 +185,15 @@ def python_counts(ngram_spec: NGrams, X: list[dict[str, Any]]) -> list[list[tupl
     return [list(numeric_features(ngram_spec.expand(x)).items()) for x in X]
 
 
+def test_ngrams_without_text_are_rejected() -> None:
+    message = r'ngrams=2 requires text=\["NAME", ...\], the features that hold raw text'
+    with pytest.raises(ValueError, match=message):
+        ElasticNetClassifier(ngrams=2)
+    result = CliRunner().invoke(cli, ["sweep", "stdlib", "--ngrams", "1,2"])
+    message = "--ngrams 2 requires --text NAME,..., the features that hold raw text"
+    assert result.exit_code == 2 and message in result.stderr
+
+
 @compiled
 @given(X=st.lists(some_row, max_size=5), ngrams=st.sampled_from([1, 2, 3, 40]))
 def test_kernel_counts_equal_python_counts(X: list[dict[str, Any]], ngrams: int) -> None:
@@ -214,10 +225,8 @@ def test_long_texts(texts: list[str], ngrams: int, is_repeated: bool) -> None:
     ngram_spec = NGrams(["m"], ngrams)
     X = [{"m": text * (1 + is_repeated)} for text in texts]
     assert kernel_counts(ngram_spec, X) == python_counts(ngram_spec, X)
-    model, twin = (
-        ElasticNetClassifier(lr=0.1, text=text_features, ngrams=ngrams)
-        for text_features in (["m"], None)
-    )
+    model = ElasticNetClassifier(lr=0.1, text=["m"], ngrams=ngrams)
+    twin = ElasticNetClassifier(lr=0.1)
     for x in X:
         plain = ngram_spec.expand(x)
         assert model.predict_proba_one(x) == twin.predict_proba_one(plain)

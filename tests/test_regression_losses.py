@@ -84,7 +84,9 @@ def test_every_regressor_beats_the_baseline(name: str, loss: str) -> None:
     rows = [{"one": 1.0, **{f"x{j}": v for j, v in enumerate(row)}} for row in X.tolist()]
     examples = list(zip(rows, y, strict=True))
     params = {"EGRegressor": {"n_features": 8}, "FTRLRegressor": {"l1": 0.1}}.get(name, {})
-    model = getattr(streaml1, name)(loss=loss, quantile=0.7, intercept_lr=0.05, **params)
+    if loss == "quantile":
+        params = {**params, "quantile": 0.7}
+    model = getattr(streaml1, name)(loss=loss, intercept_lr=0.05, **params)
     line = progressive(model, examples).lines[-1]
     assert line.loss < line.constant_loss
     assert (model.predict_one({}) > 0.0) or loss != "poisson"
@@ -128,7 +130,10 @@ def test_parameters_apply_from_the_next_step() -> None:
         assert model._state.online[0].loss_parameter == 0.75
         model.mutate({"quantile": 0.25})
         assert model._state.online[0].loss_parameter == 0.25
-    model = ElasticNetRegressor(lr=0.1, huber_delta=2.0)
+    with pytest.warns(
+        UserWarning, match=r'huber_delta=2.0 has no effect: it requires loss="huber"'
+    ):
+        model = ElasticNetRegressor(lr=0.1, huber_delta=2.0)
     assert model._state.online[0].loss_parameter == 0.0
     model.loss = "huber"
     assert model._state.online[0].loss_parameter == 2.0

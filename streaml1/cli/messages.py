@@ -143,11 +143,15 @@ class _OnlyOnce(logging.Filter):
 
 
 def log_in_worker(as_json: bool) -> None:
-    """Let a new process write its log records as the command that has started it does."""
+    """Let a new process write its log records as the command that has started it does.
+
+    Equal messages are written once: several runs may read the same source.
+    """
     _Format.json = as_json
-    logger = logging.getLogger(PROGRAM)
+    logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
+    handler.addFilter(_OnlyOnce())
     logger.propagate = False
-    logger.addHandler(_ToStandardError())
+    logger.addHandler(handler)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ __all__ = [
     "list_of",
     "named_option",
     "named_options",
+    "option_name",
     "set_command_line_flags",
     "with_flags_of_caller",
 ]
@@ -140,6 +141,11 @@ def flag_of(name: str) -> str:
     """Return the option of the command line for a keyword."""
     derived = f"--{name.replace('_', '-').replace('.', '-')}"
     return (_Caller.flags or {}).get(name, derived)
+
+
+def option_name(name: str) -> str:
+    """Return the name of an option as the caller knows it: ``--hash-bits`` or ``hash_bits``."""
+    return name if _Caller.flags is None else flag_of(name)
 
 
 def list_of(names: Iterable[str]) -> str:

@@ -94,7 +94,15 @@ def sweep(
             "source cannot be read by several runs, since it is an iterator; give a list, or an "
             "object whose __iter__ returns a new iterator"
         )
-    calls = [(_learn, model, source, options) for model in _listed("models", models)]
+    models = _listed("models", models)
+    config = options.get("config")
+    checkpoint = options.get("checkpoint") or getattr(config, "checkpoint", None)
+    if checkpoint is not None and len(models) > 1:  # a run would resume from that of another model
+        raise ValueError(
+            f"checkpoint={str(checkpoint)!r} would be shared by the runs of {len(models)} models; "
+            "sweep without it, or call progressive with a directory for each model"
+        )
+    calls = [(_learn, model, source, options) for model in models]
     return [Swept(*result) for result in _run(calls, executor, progress)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 
+from streaml1.core.named_options import named_option, option_name
 from streaml1.core.rows import VALUE_LIMIT, shown
 from streaml1.core.types import Floats, RowsLike
 from streaml1.features.batch import is_frame
@@ -37,6 +38,7 @@ from streaml1.models.hyperparameters import (
     SharedParameters,
 )
 from streaml1.models.inspection import InspectableModel
+from streaml1.models.parameter_checks import AUTO
 from streaml1.models.parameters import constructor, documented, parameters_of
 from streaml1.models.schedules import rate_of_step, rates_of_steps
 from streaml1.models.state import ModelState
@@ -44,7 +46,7 @@ from streaml1.models.state.dict_predictions import margins_of
 from streaml1.models.state.predictor import RATES_FROM
 from streaml1.models.targets import LabelledRows, ReadLabel, TargetOptions, labelled_rows
 from streaml1.optim.losses import CODES
-from streaml1.optim.tasks import REGRESSION, loss_parameter
+from streaml1.optim.tasks import PARAMETERS, REGRESSION, loss_parameter
 
 __all__ = ["ModelType", "OnlineClassifier", "OnlineModel", "OnlineRegressor"]
 
@@ -114,7 +116,14 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         """Create the state, with no weight set; the constructor calls it last."""
         offset: Hashable = getattr(self, "offset", None)
         if offset is not None and offset in (self.text or ()):
-            raise ValueError(f"offset must not be a text feature, got {shown(offset)}")
+            raise ValueError(
+                f"{option_name('offset')} must not be a text feature, got {shown(offset)}"
+            )
+        if self.text is None and self.ngrams > 1:
+            raise ValueError(
+                f"{named_option('ngrams', self.ngrams)} requires "
+                f"{named_option('text', ['NAME', ...])}, the features that hold raw text"
+            )
         # Bypass the descriptor, which would push the parameters into the state a second time.
         self.__dict__["_state"] = ModelState(
             self._rule(),
@@ -132,6 +141,13 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
         if self.max_features:
             self._state.set_max_nonzero(int(self.max_features))
         self._y_name: Hashable | None = None
+
+    def _unused_parameters(self) -> Iterator[tuple[str, str]]:
+        for loss, name in PARAMETERS.items():
+            if hasattr(type(self), name) and self.loss != loss:
+                yield name, f'loss="{loss}"'
+        if "schedule" in parameters_of(type(self)) and self.lr == AUTO:
+            yield "schedule", "a number for lr"
 
     @property
     def _mutable_attributes(self) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streaml1.core.named_options import option_name
 from streaml1.core.rows import BadExample, shown
 from streaml1.core.types import Floats
 from streaml1.features.labels import column_of, equals_itself
@@ -155,6 +156,7 @@ def checked_classes(name: str, value: object) -> list[Hashable] | None:
     """
     if value is None:
         return None
+    name = option_name(name)
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise ValueError(f"{name} must be None or a list of labels, got {shown(value)}")
     try:

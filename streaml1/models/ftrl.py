@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from streaml1.core.named_options import by_caller, named_option
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
 from streaml1.models.comparator import ComparatorSpec, elastic_net_weights
 from streaml1.models.hyperparameters import FTRLParameters
@@ -25,7 +26,10 @@ class _FTRL(FTRLParameters, OnlineModel):
     def _rate(self) -> float:
         """Return alpha as the rule takes it."""
         if self.alpha == AUTO and not self._is_scaled:
-            raise ValueError('alpha="auto" requires scaled features; leave scaled out')
+            raise ValueError(
+                f"{named_option('alpha', 'auto')} requires scaled features; leave "
+                f"{by_caller('--no-scaled', 'scaled')} out"
+            )
         return 0.0 if self.alpha == AUTO else float(self.alpha)
 
     def _parameter_changed(self) -> None:

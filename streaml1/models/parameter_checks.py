@@ -10,6 +10,8 @@ import numbers
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
+from streaml1.core.named_options import by_caller, named_option, option_name
+
 __all__ = [
     "AUTO",
     "INSTEAD_OF_OPTIMIZER",
@@ -58,7 +60,8 @@ class Check:
         """Return the error for a rejected value."""
         from streaml1.core.rows import shown
 
-        return ValueError(f"{name} must be {self.rule}, got {shown(value)}")
+        rule = by_caller(self.rule.removeprefix("None or "), self.rule)
+        return ValueError(f"{option_name(name)} must be {rule}, got {shown(value)}")
 
 
 def _is_number(value: object) -> TypeGuard[numbers.Real]:
@@ -222,7 +225,8 @@ class Rate(Check):
             if self.auto:
                 return value
             raise ValueError(
-                f'{name}="auto" is only supported by the elastic net and softmax; use a number'
+                f"{named_option(name, AUTO)} is only supported by the elastic net and softmax; use "
+                "a number"
             )
         if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
             if isinstance(value, type):

@@ -17,7 +17,8 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Protocol, dataclass_transform
 
@@ -170,6 +171,10 @@ def parameter(
 class Parameterized:
     """Base of classes that declare hyperparameters."""
 
+    def _unused_parameters(self) -> Iterator[tuple[str, str]]:
+        """Yield parameters without effect, given the others, each with what it would require."""
+        return iter(())
+
 
 class StateSlot:
     """Descriptor of a model's state: assigning it, as river's `clone` does, keeps the parameters.
@@ -228,6 +233,13 @@ def constructor(kind: type) -> Callable[..., None]:
         for name, value in {**defaults, **arguments, **constants}.items():
             setattr(self, name, value)
         self._begin()
+        if len(arguments) == len(defaults):  # a clone or a loaded model: the first one has warned
+            return
+        for name, required in self._unused_parameters():
+            value = arguments.get(name, defaults[name])
+            if value != defaults[name]:
+                message = f"{name}={value!r} has no effect: it requires {required}"
+                warnings.warn(message, UserWarning, stacklevel=2)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     # A bound method drops its first parameter from this signature.

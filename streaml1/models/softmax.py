@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
+from streaml1.core.named_options import named_option, option_name
 from streaml1.core.types import Floats, Ints, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.labels import require_mapping, to_weights
@@ -97,13 +98,21 @@ class SoftmaxClassifier(
     def _require_no_l2(self) -> None:
         if self.l2:
             l2, self.__dict__["l2"] = self.l2, 0.0
-            raise ValueError(f'l2 must be 0 with penalty="ball", got {l2!r}')
+            raise ValueError(
+                f"{option_name('l2')} must be 0 with {named_option('penalty', 'ball')}, got {l2!r}"
+            )
 
     def _begin(self) -> None:
         if self.lr == AUTO and self.penalty == "ball":
             self.__dict__["lr"] = RATE_OF_BALL
         self._classes: Classes = Classes(self.classes or (), closed=self.classes is not None)
         super()._begin()
+
+    def _unused_parameters(self) -> Iterator[tuple[str, str]]:
+        yield from super()._unused_parameters()
+        if self.penalty != "ball":
+            yield "radius", 'penalty="ball"'
+            yield "nonnegative", 'penalty="ball"'
 
     def _rule(self) -> Any:
         if self.penalty == "ball":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from streaml1.core.named_options import named_option, option_name
 from streaml1.optim.losses import LOSSES
 
 __all__ = ["CLASSIFICATION", "PARAMETERS", "REGRESSION", "RESPONSES", "loss_parameter"]
@@ -33,6 +34,9 @@ def loss_parameter(learner: object, loss: str) -> float:
     if loss == "logistic":
         return math.log(negative_rate)
     if negative_rate != 1.0:
-        raise ValueError(f'negative_rate requires loss="logistic", got {loss!r}')
+        raise ValueError(
+            f"{option_name('negative_rate')} requires {named_option('loss', 'logistic')}, got "
+            f"{loss!r}"
+        )
     name = PARAMETERS.get(loss)
     return 0.0 if name is None else float(getattr(learner, name))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streaml1.core.hashing import name_hash
-from streaml1.core.named_options import by_caller
+from streaml1.core.named_options import by_caller, option_name
 from streaml1.core.rows import BadExample, check_value, shown
 from streaml1.core.types import UInts
 from streaml1.features.vocabulary.crossed_name import JOINT, hash_of_factors
@@ -114,6 +114,7 @@ def check_cross(name: str, value: object) -> list[tuple[str, ...]] | None:
     """
     if value is None:
         return None
+    name = option_name(name)
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ValueError(
             f'{name} must be a list of pairs or triples of prefixes, such as [("site", "ad")], '

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.named_options import option_name
 from streaml1.core.rows import BadExample, Rows, check_value, shown, to_value
 from streaml1.core.types import Bytes, Example, UInts
 from streaml1.features.batch import Batch, batch_of, column_values, is_frame, is_matrix, to_narwhals
@@ -53,6 +54,7 @@ def check_text(name: str, value: object) -> list[str] | None:
     """
     if value is None:
         return None
+    name = option_name(name)
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise ValueError(
             f'{name} must be a list of feature names, such as ["message"], got {shown(value)}'
