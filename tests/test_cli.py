@@ -455,6 +455,7 @@ KEPT = ("learn", "a.svm", "--checkpoint", "kept")
         (["learn", "two\nlines.svm"], r"two\nlines.svm: there is no such file"),
         (["learn", "*.vw"], "no file matches '*.vw'"),
         (["learn", "a.svm", "--cross", "a,b"], "a.svm is svmlight, whose features have no name"),
+        (["sweep", "a.svm", "--cross", "a,b"], "a.svm is svmlight, whose features have no name"),
         (["learn", "a.svm", "--stalled", "5"], "--stalled requires --metrics or --page"),
         (["learn", "a.svm", "--checkpoint-every", "5"], "--checkpoint-every requires --checkpoint"),
         (["learn", "a.svm", "--session-timeout", "5"], "--session-timeout requires --per"),

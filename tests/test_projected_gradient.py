@@ -60,6 +60,22 @@ def test_other_schedules(geometry: str, step: str) -> None:
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("scale", [1e-9, 1e-12, 1e-14])
+def test_line_search_with_tiny_features(scale: float, nonnegative: bool) -> None:
+    """Rounding in the distance of the first short steps must not end the search."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 6))
+    y = X @ np.array([1.0, -2.0, 0.5, 0.0, 0.0, 0.0])
+    options: dict[str, Any] = {
+        "loss": "squared", "geometry": "eg", "nonnegative": nonnegative, "tol": 1e-3
+    }  # fmt: skip
+    expected = projected_gradient(X, y, radius=4.0, **options)
+    result = projected_gradient(X * scale, y, radius=4.0 / scale, **options)
+    assert result.gap <= 1e-3 * max(1.0, result.objective)
+    assert result.objective == pytest.approx(expected.objective, abs=1e-3)
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_line_search_finds_the_optimum(loss: str, geometry: str, nonnegative: bool) -> None:
