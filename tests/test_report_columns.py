@@ -99,6 +99,10 @@ def test_table_of_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("COLUMNS", "40")
     assert heads(run(*learn)) == ["examples", "(recent)", "(all)", "baseline"]
     monkeypatch.setenv("COLUMNS", "200")
+    assert heads(run(*learn, "--table", "loss")) == ["(all)"]
+    for listed in ("loss", "loss,cumulative-loss"):
+        both = run(*learn, "--table", listed, "--cumulative")
+        assert heads(both) == ["(all)", "(cumul.)"]
     assert heads(run("evaluate", "m", "a.svm")) == [
         "examples", "(recent)", "(all)", "baseline", "error", "(recent)", "(all)", "second",
     ]  # fmt: skip

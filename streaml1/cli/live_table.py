@@ -83,6 +83,8 @@ class Screen:
         self._watch = watch
         self._cumulative = cumulative
         self._report: Report | None = None
+        if columns and cumulative and "cumulative-loss" not in columns:
+            columns = [*columns, "cumulative-loss"]
         self._chosen = columns
         self._without = without
         self._columns: Sequence[str] = ()
