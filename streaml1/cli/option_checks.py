@@ -34,8 +34,9 @@ MODEL_REMEDY = (
 
 def require_text(options: dict[str, Any], resumes: bool) -> None:
     """Reject --ngrams without --text, except for a model that resumes and knows its text."""
-    n = options["ngrams"]
-    if n is not None and n > 1 and options["text"] is None and not resumes:
+    ngrams = options["ngrams"]
+    most = max(ngrams) if isinstance(ngrams, list | tuple) else ngrams  # a sweep tries several
+    if most is not None and most > 1 and options["text"] is None and not resumes:
         raise CommandError(
             "--ngrams requires --text: use --text NAME to name the column, or the namespace in vw"
         )

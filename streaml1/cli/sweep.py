@@ -13,7 +13,7 @@ import click
 
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.model_factory import new_learner
-from streaml1.cli.option_checks import require_prefixes
+from streaml1.cli.option_checks import require_prefixes, require_text
 from streaml1.cli.options import (
     output,
     positive,
@@ -138,6 +138,7 @@ def sweep(
         raise CommandError("standard input cannot be read by several runs; write it to a file")
     require_one_engine(dask, ray)
     require_prefixes(source, options["format"], options["cross"])
+    require_text(options, resumes=False)
     require_outputs(source, {"--save": save, "--report": report})
     given = {"model": model, "task": task, **_hyperparameters(options)}
     settings = list(_settings(given))

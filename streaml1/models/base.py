@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 
-from streaml1.core.named_options import named_option, option_name
+from streaml1.core.named_options import option_name
 from streaml1.core.rows import VALUE_LIMIT, shown
 from streaml1.core.types import Floats, RowsLike
 from streaml1.features.batch import is_frame
@@ -119,11 +119,6 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
             raise ValueError(
                 f"{option_name('offset')} must not be a text feature, got {shown(offset)}"
             )
-        if self.text is None and self.ngrams > 1:
-            raise ValueError(
-                f"{named_option('ngrams', self.ngrams)} requires "
-                f"{named_option('text', ['NAME', ...])}, the features that hold raw text"
-            )
         # Bypass the descriptor, which would push the parameters into the state a second time.
         self.__dict__["_state"] = ModelState(
             self._rule(),
@@ -148,6 +143,8 @@ class OnlineModel(SharedParameters, InspectableModel, base.Base):
                 yield name, f'loss="{loss}"'
         if "schedule" in parameters_of(type(self)) and self.lr == AUTO:
             yield "schedule", "a number for lr"
+        if self.text is None:
+            yield "ngrams", 'text=["NAME", ...], the features that hold raw text'
 
     @property
     def _mutable_attributes(self) -> set[str]:
