@@ -254,6 +254,25 @@ def test_lanes_carry_on_the_last_move(model: Any, examples: list[list[Example]])
         assert joined._state.rule.clock.tolist() == unmoved[kind]._state.rule.clock.tolist()
 
 
+@pytest.mark.parametrize("model", [*MODELS[:3], ElasticNetClassifier()])
+@given(examples=ALL_PARTS)
+def test_nets_of_a_group_carry_on_the_last_move(model: Any, examples: list[list[Example]]) -> None:
+    before = learnt(model, examples[0])
+    base = learnt(before, examples[1])
+    parts = [learnt(base, part) for part in examples]
+    plain = dict(merge_candidates(parts, base))
+    got = dict(merge_candidates(parts, base, before, prepared=False))
+    assert list(got) == [*plain, "momentum"]
+    for name, joined in plain.items():
+        assert got[name]._state.rule.slots.tolist() == joined._state.rule.slots.tolist()
+    first, second, moved = bets(before), bets(base), bets(got["momentum"])
+    for key, lanes in bets(plain["rho"]).items():
+        for k, (w, most) in enumerate(lanes):
+            was, now = (one[key][k][0] if key in one else 0.0 for one in (first, second))
+            expected = reference_merge.carry_on(w, now, was, 0.5 if k < 4 else 0.0, most)
+            assert moved[key][k][0] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
 def test_shards_start_from_the_weights_of_the_base() -> None:
     X, y = Drifting(n=500, d=60, change="none", seed=2).matrix()
     base = ElasticNetClassifier()

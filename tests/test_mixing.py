@@ -606,6 +606,23 @@ def test_ways_are_judged_by_what_members_predict_next() -> None:
         assert log_loss(joined.freeze().predict_proba_many(X[400:])[:, 1], y[400:]) != live
 
 
+def test_momentum_requires_the_merge_before() -> None:
+    X, y = Drifting(n=300, d=60, change="none", seed=3).matrix()
+    join, scores = ModelJoin(""), []
+    current = base(data=snapshot(streaml1.ElasticNetClassifier())())
+    for k, (epoch, number) in enumerate([(1, 0), (1, 1), (2, 2), (2, 2), (2, 3)]):
+        current = current._replace(epoch=epoch, round=number, scores={})
+        parts = []
+        for p in range(2):
+            learner, rows = decode(current.data, ""), slice(40 * k + 20 * p, 40 * k + 20 * p + 20)
+            learner.learn_many(X[rows], y[rows])
+            parts.append(part(current, p)._replace(data=snapshot(learner)()))
+        joined = join(current, parts, [[Rows(X[200:], y[200:], None)]])
+        scores.append("momentum" in joined.scores)
+        current = current._replace(data=joined.data)
+    assert scores == [False, True, False, False, True]
+
+
 @pytest.mark.parametrize("usual", [0.005, 0.3])
 def test_a_few_easy_examples_do_not_refuse_a_join(usual: float) -> None:
     x = {"b": 1.0}

@@ -148,6 +148,8 @@ def merge_candidates(
     models: Sequence[OnlineModel],
     base: OnlineModel | None = None,
     before: OnlineModel | None = None,
+    *,
+    prepared: bool = True,
 ) -> Iterator[tuple[str, Any]]:
     """Yield the name and the model of each candidate.
 
@@ -158,9 +160,11 @@ def merge_candidates(
     base
         The model that all of them started from; None: a new one.
     before
-        The base of the merge whose result is `base`. Rules that can then also yield models that
-        repeat the move of that merge (`can_have_momentum`). The parts must have started
-        from a copy of the base after `start_shards`.
+        The base of the merge whose result is `base`. Some rules can then also yield models that
+        repeat the move of that merge.
+    prepared
+        Whether the parts have started from a copy of the base after `start_shards`. It matters if
+        `before` is given.
 
     Raises
     ------
@@ -171,7 +175,8 @@ def merge_candidates(
     require_mergeable(models, base)
     first = models[0]
     base = first.clone() if base is None else base
-    earlier = () if before is None or not can_have_momentum(base) else (before,)
+    method = "candidates_with_momentum" if prepared else "candidates_of_group"
+    earlier = () if before is None or not hasattr(base._state.rule, method) else (before,)
     states = [model._state.snapshot()() for model in (base, *models, *earlier)]
     names = join_names([state["names"] for state in states])
     rule, *parts = (
@@ -182,7 +187,7 @@ def merge_candidates(
     forgotten = _joined_sketches([state["forgotten"] for state in states])
     rates_of_parts = [_rates(model, base) for model in models]
     if earlier:
-        candidates = rule.candidates_with_momentum(parts[:-1], rates_of_parts, parts[-1])
+        candidates = getattr(rule, method)(parts[:-1], rates_of_parts, parts[-1])
     else:
         candidates = rule.candidates(parts, rates_of_parts)
     for name, joined in candidates:

@@ -60,7 +60,7 @@ Cost of a step: O(non-zeros of the row). Memory: 216 bytes per slot.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -127,7 +127,12 @@ from streaml1.optim.structures.lane_mixing import (
     opinions_of,
     share_of_coefficients,
 )
-from streaml1.optim.structures.lane_momentum import SHARD_CANDIDATES, add_momentum
+from streaml1.optim.structures.lane_momentum import (
+    GROUP_CANDIDATES,
+    SHARD_CANDIDATES,
+    MovedCandidate,
+    add_momentum,
+)
 from streaml1.optim.structures.lane_slots import (
     AVERAGE_COIN,
     AVERAGE_NET,
@@ -584,8 +589,24 @@ class LaneMixture(RuleState, LaneMixtureState):
     ) -> Iterator[tuple[str, LaneMixture]]:
         """Yield the candidates of `structures.lane_momentum`, of parts after `start_shards`."""
         kinds = {name: (one.nets, one.coins) for name, one in SHARD_CANDIDATES.items()}
-        for name, rule in self._joined(joined_lanes(self, parts, rates, kinds, divided=True)):
-            add_momentum(rule, self, before, SHARD_CANDIDATES[name])
+        joined = joined_lanes(self, parts, rates, kinds, divided=True)
+        return self._moved(joined, before, SHARD_CANDIDATES)
+
+    def candidates_of_group(
+        self, parts: Sequence[LaneMixture], rates: Sequence[Iterable[Floats]], before: LaneMixture
+    ) -> Iterator[tuple[str, LaneMixture]]:
+        """Yield the candidates of members of a group."""
+        kinds = {name: (one.nets, one.coins) for name, one in GROUP_CANDIDATES.items()}
+        return self._moved(joined_lanes(self, parts, rates, kinds), before, GROUP_CANDIDATES)
+
+    def _moved(
+        self,
+        candidates: Iterable[JoinedLanes],
+        before: LaneMixture,
+        momenta: Mapping[str, MovedCandidate],
+    ) -> Iterator[tuple[str, LaneMixture]]:
+        for name, rule in self._joined(candidates):
+            add_momentum(rule, self, before, momenta[name])
             yield name, rule
 
     def start_shards(self, shards: int, n_rows: int) -> None:

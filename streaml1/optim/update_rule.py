@@ -69,7 +69,8 @@ class UpdateRule(Protocol):
     - `candidates_with_momentum(parts, rates, before)`: the same, where some of the rules also
       repeat the move from `before`, the base of the previous merge, to this base.
       `always_has_momentum` is true if all do. `start_shards(shards, n_rows)` prepares the copy for
-      a shard of the next rows.
+      a shard of the next rows. `candidates_of_group` is the same for copies without this
+      preparation, as members of a group learn them.
     """
 
     # Compiled, called once for each row or step.

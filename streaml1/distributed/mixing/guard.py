@@ -103,10 +103,15 @@ class _Candidate(NamedTuple):
 
 
 class ModelJoin:
-    """Joins the models of parts."""
+    """Joins the models of parts.
+
+    It keeps the base of the last merge, for candidates with momentum. After another process has
+    merged there is none.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._last: tuple[int, int, Any] | None = None  # epoch and round of a base, and its model
 
     def __call__(self, base: Base, parts: Sequence[Part], probe: Sequence[Any]) -> Joined:
         """Join parts in order, judged on rows that none of them has learnt."""
@@ -116,7 +121,8 @@ class ModelJoin:
         rows = [some for piece in probe for some in piece]
         start = models.decode(base.data, self._url)
         learnt = [models.decode(part.data, self._url) for part in parts]
-        joined, obstacle = _all_joined(learnt, start, rows)
+        joined, obstacle = _all_joined(learnt, start, self._before(base), rows)
+        self._last = base.epoch, base.round, start
         [unchanged] = _judged([("base", start)], rows)
         weight = sum(float(len(y)) for _, y, _ in rows)
         judged = [*joined, unchanged]
@@ -136,6 +142,12 @@ class ModelJoin:
         if chosen is None:
             return Joined(base.data, examples, scores)
         return Joined(snapshot(chosen.model, packed=False)(), examples, scores)
+
+    def _before(self, base: Base) -> Any:
+        """Return the model of the base before, if this process has merged it."""
+        if self._last is None or self._last[:2] != (base.epoch, base.round - 1):
+            return None
+        return self._last[2]
 
 
 def updated_scores(scores: Scores, joined: Sequence[_Candidate], weight: float) -> Scores:
@@ -158,11 +170,11 @@ def updated_scores(scores: Scores, joined: Sequence[_Candidate], weight: float) 
 
 
 def _all_joined(
-    parts: Sequence[Any], start: Any, rows: Sequence[Rows]
+    parts: Sequence[Any], start: Any, before: Any, rows: Sequence[Rows]
 ) -> tuple[list[_Candidate], str]:
     """Return the candidates, and why there is none."""
     try:
-        return _judged(merge_candidates(parts, start), rows), ""
+        return _judged(merge_candidates(parts, start, before, prepared=False), rows), ""
     except ValueError as error:
         return [], str(error)
 

@@ -20,6 +20,9 @@ round. So there are five candidates:
 
 Coins have less momentum since a coin that keeps winning also bets more.
 
+Members of a group, whose rounds are short and are judged by few examples, have the candidates of `joined_lanes` and one more
+(`GROUP_CANDIDATES`): `momentum`, of `rho` for both and $\beta$ = 1/2 for elastic nets.
+
 The wealth of a coin and the sizes of its outcomes are those of all parts: Z becomes what bets the weight above, at most all
 wealth. A weight of 0 stays 0. Intercepts and averages have no momentum; averages follow the weights.
 """  # noqa: E501
@@ -32,6 +35,7 @@ import numpy as np
 
 from streaml1.core.jit import LANES
 from streaml1.core.types import Floats
+from streaml1.optim.structures.joined_lanes import LANE_CANDIDATES
 from streaml1.optim.structures.lane_slots import WIDTH
 from streaml1.optim.structures.lane_table import (
     BETS,
@@ -43,10 +47,10 @@ from streaml1.optim.structures.lane_table import (
     P,
 )
 
-__all__ = ["SHARD_CANDIDATES", "add_momentum"]
+__all__ = ["GROUP_CANDIDATES", "SHARD_CANDIDATES", "MovedCandidate", "add_momentum"]
 
 
-class ShardCandidate(NamedTuple):
+class MovedCandidate(NamedTuple):
     """The candidates of `joined_lanes` for elastic nets and coins, and the momentum of both."""
 
     nets: str
@@ -56,18 +60,24 @@ class ShardCandidate(NamedTuple):
 
 
 SHARD_CANDIDATES = {
-    "momentum": ShardCandidate("rho", "rho", 0.5, 0.0),
-    "more-momentum": ShardCandidate("rho", "rho", 0.75, 0.25),
-    "less-momentum": ShardCandidate("rho", "rho", 0.25, 0.0),
-    "all-gains": ShardCandidate("rho", "gains", 0.75, 0.0),
-    "mean-gains": ShardCandidate("rho", "blend", 0.25, 0.25),
+    "momentum": MovedCandidate("rho", "rho", 0.5, 0.0),
+    "more-momentum": MovedCandidate("rho", "rho", 0.75, 0.25),
+    "less-momentum": MovedCandidate("rho", "rho", 0.25, 0.0),
+    "all-gains": MovedCandidate("rho", "gains", 0.75, 0.0),
+    "mean-gains": MovedCandidate("rho", "blend", 0.25, 0.25),
 }
-"""The candidates by name, in the order in which equal losses are decided."""
+"""The candidates of runs in shards by name, in the order in which equal losses are decided."""
+
+GROUP_CANDIDATES = {
+    **{name: MovedCandidate(*kinds, 0.0, 0.0) for name, kinds in LANE_CANDIDATES.items()},
+    "momentum": MovedCandidate("rho", "rho", 0.5, 0.0),
+}
+"""Those of members of a group, which learn on with undivided coins."""
 
 GAMBLED, STORED, GAINS = (slice(LANES * line, LANES * (line + 1)) for line in range(3))
 
 
-def add_momentum(joined: Any, base: Any, before: Any, candidate: ShardCandidate) -> None:
+def add_momentum(joined: Any, base: Any, before: Any, candidate: MovedCandidate) -> None:
     """Move the weights of `joined` on by a share of those of `base` over those of `before`.
 
     All are rules over the same slots, with tables that are up to date.
