@@ -137,14 +137,17 @@ from streaml1.optim.structures.lane_slots import (
     AVERAGE_COIN,
     AVERAGE_NET,
     AVERAGED_NET,
+    LARGEST_SIZE,
     LINE,
     SLOT_BYTES,
     SLOW_NET,
     STALE_MIXTURE,
     STALE_SLOW,
+    STAMP,
     STRIDE,
     SUPPORT,
     SUPPORT_LANE,
+    TOTAL,
     WIDTH,
     averaged_weight,
     lane_values,
@@ -201,7 +204,9 @@ COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
 REGRESSION_CEILING, LABEL_CEILING = 12.0, 3.0  # of scaled values
 
 LANE = u64(LANES)
-SCRATCH_WIDTH = 16  # floats of a non-zero: see `_margins`
+SCRATCH_WIDTH = 16  # floats that `_margins` saves for a non-zero: weights of eight lanes, and
+SAVED_Z, SAVED_BET, SAVED_TOTAL, SAVED_LARGEST = u64(8), u64(9), u64(10), u64(11)
+SAVED_NET, SAVED_COIN, SAVED_X = u64(12), u64(13), u64(14)
 SAVED_BYTES = u64(8 * SCRATCH_WIDTH)
 
 MIN_LARGEST = 1e-100  # instead of 0, which must not divide
@@ -249,11 +254,11 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         prefetch(slots, ahead + LANE)
         prefetch(slots, ahead + LANE + LANE)
         i, x = np.uint64(ids[k]) * STRIDE, values[k]
-        n, total = slots[i], slots[i + u64(1)]
+        n, total = slots[i], slots[i + TOTAL]
         if with_origins:
             x = from_origin(rule.origins, ids[k], x)
         total = add_size(n, total, abs(x))
-        mean, z, s, bet = _scaled(x, n, total, slots[i + u64(2)], ceiling)
+        mean, z, s, bet = _scaled(x, n, total, slots[i + LARGEST_SIZE], ceiling)
         w = slot_weights(table, base + np.uint64(ids[k]) * SLOT_BYTES)
         lanes = stack_buffer()
         store_f64x8(np.uint64(lanes.ctypes.data), w)
@@ -265,9 +270,11 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
         net_margin += net * z * supported
         coin_margin += coin * bet * supported
         if saves:
-            if slots[i + u64(3)] < snapshot and n > 0.0:  # not touched since
-                unit = n / max(slots[i + u64(1)], MIN_SIZE)
-                slots[i + STALE_MIXTURE] = stale_weight(table, w, unit, unit / slots[i + u64(2)])
+            if slots[i + STAMP] < snapshot and n > 0.0:  # not touched since
+                unit = n / max(slots[i + TOTAL], MIN_SIZE)
+                slots[i + STALE_MIXTURE] = stale_weight(
+                    table, w, unit, unit / slots[i + LARGEST_SIZE]
+                )
                 slots[i + STALE_SLOW] = lanes[SLOW_NET] * table[P + SLOW_NET] * unit
             bounded_x = z * mean * supported
             stale_margin += slots[i + STALE_MIXTURE] * bounded_x
@@ -275,14 +282,14 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, saves: bool) ->
             square += x * x
             scaled_square += z * z
             store_f64x8(out, w)
-            saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
-            rule.scratch[saved] = z
-            rule.scratch[saved + u64(1)] = bet
-            rule.scratch[saved + u64(2)] = total
-            rule.scratch[saved + u64(3)] = s
-            rule.scratch[saved + u64(4)] = net
-            rule.scratch[saved + u64(4) + u64(1)] = coin
-            rule.scratch[saved + u64(4) + u64(2)] = x
+            saved = (k - lo) * np.uint64(SCRATCH_WIDTH)
+            rule.scratch[saved + SAVED_Z] = z
+            rule.scratch[saved + SAVED_BET] = bet
+            rule.scratch[saved + SAVED_TOTAL] = total
+            rule.scratch[saved + SAVED_LARGEST] = s
+            rule.scratch[saved + SAVED_NET] = net
+            rule.scratch[saved + SAVED_COIN] = coin
+            rule.scratch[saved + SAVED_X] = x
             out += SAVED_BYTES
     if saves:
         c.square = square
@@ -410,13 +417,13 @@ class LaneMixture(RuleState, LaneMixtureState):
         for k in range(lo, hi):
             i = np.uint64(ids[k]) * STRIDE
             address = base + np.uint64(ids[k]) * SLOT_BYTES
-            saved = (k - lo) * np.uint64(SCRATCH_WIDTH) + LANE
+            saved = (k - lo) * np.uint64(SCRATCH_WIDTH)
             w = load_f64x8(saved_at)
             saved_at += SAVED_BYTES
-            x, z, bet = scratch[saved + u64(4) + u64(2)], scratch[saved], scratch[saved + u64(1)]
+            x, z = scratch[saved + SAVED_X], scratch[saved + SAVED_Z]
             if x == 0.0:  # at the origin, which is as good as absent
                 continue
-            move = mul(steps, lane_values(table, x, z, bet))
+            move = mul(steps, lane_values(table, x, z, scratch[saved + SAVED_BET]))
             elastic = sub(w, move)
             elastic = add(elastic, copysign(threshold, elastic))
             outcome = sub(load_f64x8(address + LINE), move)
@@ -427,12 +434,12 @@ class LaneMixture(RuleState, LaneMixtureState):
             n, line = slots[i], load_f64x8(address)
             store_f64x8(address, concat_upper_lower(add(line, abs_f64x8(move)), line))
             slots[i] = n + 1.0
-            slots[i + u64(1)] = scratch[saved + u64(2)]
-            slots[i + u64(2)] = scratch[saved + u64(3)]
-            slots[i + u64(3)] = t
+            slots[i + TOTAL] = scratch[saved + SAVED_TOTAL]
+            slots[i + LARGEST_SIZE] = scratch[saved + SAVED_LARGEST]
+            slots[i + STAMP] = t
             known = 1.0 if n > 0.0 else 0.0
-            slots[i + AVERAGE_NET] = known * scratch[saved + u64(4)]
-            slots[i + AVERAGE_COIN] = known * scratch[saved + u64(4) + u64(1)]
+            slots[i + AVERAGE_NET] = known * scratch[saved + SAVED_NET]
+            slots[i + AVERAGE_COIN] = known * scratch[saved + SAVED_COIN]
             c.fresh += n == 0.0
             if t < c.origin_rows and count_value(self.origins, ids[k], n, t, values[k]):
                 _clear_slot(slots, i)
@@ -481,8 +488,8 @@ class LaneMixture(RuleState, LaneMixtureState):
         i = np.uint64(j) * STRIDE
         if not abs(slots[i + SUPPORT]) > table[A + SUPPORT_LANE]:
             return 0.0
-        unit = slots[i] / max(slots[i + u64(1)], MIN_SIZE)
-        bet = unit / slots[i + u64(2)]
+        unit = slots[i] / max(slots[i + TOTAL], MIN_SIZE)
+        bet = unit / slots[i + LARGEST_SIZE]
         net = lane_weight(table, slots, i, AVERAGED_NET)
         if c.published == SLOW_LANE:
             w = lane_weight(table, slots, i, SLOW_NET) * unit

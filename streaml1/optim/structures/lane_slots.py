@@ -45,15 +45,18 @@ __all__ = [
     "AVERAGE_COIN",
     "AVERAGED_NET",
     "AVERAGE_NET",
+    "LARGEST_SIZE",
     "LINE",
     "MIN_WINDOW",
     "SLOT_BYTES",
     "SLOW_NET",
     "STALE_MIXTURE",
     "STALE_SLOW",
+    "STAMP",
     "STRIDE",
     "SUPPORT",
     "SUPPORT_LANE",
+    "TOTAL",
     "WIDTH",
     "WINDOW",
     "averaged_weight",
@@ -69,6 +72,7 @@ LANE = u64(LANES)
 WIDTH = 24  # floats of a slot
 STRIDE = u64(WIDTH)
 SLOT_BYTES, LINE = u64(8 * WIDTH), u64(64)
+TOTAL, LARGEST_SIZE, STAMP = u64(1), u64(2), u64(3)  # of a slot, after n
 SUPPORT = u64(14)  # of a slot: the Z of lane 6
 SUPPORT_LANE, AVERAGED_NET, SLOW_NET = u64(6), u64(2), u64(1)
 AVERAGE_NET, AVERAGE_COIN = u64(16), u64(17)  # of a slot: those of lanes 2 and 6
@@ -139,7 +143,7 @@ def averaged_weight(slots: Any, i: Any, position: Any, w: float, t: float) -> fl
 
     Between two touches a weight is constant: it counts for the elapsed steps.
     """
-    elapsed = t - slots[i + u64(3)]
+    elapsed = t - slots[i + STAMP]
     share = elapsed / (elapsed + window(t))
     before = slots[i + position]
     return float(before + (w - before) * share)
