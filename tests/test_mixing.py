@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1.cli import cli
 from streaml1.datasets import Drifting
+from streaml1.distributed.mixing import guard
 from streaml1.distributed.mixing.group import _MixedRun
 from streaml1.distributed.mixing.guard import ModelJoin, ModelLearner, Rows, updated_scores
 from streaml1.distributed.mixing.merger import Joined, Merger
@@ -640,6 +642,29 @@ def test_a_few_easy_examples_do_not_refuse_a_join(usual: float) -> None:
     kept, after = joined_on(start, learnt, ([x] * 10, [False] * 10), scores)
     assert kept.n_iterations == (404 if usual > 0.1 else 400)
     assert after["base"][1] == pytest.approx(2000.0 * np.exp(-10 / 2000) + 10.0)
+
+
+def test_losses_of_an_untrained_regressor_do_not_allow_a_bad_join() -> None:
+    x = {"b": 1.0}
+    start = streaml1.ElasticNetRegressor(lr=0.5, intercept_lr=0.0)
+    start.learn_many([x] * 40, [10.0] * 40)
+    learnt = [copy.deepcopy(start) for _ in range(2)]
+    for learner in learnt:
+        learner.learn_many([x] * 4, [90.0] * 4)
+    scores = {"base": (2000.0 * 1e4, 2000.0)}
+    kept, _ = joined_on(start, learnt, ([x] * 10, [10.5] * 10), scores)
+    assert kept.n_iterations == 40
+
+
+def test_a_base_without_a_finite_loss_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = Drifting(n=300, d=60, change="none", seed=3).matrix()
+    start = streaml1.FTRLClassifier()
+    learnt = [copy.deepcopy(start) for _ in range(2)]
+    for k, learner in enumerate(learnt):
+        learner.learn_many(X[80 * k : 80 * k + 80], y[80 * k : 80 * k + 80])
+    monkeypatch.setattr(guard, "mean_loss", lambda model, rows: math.inf)
+    _, scores = joined_on(start, learnt, (X[200:], y[200:]))
+    assert scores and "base" not in scores
 
 
 def log_loss(p: Any, y: Any) -> float:

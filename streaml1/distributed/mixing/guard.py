@@ -4,14 +4,14 @@ A round has few examples that judge it, so that the best of several candidates o
 often one by luck. The losses of each way to join are therefore summed over rounds, with a decay,
 and travel with the base.
 
-What is judged is what members predict with until the next round.
+Candidates are judged by the weights that members predict with, not by those they publish.
 
-A join is refused if its loss on the examples of this round is far above that of the base. Few
-examples may all be easy ones: a base with hardly any loss on them is taken to lose more. If a join
-is refused, the other ways are tried, then the best part alone. If all are refused, the base stays
-as it is, and the examples of the round are lost to the model; one warning says so. Parts that
-cannot be joined, because they have seen more features than one model may see, are treated as if
-each way were refused.
+A join is refused if its loss on the examples of this round is far above that of the base. The few
+examples of a classifier may all have the usual label: a base with hardly any loss on them is taken
+to lose more. If a join is refused, the other ways are tried, then the best part alone. If all are
+refused, the base stays as it is, and the examples of the round are lost to the model; one warning
+says so. Parts that cannot be joined, because they have seen more features than one model may see,
+are treated as if each way were refused.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from streaml1.distributed.mixing.merger import Joined
 from streaml1.models.merging import merge_candidates
 from streaml1.models.pipelines import adopt_state, have_same_parameters, snapshot
 from streaml1.models.serialization import ModelFileError
+from streaml1.optim.tasks import REGRESSION
 from streaml1.training.mixed_models.messages import Base, Part, Scores
 from streaml1.training.model_adapter import batch_learner, batch_predictor, loss_of
 from streaml1.training.report import Report
@@ -125,8 +126,10 @@ class ModelJoin:
         self._last = base.epoch, base.round, start
         [unchanged] = _judged([("base", start)], rows)
         weight = sum(float(len(y)) for _, y, _ in rows)
-        judged = [*joined, unchanged]
-        scores = updated_scores(base.scores, judged, weight) if joined else base.scores
+        scores = base.scores
+        if joined:
+            judged = [*joined, unchanged] if unchanged.loss < math.inf else joined
+            scores = updated_scores(base.scores, judged, weight)
         limit = MAX_RATIO * _usual_loss(unchanged, weight, scores) if rows else math.inf
         chosen = _first_within(limit, _by_score(joined, scores))
         if chosen is None:
@@ -180,7 +183,13 @@ def _all_joined(
 
 
 def _usual_loss(base: _Candidate, weight: float, scores: Scores) -> float:
-    """Return the loss of the base; more if there are few examples, and bases usually lose more."""
+    """Return the loss of the base; more if there are few examples, and bases usually lose more.
+
+    The losses of regression are not compared with those of earlier rounds: an untrained base may
+    lose any number of times what a trained one does.
+    """
+    if loss_of(base.model) in REGRESSION:
+        return base.loss
     total, seen = scores.get(base.name, (0.0, 0.0))
     usual = total / seen if seen else base.loss
     return max(base.loss, (weight * base.loss + USUAL_WEIGHT * usual) / (weight + USUAL_WEIGHT))
