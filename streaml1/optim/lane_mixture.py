@@ -204,7 +204,8 @@ COIN_WEALTH = (0.04, 0.16, 0.64, 2.56)
 REGRESSION_CEILING, LABEL_CEILING = 12.0, 3.0  # of scaled values
 
 LANE = u64(LANES)
-SCRATCH_WIDTH = 16  # floats that `_margins` saves for a non-zero: weights of eight lanes, and
+# What `_margins` saves for a non-zero: the weights of eight lanes, and then these floats.
+SCRATCH_WIDTH = 16
 SAVED_Z, SAVED_BET, SAVED_TOTAL, SAVED_LARGEST = u64(8), u64(9), u64(10), u64(11)
 SAVED_NET, SAVED_COIN, SAVED_X = u64(12), u64(13), u64(14)
 SAVED_BYTES = u64(8 * SCRATCH_WIDTH)

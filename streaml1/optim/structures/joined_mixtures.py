@@ -57,7 +57,7 @@ def joined_regression(base: Regression, parts: Sequence[Regression]) -> Regressi
         Pk = _precision(part.covariance)
         P, v = P + Pk, v + Pk @ part.coefficients
     eigenvalues, Q = np.linalg.eigh((P + P.T) / 2.0)
-    # Shares of what is kept are approximate, so that the sum need not be positive.
+    # A part forgets nothing while its C is large, so the difference may not be positive definite.
     variances = np.minimum(1.0 / np.maximum(eigenvalues, 1.0 / MAX_TRACE), MAX_TRACE)
     covariance = (Q * variances) @ Q.T
     return Regression(covariance @ v, covariance, n)
@@ -70,7 +70,7 @@ def _precision(C: Floats) -> Floats:
 
 
 def _share_kept(start: float, end: float) -> float:
-    """Return what is left of the precision at a start after the examples up to an end.
+    """Return which share of the precision after `start` examples is kept after `end` examples.
 
     It is the product of 1 - 1 / window over these examples. A window that grows with the number of
     examples makes it a ratio of gamma functions.
